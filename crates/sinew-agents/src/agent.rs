@@ -1,0 +1,204 @@
+//! An agent: its card and the one way to call it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_protocol::Fault;
+use sinew_protocol::a2a::AgentSkill;
+use sinew_protocol::card::{self, AgentKind, Announcement};
+use sinew_source::{Diagnostics, Schema, Sources, Span};
+use tokio::sync::Semaphore;
+
+use crate::call::{Call, Reply};
+use crate::error::AgentError;
+use crate::file::{AgentFile, Delivery, Skill};
+use crate::load;
+use crate::run::{Command, Http, Limits, Output, Script, Surroundings};
+use crate::template::Environment;
+
+/// A ready-made agent.
+pub struct Agent {
+    file: AgentFile,
+    runner: Runner,
+    input: Option<Schema>,
+    output: Option<Schema>,
+    slots: Semaphore,
+    around: Surroundings,
+    /// Where the file gives the name, for complaints about it.
+    pub(crate) place: (Sources, Span),
+}
+
+#[derive(Debug)]
+pub(crate) enum Runner {
+    Script(Script),
+    Command(Command),
+    Http(Http),
+}
+
+impl Agent {
+    /// Reads an agent file. Secrets come from the environment of this process.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
+        Self::load_with(path, &process_environment())
+    }
+
+    /// Reads an agent file; `environment` answers `${env:NAME}` at each call.
+    pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
+        load::load(path.as_ref(), environment)
+    }
+
+    pub(crate) fn new(
+        file: AgentFile,
+        runner: Runner,
+        (input, output): (Option<Schema>, Option<Schema>),
+        around: Surroundings,
+        place: (Sources, Span),
+    ) -> Self {
+        let slots = Semaphore::new(file.concurrency as usize);
+        Self { file, runner, input, output, slots, around, place }
+    }
+
+    /// Name under which it is called.
+    pub fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// Version of the agent.
+    pub fn version(&self) -> &str {
+        &self.file.version
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> &str {
+        &self.file.description
+    }
+
+    /// JSON Schema of its input.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.file.input_schema.as_ref()
+    }
+
+    /// JSON Schema of its output.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.file.output_schema.as_ref()
+    }
+
+    /// How tasks reach it on the mesh.
+    pub fn delivery(&self) -> card::Delivery {
+        match self.file.delivery {
+            Delivery::Queue => card::Delivery::Queue,
+            Delivery::Direct => card::Delivery::Direct,
+        }
+    }
+
+    /// What its card announces.
+    pub fn announcement(&self) -> Announcement {
+        Announcement {
+            name: self.file.name.clone(),
+            description: self.file.description.clone(),
+            version: self.file.version.clone(),
+            kind: AgentKind::Agent,
+            input_schema: self.file.input_schema.clone(),
+            output_schema: self.file.output_schema.clone(),
+            skills: self.file.skills.iter().map(skill).collect(),
+            visualisation: None,
+            delivery: self.delivery(),
+        }
+    }
+
+    /// Calls that run at the same time.
+    pub fn concurrency(&self) -> u32 {
+        self.file.concurrency
+    }
+
+    /// Longest time for one call.
+    pub fn timeout(&self) -> Duration {
+        self.file.timeout.0
+    }
+
+    /// Runs the agent once. Waiting for a free slot does not count as time of the call; dropping the future ends the call.
+    pub async fn call(&self, call: Call) -> Result<Reply, Fault> {
+        self.answer(&call).await.map_err(Fault::from)
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Reply, AgentError> {
+        check("input", call.input_schema.as_ref(), self.input.as_ref(), &call.input)
+            .map_err(|found| found.or(AgentError::Input))?;
+        let _slot = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(AgentError::Cancelled),
+            slot = self.slots.acquire() => slot.map_err(|error| AgentError::Host(error.to_string()))?,
+        };
+        let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
+        let Output { value, artifacts } = match &self.runner {
+            Runner::Script(script) => script.run(call, &limits).await,
+            Runner::Command(command) => command.run(call, &limits, &self.around).await,
+            Runner::Http(http) => http.run(call, &limits, &self.around).await,
+        }?;
+        check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
+            .map_err(|found| found.or(AgentError::Output))?;
+        Ok(Reply { output: value, artifacts })
+    }
+}
+
+fn skill(skill: &Skill) -> AgentSkill {
+    AgentSkill {
+        id: skill.id.clone(),
+        name: if skill.name.is_empty() { skill.id.clone() } else { skill.name.clone() },
+        description: skill.description.clone(),
+        tags: skill.tags.clone(),
+        examples: (!skill.examples.is_empty()).then(|| skill.examples.clone()),
+        input_modes: None,
+        output_modes: None,
+        security_requirements: None,
+    }
+}
+
+/// Why a value was refused.
+enum Refused {
+    Violations(Vec<String>),
+    Unusable(AgentError),
+}
+
+impl Refused {
+    fn or(self, violations: impl FnOnce(Vec<String>) -> AgentError) -> AgentError {
+        match self {
+            Self::Violations(found) => violations(found),
+            Self::Unusable(error) => error,
+        }
+    }
+}
+
+/// Checks against the call's own schema, else against the agent's.
+fn check(
+    which: &'static str,
+    own: Option<&Value>,
+    agents: Option<&Schema>,
+    value: &Value,
+) -> Result<(), Refused> {
+    let compiled = own
+        .map(Schema::compile)
+        .transpose()
+        .map_err(|error| Refused::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
+    let Some(schema) = compiled.as_ref().or(agents) else {
+        return Ok(());
+    };
+    schema.check(value).map_err(|violations| {
+        let show = |violation: &sinew_source::Violation| {
+            let pointer = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
+            format!("{pointer}: {}", violation.message)
+        };
+        Refused::Violations(violations.iter().map(show).collect())
+    })
+}
+
+pub(crate) fn process_environment() -> Arc<Environment> {
+    Arc::new(|name: &str| std::env::var(name).ok())
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("name", &self.file.name).finish_non_exhaustive()
+    }
+}

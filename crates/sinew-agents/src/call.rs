@@ -1,0 +1,86 @@
+//! One call of an agent: what goes in and what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_protocol::ArtifactRef;
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Artifacts;
+use crate::template::Scope;
+
+/// A task for an agent.
+#[derive(Clone)]
+pub struct Call {
+    /// Name of the agent.
+    pub agent: String,
+    /// What the agent works on.
+    pub input: Value,
+    /// Words for the agent, if the node has some.
+    pub instruction: Option<String>,
+    /// The request around the input: workflow, node id, activation key, attempt, tools, model.
+    pub context: Value,
+    /// Overrides the agent's output schema.
+    pub output_schema: Option<Value>,
+    /// Overrides the agent's input schema.
+    pub input_schema: Option<Value>,
+    /// Time for the whole call; the agent file may allow less.
+    pub timeout: Option<Duration>,
+    /// Where artifacts are kept.
+    pub artifacts: Arc<dyn Artifacts>,
+    /// What the agent says meanwhile: objects with a `message`.
+    pub progress: tokio::sync::mpsc::UnboundedSender<Value>,
+    /// Ends the call gracefully; dropping the call's future ends it too.
+    pub cancel: CancellationToken,
+}
+
+/// An agent's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// The output; fits the output schema.
+    pub output: Value,
+    /// Artifacts stored during the call.
+    pub artifacts: Vec<ArtifactRef>,
+}
+
+impl Call {
+    /// A call with nothing but an input; the other fields are there to be set. Progress goes nowhere.
+    pub fn new(agent: impl Into<String>, input: Value, artifacts: Arc<dyn Artifacts>) -> Self {
+        Self {
+            agent: agent.into(),
+            input,
+            instruction: None,
+            context: Value::Null,
+            output_schema: None,
+            input_schema: None,
+            timeout: None,
+            artifacts,
+            progress: tokio::sync::mpsc::unbounded_channel().0,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// The request as one object: what a command with `stdin: request` reads.
+    pub(crate) fn request(&self) -> Value {
+        json!({ "input": self.input, "instruction": self.instruction, "context": self.context })
+    }
+
+    pub(crate) fn instruction_value(&self) -> Option<Value> {
+        self.instruction.clone().map(Value::String)
+    }
+
+    pub(crate) fn scope<'a>(&'a self, instruction: Option<&'a Value>) -> Scope<'a> {
+        Scope { input: &self.input, instruction, context: &self.context }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Payloads stay out of logs.
+        f.debug_struct("Call")
+            .field("agent", &self.agent)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}

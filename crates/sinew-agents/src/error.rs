@@ -1,0 +1,297 @@
+//! Everything that can go wrong with a ready-made agent, each with its operator code.
+
+use std::time::Duration;
+
+use sinew_protocol::artifact::BadArtifact;
+use sinew_protocol::{Fault, FaultKind};
+use sinew_script::{ScriptError, ScriptErrorKind};
+
+/// Why a call to an agent, or an access to its artifacts, failed.
+///
+/// Texts come from outside processes too; they are cleaned of control characters and secrets before they get here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The input breaks the input schema; the agent was not started.
+    #[error("input does not fit the input schema")]
+    Input(Vec<String>),
+    /// The agent's answer breaks the output schema.
+    #[error("output does not fit the output schema")]
+    Output(Vec<String>),
+    /// The schema given with a call cannot be used.
+    #[error("the {which} schema of the call cannot be used: {problem}")]
+    Schema {
+        /// `input` or `output`.
+        which: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The call took longer than it was given.
+    #[error("no answer within {}", seconds(*.0))]
+    TimedOut(Duration),
+    /// The caller cancelled the call.
+    #[error("cancelled")]
+    Cancelled,
+    /// The program of a command agent could not be started.
+    #[error("cannot start '{program}': {reason}")]
+    Start {
+        /// First word of `argv`.
+        program: String,
+        /// The operating system's answer.
+        reason: String,
+    },
+    /// The program ended with a failure.
+    #[error("the command {how}{}", tail(.stderr))]
+    Command {
+        /// `ended with exit code 3`, `was killed by signal 9`.
+        how: String,
+        /// End of its standard error, cleaned.
+        stderr: String,
+    },
+    /// The program's answer is not one JSON document.
+    #[error("the command's output is not JSON: {reason}{}", tail(.stderr))]
+    NotJson {
+        /// Where and why parsing stopped.
+        reason: String,
+        /// End of its standard error, cleaned.
+        stderr: String,
+    },
+    /// The answer is longer than allowed.
+    #[error("the answer is longer than the limit of {limit} bytes")]
+    TooLarge {
+        /// `max_output` of the agent file.
+        limit: u64,
+    },
+    /// The address behind the URL is not a public one.
+    #[error(
+        "address {address} of host '{host}' is not public; set allow_private in the agent file to reach it"
+    )]
+    Address {
+        /// Host of the URL.
+        host: String,
+        /// The refused address.
+        address: std::net::IpAddr,
+    },
+    /// The request got no complete response.
+    #[error("request to '{host}' failed: {reason}")]
+    Transport {
+        /// Host of the URL.
+        host: String,
+        /// Cause chain without URL and secrets.
+        reason: String,
+    },
+    /// The server refused the request.
+    #[error("'{host}' answered {status}{}", tail(.excerpt))]
+    Status {
+        /// Host of the URL.
+        host: String,
+        /// HTTP status code.
+        status: u16,
+        /// Beginning of the response, cleaned.
+        excerpt: String,
+    },
+    /// The server is overloaded or broken for now.
+    #[error("'{host}' is unavailable, last answer {status} after {attempts} attempts{}", tail(.excerpt))]
+    Unavailable {
+        /// Host of the URL.
+        host: String,
+        /// HTTP status code of the last attempt.
+        status: u16,
+        /// Requests made.
+        attempts: u32,
+        /// When the server asked to be called again.
+        retry_after: Option<Duration>,
+        /// Beginning of the response, cleaned.
+        excerpt: String,
+    },
+    /// The response is neither JSON nor UTF-8 text.
+    #[error("the response of '{host}' cannot be read: {reason}")]
+    Response {
+        /// Host of the URL.
+        host: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A template cannot be filled from this input.
+    #[error("{place} cannot be filled: {reason}")]
+    Template {
+        /// `url`, `header 'x'`, `body`, `env 'x'`.
+        place: String,
+        /// What is missing or refused.
+        reason: String,
+    },
+    /// A secret the agent file names is not in the environment.
+    #[error("environment variable '{0}' is not set")]
+    Environment(String),
+    /// The function of a script agent failed.
+    #[error("the script failed{}: {}", line(.0), .0)]
+    Script(#[from] ScriptError),
+    /// An artifact could not be stored or read.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// Something on this machine failed that is nobody's input: a thread, a temporary folder, the TLS setup.
+    #[error("cannot run the agent here: {0}")]
+    Host(String),
+}
+
+/// Why an artifact could not be stored or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArtifactError {
+    /// The name may not be used, or the stored bytes are not the ones that were put.
+    #[error(transparent)]
+    Refused(#[from] BadArtifact),
+    /// There is no such artifact or version.
+    #[error("artifact '{name}' has no version {}", .version.map_or_else(|| "at all".to_owned(), |v| v.to_string()))]
+    Missing {
+        /// Asked name.
+        name: String,
+        /// Asked version, none for the newest.
+        version: Option<u32>,
+    },
+    /// Storing it would pass a limit.
+    #[error("{what} would pass the limit of {limit}")]
+    Limit {
+        /// What is counted.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// A line of the index cannot be understood.
+    #[error("line {line} of the artifact index is damaged")]
+    Index {
+        /// 1-based line.
+        line: usize,
+    },
+    /// The command left something that is not a plain file with a legible name.
+    #[error("'{0}' in SINEW_ARTIFACTS is not a plain file with a legible name")]
+    NotAFile(String),
+    /// The folder cannot be read or written.
+    #[error("cannot {action} in the artifact folder: {reason}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The operating system's answer.
+        reason: String,
+    },
+}
+
+impl AgentError {
+    /// Operator code, explained by `sinew explain CODE`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Input(_) => "SINEW-5013",
+            Self::Output(_) => "SINEW-5014",
+            Self::Schema { .. } => "SINEW-5015",
+            Self::TimedOut(_) => "SINEW-5016",
+            Self::Cancelled => "SINEW-5017",
+            Self::Start { .. } => "SINEW-5020",
+            Self::Command { .. } => "SINEW-5021",
+            Self::NotJson { .. } => "SINEW-5022",
+            Self::TooLarge { .. } => "SINEW-5023",
+            Self::Host(_) => "SINEW-5024",
+            Self::Script(error) => error.code(),
+            Self::Address { .. } => "SINEW-5030",
+            Self::Transport { .. } => "SINEW-5031",
+            Self::Status { .. } => "SINEW-5032",
+            Self::Unavailable { .. } => "SINEW-5033",
+            Self::Response { .. } => "SINEW-5034",
+            Self::Template { .. } => "SINEW-5035",
+            Self::Environment(_) => "SINEW-5036",
+            Self::Artifact(error) => error.code(),
+        }
+    }
+
+    fn kind(&self) -> FaultKind {
+        match self {
+            Self::Input(_) | Self::Output(_) | Self::Schema { .. } | Self::Template { .. } => {
+                FaultKind::Invalid
+            }
+            Self::TimedOut(_) => FaultKind::Timeout,
+            Self::Cancelled => FaultKind::Cancelled,
+            // A defect of the interpreter, not of the script.
+            Self::Script(error) if error.kind == ScriptErrorKind::Internal => FaultKind::Error,
+            Self::Start { .. }
+            | Self::Host(_)
+            | Self::Address { .. }
+            | Self::Transport { .. }
+            | Self::Unavailable { .. }
+            | Self::Environment(_) => FaultKind::Error,
+            Self::Command { .. }
+            | Self::NotJson { .. }
+            | Self::TooLarge { .. }
+            | Self::Status { .. }
+            | Self::Response { .. }
+            | Self::Script(_) => FaultKind::Failure,
+            Self::Artifact(error) => error.kind(),
+        }
+    }
+
+    /// Whether the same call may succeed the next time although nobody changed anything.
+    fn retryable(&self) -> bool {
+        match self {
+            Self::TimedOut(_)
+            | Self::Command { .. }
+            | Self::NotJson { .. }
+            | Self::Host(_)
+            | Self::Transport { .. }
+            | Self::Unavailable { .. }
+            | Self::Response { .. } => true,
+            Self::Artifact(error) => matches!(error, ArtifactError::Io { .. }),
+            _ => false,
+        }
+    }
+}
+
+impl From<AgentError> for Fault {
+    fn from(error: AgentError) -> Self {
+        let fault =
+            Self::new(error.kind(), error.code(), error.to_string()).with_retryable(error.retryable());
+        match error {
+            AgentError::Input(violations) | AgentError::Output(violations) => fault.with_details(violations),
+            AgentError::Unavailable { retry_after: Some(wait), .. } => {
+                fault.with_retry_after_ms(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+            }
+            _ => fault,
+        }
+    }
+}
+
+impl ArtifactError {
+    /// Operator code, explained by `sinew explain CODE`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(error) => error.code(),
+            Self::NotAFile(_) => "SINEW-5040",
+            Self::Missing { .. } => "SINEW-5041",
+            Self::Limit { .. } => "SINEW-5042",
+            Self::Index { .. } => "SINEW-5043",
+            Self::Io { .. } => "SINEW-5044",
+        }
+    }
+
+    fn kind(&self) -> FaultKind {
+        match self {
+            Self::Refused(_) | Self::NotAFile(_) | Self::Missing { .. } => FaultKind::Invalid,
+            Self::Limit { .. } => FaultKind::Failure,
+            Self::Index { .. } | Self::Io { .. } => FaultKind::Error,
+        }
+    }
+
+    pub(crate) fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Io { action, reason: error.to_string() }
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+/// Where in the author's text a script failed.
+pub(crate) fn line(error: &ScriptError) -> String {
+    error.line.map(|line| format!(" in line {line}")).unwrap_or_default()
+}
+
+fn tail(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}

@@ -1,0 +1,257 @@
+//! The form of an agent file: what `NAME.agent.yaml` may hold.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
+/// A ready-made agent: its card and how it runs.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Sinew agent file")]
+pub(crate) struct AgentFile {
+    /// Name under which workflows and peers call the agent.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
+    pub(crate) name: String,
+    /// Version of the agent, shown on its card.
+    #[serde(default = "default_version")]
+    pub(crate) version: String,
+    /// What the agent is for; read by people and by models that choose a peer.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// What the agent can do.
+    #[serde(default)]
+    pub(crate) skills: Vec<Skill>,
+    /// JSON Schema of the input; checked before the agent runs.
+    pub(crate) input_schema: Option<Value>,
+    /// JSON Schema of the output; checked after the agent ran.
+    pub(crate) output_schema: Option<Value>,
+    /// How the agent runs: exactly one of script, command and http.
+    pub(crate) run: Run,
+    /// Calls that may run at the same time; further calls wait.
+    #[serde(default = "default_concurrency")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) concurrency: u32,
+    /// Longest time for one call.
+    #[serde(default = "default_timeout")]
+    pub(crate) timeout: Time,
+    /// How tasks reach the agent on the mesh.
+    #[serde(default)]
+    pub(crate) delivery: Delivery,
+}
+
+/// Something an agent can do.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Skill {
+    /// Identifier, unique within the agent.
+    pub(crate) id: String,
+    /// Name for people; the id if left out.
+    #[serde(default)]
+    pub(crate) name: String,
+    /// What it does.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// Words to find it by.
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    /// Example requests.
+    #[serde(default)]
+    pub(crate) examples: Vec<String>,
+}
+
+/// How tasks reach an agent on the mesh.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Delivery {
+    /// Through a queue: tasks wait for the agent and survive its death.
+    #[default]
+    Queue,
+    /// Straight to a running agent: lowest latency.
+    Direct,
+}
+
+/// One of three; a struct instead of an enum, because complaints about a struct say what is wrong.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+pub(crate) struct Run {
+    /// A Python function in the sandbox.
+    pub(crate) script: Option<ScriptFile>,
+    /// A program on this machine.
+    pub(crate) command: Option<CommandFile>,
+    /// A request to an HTTP service.
+    pub(crate) http: Option<HttpFile>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScriptFile {
+    /// The source text: a lambda, or a body whose first function is called with the input.
+    pub(crate) source: Option<String>,
+    /// A file with the source text, relative to the agent file.
+    pub(crate) file: Option<String>,
+    /// Longest time for one run; 250 ms if left out.
+    pub(crate) timeout: Option<Time>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CommandFile {
+    /// Program and arguments, taken literally: there is no shell and nothing is filled in.
+    #[schemars(length(min = 1))]
+    pub(crate) argv: Vec<String>,
+    /// Working folder, relative to the agent file; its own folder if left out.
+    pub(crate) cwd: Option<String>,
+    /// Further environment variables; values may hold `{{input.path}}` and `${env:NAME}`.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// What the program reads on its standard input.
+    #[serde(default)]
+    pub(crate) stdin: Stdin,
+    /// Longest time for one run.
+    pub(crate) timeout: Option<Time>,
+    /// Time between the polite and the final signal when a run is ended.
+    #[serde(default = "default_grace")]
+    pub(crate) grace: Time,
+    /// Most bytes of standard output.
+    #[serde(default = "default_max_output")]
+    #[schemars(range(min = 1))]
+    pub(crate) max_output: u64,
+}
+
+/// What a command reads on its standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Stdin {
+    /// The input.
+    #[default]
+    Input,
+    /// An object with input, instruction and context.
+    Request,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HttpFile {
+    /// Where to send the request; `{{input.path}}` may stand in path and query.
+    pub(crate) url: String,
+    /// HTTP method.
+    #[serde(default = "default_method")]
+    pub(crate) method: String,
+    /// Headers; values may hold `{{input.path}}` and `${env:NAME}`.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body: JSON whose strings may be `{{input.path}}`, or text in which each `{{input.path}}` becomes JSON;
+    /// the whole input if left out.
+    pub(crate) body: Option<Value>,
+    /// Longest time for one attempt.
+    #[serde(default = "default_timeout")]
+    pub(crate) timeout: Time,
+    /// What to do when the service is busy (429, 5xx) or cannot be reached.
+    #[serde(default)]
+    pub(crate) retry: RetryFile,
+    /// Most bytes of the response.
+    #[serde(default = "default_max_output")]
+    #[schemars(range(min = 1))]
+    pub(crate) max_output: u64,
+    /// Whether the host may lead to private, loopback and other special addresses.
+    #[serde(default)]
+    pub(crate) allow_private: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryFile {
+    /// Attempts after the first.
+    #[serde(default)]
+    #[schemars(range(max = 100))]
+    pub(crate) limit: u32,
+}
+
+/// A length of time: seconds as a number, or text with a unit such as `500ms`, `30s`, `5m`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl Time {
+    const PATTERN: &str = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)$";
+
+    fn parse(text: &str) -> Option<Self> {
+        let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+        let (number, unit) = text.split_at(unit);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        Self::seconds(number.parse::<f64>().ok()? * seconds)
+    }
+
+    /// Some time, and less than the 10 years in which deadlines cannot overflow.
+    fn seconds(seconds: f64) -> Option<Self> {
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|time| !time.is_zero() && seconds < 315_360_000.0)
+            .map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let time = match &value {
+            Value::Number(number) => number.as_f64().and_then(Self::seconds),
+            Value::String(text) => Self::parse(text),
+            _ => None,
+        };
+        time.ok_or_else(|| de::Error::custom("expected a length of time such as 30s, at most 10 years"))
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A length of time: seconds as a number, or text with a unit such as 500ms, 30s, 5m, 1h.",
+            "type": ["number", "string"],
+            "exclusiveMinimum": 0,
+            "pattern": Self::PATTERN,
+        })
+    }
+}
+
+/// The JSON Schema of agent files, for editors and for the check at load.
+pub fn agent_file_schema() -> Value {
+    schemars::schema_for!(AgentFile).into()
+}
+
+fn default_version() -> String {
+    "0.1.0".to_owned()
+}
+
+fn default_concurrency() -> u32 {
+    8
+}
+
+fn default_timeout() -> Time {
+    Time(Duration::from_mins(1))
+}
+
+fn default_grace() -> Time {
+    Time(Duration::from_secs(2))
+}
+
+fn default_max_output() -> u64 {
+    4 * 1024 * 1024
+}
+
+fn default_method() -> String {
+    "POST".to_owned()
+}

@@ -1,0 +1,42 @@
+//! Ready-made agents: a file says who the agent is and how it runs, this crate runs it.
+//!
+//! Place in the flow: the executor turns a dispatch into a [`Call`], the [`Agent`] answers with a [`Reply`] or a
+//! [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a program (`command`) or a
+//! request to a service (`http`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
+//!
+//! It never retries a call (http attempts within one call aside), never picks another agent than the one that was asked
+//! for, never runs a shell, never fills data into anything that is read as code, and never shows a secret.
+//!
+//! ```yaml
+//! # agent-cards/greeter.agent.yaml
+//! name: greeter
+//! description: Greets a person.
+//! input_schema: {type: object, required: [name], properties: {name: {type: string}}}
+//! run:
+//!   http:
+//!     url: https://greet.example/v1/{{input.name}}
+//!     method: GET
+//!     headers: {Authorization: "Bearer ${env:GREET_TOKEN}"}
+//!     retry: {limit: 3}
+//! ```
+
+mod agent;
+mod artifacts;
+mod call;
+mod clean;
+mod error;
+mod file;
+mod load;
+mod run;
+mod set;
+mod template;
+
+pub use agent::Agent;
+pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts};
+pub use call::{Call, Reply};
+pub use error::{AgentError, ArtifactError};
+pub use file::agent_file_schema;
+pub use set::AgentSet;
+pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
+pub use template::Environment;
+pub use tokio_util::sync::CancellationToken;

@@ -1,0 +1,217 @@
+//! From an agent file to an agent: read, check the form, check the parts, keep what runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use sinew_source::{Diagnostic, Diagnostics, Document, LoadOptions, Schema, Sources, check_node};
+
+use crate::agent::{Agent, Runner};
+use crate::clean::Secrets;
+use crate::file::{AgentFile, CommandFile, HttpFile, ScriptFile, agent_file_schema};
+use crate::run::{Command, Http, RequestTemplate, Script, Surroundings};
+use crate::template::{Environment, Template};
+
+/// The file does not say what an agent file must say.
+const BAD_FILE: &str = "SINEW-5010";
+
+/// A complaint about the part of the file at a JSON pointer.
+struct Complaint {
+    pointer: String,
+    code: &'static str,
+    message: String,
+}
+
+impl Complaint {
+    fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), code: BAD_FILE, message: message.into() }
+    }
+}
+
+pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
+    let shown = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&shown, &error))?;
+    let read = std::cell::RefCell::new(Secrets::default());
+    let options = LoadOptions {
+        name: &shown,
+        // `${NAME}` is configuration, but what if somebody puts a secret there? None of it is ever shown.
+        env: &|name| environment(name).inspect(|value| read.borrow_mut().add(value)),
+        read: &|path| std::fs::read(path).map_err(|error| error.to_string()),
+        limits: sinew_source::Limits::default(),
+    };
+    let document = sinew_source::load(&bytes, &options)?;
+    let mut diagnostics = Diagnostics::new(document.sources.clone());
+    match &*FORM {
+        Ok(form) => diagnostics.extend(check_node(form, &document.root)),
+        Err(problem) => diagnostics.push(Diagnostic::error(BAD_FILE, problem.clone())),
+    }
+    if diagnostics.has_errors() {
+        diagnostics.sort();
+        return Err(diagnostics);
+    }
+    match serde_json::from_value(document.root.to_json()) {
+        Ok(file) => build(file, path, &document, (environment, read.take())).map_err(|complaints| {
+            diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
+            diagnostics.sort();
+            diagnostics
+        }),
+        Err(error) => {
+            diagnostics.push(Diagnostic::error(BAD_FILE, error.to_string()).at(document.root.span));
+            Err(diagnostics)
+        }
+    }
+}
+
+static FORM: LazyLock<Result<Schema, String>> =
+    LazyLock::new(|| Schema::compile(&agent_file_schema()).map_err(|error| error.to_string()));
+
+pub(crate) fn unreadable(path: &str, error: &std::io::Error) -> Diagnostics {
+    let mut diagnostics = Diagnostics::new(Sources::default());
+    diagnostics.push(Diagnostic::error(BAD_FILE, format!("cannot read '{path}': {error}")));
+    diagnostics
+}
+
+/// Points at the deepest part of the file that exists on the way.
+fn place(document: &Document, complaint: &Complaint) -> Diagnostic {
+    let mut pointer = complaint.pointer.as_str();
+    loop {
+        if let Some(node) = document.root.at_pointer(pointer) {
+            return Diagnostic::error(complaint.code, complaint.message.clone()).at(node.span);
+        }
+        pointer = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
+    }
+}
+
+fn build(
+    file: AgentFile,
+    path: &Path,
+    document: &Document,
+    (environment, secrets): (&Arc<Environment>, Secrets),
+) -> Result<Agent, Vec<Complaint>> {
+    let folder = folder_of(path);
+    let mut complaints = Vec::new();
+    let mut schema = |which: &str, schema: Option<&serde_json::Value>| {
+        schema.and_then(|schema| {
+            Schema::compile(schema)
+                .map_err(|error| complaints.push(Complaint::new(format!("/{which}"), error.to_string())))
+                .ok()
+        })
+    };
+    let input = schema("input_schema", file.input_schema.as_ref());
+    let output = schema("output_schema", file.output_schema.as_ref());
+    let runner = match (&file.run.script, &file.run.command, &file.run.http) {
+        (Some(script), None, None) => build_script(script, &folder).map(Runner::Script),
+        (None, Some(command), None) => build_command(command, &folder).map(Runner::Command),
+        (None, None, Some(http)) => build_http(http).map(Runner::Http),
+        _ => Err(vec![Complaint::new("/run", "expected exactly one of script, command and http")]),
+    };
+    match runner {
+        Ok(runner) if complaints.is_empty() => {
+            let place = document.root.at_pointer("/name").map_or(document.root.span, |node| node.span);
+            Ok(Agent::new(
+                file,
+                runner,
+                (input, output),
+                Surroundings { environment: environment.clone(), secrets },
+                (document.sources.clone(), place),
+            ))
+        }
+        Ok(_) => Err(complaints),
+        Err(more) => Err(complaints.into_iter().chain(more).collect()),
+    }
+}
+
+/// The folder of the file, absolute, because the program runs in it.
+fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<Complaint>> {
+    let (pointer, source) = match (&file.source, &file.file) {
+        (Some(source), None) => ("/run/script/source", Ok(source.clone())),
+        (None, Some(name)) => (
+            "/run/script/file",
+            std::fs::read_to_string(folder.join(name))
+                .map_err(|error| format!("cannot read '{name}': {error}")),
+        ),
+        _ => ("/run/script", Err("expected either source or file".to_owned())),
+    };
+    let source = source.map_err(|problem| vec![Complaint::new(pointer, problem)])?;
+    Script::compile(&source, file.timeout.map(|time| time.0)).map_err(|error| {
+        let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
+        vec![Complaint { pointer: pointer.to_owned(), code: error.code(), message }]
+    })
+}
+
+fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Complaint>> {
+    let mut complaints = Vec::new();
+    for (index, argument) in file.argv.iter().enumerate() {
+        let mut complain =
+            |problem: &str| complaints.push(Complaint::new(format!("/run/command/argv/{index}"), problem));
+        if ["{{input", "{{instruction", "{{context", "${env:"]
+            .iter()
+            .any(|hole| argument.replace(' ', "").contains(hole))
+        {
+            complain("argv is taken literally; read the input from stdin or put it into env");
+        }
+        if argument.contains('\0') || (index == 0 && argument.is_empty()) {
+            complain("this cannot be the name of a program or an argument");
+        }
+    }
+    let mut env = Vec::new();
+    for (name, value) in &file.env {
+        let problem = match Template::parse(value) {
+            _ if name.is_empty() || name.contains(['=', '\0']) => {
+                "this cannot be the name of a variable".to_owned()
+            }
+            _ if value.contains('\0') => "a NUL byte cannot stand in the environment".to_owned(),
+            Ok(template) => {
+                env.push((name.clone(), template));
+                continue;
+            }
+            Err(problem) => problem,
+        };
+        complaints.push(Complaint::new(format!("/run/command/env/{}", escape(name)), problem));
+    }
+    let Some((program, arguments)) = file.argv.split_first() else {
+        complaints.push(Complaint::new("/run/command/argv", "expected a program"));
+        return Err(complaints);
+    };
+    if !complaints.is_empty() {
+        return Err(complaints);
+    }
+    // A bare word is looked up in PATH; a path is meant relative to the agent file.
+    let program = if program.contains('/') {
+        folder.join(program).to_string_lossy().into_owned()
+    } else {
+        program.clone()
+    };
+    Ok(Command {
+        program,
+        arguments: arguments.to_vec(),
+        folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
+        env,
+        whole_request: file.stdin == crate::file::Stdin::Request,
+        timeout: file.timeout.map(|time| time.0),
+        grace: file.grace.0,
+        max_output: file.max_output,
+    })
+}
+
+fn build_http(file: &HttpFile) -> Result<Http, Vec<Complaint>> {
+    let request = RequestTemplate::parse(&file.method, &file.url, &file.headers, file.body.as_ref())
+        .map_err(|(field, problem)| vec![Complaint::new(format!("/run/http/{field}"), problem)])?;
+    Ok(Http {
+        request,
+        timeout: file.timeout.0,
+        retries: file.retry.limit,
+        max_output: file.max_output,
+        allow_private: file.allow_private,
+        client: std::sync::OnceLock::new(),
+    })
+}
+
+/// A key as a step of a JSON pointer.
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

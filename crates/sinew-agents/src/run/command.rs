@@ -1,0 +1,302 @@
+//! A command: an argument vector without a shell, JSON in on stdin, JSON out on stdout.
+//!
+//! The program runs in its own process group under a supervisor task. Whatever ends the call (answer, time, cancellation,
+//! the caller dropping it), the supervisor ends the whole group before it ends itself.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Limits, Surroundings, left_behind};
+use crate::call::Call;
+use crate::clean::{Secrets, clean};
+use crate::error::AgentError;
+use crate::template::{Environment, Template, plain};
+
+/// Variables a program gets from our own environment without asking.
+const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
+/// Bytes of standard error kept for the fault.
+const STDERR_TAIL: usize = 4 * 1024;
+/// Longest line of standard error passed on as progress.
+const LINE: u64 = 1024;
+/// Lines of standard error passed on as progress; the rest only counts for the tail.
+const PROGRESS_LINES: usize = 256;
+/// How long a pipe may stay open after the program's group is gone.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A command agent, ready to run.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) folder: PathBuf,
+    pub(crate) env: Vec<(String, Template)>,
+    /// Write the whole request instead of the input alone.
+    pub(crate) whole_request: bool,
+    pub(crate) timeout: Option<Duration>,
+    /// Time between SIGTERM and SIGKILL.
+    pub(crate) grace: Duration,
+    pub(crate) max_output: u64,
+}
+
+impl Command {
+    pub(crate) async fn run(
+        &self,
+        call: &Call,
+        limits: &Limits,
+        Surroundings { environment, secrets }: &Surroundings,
+    ) -> Result<super::Output, AgentError> {
+        let mut secrets = secrets.clone();
+        let folder = tempfile::Builder::new()
+            .prefix("sinew-")
+            .tempdir()
+            .map_err(|error| AgentError::Host(error.to_string()))?;
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.folder).env_clear();
+        for name in INHERITED {
+            if let Some(value) = environment(name) {
+                command.env(name, value);
+            }
+        }
+        for (name, template) in &self.env {
+            command.env(name, variable(name, template, call, environment.as_ref(), &mut secrets)?);
+        }
+        command.env("SINEW_ARTIFACTS", folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let child = command.spawn().map_err(|error| AgentError::Start {
+            program: self.program.clone(),
+            reason: error.to_string(),
+        })?;
+
+        let abandoned = CancellationToken::new();
+        let _on_drop = abandoned.clone().drop_guard();
+        let supervisor = Supervisor {
+            group: Group { pid: child.id(), alive: true },
+            child,
+            abandoned,
+            limits: limits.at_most(self.timeout),
+            grace: self.grace,
+            max_output: self.max_output,
+            secrets,
+            progress: call.progress.clone(),
+        };
+        let value = tokio::spawn(supervisor.run(self.stdin(call)))
+            .await
+            .map_err(|error| AgentError::Host(error.to_string()))??;
+        let artifacts = store(folder.path().to_owned(), call).await?;
+        Ok(super::Output { value, artifacts })
+    }
+
+    fn stdin(&self, call: &Call) -> Vec<u8> {
+        let mut text = if self.whole_request { call.request().to_string() } else { call.input.to_string() };
+        text.push('\n');
+        text.into_bytes()
+    }
+}
+
+fn variable(
+    name: &str,
+    template: &Template,
+    call: &Call,
+    environment: &Environment,
+    secrets: &mut Secrets,
+) -> Result<String, AgentError> {
+    let instruction = call.instruction_value();
+    let text = template
+        .fill(&call.scope(instruction.as_ref()), plain, |variable| secrets.read(environment, variable))
+        .and_then(|text| {
+            let fits = !text.contains('\0');
+            fits.then_some(text).ok_or_else(|| "a NUL byte cannot stand in the environment".to_owned().into())
+        });
+    text.map_err(|error| error.at(format!("env '{name}'")))
+}
+
+async fn store(folder: PathBuf, call: &Call) -> Result<Vec<crate::ArtifactRef>, AgentError> {
+    let artifacts = call.artifacts.clone();
+    let task = tokio::task::spawn_blocking(move || left_behind::store(&folder as &Path, artifacts.as_ref()));
+    Ok(task.await.map_err(|error| AgentError::Host(error.to_string()))??)
+}
+
+/// Owns the running program until its group is gone.
+struct Supervisor {
+    // Dropped first: when the runtime dies under us the group dies with it.
+    group: Group,
+    child: Child,
+    abandoned: CancellationToken,
+    limits: Limits,
+    grace: Duration,
+    max_output: u64,
+    secrets: Secrets,
+    progress: tokio::sync::mpsc::UnboundedSender<Value>,
+}
+
+impl Supervisor {
+    async fn run(mut self, stdin: Vec<u8>) -> Result<Value, AgentError> {
+        let (abandoned, limits) = (self.abandoned.clone(), self.limits.clone());
+        let result = tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            () = abandoned.cancelled() => Err(AgentError::Cancelled),
+            result = self.talk(stdin) => result,
+        };
+        self.end().await;
+        result
+    }
+
+    /// Feeds the program, reads what it says and judges how it ended.
+    async fn talk(&mut self, input: Vec<u8>) -> Result<Value, AgentError> {
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+        else {
+            return Err(AgentError::Host("the program has no pipes".to_owned()));
+        };
+        let feed = async move {
+            // A program may leave its input unread; that is its own business.
+            let _unread = stdin.write_all(&input).await;
+        };
+        let (secrets, progress) = (self.secrets.clone(), self.progress.clone());
+        let io = async {
+            let output = read_all(stdout, self.max_output);
+            let tail = async { Ok(read_tail(stderr, &secrets, &progress).await) };
+            let input = async {
+                feed.await;
+                Ok(())
+            };
+            tokio::try_join!(output, tail, input)
+        };
+        tokio::pin!(io);
+        let (status, read) = tokio::select! {
+            status = self.child.wait() => (status, None),
+            // Too much output ends it at once, whatever the program still does.
+            read = &mut io => {
+                let read = read?;
+                (self.child.wait().await, Some(read))
+            }
+        };
+        let status = status.map_err(|error| AgentError::Host(error.to_string()))?;
+        self.group.kill();
+        let (output, tail, ()) = match read {
+            Some(read) => read,
+            None => tokio::time::timeout(DRAIN, io).await.map_err(|_| {
+                AgentError::Host("a process the command left behind keeps its output open".to_owned())
+            })??,
+        };
+        let stderr = clean(&tail, &self.secrets);
+        if !status.success() {
+            return Err(AgentError::Command { how: describe(status), stderr });
+        }
+        serde_json::from_slice(&output).map_err(|error| AgentError::NotJson {
+            reason: if output.trim_ascii().is_empty() { "it is empty".to_owned() } else { error.to_string() },
+            stderr,
+        })
+    }
+
+    /// SIGTERM to the group, a moment for the program to tidy up, SIGKILL to whatever is left.
+    async fn end(mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.group.terminate();
+            let _late = tokio::time::timeout(self.grace, self.child.wait()).await;
+        }
+        self.group.kill();
+        let _reaped = self.child.wait().await;
+        self.group.alive = false;
+    }
+}
+
+/// The program's process group; its id is the program's process id.
+struct Group {
+    pid: Option<u32>,
+    alive: bool,
+}
+
+impl Group {
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            // The group may be gone already, which is what we want.
+            let _gone = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+
+    #[cfg(unix)]
+    fn terminate(&self) {
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    #[cfg(unix)]
+    fn kill(&self) {
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    // Elsewhere `kill_on_drop` ends the program itself; there are no groups.
+    #[cfg(not(unix))]
+    fn terminate(&self) {}
+
+    #[cfg(not(unix))]
+    fn kill(&self) {}
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.alive {
+            self.kill();
+        }
+    }
+}
+
+async fn read_all(stdout: ChildStdout, limit: u64) -> Result<Vec<u8>, AgentError> {
+    let mut bytes = Vec::new();
+    stdout
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(|error| AgentError::Host(error.to_string()))?;
+    // Returning closes our end: the program gets SIGPIPE instead of waiting for a reader.
+    if bytes.len() as u64 > limit { Err(AgentError::TooLarge { limit }) } else { Ok(bytes) }
+}
+
+/// Passes lines on as progress and keeps the end.
+async fn read_tail(
+    stderr: impl AsyncRead + Unpin,
+    secrets: &Secrets,
+    progress: &tokio::sync::mpsc::UnboundedSender<Value>,
+) -> Vec<u8> {
+    let (mut reader, mut tail, mut line, mut lines) = (BufReader::new(stderr), Vec::new(), Vec::new(), 0);
+    loop {
+        line.clear();
+        match (&mut reader).take(LINE).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return tail,
+            Ok(_) => {}
+        }
+        tail.extend_from_slice(&line);
+        let surplus = tail.len().saturating_sub(STDERR_TAIL);
+        tail.drain(..surplus);
+        if lines < PROGRESS_LINES {
+            lines += 1;
+            let text = clean(&line, secrets);
+            if !text.is_empty() {
+                // Nobody may be listening any more.
+                let _unheard = progress.send(serde_json::json!({ "message": text }));
+            }
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("was killed by signal {signal}");
+    }
+    status.code().map_or_else(
+        || "ended without an exit code".to_owned(),
+        |code| format!("ended with exit code {code}"),
+    )
+}

@@ -1,0 +1,254 @@
+//! A request to an HTTP service: one URL, one answer.
+//!
+//! No redirects, no proxies from the environment, no cookies; only public addresses unless the file allows others.
+
+mod request;
+mod retry;
+
+use std::error::Error;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use rustls_platform_verifier::BuilderVerifierExt;
+use serde_json::Value;
+
+use request::Request;
+pub(crate) use request::RequestTemplate;
+
+use super::address::{self, PublicOnly};
+use super::{Limits, Output, Surroundings};
+use crate::call::Call;
+use crate::clean::{Secrets, clean};
+use crate::error::AgentError;
+
+/// Bytes of a refusal shown in the fault.
+const EXCERPT: usize = 512;
+
+/// An http agent, ready to run.
+#[derive(Debug)]
+pub(crate) struct Http {
+    pub(crate) request: RequestTemplate,
+    /// Time for one attempt.
+    pub(crate) timeout: Duration,
+    /// Attempts after the first.
+    pub(crate) retries: u32,
+    pub(crate) max_output: u64,
+    pub(crate) allow_private: bool,
+    /// Built at the first call: reading the system's certificates takes a while.
+    pub(crate) client: OnceLock<reqwest::Client>,
+}
+
+/// How one attempt went wrong.
+struct Miss {
+    error: AgentError,
+    again: bool,
+    retry_after: Option<Duration>,
+}
+
+impl From<AgentError> for Miss {
+    fn from(error: AgentError) -> Self {
+        Self { error, again: false, retry_after: None }
+    }
+}
+
+impl Http {
+    pub(crate) async fn run(
+        &self,
+        call: &Call,
+        limits: &Limits,
+        around: &Surroundings,
+    ) -> Result<Output, AgentError> {
+        let work = async {
+            let (request, secrets) = self.request.fill(call, around)?;
+            self.attempts(&request, &secrets, call, limits).await.map(Output::from)
+        };
+        tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            result = work => result,
+        }
+    }
+
+    async fn attempts(
+        &self,
+        request: &Request,
+        secrets: &Secrets,
+        call: &Call,
+        limits: &Limits,
+    ) -> Result<Value, AgentError> {
+        let mut attempt = 1;
+        loop {
+            let miss = match self.attempt(request, secrets, attempt).await {
+                Ok(value) => return Ok(value),
+                Err(miss) => miss,
+            };
+            let wait = retry::wait(attempt, miss.retry_after);
+            let pointless = wait > retry::LONGEST || limits.left().is_some_and(|left| wait >= left);
+            if !miss.again || attempt > self.retries || pointless {
+                return Err(miss.error);
+            }
+            let message = format!(
+                "attempt {attempt} failed ({}), trying again in {:.1} s",
+                miss.error,
+                wait.as_secs_f64()
+            );
+            // Nobody may be listening any more.
+            let _unheard = call.progress.send(serde_json::json!({ "message": message }));
+            tokio::time::sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(&self, request: &Request, secrets: &Secrets, attempt: u32) -> Result<Value, Miss> {
+        let host = request.url.host_str().unwrap_or_default().to_owned();
+        self.check_literal(&host, &request.url)?;
+        let mut builder = self
+            .client()?
+            .request(request.method.clone(), request.url.clone())
+            .headers(request.headers.clone())
+            .timeout(self.timeout);
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let response = builder.send().await.map_err(|error| self.transport(&host, error, secrets))?;
+        let status = response.status();
+        if status.is_success() {
+            return self.read(&host, response, secrets).await;
+        }
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| retry::after(value, SystemTime::now()));
+        let excerpt = clean(&beginning(response).await, secrets);
+        let (status, busy) = (status.as_u16(), status.as_u16() == 429 || status.is_server_error());
+        let error = if busy {
+            AgentError::Unavailable { host, status, attempts: attempt, retry_after, excerpt }
+        } else {
+            let excerpt =
+                if (300..400).contains(&status) { "redirects are not followed".to_owned() } else { excerpt };
+            AgentError::Status { host, status, excerpt }
+        };
+        Err(Miss { error, again: busy, retry_after })
+    }
+
+    /// Literal addresses never reach the resolver, so they are looked at here.
+    fn check_literal(&self, host: &str, url: &Url) -> Result<(), AgentError> {
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        match literal {
+            Some(found) if !self.allow_private => address::check(url.host_str().unwrap_or_default(), [found]),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read(
+        &self,
+        host: &str,
+        mut response: reqwest::Response,
+        secrets: &Secrets,
+    ) -> Result<Value, Miss> {
+        let limit = self.max_output;
+        let too_large = || Miss::from(AgentError::TooLarge { limit });
+        if response.content_length().is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let json = response.headers().get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
+        let mut body = Vec::new();
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| self.transport(host, error, secrets))?
+        {
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let unreadable = |reason: String| Miss::from(AgentError::Response { host: host.to_owned(), reason });
+        if json {
+            serde_json::from_slice(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
+        } else {
+            String::from_utf8(body)
+                .map(Value::String)
+                .map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
+        }
+    }
+
+    /// Sorts out what the HTTP client reports; its own texts name the URL, which holds input data.
+    fn transport(&self, host: &str, error: reqwest::Error, secrets: &Secrets) -> Miss {
+        let error = error.without_url();
+        let first: &(dyn Error + 'static) = &error;
+        let causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source()).collect();
+        if let Some(refused) = causes.iter().find_map(|cause| cause.downcast_ref::<AgentError>()) {
+            return refused.clone().into();
+        }
+        if error.is_timeout() {
+            return Miss { error: AgentError::TimedOut(self.timeout), again: false, retry_after: None };
+        }
+        let unsent = error.is_connect();
+        let reason = causes.iter().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let reason = clean(reason.as_bytes(), secrets);
+        Miss {
+            error: AgentError::Transport { host: host.to_owned(), reason },
+            again: unsent,
+            retry_after: None,
+        }
+    }
+
+    fn client(&self) -> Result<&reqwest::Client, AgentError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let host = |error: &dyn std::fmt::Display| AgentError::Host(error.to_string());
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .tls_backend_preconfigured(tls().map_err(|error| host(&error))?);
+        if !self.allow_private {
+            builder = builder.dns_resolver(Arc::new(PublicOnly));
+        }
+        let client = builder.build().map_err(|error| host(&error))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// TLS with ring and the system's certificates, named explicitly so that no process-wide default is needed.
+fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
+    static TLS: OnceLock<rustls::ClientConfig> = OnceLock::new();
+    if let Some(config) = TLS.get() {
+        return Ok(config.clone());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = || {
+        rustls::ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()
+    };
+    let config = match builder()?.with_platform_verifier() {
+        Ok(verified) => verified.with_no_client_auth(),
+        Err(error) => {
+            // A machine without certificates can still speak plain HTTP; every TLS server is then unknown.
+            tracing::warn!(%error, "no trusted certificates found, https requests will fail");
+            builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+        }
+    };
+    Ok(TLS.get_or_init(|| config).clone())
+}
+
+async fn beginning(mut response: reqwest::Response) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < EXCERPT {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    bytes.truncate(EXCERPT);
+    bytes
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let essence =
+        content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    essence == b"application/json" || essence.ends_with(b"+json")
+}

@@ -1,0 +1,84 @@
+//! The three ways an agent runs.
+
+mod address;
+mod command;
+mod http;
+mod left_behind;
+mod script;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use command::Command;
+pub(crate) use http::{Http, RequestTemplate};
+pub(crate) use script::Script;
+
+use crate::clean::Secrets;
+use crate::error::AgentError;
+use crate::template::Environment;
+
+/// What a runner may read of the machine, and what of it must never be shown.
+pub(crate) struct Surroundings {
+    pub(crate) environment: Arc<Environment>,
+    /// What the file itself took from the environment.
+    pub(crate) secrets: Secrets,
+}
+
+/// What a runner hands back.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) value: Value,
+    pub(crate) artifacts: Vec<crate::ArtifactRef>,
+}
+
+impl From<Value> for Output {
+    fn from(value: Value) -> Self {
+        Self { value, artifacts: Vec::new() }
+    }
+}
+
+/// When a call must stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    start: Instant,
+    time: Option<Duration>,
+    cancel: CancellationToken,
+}
+
+impl Limits {
+    pub(crate) fn new(time: Option<Duration>, cancel: CancellationToken) -> Self {
+        Self { start: Instant::now(), time, cancel }
+    }
+
+    /// The same, ending after `time` at the latest.
+    pub(crate) fn at_most(&self, time: Option<Duration>) -> Self {
+        Self { time: [self.time, time].into_iter().flatten().min(), ..self.clone() }
+    }
+
+    /// Time left; none when there is no limit.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        Some(self.time?.saturating_sub(self.start.elapsed()))
+    }
+
+    /// Waits until the call must stop and says why.
+    pub(crate) async fn reached(&self) -> AgentError {
+        let time_is_up = async {
+            match self.time {
+                Some(time) => {
+                    tokio::time::sleep_until(self.start + time).await;
+                    AgentError::TimedOut(time)
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => AgentError::Cancelled,
+            error = time_is_up => error,
+        }
+    }
+}

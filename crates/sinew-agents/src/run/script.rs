@@ -1,0 +1,38 @@
+//! A script: one Python function, the input object in, its return value out.
+
+use std::time::Duration;
+
+use sinew_script::{Function, ScriptError};
+
+use super::{Limits, Output};
+use crate::call::Call;
+use crate::error::AgentError;
+
+/// A script agent, ready to run.
+pub(crate) struct Script(Function);
+
+impl Script {
+    /// Compiles the source; `time` replaces the usual limit of one run.
+    pub(crate) fn compile(source: &str, time: Option<Duration>) -> Result<Self, ScriptError> {
+        let usual = sinew_script::Limits::function();
+        let limits = sinew_script::Limits { max_duration: time.unwrap_or(usual.max_duration), ..usual };
+        Function::compile_with(source, limits).map(Self)
+    }
+
+    pub(crate) async fn run(&self, call: &Call, limits: &Limits) -> Result<Output, AgentError> {
+        let (function, input) = (self.0.clone(), call.input.clone());
+        // The interpreter blocks; when nobody waits any more it ends at its own limit.
+        let work = tokio::task::spawn_blocking(move || function.call(&input));
+        tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            result = work => Ok(result.map_err(|error| AgentError::Host(error.to_string()))??.into()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Script {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Script").field(&self.0.name()).finish()
+    }
+}

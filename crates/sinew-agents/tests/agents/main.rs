@@ -1,0 +1,10 @@
+//! Agents from files, called as the executor calls them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "tests")]
+
+mod artifacts;
+mod command;
+mod files;
+mod fixture;
+mod http;
+mod script;
+mod server;

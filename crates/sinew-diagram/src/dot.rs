@@ -1,0 +1,122 @@
+//! DOT text for Graphviz.
+
+use std::fmt::Write;
+
+use crate::model::{Direction, Drawing, EdgeKind, Graph, Shape};
+use crate::names::one_line;
+
+/// The drawing as DOT source.
+#[must_use]
+pub fn dot(drawing: &Drawing) -> String {
+    let graph = Graph::of(drawing);
+    let direction = match drawing.direction {
+        Direction::TopDown => "TB",
+        Direction::LeftRight => "LR",
+    };
+    let mut out = format!(
+        "digraph workflow {{\n    rankdir={direction};\n    node [fontname=\"DejaVu Sans\", fontsize=11];\n    edge [fontname=\"DejaVu Sans\", fontsize=10];\n"
+    );
+    for node in &graph.nodes {
+        let mut lines = vec![node.title.clone()];
+        lines.extend(node.lines.iter().cloned());
+        lines.extend(node.status.as_ref().map(|mark| mark.line(false)));
+        let label: Vec<String> = lines
+            .iter()
+            .flat_map(|l| l.lines())
+            .map(one_line)
+            .filter(|l| !l.is_empty())
+            .map(|l| escape(&l))
+            .collect();
+        let _ =
+            write!(out, "    {} [label=\"{}\", {}", quoted(&node.id), label.join("\\n"), shape(node.shape));
+        let look = node.status.as_ref().map(|mark| mark.status.look());
+        let mut styles = Vec::new();
+        if matches!(node.shape, Shape::Task | Shape::Terminal) {
+            styles.push("rounded");
+        }
+        if let Some(look) = &look {
+            styles.push("filled");
+            if look.dashed {
+                styles.push("dashed");
+            }
+        }
+        if !styles.is_empty() {
+            let _ = write!(out, ", style=\"{}\"", styles.join(","));
+        }
+        if let Some(look) = look {
+            let _ = write!(
+                out,
+                ", fillcolor=\"{}\", color=\"{}\", fontcolor=\"{}\", penwidth={}",
+                look.fill, look.stroke, look.text, look.width
+            );
+        }
+        out.push_str("];\n");
+    }
+    for (number, (title, members)) in graph.groups.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "    subgraph cluster_{number} {{\n        label=\"{}\";",
+            escape(&one_line(title))
+        );
+        for member in members {
+            let _ = writeln!(out, "        {};", quoted(&graph.nodes[*member].id));
+        }
+        out.push_str("    }\n");
+    }
+    for (from, to, edge) in &graph.edges {
+        let mut attributes = Vec::new();
+        let label = escape(&one_line(&edge.text(false)));
+        if !label.is_empty() {
+            attributes.push(format!("label=\"{label}\""));
+        }
+        match edge.kind {
+            EdgeKind::Flow => {}
+            EdgeKind::Attach => attributes.push("style=dotted".to_owned()),
+            EdgeKind::Back => attributes.push("style=dashed, constraint=false".to_owned()),
+        }
+        match edge.taken {
+            Some(0) => attributes.push("color=\"#afb8c1\"".to_owned()),
+            Some(_) => attributes.push("penwidth=2.5".to_owned()),
+            None => {}
+        }
+        let _ = write!(out, "    {} -> {}", quoted(&graph.nodes[*from].id), quoted(&graph.nodes[*to].id));
+        let _ = if attributes.is_empty() {
+            writeln!(out, ";")
+        } else {
+            writeln!(out, " [{}];", attributes.join(", "))
+        };
+    }
+    out.push_str("}\n");
+    out
+}
+
+const fn shape(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Terminal | Shape::Task | Shape::Box | Shape::Map => "shape=box",
+        Shape::Decision => "shape=diamond",
+        Shape::Join => "shape=circle",
+        Shape::Fork => "shape=hexagon",
+        Shape::Loop => "shape=parallelogram",
+        Shape::Human => "shape=trapezium",
+        Shape::Subworkflow => "shape=box, peripheries=2",
+        Shape::Delay => "shape=cds",
+    }
+}
+
+/// Ids are told apart exactly, so nothing is dropped from them: control characters are spelled out.
+fn quoted(id: &str) -> String {
+    let mut out = String::from("\"");
+    for c in id.chars() {
+        if c.is_control() {
+            let _ = write!(out, "\\\\u{{{:x}}}", u32::from(c));
+        } else {
+            out.push_str(&escape(c.encode_utf8(&mut [0; 4])));
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}

@@ -1,0 +1,37 @@
+//! The drawing of a workflow: one model, drawn as Mermaid text, SVG, PNG, DOT or text for a terminal.
+//!
+//! A dialect words a [`Drawing`] (nodes and edges in file order, titles and labels as people read
+//! them), an execution may be laid over it ([`Mark`] on a node, `taken` on an edge), and every
+//! surface draws that same model: the card of a workflow, the console, the command line, a test.
+//!
+//! [`mermaid`] and [`dot`] are plain text and cannot fail. [`svg`] asks merman where boxes and
+//! edges go and paints them itself, [`png`] rasterises that SVG with embedded fonts, [`terminal`]
+//! lets merman draw boxes of characters for graphs that only branch, and writes a tree for all others.
+//!
+//! Text from users never reaches merman: it sees placeholders and their sizes, and the text is
+//! put in, escaped, where the placeholders end up. So no name can break or inject anything.
+//!
+//! This crate reads no files (but system fonts, for scripts the embedded font lacks), knows no
+//! dialect, and keeps no state between calls.
+
+mod dot;
+mod fonts;
+mod layout;
+mod mermaid;
+mod model;
+mod names;
+mod paint;
+mod raster;
+mod shapes;
+mod terminal;
+mod tree;
+
+pub use dot::dot;
+pub use mermaid::mermaid;
+pub use model::{Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, Shape, Status};
+pub use paint::svg;
+pub use raster::png;
+pub use terminal::{terminal, terminal_within};
+
+/// More nodes than this are refused by [`svg`] and [`png`]; the text forms have no limit.
+pub const MAX_NODES: usize = 2_000;

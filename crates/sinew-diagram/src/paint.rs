@@ -1,0 +1,510 @@
+//! SVG: places from the layout, painted with plain attributes.
+//!
+//! No script, no style sheet, no link, no foreign object, no reference by id: the same text works
+//! as an image, inside a page under a strict content policy, twice in one page, and in resvg.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::layout::{self, Places, Point, Size, Sizes, Way};
+use crate::model::{Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape, Status};
+use crate::names::{one_line, xml};
+use crate::{MAX_NODES, fonts, shapes};
+
+/// Size of a node's text and its distance from line to line, px.
+const TEXT: (f64, f64) = (13.0, 18.0);
+/// Size of an edge's and a group's text, px.
+const SMALL: f64 = 11.5;
+/// Room around the drawing, px.
+const MARGIN: f64 = 12.0;
+/// Most lines of text in a node; what is over is shortened.
+const MAX_LINES: usize = 7;
+
+/// The drawing as an SVG document, safe to embed as an image or as part of a page.
+pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
+    let graph = Graph::of(drawing);
+    let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
+    if nodes > MAX_NODES || edges > 2 * MAX_NODES {
+        return Err(DrawError::TooLarge { nodes, edges, limit: MAX_NODES });
+    }
+    let blocks: Vec<Block> = graph.nodes.iter().map(|node| Block::of(node)).collect();
+    let labels: Vec<Vec<String>> = graph.edges.iter().map(|(_, _, edge)| edge_lines(edge)).collect();
+    let sizes = sizes(drawing, &graph, &blocks, &labels);
+    let places = if nodes == 0 {
+        Places { nodes: Vec::new(), edges: Vec::new(), groups: Vec::new() }
+    } else {
+        layout::place(&sizes)?
+    };
+    Ok(Painter::default().document(drawing.direction, &graph, &blocks, &labels, &places))
+}
+
+/// A node's text, wrapped, with the size of its outline.
+struct Block {
+    /// Text and whether it is bold.
+    lines: Vec<(String, bool)>,
+    outer: Size,
+}
+
+impl Block {
+    fn of(node: &DrawnNode) -> Self {
+        let widest = if matches!(node.shape, Shape::Decision | Shape::Join) { 170.0 } else { 250.0 };
+        let bold = node.shape != Shape::Terminal;
+        let mut lines: Vec<(String, bool)> =
+            wrap(&node.title, widest, TEXT.0, bold, 2).into_iter().map(|l| (l, bold)).collect();
+        for line in node.lines.iter().flat_map(|l| l.lines()) {
+            let room = MAX_LINES.saturating_sub(lines.len());
+            lines.extend(wrap(line, widest, TEXT.0, false, room.min(3)).into_iter().map(|l| (l, false)));
+        }
+        if let Some(mark) = &node.status {
+            lines.extend(wrap(&mark.line(false), widest, TEXT.0, false, 2).into_iter().map(|l| (l, false)));
+        }
+        let widths: Vec<f64> = lines.iter().map(|(l, bold)| fonts::width(l, TEXT.0, *bold)).collect();
+        Self { outer: shapes::outer(node.shape, &widths, TEXT.1), lines }
+    }
+}
+
+fn edge_lines(edge: &DrawnEdge) -> Vec<String> {
+    wrap(&edge.text(false), 180.0, SMALL, true, 3)
+}
+
+/// Words into lines no wider than `widest`; long words break, and what is over `most` lines is cut.
+fn wrap(text: &str, widest: f64, size: f64, bold: bool, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    let mut length = 0.0;
+    let width = |text: &str| fonts::width(text, size, bold);
+    let space = width(" ");
+    // Far more than fits is never looked at.
+    let text: String = one_line(text).chars().take(600).collect();
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        let whole = width(word);
+        let mut gap = if line.is_empty() { 0.0 } else { space };
+        if gap > 0.0 && length + gap + whole > widest {
+            lines.push(std::mem::take(&mut line));
+            (length, gap) = (0.0, 0.0);
+        }
+        if gap > 0.0 {
+            line.push(' ');
+            length += gap;
+        }
+        for part in parts(word, whole <= widest) {
+            let step = width(part);
+            if length + step > widest && !line.is_empty() {
+                lines.push(std::mem::take(&mut line));
+                length = 0.0;
+            }
+            if step <= widest {
+                line.push_str(part);
+                length += step;
+                continue;
+            }
+            for c in part.chars() {
+                let step = width(c.encode_utf8(&mut [0; 4]));
+                if length + step > widest {
+                    lines.push(std::mem::take(&mut line));
+                    length = 0.0;
+                }
+                line.push(c);
+                length += step;
+            }
+        }
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            while width(last) + width("…") > widest && last.pop().is_some() {}
+            last.push('…');
+        }
+    }
+    lines
+}
+
+/// A word as one part, or where it must break as the parts that end in a separator.
+fn parts(word: &str, whole: bool) -> Vec<&str> {
+    if whole { vec![word] } else { word.split_inclusive(['.', '_', '-', '/', ':', ',']).collect() }
+}
+
+fn sizes(drawing: &Drawing, graph: &Graph<'_>, blocks: &[Block], labels: &[Vec<String>]) -> Sizes {
+    Sizes {
+        direction: drawing.direction,
+        nodes: blocks
+            .iter()
+            .zip(&graph.edges_to_self())
+            .map(|(block, loops)| {
+                let (width, height) = block.outer;
+                match (loops, drawing.direction) {
+                    (false, _) => (width, height),
+                    (true, Direction::TopDown) => (width + 2.0 * SELF_LOOP, height),
+                    (true, Direction::LeftRight) => (width, height + 2.0 * SELF_LOOP),
+                }
+            })
+            .collect(),
+        edges: graph
+            .edges
+            .iter()
+            .zip(labels)
+            .filter(|((from, to, _), _)| from != to)
+            .map(|((from, to, _), lines)| (*from, *to, label_size(lines)))
+            .collect(),
+        groups: graph
+            .groups
+            .iter()
+            .map(|(title, members)| {
+                ((fonts::width(&group_title(title), SMALL, true) + 12.0, 18.0), members.clone())
+            })
+            .collect(),
+    }
+}
+
+fn group_title(title: &str) -> String {
+    wrap(title, 300.0, SMALL, true, 1).into_iter().next().unwrap_or_default()
+}
+
+/// How far an edge from a node to itself reaches out, px.
+const SELF_LOOP: f64 = 30.0;
+
+impl Graph<'_> {
+    fn edges_to_self(&self) -> Vec<bool> {
+        let mut loops = vec![false; self.nodes.len()];
+        for (from, to, _) in &self.edges {
+            if from == to {
+                loops[*from] = true;
+            }
+        }
+        loops
+    }
+}
+
+fn label_size(lines: &[String]) -> Option<Size> {
+    let width = lines.iter().map(|l| fonts::width(l, SMALL, true)).reduce(f64::max)?;
+    Some((width + 8.0, 15.0 * lines.len() as f64 + 4.0))
+}
+
+/// Collects elements and how far they reach.
+#[derive(Default)]
+struct Painter {
+    out: String,
+    reach: Option<[f64; 4]>,
+}
+
+impl Painter {
+    fn document(
+        mut self,
+        direction: Direction,
+        graph: &Graph<'_>,
+        blocks: &[Block],
+        labels: &[Vec<String>],
+        places: &Places,
+    ) -> String {
+        for ((title, _), place) in graph.groups.iter().zip(&places.groups) {
+            self.group(title, *place);
+        }
+        let mut ways = places.edges.iter();
+        let mut texts = Vec::new();
+        for ((from, to, edge), lines) in graph.edges.iter().zip(labels) {
+            let end = |n: usize| (graph.nodes[n].shape, places.nodes[n], blocks[n].outer);
+            let way = if from == to {
+                self_loop(direction, end(*from), label_size(lines))
+            } else {
+                match ways.next() {
+                    Some(way) => joined(way, end(*from), end(*to)),
+                    None => continue,
+                }
+            };
+            self.edge(edge, &way);
+            texts.push((edge, way.label, lines));
+        }
+        for ((node, block), place) in graph.nodes.iter().zip(blocks).zip(&places.nodes) {
+            self.node(node, block, *place);
+        }
+        // Labels last: nothing may cross them.
+        for (edge, place, lines) in texts {
+            self.label(edge, place, lines);
+        }
+        self.finish(graph)
+    }
+
+    fn finish(self, graph: &Graph<'_>) -> String {
+        let [left, top, right, bottom] = self.reach.unwrap_or([0.0, 0.0, 40.0, 20.0]);
+        let (left, top) = (left - MARGIN, top - MARGIN);
+        let (width, height) = (right + MARGIN - left, bottom + MARGIN - top);
+        format!(
+            concat!(
+                r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" "#,
+                r#"viewBox="{left:.1} {top:.1} {width:.1} {height:.1}" role="img" font-family="{font}">"#,
+                "<title>Workflow graph</title><desc>{desc}</desc>",
+                r##"<rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}" fill="#ffffff"/>"##,
+                "{body}</svg>\n"
+            ),
+            width = width,
+            height = height,
+            left = left,
+            top = top,
+            font = fonts::FAMILIES,
+            desc = xml(&describe(graph)),
+            body = self.out,
+        )
+    }
+
+    fn reach(&mut self, left: f64, top: f64, right: f64, bottom: f64) {
+        let [a, b, c, d] = self.reach.unwrap_or([left, top, right, bottom]);
+        self.reach = Some([a.min(left), b.min(top), c.max(right), d.max(bottom)]);
+    }
+
+    fn group(&mut self, title: &str, [left, top, width, height]: [f64; 4]) {
+        self.reach(left, top, left + width, top + height);
+        let _ = write!(
+            self.out,
+            concat!(
+                r##"<g class="group"><rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="6" fill="#f6f8fa" "##,
+                r##"stroke="#d0d7de"/><text x="{:.1}" y="{:.1}" font-size="{}" font-weight="bold" fill="#57606a">{}</text></g>"##
+            ),
+            left,
+            top,
+            width,
+            height,
+            left + 9.0,
+            top + 17.0,
+            SMALL,
+            xml(&group_title(title))
+        );
+    }
+
+    fn node(&mut self, node: &DrawnNode, block: &Block, place: Point) {
+        let (width, height) = block.outer;
+        self.reach(
+            place.x - width / 2.0,
+            place.y - height / 2.0,
+            place.x + width / 2.0,
+            place.y + height / 2.0,
+        );
+        let paint = Paint::of(node);
+        let class = node.status.as_ref().map_or("", |mark| mark.status.look().word);
+        let mut told = vec![node.title.clone()];
+        told.extend(node.lines.iter().cloned());
+        told.extend(node.status.as_ref().map(|mark| mark.line(false)));
+        let told: Vec<String> = told.iter().map(|l| one_line(l)).filter(|l| !l.is_empty()).collect();
+        let _ = write!(
+            self.out,
+            concat!(
+                r#"<g class="node {class}" data-node="{id}"><title>{told}</title>"#,
+                r#"<g fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dash}>{outline}</g>"#,
+                r#"<text font-size="{size}" fill="{text}" text-anchor="middle">"#
+            ),
+            class = class,
+            id = xml(&node.id),
+            told = xml(&told.join(", ")),
+            fill = paint.fill,
+            stroke = paint.stroke,
+            width = paint.width,
+            dash = if paint.dashed { r#" stroke-dasharray="5 4""# } else { "" },
+            outline = shapes::outline(node.shape, place, block.outer),
+            size = TEXT.0,
+            text = paint.text,
+        );
+        // Half a line up from the middle, and down to where the letters stand.
+        let first = place.y - TEXT.1 * (block.lines.len() as f64 - 1.0) / 2.0 + TEXT.0 * 0.36;
+        // The delay's round end makes its middle look right of where it is.
+        let x = if node.shape == Shape::Delay { place.x - 4.0 } else { place.x };
+        for (number, (line, bold)) in block.lines.iter().enumerate() {
+            let y = first + TEXT.1 * number as f64;
+            let weight = if *bold { r#" font-weight="bold""# } else { "" };
+            let _ = write!(self.out, r#"<tspan x="{x:.1}" y="{y:.1}"{weight}>{}</tspan>"#, xml(line));
+        }
+        self.out.push_str("</text></g>");
+    }
+
+    fn edge(&mut self, edge: &DrawnEdge, way: &Way) {
+        let (Some(tip), true) = (way.points.last().copied(), way.points.len() > 1) else {
+            return;
+        };
+        for point in &way.points {
+            self.reach(point.x, point.y, point.x, point.y);
+        }
+        let (stroke, width) = match edge.taken {
+            Some(0) => ("#afb8c1", 1.2),
+            Some(_) => ("#1f2328", 2.2),
+            None => ("#57606a", 1.4),
+        };
+        let dash = match (edge.kind, edge.taken) {
+            (EdgeKind::Attach, _) => r#" stroke-dasharray="2 4""#,
+            (EdgeKind::Back, _) => r#" stroke-dasharray="7 4""#,
+            (EdgeKind::Flow, Some(0)) => r#" stroke-dasharray="4 4""#,
+            (EdgeKind::Flow, _) => "",
+        };
+        let head = 7.0 + width;
+        let before = way.points[way.points.len() - 2];
+        let length = (tip.x - before.x).hypot(tip.y - before.y).max(1e-6);
+        let (dx, dy) = ((tip.x - before.x) / length, (tip.y - before.y) / length);
+        let base = Point { x: tip.x - dx * head, y: tip.y - dy * head };
+        let half = head * 0.42;
+        let mut points = way.points.clone();
+        if let Some(last) = points.last_mut() {
+            // The line ends inside the arrow head, so that its end does not blunt the tip.
+            *last = Point { x: tip.x - dx * head * 0.8, y: tip.y - dy * head * 0.8 };
+        }
+        let _ = write!(
+            self.out,
+            concat!(
+                r#"<g class="edge" data-from="{}" data-to="{}"><path d="{}" fill="none" stroke="{stroke}" stroke-width="{width}"{dash}/>"#,
+                r#"<path d="M{:.1} {:.1}L{:.1} {:.1}L{:.1} {:.1}Z" fill="{stroke}"/></g>"#
+            ),
+            xml(&edge.from),
+            xml(&edge.to),
+            curve(&points),
+            tip.x,
+            tip.y,
+            base.x - dy * half,
+            base.y + dx * half,
+            base.x + dy * half,
+            base.y - dx * half,
+            stroke = stroke,
+            width = width,
+            dash = dash,
+        );
+    }
+
+    fn label(&mut self, edge: &DrawnEdge, place: Option<Point>, lines: &[String]) {
+        let (Some(place), Some((width, height))) = (place, label_size(lines)) else {
+            return;
+        };
+        let (left, top) = (place.x - width / 2.0, place.y - height / 2.0);
+        self.reach(left, top, left + width, top + height);
+        let (fill, weight) = match edge.taken {
+            Some(0) => ("#6e7781", ""),
+            Some(_) => ("#1f2328", r#" font-weight="bold""#),
+            None => ("#32383f", ""),
+        };
+        let _ = write!(
+            self.out,
+            concat!(
+                r##"<g class="label"><rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="3" fill="#ffffff" fill-opacity="0.92"/>"##,
+                r#"<text font-size="{}" fill="{}" text-anchor="middle"{}>"#
+            ),
+            left, top, width, height, SMALL, fill, weight
+        );
+        for (number, line) in lines.iter().enumerate() {
+            let y = top + 2.0 + 15.0 * number as f64 + 11.5;
+            let _ = write!(self.out, r#"<tspan x="{:.1}" y="{y:.1}">{}</tspan>"#, place.x, xml(line));
+        }
+        self.out.push_str("</text></g>");
+    }
+}
+
+struct Paint {
+    fill: &'static str,
+    stroke: &'static str,
+    text: &'static str,
+    width: f64,
+    dashed: bool,
+}
+
+impl Paint {
+    /// The state's paint; without an execution, ends are dark, choices and joins tinted, work light.
+    fn of(node: &DrawnNode) -> Self {
+        if let Some(mark) = &node.status {
+            let look = mark.status.look();
+            return Self {
+                fill: look.fill,
+                stroke: look.stroke,
+                text: look.text,
+                width: look.width,
+                dashed: look.dashed,
+            };
+        }
+        let (fill, stroke, text) = match node.shape {
+            Shape::Terminal => ("#424a53", "#424a53", "#ffffff"),
+            Shape::Decision | Shape::Loop => ("#eef1fb", "#5a6ea8", "#1f2328"),
+            Shape::Join | Shape::Fork | Shape::Map => ("#eef6f7", "#4a808a", "#1f2328"),
+            Shape::Human | Shape::Delay => ("#fbf5e6", "#94783a", "#1f2328"),
+            Shape::Task | Shape::Box | Shape::Subworkflow => ("#f6f8fa", "#57606a", "#1f2328"),
+        };
+        Self { fill, stroke, text, width: 1.4, dashed: false }
+    }
+}
+
+/// The way with its ends on the outlines of the two nodes.
+fn joined(way: &Way, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> Way {
+    let mut points = way.points.clone();
+    let count = points.len();
+    if count < 2 {
+        points = vec![from.1, to.1];
+    }
+    let count = points.len().max(count);
+    // With two points each other's end is the only thing to aim from: use the centres.
+    let (second, last_but_one) = if count == 2 { (to.1, from.1) } else { (points[1], points[count - 2]) };
+    points[0] = shapes::meet(from.0, from.1, from.2, second);
+    points[count - 1] = shapes::meet(to.0, to.1, to.2, last_but_one);
+    Way { points, label: way.label }
+}
+
+/// Out and back at the side where the graph does not grow.
+fn self_loop(direction: Direction, (shape, centre, size): (Shape, Point, Size), label: Option<Size>) -> Way {
+    let (width, height) = size;
+    let at = |x: f64, y: f64| Point { x: centre.x + x, y: centre.y + y };
+    let (wide, high) = label.unwrap_or_default();
+    let (out, label_at) = match direction {
+        Direction::TopDown => {
+            let (out, half) = (width / 2.0 + SELF_LOOP, height / 2.5);
+            ([at(out - 8.0, -half), at(out, 0.0), at(out - 8.0, half)], at(out + wide / 2.0 - 6.0, 0.0))
+        }
+        Direction::LeftRight => {
+            let (out, half) = (-height / 2.0 - SELF_LOOP, width / 6.0);
+            ([at(-half, out + 8.0), at(0.0, out), at(half, out + 8.0)], at(0.0, out - high / 2.0 + 6.0))
+        }
+    };
+    // From the sides of the loop straight to the outline, so that slanted sides are met too.
+    let ends = [out[0], out[2]].map(|p| shapes::meet(shape, centre, size, p));
+    Way { points: vec![ends[0], out[0], out[1], out[2], ends[1]], label: label.map(|_| label_at) }
+}
+
+/// A smooth path through the neighbourhood of the points (a B-spline), from the first to the last.
+fn curve(points: &[Point]) -> String {
+    let mut path = String::new();
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return path;
+    };
+    let _ = write!(path, "M{:.1} {:.1}", first.x, first.y);
+    if points.len() > 2 {
+        let blend = |a: Point, b: Point, k: f64| Point { x: a.x + (b.x - a.x) * k, y: a.y + (b.y - a.y) * k };
+        let start = blend(points[0], points[1], 1.0 / 6.0);
+        let _ = write!(path, "L{:.1} {:.1}", start.x, start.y);
+        for three in points.windows(3) {
+            let (a, b, c) = (three[0], three[1], three[2]);
+            let leave = blend(a, b, 1.0 / 3.0);
+            let arrive = blend(a, b, 2.0 / 3.0);
+            let end = Point { x: (a.x + 4.0 * b.x + c.x) / 6.0, y: (a.y + 4.0 * b.y + c.y) / 6.0 };
+            let _ = write!(
+                path,
+                "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+                leave.x, leave.y, arrive.x, arrive.y, end.x, end.y
+            );
+        }
+        let (a, b) = (points[points.len() - 2], *last);
+        let (leave, arrive) = (blend(a, b, 1.0 / 3.0), blend(a, b, 2.0 / 3.0));
+        let end = blend(a, b, 5.0 / 6.0);
+        let _ = write!(
+            path,
+            "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+            leave.x, leave.y, arrive.x, arrive.y, end.x, end.y
+        );
+    }
+    let _ = write!(path, "L{:.1} {:.1}", last.x, last.y);
+    path
+}
+
+/// The drawing in a sentence, for those who cannot see it.
+fn describe(graph: &Graph<'_>) -> String {
+    let count = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let mut states: BTreeMap<Status, usize> = BTreeMap::new();
+    for mark in graph.nodes.iter().filter_map(|node| node.status.as_ref()) {
+        *states.entry(mark.status).or_default() += 1;
+    }
+    let states: Vec<String> =
+        states.iter().map(|(status, n)| format!("{n} {}", status.look().word)).collect();
+    let states = if states.is_empty() { String::new() } else { format!(": {}", states.join(", ")) };
+    format!("{}, {}{states}", count(graph.nodes.len(), "node"), count(graph.edges.len(), "edge"))
+}

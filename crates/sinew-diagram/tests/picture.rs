@@ -1,0 +1,122 @@
+//! SVG and PNG: what is in them, not their bytes.
+
+mod common;
+
+use resvg::usvg::roxmltree::Document;
+use sinew_diagram::{DrawError, Drawing, MAX_NODES, png, svg};
+
+#[test]
+fn the_svg_says_what_it_shows() {
+    let drawing = common::everything();
+    let text = svg(&drawing).unwrap();
+    let document = Document::parse(&text).unwrap();
+    let root = document.root_element();
+    let child = |name: &str| {
+        root.children().find(|n| n.has_tag_name(name)).and_then(|n| n.text()).unwrap_or_default()
+    };
+    assert_eq!(child("title"), "Workflow graph");
+    assert_eq!(
+        child("desc"),
+        "13 nodes, 16 edges: 1 planned, 2 running, 4 succeeded, 1 failed, 1 skipped, 1 cancelled, 1 waiting"
+    );
+    let ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("data-node")).collect();
+    assert_eq!(ids, drawing.nodes.iter().map(|n| n.id.as_str()).collect::<Vec<_>>());
+    let edges = document.descendants().filter(|n| n.attribute("data-from").is_some()).count();
+    assert_eq!(edges, drawing.edges.len());
+    // Text as it was written, bold titles, and a state's icon and word.
+    let spans: Vec<_> = document.descendants().filter(|n| n.has_tag_name("tspan")).collect();
+    for expected in
+        ["Ms \"Q\" <b>approves</b> & signs;", "✗ failed · 387 ok, 4 failed", "rejected: try again ×3"]
+    {
+        assert!(spans.iter().any(|n| n.text() == Some(expected)), "{expected:?} is missing");
+    }
+    let bold = |text: &str| {
+        spans.iter().any(|n| n.text() == Some(text) && n.attribute("font-weight") == Some("bold"))
+    };
+    assert!(bold("Decision") && !bold("RiskEvaluator"));
+}
+
+/// What would make an embedded picture act, load, or clash with the page or another picture.
+#[test]
+fn the_svg_is_inert() {
+    let text = svg(&common::everything()).unwrap();
+    let document = Document::parse(&text).unwrap();
+    let known = ["svg", "title", "desc", "g", "rect", "circle", "path", "text", "tspan"];
+    for node in document.descendants().filter(roxmltree_element) {
+        assert!(known.contains(&node.tag_name().name()), "{node:?}");
+        for attribute in node.attributes() {
+            assert!(!attribute.name().starts_with("on"), "{attribute:?}");
+            assert!(!["id", "style", "href"].contains(&attribute.name()), "{attribute:?}");
+        }
+    }
+}
+
+fn roxmltree_element(node: &resvg::usvg::roxmltree::Node<'_, '_>) -> bool {
+    node.is_element()
+}
+
+/// No two nodes overlap, and every node lies inside the picture.
+#[test]
+fn nodes_have_room() {
+    let text = svg(&common::large(60)).unwrap();
+    let document = Document::parse(&text).unwrap();
+    let number = |n: &resvg::usvg::roxmltree::Node<'_, '_>, name: &str| {
+        n.attribute(name).unwrap().parse::<f64>().unwrap()
+    };
+    let boxes: Vec<[f64; 4]> = document
+        .descendants()
+        .filter(|n| {
+            n.has_tag_name("rect")
+                && n.parent().and_then(|p| p.parent()).is_some_and(|p| p.has_attribute("data-node"))
+        })
+        .map(|n| [number(&n, "x"), number(&n, "y"), number(&n, "width"), number(&n, "height")])
+        .collect();
+    assert_eq!(boxes.len(), 50);
+    for (at, a) in boxes.iter().enumerate() {
+        for b in &boxes[at + 1..] {
+            let apart = a[0] + a[2] < b[0] || b[0] + b[2] < a[0] || a[1] + a[3] < b[1] || b[1] + b[3] < a[1];
+            assert!(apart, "{a:?} and {b:?} overlap");
+        }
+    }
+}
+
+/// The embedded font shows text: with it, dark pixels are many more than without the text.
+#[test]
+fn the_png_shows_text() {
+    let bytes = png(&common::card(), 1.0).unwrap();
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    let dark = |drawing: &Drawing| {
+        let pixels = resvg::tiny_skia::Pixmap::decode_png(&png(drawing, 1.0).unwrap()).unwrap();
+        pixels.pixels().iter().filter(|p| p.red() < 100).count()
+    };
+    let with = dark(&common::card());
+    let mut silent = common::card();
+    for node in &mut silent.nodes {
+        node.title.clear();
+        node.lines.clear();
+    }
+    assert!(with > dark(&silent) + 500);
+}
+
+#[test]
+fn too_much_is_refused_with_its_code() {
+    let cases = [
+        (svg(&common::large(MAX_NODES + 1)).err(), "SINEW-2901"),
+        (png(&common::card(), 1_000.0).err(), "SINEW-2903"),
+        (png(&common::card(), 0.0).err(), "SINEW-2903"),
+        (png(&common::card(), f32::NAN).err(), "SINEW-2903"),
+        (png(&common::card(), -2.0).err(), "SINEW-2903"),
+    ];
+    for (error, code) in cases {
+        assert_eq!(error.as_ref().map(DrawError::code), Some(code), "{error:?}");
+    }
+}
+
+#[test]
+fn a_thousand_nodes_and_none_are_drawn() {
+    for count in [0, 1, 1_000] {
+        let text = svg(&common::large(count)).unwrap();
+        let document = Document::parse(&text).unwrap();
+        assert_eq!(document.descendants().filter(|n| n.has_attribute("data-node")).count(), count);
+    }
+}

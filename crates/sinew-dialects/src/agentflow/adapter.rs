@@ -1,0 +1,195 @@
+//! What the engine asks: what a node does, where its output goes.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_engine::{
+    ActId, Adapter, Answer, Ask, Ctx, Fact, NativeEvent, Output, Select, Send, Step, Val, Wait, out_edges,
+};
+use sinew_protocol::Fault;
+
+use super::lower::{Extra, condition_port};
+use super::model::{Agent, Condition, Work};
+use super::text::{self, Decision};
+use super::{NAME, native, project};
+
+/// Branch a finished node chose; absent where all branches are taken.
+const BRANCH: &str = "branch";
+/// What an approval leaves in the state.
+pub(super) const APPROVAL: &str = "approval";
+/// Orders what ran after each answer; see `native`.
+pub(super) const SEGMENT: &str = "segment";
+
+/// The dialect as the engine sees it.
+pub(super) struct AgentFlowAdapter;
+
+impl Adapter for AgentFlowAdapter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        let extra = match extra(ctx, act) {
+            Ok(extra) => extra,
+            Err(fault) => return Step::Fail(fault),
+        };
+        match extra.work {
+            Work::Start { initial } => Step::Done(Output::new(start_value(ctx, initial))),
+            Work::Agent(agent) => bind_agent(ctx, act, &agent, extra.own),
+            Work::If { conditions } => Step::Done(choose(ctx, act, &conditions)),
+            Work::Approval { prompt } => {
+                let prompt = if prompt.is_empty() { project::WAITING.to_owned() } else { prompt };
+                Step::Wait(Box::new(Wait { prompt, data: previous(ctx, act), ..Wait::default() }))
+            }
+            Work::Unknown => {
+                let kind = &ctx.node_of(act).kind;
+                project::note(ctx, act, "warn", &format!("Unknown node type \"{kind}\" skipped"));
+                Step::Done(finish(ctx, act, Output::default()))
+            }
+            Work::Broken { message } => {
+                Step::Fail(Fault::failure("SINEW-2202", message).with_retryable(false))
+            }
+        }
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        match ctx.act(act).replies.last().map(|replied| &replied.result) {
+            Some(Ok(reply)) => Step::Done(finish(ctx, act, Output::new(reply_value(&reply.output)))),
+            Some(Err(fault)) => Step::Fail(fault.clone()),
+            None => Step::Done(finish(ctx, act, Output::default())),
+        }
+    }
+
+    fn answer(&self, ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Step {
+        let mut decision = Decision::of(&answer.data);
+        if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
+            decision.note.clone_from(comment);
+        }
+        let left = json!({ "decision": decision.word(), "note": decision.note });
+        let output = Output::new(previous(ctx, act))
+            .port(BRANCH, json!(decision.word()))
+            .port(APPROVAL, left)
+            .port(SEGMENT, json!(native::ended(ctx)));
+        Step::Done(output)
+    }
+
+    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+        let one = ctx.act(act);
+        let branch = one.output.as_ref().and_then(|output| {
+            output
+                .ports
+                .iter()
+                .find(|(name, _)| name == BRANCH)
+                .map(|(_, value)| value.as_str().unwrap_or_default())
+        });
+        let taken = |port: &str| branch.is_none_or(|branch| branch == port);
+        if let Ok(extra) = extra(ctx, act) {
+            for missing in extra.missing.iter().filter(|missing| taken(&missing.port)) {
+                let message = format!("Connection target \"{}\" not found", missing.target);
+                project::note(ctx, act, "warn", &message);
+            }
+        }
+        let edges = out_edges(ctx, one.node).filter(|edge| taken(&ctx.plan().edge(*edge).port));
+        Select::Tokens(edges.map(Send::port).collect())
+    }
+
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        Ok(native::state(ctx))
+    }
+
+    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+        project::project(ctx, fact)
+    }
+
+    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+        native::result(ctx)
+    }
+}
+
+/// What the dialect keeps of a node.
+pub(super) fn extra(ctx: &Ctx<'_>, act: ActId) -> Result<Extra, Fault> {
+    let node = ctx.node_of(act);
+    serde_json::from_value(node.extra.clone()).map_err(|error| {
+        let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
+        Fault::invalid("SINEW-2201", text)
+    })
+}
+
+/// What came before; the execution's input where a node is started directly.
+fn previous(ctx: &Ctx<'_>, act: ActId) -> Val {
+    ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
+}
+
+/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is.
+fn start_value(ctx: &Ctx<'_>, initial: Value) -> Value {
+    match ctx.input() {
+        Value::Null => initial,
+        Value::Object(members) if members.is_empty() => initial,
+        Value::Object(members) if members.len() == 1 && members.contains_key("initialInput") => {
+            members["initialInput"].clone()
+        }
+        given => given.clone(),
+    }
+}
+
+fn bind_agent(ctx: &Ctx<'_>, act: ActId, agent: &Agent, own: Value) -> Step {
+    if let Some(problem) = ctx.plan().extra.get("subagent_problem").and_then(Value::as_str) {
+        return Step::Fail(Fault::invalid("SINEW-2203", problem));
+    }
+    let previous = previous(ctx, act);
+    // A decision is no text to work on: what the last node said is.
+    let previous = match text::is_decision(&previous).then(|| native::last_text(ctx)).flatten() {
+        Some(text) => text,
+        None => text::plain(&previous),
+    };
+    let prompt = text::prompt(&agent.user_prompt, &previous);
+    let name = ctx.node_of(act).agent.clone().unwrap_or_default();
+    let mut context = match own {
+        Value::Object(own) => own,
+        _ => serde_json::Map::new(),
+    };
+    context.insert("userContent".into(), json!(prompt));
+    let ask = Ask {
+        instruction: Some(agent.system_prompt.clone()),
+        context: Value::Object(context),
+        ..Ask::agent(name, json!({ "text": prompt }))
+    };
+    Step::Ask(Box::new(ask))
+}
+
+/// Agents answer with a text, bare or as the one member of an object; anything else is kept as it is.
+fn reply_value(output: &Val) -> Val {
+    match &**output {
+        Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
+            Arc::new(members["text"].clone())
+        }
+        _ => Arc::clone(output),
+    }
+}
+
+fn choose(ctx: &Ctx<'_>, act: ActId, conditions: &[Condition]) -> Output {
+    let value = previous(ctx, act);
+    let text = text::plain(&value);
+    let mut branch = "false".to_owned();
+    for (ix, condition) in conditions.iter().enumerate() {
+        let holds = text::matches(condition, &text);
+        let (operator, expected) = (condition.operator(), &condition.value);
+        let line = format!("Condition {} ({operator} \"{expected}\") evaluated as {holds}", ix + 1);
+        project::note(ctx, act, "logic_check", &line);
+        if holds {
+            branch = condition_port(ix);
+            break;
+        }
+    }
+    finish(ctx, act, Output::new(value)).port(BRANCH, json!(branch))
+}
+
+/// An output; what ran from the deferred queue says when, as what an approval released does.
+fn finish(ctx: &Ctx<'_>, act: ActId, output: Output) -> Output {
+    if ctx.act(act).deferred == Some(false) {
+        // Ports hide nothing: edges without a port of their own carry the whole value.
+        output.port(SEGMENT, json!(native::ended(ctx)))
+    } else {
+        output
+    }
+}

@@ -1,0 +1,275 @@
+//! From a file's graph to a plan.
+//!
+//! Graphs that cannot run still become plans, which fail the way the dialect's users know it from their logs; what is
+//! wrong with them is reported as errors beside the plan, so a check of the file refuses them before any run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
+
+use super::model::{self, Condition, Connection, FileNode, Graph, Work};
+use super::{NAME, subagents};
+use crate::{LowerOptions, Lowered};
+
+/// Times one connection may be taken. Reject loops need a few; a cycle that never ends must not run for ever.
+const EDGE_BUDGET: u32 = 1_000;
+/// Who is asked when neither the file nor the caller names an agent.
+const DEFAULT_AGENT: &str = "agent";
+
+/// What the adapter reads of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Extra {
+    /// What running it means.
+    #[serde(flatten)]
+    pub(super) work: Work,
+    /// What an agent is told about itself and the agents below it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(super) own: Value,
+    /// Connections to nodes that do not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<Missing>,
+}
+
+/// A connection to a node that does not exist.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Missing {
+    pub(super) port: String,
+    pub(super) target: String,
+}
+
+pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lowered, Diagnostics> {
+    let mut found = Vec::new();
+    let root = model::graph_of(&document.root);
+    let graph = model::read(root, &mut found);
+    let mut diagnostics = Diagnostics::new(document.sources);
+    if !found.is_empty() {
+        diagnostics.extend(found);
+        diagnostics.set_dialect(NAME);
+        diagnostics.sort();
+        return Err(diagnostics);
+    }
+    let name = root.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
+    let (plan, places) =
+        plan(&graph, name.unwrap_or(options.default_name), options.agents, root.span, &mut found);
+    diagnostics.extend(found);
+    diagnostics.set_dialect(NAME);
+    diagnostics.sort();
+    Ok(Lowered { plan, places, warnings: diagnostics, agents: BTreeMap::new() })
+}
+
+fn plan(
+    graph: &Graph,
+    name: &str,
+    agents: &BTreeMap<String, String>,
+    whole: Span,
+    found: &mut Vec<Diagnostic>,
+) -> (Plan, Vec<Option<Span>>) {
+    let problems = subagents::problems(graph);
+    let first_problem = problems.first().map(|problem| problem.message.clone());
+    found.extend(problems.into_iter().map(|problem| {
+        let message = problem.message.trim_end_matches('.').replacen("Subagent", "subagent", 1);
+        Diagnostic::error("SINEW-2203", message).at(problem.span).sub_code(problem.code)
+    }));
+    let ids: BTreeMap<&str, NodeIx> =
+        graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+    let (edges, mut missing) = edges(graph, &ids, found);
+    let delegated: BTreeSet<NodeIx> = edges.iter().filter(|edge| edge.attach).map(|edge| edge.from).collect();
+    let in_flow: BTreeSet<NodeIx> =
+        edges.iter().filter(|edge| !edge.attach).flat_map(|edge| [edge.from, edge.to]).collect();
+    let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
+    for (ix, node) in graph.nodes.iter().enumerate() {
+        let ix = ix as NodeIx;
+        if matches!(node.work, Work::Unknown) {
+            let message = format!("node type '{}' is not known; it would be skipped", node.kind);
+            let kinds = ["start", "agent", "if", "approval"].into_iter();
+            let mut warning =
+                Diagnostic::warning("SINEW-2204", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
+            if let Some(kind) = sinew_source::did_you_mean(&node.kind, kinds) {
+                warning = warning.hint(format!("did you mean '{kind}'?"));
+            }
+            found.push(warning);
+        }
+        let own = match &node.work {
+            Work::Agent(agent) if first_problem.is_none() => subagents::tree(graph, &node.id, agent),
+            _ => Value::Null,
+        };
+        let extra = Extra { work: node.work.clone(), own, missing: missing.remove(&ix).unwrap_or_default() };
+        let mut lowered = plan_node(&node.id, &node.kind, extra, agents);
+        lowered.attached = delegated.contains(&ix) && !in_flow.contains(&ix);
+        nodes.push(lowered);
+    }
+    let mut places: Vec<Option<Span>> = graph.nodes.iter().map(|node| Some(node.span)).collect();
+    let entry = entry(graph, whole, found).unwrap_or_else(|message| {
+        // A node of its own fails in the place of the start that is missing.
+        let mut id = "system".to_owned();
+        while ids.contains_key(id.as_str()) {
+            id.push('_');
+        }
+        let extra = Extra { work: Work::Broken { message }, own: Value::Null, missing: Vec::new() };
+        nodes.push(plan_node(&id, "system", extra, agents));
+        places.push(None);
+        nodes.len() as NodeIx - 1
+    });
+    let plan = Plan {
+        format: Plan::FORMAT,
+        dialect: NAME.to_owned(),
+        name: name.to_owned(),
+        description: String::new(),
+        version: None,
+        profile: Profile {
+            order: Order::DepthFirst,
+            parallel: 0,
+            failure: Failure::Drain,
+            pause: Pause::FreezeDefer,
+        },
+        nodes,
+        edges,
+        entry: vec![entry],
+        exits: Vec::new(),
+        limits: Limits { edge: EDGE_BUDGET, ..Limits::default() },
+        input_schema: None,
+        output_schema: None,
+        extra: json!({ "subagent_problem": first_problem }),
+    };
+    (plan, places)
+}
+
+/// The one start node, or why the graph cannot start.
+fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIx, String> {
+    let is_start = |(_, node): &(usize, &FileNode)| matches!(node.work, Work::Start { .. });
+    let starts: Vec<(usize, &FileNode)> = graph.nodes.iter().enumerate().filter(is_start).collect();
+    match starts.as_slice() {
+        [(ix, _)] => Ok(*ix as NodeIx),
+        [] => {
+            found.push(
+                Diagnostic::error("SINEW-2202", "the graph has no start node").at(whole).sub_code("NO_START"),
+            );
+            Err("No start node found in workflow graph".to_owned())
+        }
+        [(_, first), others @ ..] => {
+            let message = format!("the graph has {} start nodes, one is needed", starts.len());
+            for (_, other) in others {
+                found.push(
+                    Diagnostic::error("SINEW-2202", message.clone())
+                        .at(other.span)
+                        .sub_code("MULTIPLE_STARTS")
+                        .related(first.span, "the first one"),
+                );
+            }
+            Err("More than one start node found in workflow graph".to_owned())
+        }
+    }
+}
+
+fn edges(
+    graph: &Graph,
+    ids: &BTreeMap<&str, NodeIx>,
+    found: &mut Vec<Diagnostic>,
+) -> (Vec<PlanEdge>, BTreeMap<NodeIx, Vec<Missing>>) {
+    let mut edges = Vec::new();
+    let mut missing: BTreeMap<NodeIx, Vec<Missing>> = BTreeMap::new();
+    for connection in &graph.connections {
+        let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
+        let mut warn = |code: &str, message: String| {
+            found.push(Diagnostic::warning("SINEW-2204", message).at(connection.span).sub_code(code));
+        };
+        let Some(&from) = from else {
+            warn("UNKNOWN_SOURCE", format!("connection source '{}' is not a node", connection.source));
+            continue;
+        };
+        let work = &graph.nodes[from as usize].work;
+        let port = port(connection, work);
+        let Some(&to) = to else {
+            if !connection.is_subagent() {
+                warn("UNKNOWN_TARGET", format!("connection target '{}' is not a node", connection.target));
+                missing.entry(from).or_default().push(Missing { port, target: connection.target.clone() });
+            }
+            continue;
+        };
+        if !connection.is_subagent() && !may_leave(work, &port) {
+            warn("UNKNOWN_HANDLE", format!("no branch leaves '{}' at '{port}'", connection.source));
+        }
+        let attach = connection.is_subagent();
+        edges.push(PlanEdge {
+            // Structure hangs below the agent that uses it.
+            from: if attach { to } else { from },
+            to: if attach { from } else { to },
+            label: label(work, &port),
+            port,
+            handle: connection.target_handle.clone().unwrap_or_else(|| "input".to_owned()),
+            budget: None,
+            counter: edges.len() as u32,
+            veto: false,
+            quorum: false,
+            attach,
+            extra: Value::Null,
+        });
+    }
+    (edges, missing)
+}
+
+/// The port a connection leaves at. `true` is what the first condition was called when there was only one.
+fn port(connection: &Connection, work: &Work) -> String {
+    match work {
+        Work::If { .. } if connection.source_handle == "true" => condition_port(0),
+        _ => connection.source_handle.clone(),
+    }
+}
+
+/// The port of a condition.
+pub(super) fn condition_port(ix: usize) -> String {
+    format!("condition-{ix}")
+}
+
+/// Whether anything ever leaves a node at this port.
+fn may_leave(work: &Work, port: &str) -> bool {
+    match work {
+        Work::If { conditions } => {
+            port == "false" || (0..conditions.len()).any(|ix| condition_port(ix) == port)
+        }
+        Work::Approval { .. } => matches!(port, "approve" | "reject"),
+        _ => true,
+    }
+}
+
+fn label(work: &Work, port: &str) -> Option<String> {
+    let Work::If { conditions } = work else { return (port != "output").then(|| port.to_owned()) };
+    let named = |(ix, condition): (usize, &Condition)| {
+        (condition_port(ix) == port).then(|| format!("{} \"{}\"", condition.operator(), condition.value))
+    };
+    conditions.iter().enumerate().find_map(named).or_else(|| Some("else".to_owned()))
+}
+
+fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, String>) -> PlanNode {
+    let (op, label, agent) = match &extra.work {
+        Work::Start { .. } => (Op::Source, None, None),
+        Work::Agent(agent) => {
+            let mapped = agents.get(&agent.name).cloned();
+            let own = || agent.named.then(|| agent.name.clone());
+            let name = mapped.or_else(own).or_else(|| agents.get("work").cloned());
+            let name = name.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+            (Op::Agent, agent.named.then(|| agent.name.clone()), Some(name))
+        }
+        Work::If { .. } | Work::Unknown | Work::Broken { .. } => (Op::Pure, None, None),
+        Work::Approval { .. } => (Op::Human, None, None),
+    };
+    PlanNode {
+        id: id.to_owned(),
+        kind: kind.to_owned(),
+        label,
+        op,
+        join: Join::Each,
+        rank: 0,
+        agent,
+        retry: Retry::default(),
+        attempt_timeout_ms: None,
+        timeout_ms: None,
+        inner: false,
+        attached: false,
+        // Plain data with text keys always serialises.
+        extra: serde_json::to_value(extra).unwrap_or_default(),
+    }
+}

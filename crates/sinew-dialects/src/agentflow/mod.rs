@@ -1,0 +1,128 @@
+//! AgentFlow: graphs of a canvas editor, JSON with `nodes` and `connections`.
+//!
+//! Place in the flow: `model` reads the file, `subagents` checks the delegation trees, `lower` makes the plan,
+//! `adapter` answers the engine; `text` holds the dialect's value rules, `native` and `project` its own result
+//! object and log. Every arriving token runs a node anew (there is no join), a waiting approval freezes the run,
+//! and cycles are legal, which is why every edge has a budget.
+
+mod adapter;
+mod lower;
+mod model;
+mod native;
+mod portable;
+mod project;
+mod subagents;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+use sinew_engine::Adapter;
+use sinew_plan::{NodeIx, Plan};
+use sinew_source::{Diagnostics, Document};
+
+use crate::{Dialect, LowerOptions, Lowered, Portability};
+
+/// The AgentFlow dialect.
+#[derive(Debug)]
+pub struct AgentFlow;
+
+/// The dialect's name.
+const NAME: &str = "agentflow";
+
+impl Dialect for AgentFlow {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "canvas graphs of start, agent, if and approval nodes (AgentFlow)"
+    }
+
+    fn detect(&self, document: &Document) -> u8 {
+        model::resemblance(model::graph_of(&document.root))
+    }
+
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+        lower::lower(document, options).map(|lowered| vec![lowered])
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &adapter::AgentFlowAdapter
+    }
+
+    fn schema(&self) -> Value {
+        schema()
+    }
+
+    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(plan, node, losses)
+    }
+}
+
+/// JSON Schema of the files. Unknown members are allowed: the editor keeps its own there.
+fn schema() -> Value {
+    let text = json!({ "type": "string" });
+    let condition = json!({
+        "type": "object",
+        "properties": { "operator": { "enum": ["equal", "contains"] }, "value": text }
+    });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "AgentFlow graph",
+        "type": "object",
+        "required": ["nodes"],
+        "properties": {
+            "nodes": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id", "type"],
+                    "properties": {
+                        "id": { "type": "string", "minLength": 1 },
+                        "type": { "type": "string", "examples": ["start", "agent", "if", "approval"] },
+                        "x": { "type": "number" },
+                        "y": { "type": "number" },
+                        "data": {
+                            "type": "object",
+                            "properties": {
+                                "initialInput": true,
+                                "agentName": text,
+                                "systemPrompt": text,
+                                "userPrompt": text,
+                                "model": text,
+                                "reasoningEffort": text,
+                                "tools": {
+                                    "type": "object",
+                                    "properties": {
+                                        "web_search": { "type": "boolean" },
+                                        "subagents": { "type": "boolean" }
+                                    }
+                                },
+                                "conditions": { "type": "array", "items": condition },
+                                "condition": { "anyOf": [text, condition] },
+                                "prompt": text
+                            }
+                        }
+                    }
+                }
+            },
+            "connections": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["source", "target"],
+                    "properties": {
+                        "source": text,
+                        "target": text,
+                        "sourceHandle": { "type": "string", "examples": [
+                            "output", "condition-0", "false", "approve", "reject", "subagent"
+                        ] },
+                        "targetHandle": text
+                    }
+                }
+            }
+        }
+    })
+}

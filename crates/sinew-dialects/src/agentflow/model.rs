@@ -1,0 +1,269 @@
+//! The file as a graph: nodes and connections with their places, and what is wrong with their shape.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_source::{Diagnostic, Node, Span};
+
+use super::text;
+
+/// The system prompt of an agent that names none.
+const SYSTEM_PROMPT: &str = "You are a helpful assistant.";
+/// The name of an agent that names none.
+pub(super) const AGENT_NAME: &str = "Agent";
+/// The model of an agent that names none.
+const MODEL: &str = "gpt-5";
+/// The effort of an agent that names none.
+const EFFORT: &str = "low";
+/// The source handle that marks delegation instead of flow.
+const SUBAGENT: &str = "subagent";
+
+/// A graph as it stands in the file.
+pub(super) struct Graph {
+    pub(super) nodes: Vec<FileNode>,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// One node of the file.
+pub(super) struct FileNode {
+    pub(super) id: String,
+    pub(super) kind: String,
+    pub(super) work: Work,
+    pub(super) span: Span,
+}
+
+/// One connection of the file.
+pub(super) struct Connection {
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) source_handle: String,
+    pub(super) target_handle: Option<String>,
+    pub(super) span: Span,
+}
+
+impl Connection {
+    /// True for delegation, false for flow.
+    pub(super) fn is_subagent(&self) -> bool {
+        self.source_handle == SUBAGENT
+    }
+}
+
+/// What running a node means.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub(super) enum Work {
+    /// Emits the initial input.
+    Start {
+        /// What the file gives, an empty text otherwise.
+        initial: Value,
+    },
+    /// Asks an agent.
+    Agent(Agent),
+    /// Chooses a branch by the text of what came before.
+    If {
+        /// The first that matches wins.
+        conditions: Vec<Condition>,
+    },
+    /// Waits for a person.
+    Approval {
+        /// What the person reads.
+        prompt: String,
+    },
+    /// A type this version does not know: a warning, and null.
+    Unknown,
+    /// Stands for a graph that cannot start.
+    Broken {
+        /// Why.
+        message: String,
+    },
+}
+
+/// An agent node's own settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Agent {
+    pub(super) name: String,
+    /// False if the name is the default.
+    pub(super) named: bool,
+    pub(super) system_prompt: String,
+    pub(super) user_prompt: String,
+    pub(super) model: String,
+    pub(super) effort: String,
+    /// As in the file; null when it says nothing.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(super) tools: Value,
+}
+
+impl Agent {
+    /// Whether it may delegate.
+    pub(super) fn delegates(&self) -> bool {
+        self.tools.get("subagents").is_some_and(crate::js::truthy)
+    }
+}
+
+/// One condition of an `if`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Condition {
+    pub(super) contains: bool,
+    pub(super) value: String,
+}
+
+impl Condition {
+    /// The operator as it is written in logs; what is not known means `equal`.
+    pub(super) fn operator(&self) -> &'static str {
+        if self.contains { "contains" } else { "equal" }
+    }
+}
+
+/// The graph: the document itself, or what it wraps the way it is posted to a server.
+pub(super) fn graph_of(root: &Node) -> &Node {
+    match root.get("graph") {
+        Some(graph) if root.get("nodes").is_none() => graph,
+        _ => root,
+    }
+}
+
+/// How much a document looks like one of these graphs, 0 to 100.
+pub(super) fn resemblance(graph: &Node) -> u8 {
+    let Some(nodes) = graph.get("nodes").and_then(Node::as_array) else { return 0 };
+    let connections = match graph.get("connections") {
+        Some(connections) => connections.as_array().unwrap_or_default(),
+        None => return 0,
+    };
+    let ours = |connection: &Node| connection.get("source").is_some() && connection.get("target").is_some();
+    if !connections.iter().all(ours) {
+        return 0;
+    }
+    let known = |node: &Node| {
+        let kind = node.get("type").and_then(Node::as_str);
+        kind.is_some_and(|kind| matches!(kind, "start" | "agent" | "if" | "approval" | "input"))
+    };
+    if nodes.iter().any(known) { 90 } else { 20 }
+}
+
+/// Reads a graph; what has no usable shape is left out and reported.
+pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
+    let mut report = |span: Span, message: String| {
+        found.push(Diagnostic::error("SINEW-2201", message).at(span).sub_code("SCHEMA"));
+    };
+    let mut nodes: Vec<FileNode> = Vec::new();
+    match graph.get("nodes").map(|nodes| (nodes, nodes.as_array())) {
+        Some((_, Some(items))) => {
+            for (n, item) in items.iter().enumerate() {
+                match file_node(item) {
+                    Ok(node) => nodes.push(node),
+                    Err(why) => report(item.span, format!("nodes[{n}] {why}")),
+                }
+            }
+        }
+        Some((other, None)) => report(other.span, format!("nodes must be a list, not {}", other.type_name())),
+        None => report(graph.span, "a graph needs a list of nodes".to_owned()),
+    }
+    let mut connections = Vec::new();
+    match graph.get("connections").map(|list| (list, list.as_array())) {
+        Some((_, Some(items))) => {
+            for (n, item) in items.iter().enumerate() {
+                match connection(item) {
+                    Ok(connection) => connections.push(connection),
+                    Err(why) => report(item.span, format!("connections[{n}] {why}")),
+                }
+            }
+        }
+        Some((other, None)) if !other.is_null() => {
+            report(other.span, format!("connections must be a list, not {}", other.type_name()));
+        }
+        _ => {}
+    }
+    let mut places = std::collections::BTreeMap::new();
+    for node in &nodes {
+        if let Some(first) = places.insert(node.id.as_str(), node.span) {
+            found.push(
+                Diagnostic::error("SINEW-2201", format!("two nodes have the id '{}'", node.id))
+                    .at(node.span)
+                    .sub_code("DUPLICATE_NODE")
+                    .related(first, "the other one"),
+            );
+        }
+    }
+    Graph { nodes, connections }
+}
+
+fn file_node(node: &Node) -> Result<FileNode, String> {
+    let Some(id) = node.get("id").and_then(Node::as_str).filter(|id| !id.is_empty()) else {
+        return Err("needs an id that is a text".into());
+    };
+    let Some(kind) = node.get("type").and_then(Node::as_str) else {
+        return Err(format!("('{id}') needs a type that is a text"));
+    };
+    let data = node.get("data").map(Node::to_json).unwrap_or_default();
+    if !(data.is_null() || data.is_object()) {
+        return Err(format!("('{id}') has data that is not an object"));
+    }
+    // `input` is what approvals were called first.
+    let kind = if kind == "input" { "approval" } else { kind };
+    let work = match kind {
+        "start" => Work::Start { initial: initial_input(&data) },
+        "agent" => Work::Agent(agent(&data)),
+        "if" => Work::If { conditions: conditions(&data) },
+        "approval" => Work::Approval { prompt: given(&data, "prompt", "") },
+        _ => Work::Unknown,
+    };
+    Ok(FileNode { id: id.to_owned(), kind: kind.to_owned(), work, span: node.span })
+}
+
+fn initial_input(data: &Value) -> Value {
+    match data.get("initialInput") {
+        None | Some(Value::Null) => Value::String(String::new()),
+        Some(initial) => initial.clone(),
+    }
+}
+
+fn agent(data: &Value) -> Agent {
+    let name = given(data, "agentName", "");
+    Agent {
+        named: !name.is_empty(),
+        name: if name.is_empty() { AGENT_NAME.to_owned() } else { name },
+        system_prompt: given(data, "systemPrompt", SYSTEM_PROMPT),
+        user_prompt: given(data, "userPrompt", ""),
+        model: given(data, "model", MODEL),
+        effort: given(data, "reasoningEffort", EFFORT),
+        tools: data.get("tools").cloned().unwrap_or_default(),
+    }
+}
+
+/// A text member; empty and missing ones are the default.
+fn given(data: &Value, key: &str, default: &str) -> String {
+    match data.get(key) {
+        None | Some(Value::Null) => default.to_owned(),
+        Some(value) => {
+            Some(text::plain(value)).filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
+        }
+    }
+}
+
+fn conditions(data: &Value) -> Vec<Condition> {
+    let one = |condition: &Value| Condition {
+        contains: condition.get("operator").and_then(Value::as_str) == Some("contains"),
+        value: condition.get("value").map(text::plain).unwrap_or_default(),
+    };
+    match (data.get("conditions"), data.get("condition")) {
+        (Some(Value::Array(conditions)), _) => conditions.iter().map(one).collect(),
+        (_, Some(legacy @ Value::Object(_))) => vec![one(legacy)],
+        // Before there were operators, a condition was a text to be found.
+        (_, Some(Value::String(legacy))) => vec![Condition { contains: true, value: legacy.clone() }],
+        _ => Vec::new(),
+    }
+}
+
+fn connection(node: &Node) -> Result<Connection, String> {
+    let end = |key: &str| {
+        let id = node.get(key).and_then(Node::as_str).map(str::to_owned);
+        id.ok_or_else(|| format!("needs a {key} that is a text"))
+    };
+    let handle = |key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
+    Ok(Connection {
+        source: end("source")?,
+        target: end("target")?,
+        source_handle: handle("sourceHandle").unwrap_or_else(|| "output".to_owned()),
+        target_handle: handle("targetHandle"),
+        span: node.span,
+    })
+}

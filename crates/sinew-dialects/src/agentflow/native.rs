@@ -1,0 +1,129 @@
+//! The dialect's own result object: status, state, where it stands.
+//!
+//! `previous_output` and the current node follow the main path only: it ends where a node has several successors, and
+//! a new one begins with every answer and with every entry of the deferred queue. Such beginnings carry a segment
+//! number, so the last step of the main path is the one with the highest segment, then the highest activation.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ctx, End, Status};
+use sinew_plan::Op;
+
+use super::adapter::{APPROVAL, SEGMENT};
+
+/// Activations that have ended: counts up with every decision, which is what makes it a segment number.
+pub(super) fn ended(ctx: &Ctx<'_>) -> usize {
+    ctx.state.acts.iter().filter(|act| act.end.is_some()).count()
+}
+
+/// The result object.
+pub(super) fn result(ctx: &Ctx<'_>) -> Value {
+    let failed =
+        ctx.state.failed.is_some() || ctx.outcome().is_some_and(|outcome| outcome.status == Status::Failure);
+    let cancelled = ctx.outcome().is_some_and(|outcome| outcome.status == Status::Cancelled);
+    let waiting = waiting(ctx, failed);
+    let status = if failed {
+        "failed"
+    } else if cancelled {
+        "cancelled"
+    } else if waiting.is_some() {
+        "paused"
+    } else if ctx.outcome().is_some() {
+        "completed"
+    } else {
+        "running"
+    };
+    let current = match waiting {
+        Some(act) => Some(act),
+        None if status == "completed" => None,
+        None => last_main(ctx, |_| true),
+    };
+    json!({
+        "status": status,
+        "state": state(ctx),
+        "currentNodeId": current.map(|act| ctx.node_of(act).id.clone()),
+        "waitingForInput": waiting.is_some(),
+    })
+}
+
+/// The approval that waits; a failure gives it up, but it is still what the run stands at.
+fn waiting(ctx: &Ctx<'_>, failed: bool) -> Option<ActId> {
+    let given_up = || {
+        let unanswered = |act: &ActId| {
+            let act = ctx.act(*act);
+            act.wait.is_some() && act.end == Some(End::Cancelled)
+        };
+        (0..ctx.state.acts.len() as ActId).rev().find(unanswered)
+    };
+    ctx.state.waiting().next().or_else(|| failed.then(given_up).flatten())
+}
+
+/// The state: `previous_output`, then what every node left.
+pub(super) fn state(ctx: &Ctx<'_>) -> Value {
+    let mut state = Map::new();
+    let writes = |act: ActId| ctx.node_of(act).op != Op::Pure || ctx.node_of(act).kind != "if";
+    if let Some(value) = last_main(ctx, writes).and_then(|act| ctx.act(act).output.as_ref()) {
+        state.insert("previous_output".into(), Value::clone(&value.value));
+    }
+    state.extend(outputs(ctx));
+    Value::Object(state)
+}
+
+/// The last text a node left, approvals aside.
+pub(super) fn last_text(ctx: &Ctx<'_>) -> Option<String> {
+    outputs(ctx).into_iter().rev().find_map(|(_, value)| value.as_str().map(str::to_owned))
+}
+
+/// What every node left, in the order in which nodes first did.
+fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
+    let mut ended: Vec<(u64, ActId)> = (0..ctx.state.acts.len() as ActId)
+        .filter(|act| ctx.act(*act).end == Some(End::Succeeded))
+        .map(|act| (ctx.act(act).ended_at.unwrap_or_default(), act))
+        .collect();
+    ended.sort_unstable();
+    let mut left = Map::new();
+    for (_, act) in ended {
+        let node = ctx.node_of(act);
+        let Some(output) = &ctx.act(act).output else { continue };
+        if node.op == Op::Human {
+            let approval = output.ports.iter().find(|(port, _)| port == APPROVAL);
+            let approval = approval.map(|(_, value)| Value::clone(value)).unwrap_or_default();
+            left.insert(format!("{}_approval", node.id), approval);
+        } else if node.kind != "if" {
+            left.insert(node.id.clone(), Value::clone(&output.value));
+        }
+    }
+    left
+}
+
+/// The last activation of the main path that ended well and is of this sort.
+fn last_main(ctx: &Ctx<'_>, sort: impl Fn(ActId) -> bool) -> Option<ActId> {
+    let acts = &ctx.state.acts;
+    // (on the main path, segment of its successors)
+    let mut paths: Vec<(bool, u64)> = Vec::with_capacity(acts.len());
+    let mut last = None;
+    for (act, one) in acts.iter().enumerate() {
+        let source = one.inputs.first().and_then(|arrived| arrived.source);
+        let (mut main, mut segment) = match source
+            .and_then(|source| paths.get(source as usize).map(|path| (source, *path)))
+        {
+            Some((source, (main, segment))) => {
+                let live = acts[source as usize].sent.iter().filter(|token| token.value.is_live()).count();
+                (main && live == 1, segment)
+            }
+            None => (true, 0),
+        };
+        let human = ctx.plan().node(one.node).op == Op::Human;
+        main |= one.deferred == Some(false) && !human;
+        let begins =
+            one.output.as_ref().and_then(|output| output.ports.iter().find(|(port, _)| port == SEGMENT));
+        if let Some((_, begins)) = begins {
+            segment = begins.as_u64().unwrap_or_default();
+            main = true;
+        }
+        if main && one.end == Some(End::Succeeded) && sort(act as ActId) {
+            last = last.max(Some((segment, act as ActId)));
+        }
+        paths.push((main, segment));
+    }
+    last.map(|(_, act)| act)
+}

@@ -1,0 +1,111 @@
+//! The dialect's log: one entry per thing a person would want to read about a run.
+
+use serde_json::{Value, json};
+use sinew_engine::{ActId, Ctx, Fact, NativeEvent};
+use sinew_plan::Op;
+
+use super::model::{AGENT_NAME, Work};
+use super::{adapter, text};
+
+/// What an approval's log entry says.
+pub(super) const WAITING: &str = "Waiting for user approval";
+/// Who logs what no node is to blame for.
+const SYSTEM: &str = "system";
+
+/// Puts an entry into the log that cannot be told from the engine's own facts.
+pub(super) fn note(ctx: &Ctx<'_>, act: ActId, kind: &str, content: &str) {
+    ctx.note(json!({ "log": { "nodeId": ctx.node_of(act).id, "type": kind, "content": content } }));
+}
+
+/// The log entries of a fact.
+pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    let of = |act: ActId, kind: &str, content: String| vec![entry(&ctx.node_of(act).id, kind, &content)];
+    match fact {
+        Fact::Began { act } => began(ctx, *act),
+        Fact::Noted { note, .. } => noted(note).into_iter().collect(),
+        Fact::Dispatched { act, ask, .. } if ctx.act(*act).tries == 1 => {
+            let prompt = ask.context.get("userContent").map(text::plain).unwrap_or_default();
+            of(*act, "start_prompt", prompt)
+        }
+        Fact::Progressed { act, value, .. } => subagent_event(ctx, *act, value).into_iter().collect(),
+        Fact::Replied { act, result, retried: false, .. } => match result {
+            Ok(reply) => {
+                let told = reply.events.iter().filter_map(|event| subagent_event(ctx, *act, event));
+                told.chain(of(*act, "llm_response", response(&reply.output))).collect()
+            }
+            Err(fault) => of(*act, "llm_error", fault.message.clone()),
+        },
+        Fact::Failed { act, fault, .. } if ctx.node_of(*act).kind == SYSTEM => {
+            vec![entry(SYSTEM, "error", &fault.message)]
+        }
+        // An agent that was never asked failed because of the graph around it.
+        Fact::Failed { act, fault, .. } if ctx.act(*act).ask.is_none() => {
+            of(*act, "error", fault.message.clone())
+        }
+        Fact::Deferred { act, human: true } | Fact::Awaited { act, .. } => {
+            of(*act, "wait_input", WAITING.to_owned())
+        }
+        Fact::Answered { act, answer } => {
+            let mut decision = text::Decision::of(&answer.data);
+            if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
+                decision.note.clone_from(comment);
+            }
+            of(*act, "input_received", decision.log())
+        }
+        Fact::Concluded { outcome } if outcome.cause.is_none() => {
+            outcome.fault.iter().map(|fault| entry(SYSTEM, "error", &fault.message)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn began(ctx: &Ctx<'_>, act: ActId) -> Vec<NativeEvent> {
+    let node = ctx.node_of(act);
+    // An approval from the queue was announced when it joined the queue.
+    if node.kind == SYSTEM || ctx.act(act).deferred == Some(true) {
+        return Vec::new();
+    }
+    let what = match (&node.op, adapter::extra(ctx, act).map(|extra| extra.work)) {
+        (_, Ok(Work::If { .. })) => "condition node".to_owned(),
+        (_, Ok(Work::Agent(agent))) => format!("{} agent node", agent.name),
+        (Op::Agent, _) => format!("{AGENT_NAME} agent node"),
+        _ => format!("{} node", node.kind),
+    };
+    vec![entry(&node.id, "step_start", &what)]
+}
+
+fn noted(note: &Value) -> Option<NativeEvent> {
+    let log = note.get("log")?;
+    let text = |key: &str| log.get(key).and_then(Value::as_str);
+    Some(entry(text("nodeId")?, text("type")?, text("content")?))
+}
+
+/// What an agent says about the agents below it is logged as JSON.
+fn subagent_event(ctx: &Ctx<'_>, act: ActId, event: &Value) -> Option<NativeEvent> {
+    let kind = event.get("type").and_then(Value::as_str)?;
+    if !matches!(kind, "subagent_call_start" | "subagent_call_end" | "subagent_call_error") {
+        return None;
+    }
+    let id = &ctx.node_of(act).id;
+    let mut told = event.clone();
+    if let Some(members) = told.as_object_mut()
+        && !members.contains_key("parentNodeId")
+    {
+        members.insert("parentNodeId".into(), json!(id));
+    }
+    Some(entry(id, kind, &crate::js::json_text(&told)))
+}
+
+fn response(output: &Value) -> String {
+    match output.get("text").and_then(Value::as_str) {
+        Some(text) if output.as_object().is_some_and(|members| members.len() == 1) => text.to_owned(),
+        _ => text::plain(output),
+    }
+}
+
+fn entry(node: &str, kind: &str, content: &str) -> NativeEvent {
+    NativeEvent {
+        line: format!("{node} {kind}: {content}"),
+        json: json!({ "nodeId": node, "type": kind, "content": content }),
+    }
+}

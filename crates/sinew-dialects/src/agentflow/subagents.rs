@@ -1,0 +1,151 @@
+//! Delegation: which agents an agent may call, and everything that can be wrong with these links.
+//!
+//! The links are checked as a whole, because one wrong link fails whichever agent runs first.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sinew_source::Span;
+
+use super::model::{Agent, Connection, Graph, Work};
+
+/// Delegation may not be deeper than this: every level is a whole run of an agent inside another.
+const DEEPEST: usize = 32;
+
+/// One thing that is wrong with the links.
+pub(super) struct Problem {
+    /// Short name of the rule.
+    pub(super) code: &'static str,
+    /// As the run's log words it.
+    pub(super) message: String,
+    pub(super) span: Span,
+}
+
+/// All problems, in file order; cycles last.
+pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let nodes: BTreeMap<&str, &Work> =
+        graph.nodes.iter().map(|node| (node.id.as_str(), &node.work)).collect();
+    let mut flow: BTreeMap<&str, &Connection> = BTreeMap::new();
+    for edge in graph.connections.iter().filter(|edge| !edge.is_subagent()) {
+        flow.entry(&edge.source).or_insert(edge);
+        flow.entry(&edge.target).or_insert(edge);
+    }
+    let mut parents: BTreeMap<&str, &str> = BTreeMap::new();
+    for link in graph.connections.iter().filter(|connection| connection.is_subagent()) {
+        let (source, target) = (link.source.as_str(), link.target.as_str());
+        let mut report = |code, rule: &str| {
+            let message = format!("Subagent link \"{source}\" -> \"{target}\" {rule}");
+            found.push(Problem { code, message, span: link.span });
+        };
+        match nodes.get(source) {
+            None => report("SUBAGENT_SOURCE_MISSING", "has a source that does not exist."),
+            Some(Work::Agent(agent)) if !agent.delegates() => {
+                report("SUBAGENT_TOOL_DISABLED", "requires the subagents tool to be enabled on its source.");
+            }
+            Some(Work::Agent(_)) => {}
+            Some(_) => report("SUBAGENT_SOURCE_TYPE", "must start at an agent node."),
+        }
+        match nodes.get(target) {
+            None => report("SUBAGENT_TARGET_MISSING", "has a target that does not exist."),
+            Some(Work::Agent(_)) => {}
+            Some(_) => report("SUBAGENT_TARGET_TYPE", "must end at an agent node."),
+        }
+        if link.target_handle.as_deref().is_some_and(|handle| handle != "input") {
+            report("SUBAGENT_HANDLE", "must connect to input handle.");
+        }
+        if source == target {
+            report("SUBAGENT_SELF", "cannot reference itself.");
+            continue;
+        }
+        if parents.get(target).is_some_and(|parent| *parent != source) {
+            report("SUBAGENT_PARENTS", "gives its target more than one parent.");
+        } else if parents.insert(target, source).is_some() {
+            report("SUBAGENT_PARENTS", "is drawn twice.");
+        }
+        if let Some(edge) = flow.get(target) {
+            let message = format!(
+                "Subagent target \"{target}\" cannot be used in the regular execution edge \"{}\" -> \"{}\".",
+                edge.source, edge.target
+            );
+            found.push(Problem { code: "SUBAGENT_IN_FLOW", message, span: edge.span });
+        }
+    }
+    found.extend(cycles(graph, &parents));
+    found
+}
+
+/// Every node has one parent at most, so following parents finds each cycle, and chains that are too deep.
+fn cycles(graph: &Graph, parents: &BTreeMap<&str, &str>) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut depths: BTreeMap<&str, usize> = BTreeMap::new();
+    let place = |id: &str| {
+        let link = graph.connections.iter().find(|link| link.is_subagent() && link.source == id);
+        link.map(|link| link.span).unwrap_or_default()
+    };
+    for node in &graph.nodes {
+        // From the node up to its root, or to a node whose depth is known.
+        let mut path: Vec<&str> = Vec::new();
+        let mut next = Some(node.id.as_str());
+        while let Some(id) = next.filter(|id| !depths.contains_key(id) && path.len() <= DEEPEST) {
+            if let Some(start) = path.iter().position(|seen| *seen == id) {
+                let message = cycle(&path[start..], &node.id);
+                found.push(Problem { code: "SUBAGENT_CYCLE", message, span: place(id) });
+                break;
+            }
+            path.push(id);
+            next = parents.get(id).copied();
+        }
+        let above = next.and_then(|id| depths.get(id)).map_or(0, |depth| depth + 1);
+        let crosses = above <= DEEPEST + 1 && above + path.len() > DEEPEST + 1;
+        if crosses || path.len() > DEEPEST {
+            let message = format!("Subagents above \"{}\" are nested deeper than {DEEPEST} levels.", node.id);
+            found.push(Problem { code: "SUBAGENT_DEPTH", message, span: place(&node.id) });
+        }
+        for (n, id) in path.iter().rev().enumerate() {
+            depths.insert(id, above + n);
+        }
+    }
+    found
+}
+
+/// Words a cycle that was walked from child to parent the way people read it. The first node stands at the end twice,
+/// as the logs of this dialect have always had it.
+fn cycle(path: &[&str], first: &str) -> String {
+    let mut cycle: Vec<&str> = path.iter().rev().copied().collect();
+    let first = cycle.iter().position(|id| *id == first).unwrap_or(0);
+    cycle.rotate_left(first);
+    let (head, text) = (cycle[0], cycle.join(" -> "));
+    format!("Subagent cycle detected: {text} -> {head} -> {head}")
+}
+
+/// What an agent is given of itself: its settings and, as tools, the agents below it. Call it on checked links only.
+pub(super) fn tree(graph: &Graph, id: &str, agent: &Agent) -> Value {
+    let below: Vec<Value> = graph
+        .connections
+        .iter()
+        .filter(|link| link.is_subagent() && link.source == id)
+        .filter_map(|link| {
+            let child = graph.nodes.iter().find(|node| node.id == link.target)?;
+            let Work::Agent(settings) = &child.work else { return None };
+            let Value::Object(below) = tree(graph, &child.id, settings) else { return None };
+            let mut node = serde_json::Map::new();
+            node.insert("nodeId".into(), json!(child.id));
+            node.insert("agentName".into(), json!(settings.name));
+            node.extend(below);
+            Some(Value::Object(node))
+        })
+        .collect();
+    let mut own = json!({
+        "systemPrompt": agent.system_prompt,
+        "model": agent.model,
+        "reasoningEffort": agent.effort,
+    });
+    if !agent.tools.is_null() {
+        own["tools"] = agent.tools.clone();
+    }
+    if !below.is_empty() {
+        own["subagents"] = Value::Array(below);
+    }
+    own
+}

@@ -1,0 +1,70 @@
+//! The dialect's value rules: how values become text, prompts, matches and decisions.
+
+use serde_json::Value;
+
+use super::model::Condition;
+use crate::js::json_text;
+
+/// The place of the previous output in a prompt.
+pub(super) const PREVIOUS: &str = "{{PREVIOUS_OUTPUT}}";
+
+/// A value as text: texts as they are, null as nothing, everything else as compact JSON.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => json_text(other),
+    }
+}
+
+/// What an agent is told: its prompt with the previous output put in, or the previous output itself.
+pub(super) fn prompt(template: &str, previous: &str) -> String {
+    if template.trim().is_empty() { previous.to_owned() } else { template.replace(PREVIOUS, previous) }
+}
+
+/// True for what an approval leaves behind instead of an output.
+pub(super) fn is_decision(value: &Value) -> bool {
+    value.is_object() && (value.get("decision").is_some() || value.get("note").is_some())
+}
+
+/// Whether a condition holds for a text; nothing is expected to match nothing.
+pub(super) fn matches(condition: &Condition, text: &str) -> bool {
+    let expected = condition.value.trim().to_lowercase();
+    let text = text.to_lowercase();
+    !expected.is_empty() && if condition.contains { text.contains(&expected) } else { text == expected }
+}
+
+/// A person's answer in the dialect's terms.
+pub(super) struct Decision {
+    pub(super) approved: bool,
+    pub(super) note: String,
+}
+
+impl Decision {
+    /// Texts that contain `reject` and objects that decide `reject` reject; everything else approves.
+    pub(super) fn of(answer: &Value) -> Self {
+        let rejected = match answer {
+            Value::String(text) => text.to_lowercase().contains("reject"),
+            answer => answer
+                .get("decision")
+                .and_then(Value::as_str)
+                .is_some_and(|d| d.eq_ignore_ascii_case("reject")),
+        };
+        let note = answer.get("note").and_then(Value::as_str).unwrap_or_default();
+        Self { approved: !rejected, note: note.to_owned() }
+    }
+
+    /// The branch that is taken.
+    pub(super) fn word(&self) -> &'static str {
+        if self.approved { "approve" } else { "reject" }
+    }
+
+    /// What the log says.
+    pub(super) fn log(&self) -> String {
+        let done = if self.approved { "approved" } else { "rejected" };
+        match self.note.trim() {
+            "" => format!("User {done} this step."),
+            note => format!("User {done} this step. Feedback: {note}"),
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! What the engine asks: what a node does, what its output is, what travels on its connections.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{
+    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Send, Status, Step, TokenValue,
+    Val, Wait, out_edges,
+};
+use sinew_plan::{EdgeIx, PlanNode};
+use sinew_protocol::Fault;
+use sinew_script::ScriptError;
+
+use super::convert::{self, Converted};
+use super::expr::{ExprError, Scope};
+use super::flow::{self, ITERATION, Ports};
+use super::lower::{EdgeExtra, Extra};
+use super::message::{self, StandardMessage};
+use super::{NAME, human, project, spec};
+
+/// A node said `success: false`.
+pub(super) const SAID_NO: &str = "SINEW-6301";
+/// Nobody answered.
+const NOBODY_ANSWERED: &str = "SINEW-6302";
+/// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
+const RAW: &str = "_raw";
+/// Seconds a person has, unless the file says otherwise, and the bounds of what it may say.
+const HUMAN_SECONDS: (f64, f64, f64) = (3_600.0, 60.0, 86_400.0);
+
+/// The dialect as the engine sees it.
+pub(super) struct AgentTeamAdapter;
+
+impl Adapter for AgentTeamAdapter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// What starts the workflow: the trigger's data, bare or as the member `trigger_data`.
+    fn admit(&self, _plan: &sinew_plan::Plan, input: Value) -> Result<Value, Fault> {
+        Ok(match input {
+            Value::Null => json!({}),
+            Value::Object(mut members) if members.contains_key("trigger_data") => {
+                members.remove("trigger_data").unwrap_or_default()
+            }
+            other => other,
+        })
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        bind(ctx, act).into()
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        replied(ctx, act).into()
+    }
+
+    fn answer(&self, ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Step {
+        answered(ctx, act, answer).into()
+    }
+
+    fn wake(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        let Some(raw) = raw_reply(ctx, act) else {
+            return finish(ctx, act, vec![("result".into(), input_of(ctx, act))]).into();
+        };
+        finish(ctx, act, ports_of(raw)).into()
+    }
+
+    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+        select(ctx, act).map_or_else(Select::Fail, Select::Tokens)
+    }
+
+    /// What the nodes at the end left: by node, or just the one output there is.
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        let mut left: Vec<(String, Value)> = Vec::new();
+        for one in &ctx.state.acts {
+            let last = one.end.is_some_and(|end| end == End::Succeeded)
+                && !one.sent.iter().any(|token| token.value.is_live());
+            let Some(output) = one.output.as_ref().filter(|_| last) else { continue };
+            let value = output.value.get("result").unwrap_or(&output.value).clone();
+            left.push((ctx.plan().node(one.node).id.clone(), value));
+        }
+        if left.len() == 1 {
+            return Ok(left.remove(0).1);
+        }
+        let mut all = Map::new();
+        for (id, value) in left {
+            match all.get_mut(&id) {
+                None => drop(all.insert(id, value)),
+                Some(Value::Array(items)) if items.len() > 1 => items.push(value),
+                Some(first) => *first = json!([first.take(), value]),
+            }
+        }
+        Ok(Value::Object(all))
+    }
+
+    fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+        let name = project::name_of(ctx.node_of(act));
+        Fault { message: format!("Node {name} failed: {}", fault.message), ..fault.clone() }
+    }
+
+    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+        project::events(ctx, fact)
+    }
+
+    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+        let status = ctx.outcome().map(|outcome| outcome.status);
+        project::result(ctx, status.is_some_and(|status| status == Status::Success))
+    }
+}
+
+/// What the dialect keeps of a node.
+pub(super) fn extra(node: &PlanNode) -> Result<Extra, Fault> {
+    serde_json::from_value(node.extra.clone()).map_err(|error| {
+        Fault::invalid(
+            "SINEW-2301",
+            format!("node '{}' of the plan is not one of agentteam: {error}", node.id),
+        )
+    })
+}
+
+/// What has arrived: one value, or the list of all.
+pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
+    let mut gathered: Option<Value> = None;
+    for arrived in &ctx.act(act).inputs {
+        let next = Value::clone(&arrived.value);
+        gathered = Some(match gathered {
+            None => next,
+            Some(Value::Array(mut items)) => {
+                items.push(next);
+                Value::Array(items)
+            }
+            Some(first) => json!([first, next]),
+        });
+    }
+    gathered.unwrap_or_default()
+}
+
+/// What the node's texts may refer to.
+fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
+    let input = input_of(ctx, act);
+    let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
+    let uses_nodes = serde_json::to_string(&extra.configurations).is_ok_and(|text| text.contains("$node"));
+    if uses_nodes {
+        for (ix, node) in (0..).zip(&ctx.plan().nodes) {
+            let Some(last) = ctx.latest(ctx.act(act).scope, ix) else { continue };
+            let Some(output) = &ctx.act(last).output else { continue };
+            nodes_id.insert(node.id.clone(), Value::clone(&output.value));
+            nodes_name.insert(project::name_of(node).to_owned(), Value::clone(&output.value));
+        }
+    }
+    let trigger = ctx.plan().entry.first().map(|ix| ctx.plan().node(*ix).kind.clone()).unwrap_or_default();
+    let trigger = trigger.split_once('.').map_or(trigger.as_str(), |(_, subtype)| subtype);
+    Scope {
+        inputs: json!({ "result": input }),
+        input,
+        config: Value::Object(extra.configurations.clone()),
+        trigger: json!({ "type": trigger, "data": ctx.input() }),
+        nodes_id,
+        nodes_name,
+        now: ctx.now,
+    }
+}
+
+fn raised(error: &ExprError) -> Fault {
+    Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
+}
+
+fn script_fault(connection: &str, error: &ScriptError) -> Fault {
+    let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
+    let text = format!("the conversion function of '{connection}' did not end well{line}: {error}");
+    Fault::failure(error.code(), text).with_retryable(false)
+}
+
+fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+    let extra = extra(ctx.node_of(act))?;
+    let scope = scope(ctx, act, &extra);
+    match extra.kind.as_str() {
+        "TRIGGER" => finish(ctx, act, vec![("result".into(), scope.input)]),
+        "FLOW" => {
+            if let Some(ports) = flow::compute(&extra.subtype, &extra.configurations, &scope) {
+                return finish(ctx, act, ports.map_err(|error| raised(&error))?);
+            }
+            let configurations = rendered(&scope, &extra)?;
+            Ok(pause(&extra.subtype, &configurations, scope.input))
+        }
+        "HUMAN_IN_THE_LOOP" => {
+            let configurations = rendered(&scope, &extra)?;
+            Ok(Step::Wait(Box::new(wait(&configurations, scope.input))))
+        }
+        _ => ask(ctx, act, &extra, &scope),
+    }
+}
+
+fn rendered(scope: &Scope, extra: &Extra) -> Result<Map<String, Value>, Fault> {
+    let all = Value::Object(extra.configurations.clone());
+    match scope.render_all(&all).map_err(|error| raised(&error))? {
+        Value::Object(members) => Ok(members),
+        _ => Ok(Map::new()),
+    }
+}
+
+fn pause(subtype: &str, configurations: &Map<String, Value>, input: Value) -> Step {
+    if subtype == "DELAY" {
+        return Step::Sleep(flow::delay_ms(configurations));
+    }
+    let keys = ["timeout_seconds", "timeout", "wait_seconds", "duration_seconds", "seconds", "duration"];
+    let seconds = keys.iter().find_map(|key| configurations.get(*key).and_then(flow::number));
+    let prompt =
+        ["description", "event", "wait_for"].iter().find_map(|key| configurations.get(*key)?.as_str());
+    Step::Wait(Box::new(Wait {
+        prompt: prompt.unwrap_or("waits for an event").to_owned(),
+        data: Val::new(input),
+        allowed: Vec::new(),
+        timeout_ms: Some(flow::milliseconds(seconds.unwrap_or(HUMAN_SECONDS.0))),
+    }))
+}
+
+fn wait(configurations: &Map<String, Value>, data: Value) -> Wait {
+    let keys =
+        ["question", "message", "prompt", "review_description", "review_title", "title", "description"];
+    let prompt =
+        keys.iter().find_map(|key| configurations.get(*key)?.as_str().filter(|text| !text.is_empty()));
+    let (usual, least, most) = HUMAN_SECONDS;
+    let seconds = configurations.get("timeout_seconds").or_else(|| configurations.get("timeout"));
+    let seconds = seconds.and_then(flow::number).unwrap_or(usual).clamp(least, most);
+    let people = configurations.get("reviewers").and_then(Value::as_array);
+    let people = people.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    Wait {
+        prompt: prompt.unwrap_or("Approval is needed").to_owned(),
+        data: Val::new(data),
+        allowed: people,
+        timeout_ms: Some(flow::milliseconds(seconds)),
+    }
+}
+
+fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, Fault> {
+    let node = ctx.node_of(act);
+    let configurations = rendered(scope, extra)?;
+    let mut context = json!({
+        "node": { "id": node.id, "name": extra.name, "type": extra.kind, "subtype": extra.subtype },
+        "configurations": configurations,
+        "input_params": extra.input_params,
+        "trigger": scope.trigger,
+    });
+    let mut instruction = None;
+    if extra.kind == "AI_AGENT" {
+        let arrived = message::prompt_of(&scope.input);
+        let own = configurations.get("user_prompt").and_then(Value::as_str).filter(|text| !text.is_empty());
+        context["user_prompt"] = json!(own.map_or_else(|| arrived.clone(), str::to_owned));
+        context["message"] = json!(arrived);
+        context["trigger_message"] = json!(message::trigger_message(ctx.input()));
+        context["attached"] = json!(extra.attached);
+        instruction = configurations.get("system_prompt").and_then(Value::as_str).map(str::to_owned);
+    }
+    let agent = node.agent.clone().unwrap_or_default();
+    Ok(Step::Ask(Box::new(Ask { instruction, context, ..Ask::agent(agent, scope.inputs.clone()) })))
+}
+
+/// The last reply, if there is one.
+pub(super) fn raw_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Value> {
+    let last = ctx.act(act).replies.last()?;
+    last.result.as_ref().ok().map(|reply| &*reply.output)
+}
+
+/// The ports in a reply: `{"outputs": {…}}`, an object with `result` or control keys, else the whole as `result`.
+pub(super) fn ports_of(reply: &Value) -> Ports {
+    let all = match reply {
+        Value::Object(members) => match members.get("outputs") {
+            Some(Value::Object(ports)) if members.len() == 1 => Some(ports),
+            _ => {
+                let is_map = members.keys().any(|key| key == "result" || is_control(key));
+                is_map.then_some(members)
+            }
+        },
+        _ => None,
+    };
+    match all {
+        Some(ports) => ports.iter().map(|(port, value)| (port.clone(), value.clone())).collect(),
+        None => vec![("result".to_owned(), reply.clone())],
+    }
+}
+
+fn is_control(key: &str) -> bool {
+    matches!(
+        key,
+        "_tokens"
+            | "_stream_chunks"
+            | "_details"
+            | "_hil_wait"
+            | "_wait"
+            | "_delay_ms"
+            | "_hil_timeout_seconds"
+    )
+}
+
+fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+    let raw = match ctx.act(act).replies.last().map(|replied| &replied.result) {
+        Some(Ok(reply)) => &*reply.output,
+        Some(Err(fault)) => return Err(fault.clone()),
+        None => &Value::Null,
+    };
+    let ports = ports_of(raw);
+    let control = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
+    let seconds = |key: &str| control(key).and_then(flow::number);
+    let payload = || control("result").cloned().unwrap_or_default();
+    if control("_hil_wait").is_some_and(sinew_script::python_truth) {
+        let mut wait = wait(&Map::new(), payload());
+        if let Some(seconds) = seconds("_hil_timeout_seconds") {
+            wait.timeout_ms = Some(flow::milliseconds(seconds));
+        }
+        return Ok(Step::Wait(Box::new(wait)));
+    }
+    if let Some(ms) = seconds("_delay_ms") {
+        return Ok(Step::Sleep(flow::milliseconds(ms / 1_000.0)));
+    }
+    if control("_wait").is_some_and(sinew_script::python_truth) {
+        let timeout = seconds("_wait_timeout_seconds").or_else(|| seconds("_timeout_seconds"));
+        let timeout = flow::milliseconds(timeout.unwrap_or(HUMAN_SECONDS.0));
+        let prompt = "waits for an event".to_owned();
+        let wait = Wait { prompt, data: Val::new(payload()), allowed: Vec::new(), timeout_ms: Some(timeout) };
+        return Ok(Step::Wait(Box::new(wait)));
+    }
+    finish(ctx, act, ports)
+}
+
+/// Whether the activation waits for a person, not for an event.
+pub(super) fn asks_person(ctx: &Ctx<'_>, act: ActId) -> bool {
+    let asked = raw_reply(ctx, act).map(ports_of).unwrap_or_default();
+    ctx.node_of(act).op == sinew_plan::Op::Human || asked.iter().any(|(port, _)| port == "_hil_wait")
+}
+
+fn answered(ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Result<Step, Fault> {
+    let given = |value: &Value| match (value, &answer.comment) {
+        (Value::Null, Some(comment)) => json!(comment),
+        _ => value.clone(),
+    };
+    if !asks_person(ctx, act) {
+        let port = if answer.timed_out { "timeout" } else { "result" };
+        let value = if answer.timed_out {
+            json!({ "timeout": true, "data": input_of(ctx, act) })
+        } else {
+            given(&answer.data)
+        };
+        return finish(ctx, act, vec![(port.into(), value)]);
+    }
+    let mut extra = extra(ctx.node_of(act))?;
+    if let Some(Value::Object(payload)) = raw_reply(ctx, act).and_then(|raw| raw.get("result")) {
+        for key in ["timeout_action", "default_response"] {
+            if let (false, Some(value)) = (extra.configurations.contains_key(key), payload.get(key)) {
+                extra.configurations.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+    let mut value = given(&answer.data);
+    if answer.timed_out {
+        match extra.configurations.get("timeout_action").and_then(Value::as_str) {
+            Some("continue") => {
+                let value = json!({ "status": "timeout", "data": input_of(ctx, act) });
+                return finish(ctx, act, vec![("timeout".into(), value.clone()), ("result".into(), value)]);
+            }
+            Some("default_response") => {
+                value = extra.configurations.get("default_response").cloned().unwrap_or_default();
+            }
+            _ => {
+                let text = "nobody answered in time";
+                return Err(Fault::timeout(NOBODY_ANSWERED, text).with_retryable(false));
+            }
+        }
+    }
+    let port = human::intent(&value).port();
+    finish(ctx, act, vec![(port.into(), value.clone()), ("result".into(), value)])
+}
+
+/// Shapes what a node gave, and fails it if it says that it failed.
+fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
+    let node = ctx.node_of(act);
+    let extra = extra(node)?;
+    let standard = ctx.plan().extra.get("standard").and_then(Value::as_bool).unwrap_or(false);
+    let mut shaped: Vec<(String, Value)> = Vec::with_capacity(raw.len());
+    let mut kept = Map::new();
+    let mut failure = None;
+    for (port, payload) in raw {
+        if port.starts_with('_') || (payload.is_null() && port != "result") {
+            continue;
+        }
+        let stamp = || Some(message::timestamp(ctx.now));
+        let value = if port == ITERATION && payload.is_array() {
+            payload.clone()
+        } else if standard && port == "result" {
+            StandardMessage::adapt(&payload, Some(&node.id), stamp()).to_json()
+        } else {
+            let adapted =
+                (extra.kind == "AI_AGENT" && extra.shape.is_some() && payload.get("content").is_none())
+                    .then(|| adapt_agent(&payload, &node.id, stamp()));
+            spec::shape(&extra.shape, adapted.as_ref().unwrap_or(&payload))
+        };
+        // A default of the spec is no failure: the node must have said it.
+        if payload.get("success") == Some(&json!(false))
+            && (standard || value.get("success") == Some(&json!(false)))
+        {
+            let text = payload.get("error_message").and_then(Value::as_str).filter(|text| !text.is_empty());
+            failure.get_or_insert_with(|| text.unwrap_or("Node execution failed").to_owned());
+        }
+        if value != payload {
+            kept.insert(port.clone(), payload);
+        }
+        shaped.push((port, value));
+    }
+    let value: Map<String, Value> = shaped.iter().cloned().collect();
+    let mut output = Output::new(Value::Object(value));
+    output.ports.extend(shaped.into_iter().map(|(port, value)| (port, Val::new(value))));
+    if !kept.is_empty() {
+        output = output.port(RAW, Value::Object(kept));
+    }
+    Ok(match failure {
+        Some(text) => Step::FailWith(Fault::failure(SAID_NO, text).with_retryable(false), output),
+        None => Step::Done(output),
+    })
+}
+
+/// An agent's reply of any shape as the shape of agents; what it says beside the text is kept.
+fn adapt_agent(payload: &Value, id: &str, stamp: Option<String>) -> Value {
+    let mut standard = StandardMessage::adapt(payload, Some(id), stamp).to_json();
+    for key in ["token_usage", "function_calls"] {
+        if let Some(own) = payload.get(key) {
+            standard[key] = own.clone();
+        }
+    }
+    standard
+}
+
+fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Vec<Send>, Fault> {
+    let one = ctx.act(act);
+    let Some(output) = &one.output else { return Ok(Vec::new()) };
+    let mut edges: Vec<EdgeIx> = out_edges(ctx, one.node).collect();
+    // Items come before what follows the loop.
+    edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
+    let mut sends = Vec::new();
+    for edge in edges {
+        travel(ctx, output, edge, &mut sends)?;
+    }
+    Ok(sends)
+}
+
+/// What one connection carries.
+fn travel(ctx: &Ctx<'_>, output: &Output, edge: EdgeIx, sends: &mut Vec<Send>) -> Result<(), Fault> {
+    let port = ctx.plan().edge(edge).port.as_str();
+    let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
+    let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
+    let is_port = !port.starts_with('_');
+    let shaped = at(port).filter(|value| is_port && !value.is_null());
+    let (shaped, own) = match shaped {
+        Some(shaped) => (shaped, true),
+        None if port == "result" && !output.value.as_object().is_none_or(Map::is_empty) => {
+            (&output.value, false)
+        }
+        None => return Ok(()),
+    };
+    let raw = at(RAW).and_then(|all| all.get(port)).unwrap_or(shaped);
+    let converted = |raw: &Value| -> Result<Option<Value>, Fault> {
+        let Some(EdgeExtra { id, conversion: Some(source) }) = &extra else { return Ok(None) };
+        match convert::convert(source, raw).map_err(|error| script_fault(id, &error))? {
+            Converted::Value(value) => Ok(Some(value)),
+            Converted::Raised(error) => {
+                ctx.note(json!({ "conversion_failed": {
+                    "connection": id, "error": error.message, "line": error.line, "column": error.column,
+                } }));
+                Ok(None)
+            }
+        }
+    };
+    if let (ITERATION, Value::Array(items)) = (port, &**shaped) {
+        for (index, item) in (0..).zip(items) {
+            let value = converted(item)?.unwrap_or_else(|| item.clone());
+            sends.push(Send { fan: Some(index), ..Send::given(edge, value) });
+        }
+        return Ok(());
+    }
+    sends.push(match converted(raw)? {
+        Some(value) => Send::given(edge, value),
+        None if own => Send::port(edge),
+        None => Send { edge, value: TokenValue::Given(Val::clone(shaped)), fan: None },
+    });
+    Ok(())
+}
+
+/// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
+pub(super) fn fallbacks<'a>(ctx: &'a Ctx<'_>, act: ActId) -> impl Iterator<Item = String> + 'a {
+    ctx.act(act).sent.iter().filter_map(move |token| {
+        let edge = ctx.plan().edge(token.edge);
+        let extra: EdgeExtra = serde_json::from_value(edge.extra.clone()).ok()?;
+        let source = extra.conversion?;
+        let fell_back = match &token.value {
+            TokenValue::Port => true,
+            TokenValue::Given(value) => unconverted(ctx, act, &edge.port, token.fan).is_some_and(|before| {
+                // A function may also give back what it got: only then it is asked again.
+                **value == *before && matches!(convert::convert(&source, before), Ok(Converted::Raised(_)))
+            }),
+            _ => false,
+        };
+        fell_back.then_some(extra.id)
+    })
+}
+
+/// What a token carries if nothing converts it: one item, or the whole map of ports.
+fn unconverted<'a>(ctx: &Ctx<'a>, act: ActId, port: &str, item: Option<u32>) -> Option<&'a Value> {
+    let all = &ctx.act(act).output.as_ref()?.value;
+    match item {
+        Some(index) => all.get(port)?.get(index as usize),
+        None => Some(&**all),
+    }
+}

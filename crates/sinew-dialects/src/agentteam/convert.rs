@@ -1,0 +1,224 @@
+//! Conversion functions on connections.
+
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+use sinew_script::{Function, ScriptError, ScriptErrorKind};
+
+/// Builtins of Python that are not in the scope of a conversion function.
+const OUT_OF_SCOPE: &[&str] = &[
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BaseException",
+    "Exception",
+    "FileNotFoundError",
+    "ImportError",
+    "IndexError",
+    "KeyError",
+    "LookupError",
+    "NameError",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "RecursionError",
+    "RuntimeError",
+    "StopIteration",
+    "SyntaxError",
+    "SystemExit",
+    "TimeoutError",
+    "TypeError",
+    "UnicodeDecodeError",
+    "ValueError",
+    "ZeroDivisionError",
+    "bin",
+    "bytes",
+    "callable",
+    "chr",
+    "classmethod",
+    "compile",
+    "complex",
+    "delattr",
+    "dir",
+    "divmod",
+    "eval",
+    "exec",
+    "filter",
+    "format",
+    "frozenset",
+    "getattr",
+    "globals",
+    "hasattr",
+    "hash",
+    "hex",
+    "id",
+    "input",
+    "issubclass",
+    "iter",
+    "locals",
+    "map",
+    "next",
+    "object",
+    "oct",
+    "open",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "repr",
+    "reversed",
+    "set",
+    "setattr",
+    "slice",
+    "staticmethod",
+    "super",
+    "tuple",
+    "vars",
+];
+/// Marks such a name, so that the interpreter does not know it either.
+const MARK: &str = "__not_in_scope";
+
+/// Compiled functions by source: plans hold texts, and the same few are called over and over.
+static COMPILED: LazyLock<moka::sync::Cache<String, Result<Function, ScriptError>>> =
+    LazyLock::new(|| moka::sync::Cache::new(1_000));
+
+/// What became of a value on its edge.
+pub(super) enum Converted {
+    /// The function's result.
+    Value(Value),
+    /// The function raised: the original value travels on.
+    Raised(ScriptError),
+}
+
+/// Compiles a conversion function.
+pub(super) fn compile(source: &str) -> Result<Function, ScriptError> {
+    COMPILED.get_with_by_ref(source, || {
+        let masked = mask(source.trim_end());
+        Function::compile(&masked).map_err(unmask)
+    })
+}
+
+/// What a conversion function is called with.
+pub(super) fn wrapper(raw: &Value) -> Value {
+    json!({ "value": raw, "output": raw, "data": { "result": raw } })
+}
+
+/// Calls a conversion function over the raw payload of a port.
+///
+/// An exception is [`Converted::Raised`]; what is no exception of the function (time, memory) is an error.
+pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptError> {
+    let function = match compile(source) {
+        Ok(function) => function,
+        Err(error) => return Ok(Converted::Raised(error)),
+    };
+    match function.call(&wrapper(raw)).map_err(unmask) {
+        Ok(result @ Value::Object(_)) => Ok(Converted::Value(result)),
+        Ok(result) => Ok(Converted::Value(json!({ "converted_data": result }))),
+        Err(error) => match error.kind {
+            ScriptErrorKind::Timeout | ScriptErrorKind::Memory | ScriptErrorKind::Internal => Err(error),
+            _ => Ok(Converted::Raised(error)),
+        },
+    }
+}
+
+/// Whether the function reads members of the wrapper that the wrapper never has.
+pub(super) fn misses_wrapper(source: &str) -> Option<String> {
+    let parameter = parameter(source)?;
+    let pattern = format!(r#"\b{}\s*(?:\.get\(\s*|\[\s*)['"](\w+)['"]"#, regex::escape(parameter));
+    let pattern = regex::Regex::new(&pattern).ok()?;
+    let mut keys = pattern.captures_iter(source).map(|found| found[1].to_owned());
+    keys.find(|key| !matches!(key.as_str(), "value" | "output" | "data"))
+}
+
+/// The name of the function's parameter.
+pub(super) fn parameter(source: &str) -> Option<&str> {
+    let source = source.trim_start();
+    let after = match source.strip_prefix("lambda") {
+        Some(rest) => rest,
+        None => source.split_once("def ")?.1.split_once('(')?.1,
+    };
+    let after = after.trim_start();
+    let end = after.find(|c: char| c != '_' && !c.is_alphanumeric())?;
+    (end > 0).then(|| &after[..end])
+}
+
+/// Marks every use of a name that is not in scope.
+fn mask(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '#' => rest.find('\n').unwrap_or(rest.len()),
+            '"' | '\'' => string_length(rest),
+            '.' => {
+                // An attribute is no name: `d.format(…)`.
+                let blank = rest[1..].len() - rest[1..].trim_start_matches([' ', '\t']).len();
+                1 + blank + word_length(&rest[1 + blank..])
+            }
+            c if c == '_' || c.is_alphabetic() => {
+                let length = word_length(rest);
+                let word = &rest[..length];
+                let next = rest[length..].trim_start();
+                let assigned = next.starts_with('=') && !next.starts_with("==");
+                if OUT_OF_SCOPE.contains(&word)
+                    && !assigned
+                    && !defines(source, word)
+                    && !is_prefix(rest, length)
+                {
+                    out.push_str(word);
+                    out.push_str(MARK);
+                    rest = &rest[length..];
+                    continue;
+                }
+                length
+            }
+            c => c.len_utf8(),
+        };
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Whether the word is the prefix of a string.
+fn is_prefix(rest: &str, length: usize) -> bool {
+    rest[length..].starts_with(['"', '\''])
+}
+
+/// Whether the author gives the name a meaning of their own.
+fn defines(source: &str, word: &str) -> bool {
+    let names = |pattern: String| regex::Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(source));
+    names(format!(r"(?m)(?:^|;)\s*{word}\s*=[^=]"))
+        || names(format!(r"\b(?:for|def|as|lambda)\s+(?:[\w\s,]*,\s*)?{word}\b"))
+        || names(format!(r"def\s+\w+\([^)]*\b{word}\b"))
+}
+
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len())
+}
+
+/// Bytes of the string literal the text begins with.
+fn string_length(text: &str) -> usize {
+    let quote = &text[..1];
+    let triple = quote.repeat(3);
+    let (open, close) = if text.starts_with(&triple) { (3, triple.as_str()) } else { (1, quote) };
+    let mut at = open;
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with(close) {
+            return at + close.len();
+        }
+        if open == 1 && rest.starts_with('\n') {
+            return at;
+        }
+        let escaped = usize::from(rest.starts_with('\\'));
+        at += escaped + rest[escaped..].chars().next().map_or(0, char::len_utf8);
+    }
+    text.len()
+}
+
+fn unmask(mut error: ScriptError) -> ScriptError {
+    error.message = error.message.replace(MARK, "");
+    error.snippet = error.snippet.map(|snippet| snippet.replace(MARK, ""));
+    error
+}

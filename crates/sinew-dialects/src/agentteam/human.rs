@@ -1,0 +1,114 @@
+//! What a person's free answer means.
+
+use serde_json::Value;
+
+/// What a person meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    Approved,
+    Rejected,
+    Unrelated,
+}
+
+impl Intent {
+    /// The classifier's label.
+    #[cfg(test)]
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+            Self::Unrelated => "unrelated",
+        }
+    }
+
+    /// The port that fires.
+    pub(super) fn port(self) -> &'static str {
+        match self {
+            Self::Approved => "confirmed",
+            Self::Rejected => "rejected",
+            Self::Unrelated => "unrelated",
+        }
+    }
+}
+
+const APPROVE: &[&str] = &[
+    "accept",
+    "accepted",
+    "agree",
+    "agreed",
+    "approve",
+    "approved",
+    "approves",
+    "confirm",
+    "confirmed",
+    "fine",
+    "go",
+    "good",
+    "great",
+    "lgtm",
+    "ok",
+    "okay",
+    "proceed",
+    "sure",
+    "y",
+    "yeah",
+    "yep",
+    "yes",
+];
+const REJECT: &[&str] = &[
+    "abort",
+    "cancel",
+    "cancelled",
+    "decline",
+    "declined",
+    "denied",
+    "deny",
+    "disagree",
+    "disapprove",
+    "disapproved",
+    "n",
+    "nay",
+    "no",
+    "nope",
+    "refuse",
+    "refused",
+    "reject",
+    "rejected",
+    "rejects",
+    "stop",
+];
+const NEGATE: &[&str] = &["not", "don't", "dont", "never", "cannot", "can't", "won't", "isn't"];
+
+/// Classifies an answer: whole words, rejection before approval.
+pub(super) fn classify(text: &str) -> Intent {
+    let lower = text.to_lowercase();
+    let is_word = |c: char| c.is_alphanumeric() || c == '\'';
+    let words: Vec<&str> = lower.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
+    let any = |list: &[&str]| words.iter().any(|word| list.contains(word));
+    let approves = any(APPROVE);
+    if any(REJECT) || (approves && any(NEGATE)) {
+        Intent::Rejected
+    } else if approves {
+        Intent::Approved
+    } else {
+        Intent::Unrelated
+    }
+}
+
+/// What an answer of any shape means.
+pub(super) fn intent(answer: &Value) -> Intent {
+    let by_truth = |truth: bool| if truth { Intent::Approved } else { Intent::Rejected };
+    match answer {
+        Value::Bool(truth) => by_truth(*truth),
+        Value::String(text) => classify(text),
+        Value::Object(members) => {
+            if let Some(truth) = members.get("approved").and_then(Value::as_bool) {
+                return by_truth(truth);
+            }
+            let keys = ["decision", "response", "input", "answer", "text", "message", "content"];
+            let text = keys.iter().find_map(|key| members.get(*key).and_then(Value::as_str));
+            text.map_or(Intent::Unrelated, classify)
+        }
+        _ => Intent::Unrelated,
+    }
+}

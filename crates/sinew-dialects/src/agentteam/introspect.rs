@@ -1,0 +1,175 @@
+//! The node specs as others see them: JSON Schema for editors, descriptions for tools, TypeScript for frontends.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::spec::{self, Spec, default_of};
+
+/// Names of all built-in node types, `TYPE.SUBTYPE`.
+pub fn specs() -> impl Iterator<Item = &'static str> {
+    spec::built_in().keys().map(String::as_str)
+}
+
+/// What a node type takes and gives: settings, input and output as JSON Schema, and its ports.
+pub fn describe(name: &str) -> Option<Value> {
+    let spec = spec::built_in().get(name)?;
+    let (kind, subtype) = name.split_once('.').unwrap_or((name, ""));
+    Some(json!({
+        "type": kind,
+        "subtype": subtype,
+        "description": spec.description,
+        "configurations": object(&spec.configurations),
+        "input": object(&spec.input_params),
+        "output": spec.output_params.as_ref().map_or(json!(true), object),
+        "ports": spec.ports,
+    }))
+}
+
+/// TypeScript declarations of the settings, inputs and outputs of all node types, and of the message between them.
+pub fn typescript() -> String {
+    typescript_of(&|_| true)
+}
+
+/// The same for the node types that are wanted.
+pub fn typescript_of(wanted: &dyn Fn(&str) -> bool) -> String {
+    let mut out = String::from(
+        "// Types of workflow nodes. Made from the node specs; do not edit.\n\n\
+         export interface StandardMessage<T = unknown> {\n  content: T;\n  metadata: Record<string, unknown>;\n  \
+         format_type: \"text\" | \"json\" | \"binary\";\n  source_node: string | null;\n  timestamp: string | null;\n}\n",
+    );
+    let mut kinds = String::new();
+    for (name, spec) in spec::built_in().iter().filter(|(name, _)| wanted(name)) {
+        let base = pascal(name);
+        interface(&mut out, &format!("{base}Configurations"), &spec.configurations, true);
+        interface(&mut out, &format!("{base}Input"), &spec.input_params, true);
+        match &spec.output_params {
+            Some(members) => interface(&mut out, &format!("{base}Output"), members, false),
+            None => drop(writeln!(out, "\nexport type {base}Output = unknown;")),
+        }
+        let _ = writeln!(
+            kinds,
+            "  \"{name}\": {{ configurations: {base}Configurations; input: {base}Input; output: {base}Output; ports: {} }};",
+            ports(spec)
+        );
+    }
+    let _ = writeln!(out, "\nexport interface NodeTypes {{\n{kinds}}}");
+    out
+}
+
+fn ports(spec: &Spec) -> String {
+    if spec.ports.is_empty() {
+        return "string".to_owned();
+    }
+    spec.ports.iter().map(|port| format!("\"{port}\"")).collect::<Vec<_>>().join(" | ")
+}
+
+fn interface(out: &mut String, name: &str, members: &Map<String, Value>, optional: bool) {
+    let _ = writeln!(out, "\nexport interface {name} {{");
+    for (key, entry) in members {
+        let mark = if optional && !is_required(entry) { "?" } else { "" };
+        let _ = writeln!(out, "  {key}{mark}: {};", typescript_type(entry));
+    }
+    out.push_str("}\n");
+}
+
+fn typescript_type(entry: &Value) -> String {
+    if let Some(words) = entry.get("enum").and_then(Value::as_array) {
+        return words.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+    }
+    match entry.get("type").and_then(Value::as_str) {
+        Some("string") => "string",
+        Some("integer" | "number" | "float") => "number",
+        Some("boolean") => "boolean",
+        Some("array") => "unknown[]",
+        Some("object") => "Record<string, unknown>",
+        _ => "unknown",
+    }
+    .to_owned()
+}
+
+fn pascal(name: &str) -> String {
+    let words = name.split(['.', '_']).filter(|word| !word.is_empty());
+    words.map(|word| word[..1].to_uppercase() + &word[1..].to_lowercase()).collect()
+}
+
+fn is_required(entry: &Value) -> bool {
+    entry.get("required").and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// A spec's members as JSON Schema.
+fn object(members: &Map<String, Value>) -> Value {
+    let required: Vec<&String> =
+        members.iter().filter(|(_, entry)| is_required(entry)).map(|(key, _)| key).collect();
+    let properties: Map<String, Value> = members
+        .iter()
+        .map(|(key, entry)| {
+            let mut property = json!({ "default": default_of(entry) });
+            match entry.get("type").and_then(Value::as_str) {
+                Some("any") | None => {}
+                Some(kind) => property["type"] = json!(kind),
+            }
+            if let Some(words) = entry.get("enum") {
+                property["enum"] = words.clone();
+            }
+            (key.clone(), property)
+        })
+        .collect();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// JSON Schema of the files. Unknown members are allowed: editors keep their own there.
+pub(super) fn schema() -> Value {
+    let text = json!({ "type": "string" });
+    let ids = json!({ "type": ["array", "null"], "items": text });
+    let object = json!({ "type": ["object", "null"] });
+    let types =
+        ["TRIGGER", "AI_AGENT", "EXTERNAL_ACTION", "ACTION", "FLOW", "HUMAN_IN_THE_LOOP", "TOOL", "MEMORY"];
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Agent Team workflow",
+        "type": "object",
+        "required": ["nodes"],
+        "properties": {
+            "metadata": {
+                "type": "object",
+                "properties": { "name": text, "description": text, "message_format": { "enum": ["legacy", "standard"] } }
+            },
+            "nodes": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["id", "type", "subtype"],
+                    "properties": {
+                        "id": { "type": "string", "minLength": 1 },
+                        "name": text,
+                        "description": text,
+                        "type": { "type": "string", "examples": types },
+                        "subtype": text,
+                        "configurations": object,
+                        "input_params": object,
+                        "output_params": object,
+                        "attached_nodes": ids
+                    }
+                }
+            },
+            "connections": {
+                "type": ["array", "null"],
+                "items": {
+                    "type": "object",
+                    "required": ["from_node", "to_node"],
+                    "properties": {
+                        "id": text,
+                        "from_node": text,
+                        "to_node": text,
+                        "output_key": { "type": ["string", "null"], "default": "result" },
+                        "conversion_function": { "type": ["string", "null"] }
+                    }
+                }
+            },
+            "triggers": ids,
+            "specs": { "type": ["object", "array", "null"] },
+            "agents": { "type": "object" }
+        }
+    })
+}

@@ -1,0 +1,235 @@
+//! From a file to a plan.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sinew_plan::{
+    Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry, RetryOn,
+};
+use sinew_source::{Diagnostics, Document, Node};
+
+use super::flow::{milliseconds, number};
+use super::model::{self, Connection, File, FileNode};
+use super::spec::{self, Registry, Shape};
+use super::{NAME, validate};
+use crate::{LowerOptions, Lowered};
+
+/// Longest wait between two attempts.
+const LONGEST_BACKOFF_MS: u64 = 5_000;
+
+/// What the adapter reads of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Extra {
+    pub(super) kind: String,
+    pub(super) subtype: String,
+    pub(super) name: String,
+    pub(super) configurations: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) input_params: Map<String, Value>,
+    /// Defaults by member of an output; none = outputs pass as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) shape: Shape,
+    /// Tools and memories, for the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) attached: Vec<Value>,
+}
+
+/// What the adapter reads of an edge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EdgeExtra {
+    pub(super) id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) conversion: Option<String>,
+}
+
+pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lowered, Diagnostics> {
+    let mut found = Vec::new();
+    let root = &document.root;
+    let registry = spec::registry(root, options.read, &mut found);
+    let file = model::read(root, &mut found);
+    validate::check(&file, &registry, root.span, &mut found);
+    let lowered = plan(&file, &registry, options);
+    let mut diagnostics = Diagnostics::new(document.sources);
+    diagnostics.extend(found);
+    diagnostics.set_dialect(NAME);
+    diagnostics.sort();
+    if diagnostics.has_errors() {
+        return Err(diagnostics);
+    }
+    let places = file.nodes.iter().map(|node| Some(node.span)).collect();
+    Ok(Lowered { plan: lowered, places, warnings: diagnostics, agents: agents(root) })
+}
+
+/// Agent definitions that came with the file.
+fn agents(root: &Node) -> BTreeMap<String, Value> {
+    let members = root.get("agents").and_then(Node::as_object).unwrap_or_default();
+    members.iter().map(|member| (member.key.clone(), member.value.to_json())).collect()
+}
+
+fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
+    let ids: BTreeMap<&str, NodeIx> =
+        file.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+    let attached = validate::attached(file);
+    let nodes = file.nodes.iter().map(|node| {
+        let below: Vec<Value> = node
+            .attached
+            .iter()
+            .filter_map(|(id, _)| file.nodes.iter().find(|other| other.id == *id))
+            .map(|other| {
+                json!({
+                    "id": other.id, "name": other.name, "type": other.kind, "subtype": other.subtype,
+                    "configurations": other.configurations,
+                })
+            })
+            .collect();
+        let shape = registry.get(&node.spec_name()).and_then(spec::Spec::shape);
+        plan_node(node, shape, below, attached.contains(node.id.as_str()), options.agents)
+    });
+    let nodes: Vec<PlanNode> = nodes.collect();
+    let mut edges: Vec<PlanEdge> = Vec::new();
+    for connection in &file.connections {
+        let (Some(from), Some(to)) = (ids.get(connection.from.as_str()), ids.get(connection.to.as_str()))
+        else {
+            continue;
+        };
+        if !nodes[*from as usize].attached && !nodes[*to as usize].attached {
+            edges.push(edge(connection, *from, *to, edges.len()));
+        }
+    }
+    for node in &file.nodes {
+        for (id, _) in &node.attached {
+            let (Some(from), Some(to)) = (ids.get(id.as_str()), ids.get(node.id.as_str())) else { continue };
+            edges.push(attach(*from, *to, edges.len()));
+        }
+    }
+    let starts: Vec<NodeIx> =
+        file.triggers.iter().filter_map(|(id, _)| ids.get(id.as_str()).copied()).collect();
+    let entry = if starts.is_empty() {
+        let reached = |ix: &NodeIx| edges.iter().any(|edge| edge.to == *ix && !edge.attach);
+        (0..nodes.len() as NodeIx).filter(|ix| !nodes[*ix as usize].attached && !reached(ix)).collect()
+    } else {
+        starts
+    };
+    Plan {
+        format: Plan::FORMAT,
+        dialect: NAME.to_owned(),
+        name: file.name.clone().unwrap_or_else(|| options.default_name.to_owned()),
+        description: file.description.clone(),
+        version: file.version.clone(),
+        profile: Profile {
+            order: Order::Fifo,
+            parallel: 1,
+            failure: Failure::Stop,
+            pause: Pause::FreezeDefer,
+        },
+        nodes,
+        edges,
+        entry,
+        exits: Vec::new(),
+        limits: Limits::default(),
+        input_schema: None,
+        output_schema: None,
+        extra: json!({ "standard": file.standard }),
+    }
+}
+
+fn edge(connection: &Connection, from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
+    let extra = EdgeExtra { id: connection.id.clone(), conversion: connection.conversion.clone() };
+    PlanEdge {
+        from,
+        port: connection.port.clone(),
+        to,
+        handle: "result".to_owned(),
+        label: (connection.port != "result").then(|| connection.port.clone()),
+        budget: None,
+        counter: n as u32,
+        veto: false,
+        quorum: false,
+        attach: false,
+        extra: serde_json::to_value(extra).unwrap_or_default(),
+    }
+}
+
+/// Structure hangs below the agent that uses it.
+fn attach(from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
+    PlanEdge {
+        from,
+        port: "attached".to_owned(),
+        to,
+        handle: "attached".to_owned(),
+        label: None,
+        budget: None,
+        counter: n as u32,
+        veto: false,
+        quorum: false,
+        attach: true,
+        extra: Value::Null,
+    }
+}
+
+/// Who does the work of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or `work` of the options,
+/// else named after the type.
+fn agent_of(node: &FileNode, agents: &BTreeMap<String, String>) -> String {
+    let named = node.configurations.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let by_kind =
+        || agents.get(&node.spec_name()).or_else(|| agents.get(&node.kind)).or_else(|| agents.get("work"));
+    named.or_else(|| by_kind().cloned()).unwrap_or_else(|| node.kind.to_lowercase().replace('_', "-"))
+}
+
+fn plan_node(
+    node: &FileNode,
+    shape: Shape,
+    below: Vec<Value>,
+    attached: bool,
+    agents: &BTreeMap<String, String>,
+) -> PlanNode {
+    let op = match (node.kind.as_str(), node.subtype.as_str()) {
+        ("TRIGGER", _) => Op::Source,
+        ("HUMAN_IN_THE_LOOP", _) => Op::Human,
+        ("FLOW", "WAIT" | "DELAY") => Op::Delay,
+        ("FLOW", _) => Op::Pure,
+        _ => Op::Agent,
+    };
+    let seconds = |key: &str| node.configurations.get(key).and_then(number);
+    let timeout = match op {
+        Op::Agent => {
+            seconds("timeout_seconds").or_else(|| seconds("timeout")).filter(|seconds| *seconds > 0.0)
+        }
+        _ => None,
+    };
+    let attempts = seconds("retry_attempts").unwrap_or(0.0).clamp(0.0, 100.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=100")]
+    let limit = attempts as u32;
+    PlanNode {
+        id: node.id.clone(),
+        kind: node.spec_name(),
+        label: (node.name != node.id).then(|| node.name.clone()),
+        agent: (op == Op::Agent && !attached).then(|| agent_of(node, agents)),
+        op,
+        join: Join::Once,
+        rank: 0,
+        retry: Retry {
+            limit,
+            on: RetryOn::Always,
+            delay_ms: seconds("retry_backoff_seconds").map_or(0, milliseconds),
+            factor: seconds("retry_backoff_factor").unwrap_or(2.0),
+            max_delay_ms: Some(LONGEST_BACKOFF_MS),
+            jitter_ms: seconds("retry_jitter_seconds").map_or(0, milliseconds).min(LONGEST_BACKOFF_MS),
+        },
+        attempt_timeout_ms: timeout.map(milliseconds),
+        timeout_ms: None,
+        inner: false,
+        attached,
+        extra: serde_json::to_value(Extra {
+            kind: node.kind.clone(),
+            subtype: node.subtype.clone(),
+            name: node.name.clone(),
+            configurations: node.configurations.clone(),
+            input_params: node.input_params.clone(),
+            shape,
+            attached: below,
+        })
+        .unwrap_or_default(),
+    }
+}

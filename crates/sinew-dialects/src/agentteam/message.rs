@@ -1,0 +1,133 @@
+//! One message format, and what is needed to live with those that came before it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sinew_script::python_str;
+
+/// Fields a prompt is looked for in, in this order.
+const PROMPT_FIELDS: [&str; 8] =
+    ["user_prompt", "message", "user_message", "user_input", "input", "query", "text", "content"];
+/// Fields a trigger's message is looked for in, in this order.
+const TRIGGER_FIELDS: [&str; 5] = ["message", "user_message", "user_input", "text", "content"];
+/// Fields the outputs of older nodes keep their payload in, in this order.
+const PAYLOAD_FIELDS: [&str; 8] =
+    ["content", "response", "output", "data", "context", "functions", "response_data", "text"];
+
+/// The unified message between nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StandardMessage {
+    /// The payload.
+    pub content: Value,
+    /// Everything beside it.
+    pub metadata: Map<String, Value>,
+    /// `text`, `json` or `binary`.
+    pub format_type: String,
+    /// The node it comes from.
+    pub source_node: Option<String>,
+    /// When it was made, in RFC 3339.
+    pub timestamp: Option<String>,
+}
+
+impl StandardMessage {
+    /// The message in a payload of any shape: a standard one, an agent's (`content`, `response`, `output`), an
+    /// action's (`response_data`), a tool's, a memory's, or a bare value.
+    pub fn adapt(payload: &Value, source_node: Option<&str>, timestamp: Option<String>) -> Self {
+        let (content, mut metadata) = match payload {
+            Value::Object(members) => match PAYLOAD_FIELDS.iter().find(|key| members.contains_key(**key)) {
+                Some(key) => take(members, key),
+                None => (payload.clone(), Map::new()),
+            },
+            other => (other.clone(), Map::new()),
+        };
+        let text = |metadata: &mut Map<String, Value>, key: &str| match metadata.remove(key) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let format = text(&mut metadata, "format_type");
+        let source = text(&mut metadata, "source_node");
+        let at = text(&mut metadata, "timestamp");
+        let own = if content.is_string() { "text" } else { "json" };
+        Self {
+            format_type: format.unwrap_or_else(|| own.to_owned()),
+            source_node: source.or_else(|| source_node.map(str::to_owned)),
+            timestamp: at.or(timestamp),
+            content,
+            metadata,
+        }
+    }
+
+    /// The message in the shape that nodes from before this format read.
+    pub fn to_legacy(&self) -> Value {
+        let mut members = self.metadata.clone();
+        for key in ["content", "response", "output"] {
+            members.insert(key.to_owned(), self.content.clone());
+        }
+        Value::Object(members)
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "content": self.content,
+            "metadata": self.metadata,
+            "format_type": self.format_type,
+            "source_node": self.source_node,
+            "timestamp": self.timestamp,
+        })
+    }
+}
+
+fn take(members: &Map<String, Value>, key: &str) -> (Value, Map<String, Value>) {
+    let mut rest: Map<String, Value> = members
+        .iter()
+        .filter(|(name, _)| *name != key)
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if let Some(Value::Object(own)) = rest.remove("metadata") {
+        rest.extend(own);
+    }
+    (members.get(key).cloned().unwrap_or_default(), rest)
+}
+
+/// What an agent is asked, from whatever arrived.
+pub(super) fn prompt_of(input: &Value) -> String {
+    match input {
+        Value::String(text) => text.clone(),
+        Value::Object(members) if !members.is_empty() => {
+            let found = PROMPT_FIELDS.iter().filter_map(|key| members.get(*key));
+            let mut found = found.filter(|value| sinew_script::python_truth(value));
+            found.next().map_or_else(|| python_str(input), python_str)
+        }
+        _ => String::new(),
+    }
+}
+
+/// What a trigger says, from its data.
+pub(super) fn trigger_message(data: &Value) -> String {
+    let text =
+        |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let direct = TRIGGER_FIELDS.iter().find_map(|key| data.get(*key).and_then(text));
+    direct
+        .or_else(|| data.get("event").and_then(|event| event.get("text")).and_then(text))
+        .unwrap_or_default()
+}
+
+/// A time in RFC 3339, from milliseconds since 1970.
+pub(super) fn timestamp(ms: u64) -> String {
+    let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
+    let (year, month, day) = civil(days);
+    let (hours, minutes, seconds) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", rest % 1_000)
+}
+
+/// Year, month and day of a day since 1970 (Hinnant's algorithm).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
+}

@@ -1,0 +1,75 @@
+//! Agent Team: graphs of typed nodes and connections with conversion functions, as JSON.
+//!
+//! Place in the flow: `model` reads the file, `spec` knows what each type of node takes and gives, `validate` checks
+//! graph, conversions and contracts, `lower` makes the plan, `adapter` answers the engine. `expr`, `convert`, `flow`,
+//! `human` and `message` hold the dialect's value rules; `project` its events and result object; `introspect` shows
+//! the specs to editors; `trial` calls one conversion function and `migrate` rewrites older shapes, for the command
+//! line. A node runs once, with whatever has arrived when its turn comes.
+
+mod adapter;
+mod convert;
+mod expr;
+mod flow;
+mod human;
+mod introspect;
+mod lower;
+mod message;
+mod migrate;
+mod model;
+mod portable;
+mod project;
+mod spec;
+mod trial;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+pub use introspect::{describe, specs, typescript, typescript_of};
+pub use message::StandardMessage;
+pub use migrate::{Migration, Note, migrate};
+pub use trial::{NoTrial, Trial, TrialError, try_conversion};
+
+use serde_json::Value;
+use sinew_engine::Adapter;
+use sinew_plan::{NodeIx, Plan};
+use sinew_source::{Diagnostics, Document};
+
+use crate::{Dialect, LowerOptions, Lowered, Portability};
+
+/// The Agent Team dialect.
+#[derive(Debug)]
+pub struct AgentTeam;
+
+/// The dialect's name.
+const NAME: &str = "agentteam";
+
+impl Dialect for AgentTeam {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "typed nodes with conversion functions on their connections (Agent Team)"
+    }
+
+    fn detect(&self, document: &Document) -> u8 {
+        model::resemblance(&document.root)
+    }
+
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+        lower::lower(document, options).map(|lowered| vec![lowered])
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &adapter::AgentTeamAdapter
+    }
+
+    fn schema(&self) -> Value {
+        introspect::schema()
+    }
+
+    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(plan, node, losses)
+    }
+}

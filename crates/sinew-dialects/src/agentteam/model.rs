@@ -1,0 +1,200 @@
+//! The file as nodes and connections with their places, and what is wrong with their shape.
+
+use serde_json::{Map, Value};
+use sinew_source::{Diagnostic, Node, Span};
+
+/// A workflow as it stands in the file.
+pub(super) struct File {
+    pub(super) name: Option<String>,
+    pub(super) description: String,
+    pub(super) version: Option<String>,
+    /// `metadata.message_format: standard` makes every output a [`super::StandardMessage`].
+    pub(super) standard: bool,
+    pub(super) nodes: Vec<FileNode>,
+    pub(super) connections: Vec<Connection>,
+    /// Ids of the nodes that start, with their places; none = whatever has no predecessor.
+    pub(super) triggers: Vec<(String, Span)>,
+}
+
+/// One node of the file.
+pub(super) struct FileNode {
+    pub(super) id: String,
+    /// What messages call it: the name, else the id.
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) subtype: String,
+    pub(super) configurations: Map<String, Value>,
+    pub(super) input_params: Map<String, Value>,
+    /// Tools and memories of an agent.
+    pub(super) attached: Vec<(String, Span)>,
+    pub(super) span: Span,
+    /// Where its condition stands, if it has one.
+    pub(super) condition_span: Option<Span>,
+}
+
+impl FileNode {
+    /// `TYPE.SUBTYPE`, the name of its spec.
+    pub(super) fn spec_name(&self) -> String {
+        format!("{}.{}", self.kind, self.subtype)
+    }
+}
+
+/// One connection of the file.
+pub(super) struct Connection {
+    pub(super) id: String,
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) port: String,
+    pub(super) conversion: Option<String>,
+    pub(super) span: Span,
+    /// Where the conversion function stands.
+    pub(super) conversion_span: Span,
+}
+
+/// How much a document looks like one of these workflows, 0 to 100.
+pub(super) fn resemblance(root: &Node) -> u8 {
+    let Some(nodes) = root.get("nodes").and_then(Node::as_array) else { return 0 };
+    let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
+    if !connections.iter().all(|one| one.get("from_node").is_some() && one.get("to_node").is_some()) {
+        return 0;
+    }
+    let typed = |node: &Node| node.get("type").is_some() && node.get("subtype").is_some();
+    if !nodes.is_empty() && nodes.iter().all(typed) { 95 } else { 0 }
+}
+
+/// Reads a file; what has no usable shape is left out and reported.
+pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> File {
+    let mut reader = Reader { found };
+    let metadata = root.get("metadata");
+    let text = |key: &str| metadata.and_then(|all| all.get(key)).and_then(Node::as_str).map(str::to_owned);
+    let mut nodes: Vec<FileNode> = Vec::new();
+    for (n, item) in reader.list(root, "nodes", true).iter().enumerate() {
+        let Some(node) = reader.node(n, item) else { continue };
+        if nodes.iter().any(|known| known.id == node.id) {
+            reader.report(item.span, format!("two nodes have the id '{}'", node.id));
+        } else {
+            nodes.push(node);
+        }
+    }
+    let connections = reader.list(root, "connections", false).iter().enumerate();
+    let connections = connections.filter_map(|(n, item)| reader.connection(n, item)).collect();
+    let triggers = reader.list(root, "triggers", false).iter();
+    File {
+        name: text("name").or_else(|| root.get("name").and_then(Node::as_str).map(str::to_owned)),
+        description: text("description").unwrap_or_default(),
+        version: text("version"),
+        standard: text("message_format").as_deref() == Some("standard"),
+        triggers: reader.ids(triggers.as_slice(), "triggers"),
+        nodes,
+        connections,
+    }
+}
+
+struct Reader<'a> {
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn report(&mut self, span: Span, message: String) {
+        self.found
+            .push(Diagnostic::error("SINEW-2301", message).at(span).sub_code("WorkflowValidationError"));
+    }
+
+    fn list<'n>(&mut self, owner: &'n Node, key: &str, needed: bool) -> &'n [Node] {
+        match owner.get(key) {
+            None if needed => {
+                self.report(owner.span, format!("a workflow needs a list of {key}"));
+                &[]
+            }
+            None => &[],
+            Some(value) if value.is_null() => &[],
+            Some(value) => value.as_array().unwrap_or_else(|| {
+                self.report(value.span, format!("{key} must be a list, not {}", value.type_name()));
+                &[]
+            }),
+        }
+    }
+
+    fn ids(&mut self, items: &[Node], what: &str) -> Vec<(String, Span)> {
+        let mut ids = Vec::new();
+        for item in items {
+            match item.as_str() {
+                Some(id) => ids.push((id.to_owned(), item.span)),
+                None => {
+                    self.report(
+                        item.span,
+                        format!("{what} must list ids of nodes, not {}", item.type_name()),
+                    );
+                }
+            }
+        }
+        ids
+    }
+
+    fn text(&mut self, owner: &Node, what: &str, key: &str) -> Option<String> {
+        let text = owner.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
+        if text.is_none() {
+            let span = owner.get(key).map_or(owner.span, |value| value.span);
+            self.report(span, format!("{what} needs a {key} that is a text"));
+        }
+        text.map(str::to_owned)
+    }
+
+    fn object(&mut self, owner: &Node, what: &str, key: &str) -> Map<String, Value> {
+        match owner.get(key).map(|value| (value.span, value.to_json())) {
+            None | Some((_, Value::Null)) => Map::new(),
+            Some((_, Value::Object(members))) => members,
+            Some((span, _)) => {
+                self.report(span, format!("{key} of {what} must be an object"));
+                Map::new()
+            }
+        }
+    }
+
+    fn node(&mut self, n: usize, item: &Node) -> Option<FileNode> {
+        let what = match item.get("id").and_then(Node::as_str) {
+            Some(id) => format!("nodes[{n}] ('{id}')"),
+            None => format!("nodes[{n}]"),
+        };
+        let id = self.text(item, &what, "id");
+        let kind = self.text(item, &what, "type");
+        let subtype = self.text(item, &what, "subtype");
+        let configurations = self.object(item, &what, "configurations");
+        let input_params = self.object(item, &what, "input_params");
+        let attached = self.list(item, "attached_nodes", false);
+        let attached = self.ids(attached, "attached_nodes");
+        let (id, kind, subtype) = (id?, kind?, subtype?);
+        let name = item.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
+        Some(FileNode {
+            name: name.unwrap_or(&id).to_owned(),
+            id,
+            kind,
+            subtype,
+            configurations,
+            input_params,
+            attached,
+            span: item.span,
+            condition_span: item
+                .get("configurations")
+                .and_then(|all| all.get("condition_expression"))
+                .map(|value| value.span),
+        })
+    }
+
+    fn connection(&mut self, n: usize, item: &Node) -> Option<Connection> {
+        let what = format!("connections[{n}]");
+        let (from, to) = (self.text(item, &what, "from_node"), self.text(item, &what, "to_node"));
+        let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.trim().is_empty());
+        let (from, to) = (from?, to?);
+        let port = text("output_key").unwrap_or("result").to_owned();
+        Some(Connection {
+            id: text("id").map_or_else(|| format!("{from}.{port}->{to}"), str::to_owned),
+            conversion: text("conversion_function").map(str::to_owned),
+            conversion_span: item.get("conversion_function").map_or(item.span, |value| value.span),
+            span: item.span,
+            from,
+            to,
+            port,
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! The dialect's own events and its result object.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status, Time};
+use sinew_plan::{Op, PlanNode};
+
+use super::adapter::{self, SAID_NO};
+use super::flow;
+
+/// What messages call a node.
+pub(super) fn name_of(node: &PlanNode) -> &str {
+    node.label.as_deref().unwrap_or(&node.id)
+}
+
+/// The events of a fact.
+pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    match fact {
+        Fact::Started(_) => vec![of_run("execution_started", json!({ "trigger_data": ctx.input() }))],
+        Fact::Began { act } => vec![of_node(ctx, *act, "node_started", json!({ "input": input(ctx, *act) }))],
+        Fact::Progressed { act, value, .. } => {
+            vec![of_node(ctx, *act, "node_output_update", json!({ "chunk": value }))]
+        }
+        Fact::Awaited { act, wait, .. } if adapter::asks_person(ctx, *act) => {
+            let asked = json!({ "prompt": wait.prompt, "timeout_ms": wait.timeout_ms });
+            vec![of_node(ctx, *act, "user_input_required", asked)]
+        }
+        Fact::Awaited { act, .. } => {
+            vec![of_run("execution_paused", json!({ "node_id": ctx.node_of(*act).id }))]
+        }
+        Fact::Slept { act, .. } if ctx.act(*act).began_at.is_some() => {
+            vec![of_run("execution_paused", json!({ "node_id": ctx.node_of(*act).id }))]
+        }
+        Fact::Completed { act, output, .. } => completed(ctx, *act, &output.value),
+        Fact::Failed { act, fault, .. } => {
+            let error = json!({ "error": fault.message, "error_code": error_code(&fault.code) });
+            vec![of_node(ctx, *act, "node_failed", error)]
+        }
+        Fact::Paused { reason } => vec![of_run("execution_paused", json!({ "reason": reason }))],
+        Fact::Resumed => vec![of_run("execution_resumed", json!({}))],
+        Fact::Concluded { outcome } => vec![match outcome.status {
+            Status::Success => of_run("execution_completed", json!({})),
+            Status::Failure => {
+                let error = outcome.fault.as_ref().map(|fault| fault.message.clone());
+                of_run("execution_failed", json!({ "error": error }))
+            }
+            Status::Cancelled => of_run("execution_cancelled", json!({})),
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// Chunks an agent handed over with its reply, the final output, the end; and the run goes on if it stood still.
+fn completed(ctx: &Ctx<'_>, act: ActId, output: &Value) -> Vec<NativeEvent> {
+    let ports = adapter::raw_reply(ctx, act).map(adapter::ports_of).unwrap_or_default();
+    let chunks =
+        ports.iter().find(|(port, _)| port == "_stream_chunks").and_then(|(_, chunks)| chunks.as_array());
+    let chunks = chunks.into_iter().flatten().map(|chunk| json!({ "chunk": chunk }));
+    let updates = chunks.chain([json!({ "output": output })]);
+    let mut events: Vec<NativeEvent> =
+        updates.map(|update| of_node(ctx, act, "node_output_update", update)).collect();
+    events.push(of_node(ctx, act, "node_completed", json!({ "output": output })));
+    let slept = ports.iter().any(|(port, _)| port == "_delay_ms") || ctx.node_of(act).op == Op::Delay;
+    if slept || ctx.act(act).wait.is_some() {
+        events.push(of_run("execution_resumed", json!({ "node_id": ctx.node_of(act).id })));
+    }
+    events
+}
+
+fn of_run(kind: &str, mut data: Value) -> NativeEvent {
+    data["event"] = json!(kind);
+    NativeEvent { line: kind.to_owned(), json: data }
+}
+
+fn of_node(ctx: &Ctx<'_>, act: ActId, kind: &str, mut data: Value) -> NativeEvent {
+    let id = &ctx.node_of(act).id;
+    data["event"] = json!(kind);
+    data["node_id"] = json!(id);
+    data["activation_id"] = json!(act);
+    NativeEvent { line: format!("{kind} {id}"), json: data }
+}
+
+fn input(ctx: &Ctx<'_>, act: ActId) -> Value {
+    json!({ "result": adapter::input_of(ctx, act) })
+}
+
+fn error_code(code: &str) -> &'static str {
+    if code == SAID_NO { "NODE_EXECUTION_FAILED" } else { "NODE_EXEC_ERROR" }
+}
+
+/// The error of a node as the original words it: a timeout has no words there.
+fn error_text(fault: &sinew_protocol::Fault) -> &str {
+    if fault.code == sinew_engine::ATTEMPT_TIMED_OUT { "" } else { &fault.message }
+}
+
+/// The result object: status, sequence, nodes, error, and what it cost.
+pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
+    let acts = 0..ctx.state.acts.len() as ActId;
+    let waits = acts.clone().find(|act| matches!(ctx.act(*act).phase, Phase::Waiting | Phase::Sleeping));
+    let failed = ctx.state.failed.as_ref();
+    let status = match (waits, ctx.outcome().map(|outcome| outcome.status)) {
+        _ if succeeded => "SUCCESS",
+        (_, Some(Status::Cancelled)) => "CANCELED",
+        (_, Some(_)) => "ERROR",
+        (Some(act), None) if adapter::asks_person(ctx, act) => "WAITING_FOR_HUMAN",
+        (Some(_), None) => "WAITING",
+        (None, None) if ctx.state.start.is_none() => "NEW",
+        (None, None) if ctx.state.paused.is_some() => "PAUSED",
+        (None, None) => "RUNNING",
+    };
+    let running = || acts.clone().find(|act| ctx.act(*act).began_at.is_some() && ctx.act(*act).end.is_none());
+    let current = waits.or_else(running).filter(|_| ctx.outcome().is_none());
+    let error = match failed {
+        Some((Some(act), fault)) => {
+            Some(format!("Node {} failed: {}", name_of(ctx.node_of(*act)), error_text(fault)))
+        }
+        Some((None, fault)) => Some(fault.message.clone()),
+        None => ctx.outcome().and_then(|outcome| outcome.fault.as_ref()).map(|fault| fault.message.clone()),
+    };
+    let (mut nodes, mut activations) = (Map::new(), Map::new());
+    for node in ctx.plan().nodes.iter().filter(|node| !node.attached) {
+        nodes.insert(node.id.clone(), json!({ "status": "pending" }));
+    }
+    let (mut tokens, mut credits, mut failures) = (0.0, 0.0, Vec::new());
+    for act in acts.clone().filter(|act| ctx.act(*act).began_at.is_some()) {
+        let seen = node_result(ctx, act);
+        let number = |key: &str| seen.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+        tokens += number("tokens_used");
+        credits += number("credits_consumed");
+        let id = &ctx.node_of(act).id;
+        if let Some(list) = activations.entry(id.clone()).or_insert_with(|| json!([])).as_array_mut() {
+            list.push(input(ctx, act));
+        }
+        nodes.insert(id.clone(), seen);
+        failures.extend(adapter::fallbacks(ctx, act));
+    }
+    json!({
+        "status": status,
+        "sequence": sequence(ctx).iter().map(|act| ctx.node_of(*act).id.as_str()).collect::<Vec<_>>(),
+        "current": current.map(|act| ctx.node_of(act).id.clone()),
+        "error": error,
+        "nodes": nodes,
+        "activations": activations,
+        "tokens_used": whole(tokens),
+        "credits_consumed": whole(credits),
+        "duration_ms": ended_at(ctx).saturating_sub(ctx.state.started_at),
+        "conversion_failures": failures.len(),
+        "failed_conversions": failures,
+    })
+}
+
+/// When the run ended, or how far it is; what agents say after the end does not prolong it.
+fn ended_at(ctx: &Ctx<'_>) -> Time {
+    let last = ctx.state.acts.iter().filter_map(|act| act.ended_at).max();
+    last.filter(|_| ctx.outcome().is_some()).unwrap_or(ctx.state.at)
+}
+
+/// Completed activations in the order in which they ended. One at a time runs, so that is the order they began in,
+/// except for those that waited.
+fn sequence(ctx: &Ctx<'_>) -> Vec<ActId> {
+    let ended = |act: &ActId| ctx.act(*act).end.is_some_and(|end| end == End::Succeeded);
+    let mut acts: Vec<ActId> = (0..ctx.state.acts.len() as ActId).filter(ended).collect();
+    acts.sort_by_key(|act| (ctx.act(*act).ended_at, *act));
+    acts
+}
+
+fn node_result(ctx: &Ctx<'_>, act: ActId) -> Value {
+    let one = ctx.act(act);
+    let status = match one.end {
+        Some(End::Succeeded) => "completed",
+        Some(End::Failed) => "failed",
+        Some(End::Skipped) => "skipped",
+        Some(End::Cancelled) => "canceled",
+        None if matches!(one.phase, Phase::Waiting | Phase::Sleeping) => "waiting_input",
+        None if one.phase == Phase::BackedOff || one.tries > 1 => "retrying",
+        None => "running",
+    };
+    let mut seen = json!({ "status": status, "input": input(ctx, act), "activation_id": act });
+    if let Some(output) = &one.output {
+        seen["output"] = Value::clone(&output.value);
+        seen["ports"] = decided(ctx.node_of(act), &output.value);
+    }
+    if let Some(fault) = &one.fault {
+        seen["error"] = json!(error_text(fault));
+        seen["error_code"] = json!(error_code(&fault.code));
+        seen["error_message"] = json!(fault.message);
+    }
+    if let Some(parent) = ctx.state.scope(one.scope).map(|scope| scope.owner) {
+        seen["parent_activation_id"] = json!(parent);
+    }
+    if let (Some(began), Some(ended)) = (one.began_at, one.ended_at) {
+        seen["duration_ms"] = json!(ended.saturating_sub(began));
+    }
+    if one.tries > 1 {
+        seen["attempts"] = json!(one.tries);
+    }
+    if let Some(used) = tokens(ctx, act) {
+        seen["tokens_used"] = used;
+    }
+    let cost = ctx.node_of(act).extra["configurations"].get("credit_cost").and_then(flow::number);
+    if let (Some(cost), true) = (cost, one.end.is_some()) {
+        seen["credits_consumed"] = whole(cost);
+    }
+    seen
+}
+
+/// The ports that fired. What a FLOW node only passes on is left out: its decision counts.
+fn decided(node: &PlanNode, output: &Value) -> Value {
+    let mut ports = output.clone();
+    if node.kind.starts_with("FLOW.") {
+        for payload in ports.as_object_mut().into_iter().flat_map(|ports| ports.values_mut()) {
+            if let Some(members) = payload.as_object_mut() {
+                members.shift_remove("data");
+            }
+        }
+    }
+    ports
+}
+
+/// Tokens an activation used, wherever its agent reports them.
+fn tokens(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
+    let reply = ctx.act(act).replies.last()?.result.as_ref().ok()?;
+    let ports = adapter::ports_of(&reply.output);
+    let at = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
+    let reported =
+        [at("_tokens"), at("result").and_then(|payload| payload.get("token_usage")), Some(&reply.usage)];
+    reported.into_iter().flatten().find_map(|usage| {
+        let number = |key: &str| usage.get(key).and_then(Value::as_f64);
+        let sum = |input: &str, output: &str| {
+            (number(input).is_some() || number(output).is_some())
+                .then(|| number(input).unwrap_or(0.0) + number(output).unwrap_or(0.0))
+        };
+        let total = number("total_tokens").or_else(|| number("total"));
+        let total = total.or_else(|| sum("input", "output")).or_else(|| sum("input_tokens", "output_tokens"));
+        total.or_else(|| sum("prompt_tokens", "completion_tokens")).map(whole)
+    })
+}
+
+/// A whole number stays one.
+fn whole(number: f64) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number that i64 holds")]
+    let whole = (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64);
+    whole.map_or_else(|| json!(number), |whole| json!(whole))
+}

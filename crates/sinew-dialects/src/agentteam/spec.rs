@@ -1,0 +1,153 @@
+//! Node specs: what a type of node takes and gives, and how outputs are shaped by it.
+//!
+//! The built-in registry is `specs.json`. A workflow adds to it under `specs`: an object of `TYPE.SUBTYPE` to a spec, or
+//! paths of files that hold such objects.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sinew_source::{Diagnostic, Node};
+
+/// Specs by `TYPE.SUBTYPE`.
+pub(super) type Registry = BTreeMap<String, Spec>;
+
+/// What a type of node takes and gives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spec {
+    /// One line for people.
+    #[serde(default)]
+    pub(super) description: String,
+    /// Settings: schema-like objects by name; `required: true` marks those that must be there.
+    #[serde(default)]
+    pub(super) configurations: Map<String, Value>,
+    /// What an input should hold, as above.
+    #[serde(default)]
+    pub(super) input_params: Map<String, Value>,
+    /// The members of an output with their defaults; none = outputs pass as they are.
+    #[serde(default)]
+    pub(super) output_params: Option<Map<String, Value>>,
+    /// Ports an output may leave at.
+    #[serde(default = "result_only")]
+    pub(super) ports: Vec<String>,
+}
+
+fn result_only() -> Vec<String> {
+    vec!["result".to_owned()]
+}
+
+/// How outputs of a node are shaped, as the plan keeps it: defaults by member, none = pass as they are.
+pub(super) type Shape = Option<Map<String, Value>>;
+
+static BUILT_IN: LazyLock<Registry> =
+    LazyLock::new(|| serde_json::from_str(include_str!("specs.json")).unwrap_or_default());
+
+/// The built-in specs.
+pub(super) fn built_in() -> &'static Registry {
+    &BUILT_IN
+}
+
+impl Spec {
+    /// The shape of its outputs, with values where the registry has schema objects.
+    pub(super) fn shape(&self) -> Shape {
+        let members = self.output_params.as_ref()?;
+        Some(members.iter().map(|(key, value)| (key.clone(), default_of(value))).collect())
+    }
+
+    /// Settings that must be there.
+    pub(super) fn required(members: &Map<String, Value>) -> impl Iterator<Item = &str> {
+        let required = |value: &Value| value.get("required").and_then(Value::as_bool).unwrap_or(false);
+        members.iter().filter(move |(_, value)| required(value)).map(|(key, _)| key.as_str())
+    }
+
+    /// A spec as files write it: `"*"`, `{output_params: …}` or just the defaults.
+    fn of(value: &Value) -> Result<Self, String> {
+        const MEMBERS: [&str; 5] =
+            ["output_params", "configurations", "input_params", "ports", "description"];
+        match value {
+            Value::String(all) if all == "*" => Ok(Self { ports: Vec::new(), ..Self::default() }),
+            Value::Object(members) if MEMBERS.iter().any(|key| members.contains_key(*key)) => {
+                Self::deserialize(value).map_err(|error| error.to_string())
+            }
+            Value::Object(defaults) => {
+                Ok(Self { output_params: Some(defaults.clone()), ports: Vec::new(), ..Self::default() })
+            }
+            _ => Err("a spec is \"*\" or an object".to_owned()),
+        }
+    }
+}
+
+/// The value an entry of a spec stands for: its default, else what is empty in its type.
+pub(super) fn default_of(entry: &Value) -> Value {
+    let Some(members) = entry.as_object() else { return entry.clone() };
+    let kind = members.get("type").and_then(Value::as_str).unwrap_or_default();
+    let empty = match kind {
+        "string" => Value::from(""),
+        "integer" | "number" | "float" => Value::from(0),
+        "boolean" => Value::from(false),
+        "object" => Value::Object(Map::new()),
+        "array" => Value::Array(Vec::new()),
+        "any" | "null" => Value::Null,
+        _ => return entry.clone(),
+    };
+    members.get("default").cloned().unwrap_or(empty)
+}
+
+/// The payload of one port, as the spec wants it.
+pub(super) fn shape(shape: &Shape, payload: &Value) -> Value {
+    let Some(members) = shape else { return payload.clone() };
+    let shaped = members.iter().map(|(key, default)| {
+        let value = match payload {
+            Value::Object(given) => given.get(key),
+            other => (key == "data").then_some(other),
+        };
+        (key.clone(), value.unwrap_or(default).clone())
+    });
+    Value::Object(shaped.collect())
+}
+
+/// The built-in specs with those of the file.
+pub(super) fn registry(
+    root: &Node,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    found: &mut Vec<Diagnostic>,
+) -> Registry {
+    let mut all = built_in().clone();
+    let Some(own) = root.get("specs").filter(|own| !own.is_null()) else { return all };
+    let mut report = |at: &Node, message: String| {
+        found.push(Diagnostic::error("SINEW-2304", message).at(at.span).sub_code("NodeSpecError"));
+    };
+    if let Some(paths) = own.as_array() {
+        for path in paths {
+            let Some(text) = path.as_str() else {
+                report(path, format!("specs lists paths of files, not {}", path.type_name()));
+                continue;
+            };
+            let parsed = read(text).and_then(|bytes| {
+                serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string())
+            });
+            match parsed {
+                Err(error) => report(path, format!("spec file '{text}' cannot be read: {error}")),
+                Ok(entries) => {
+                    for (name, entry) in &entries {
+                        match Spec::of(entry) {
+                            Ok(spec) => drop(all.insert(name.clone(), spec)),
+                            Err(error) => report(path, format!("spec '{name}' of '{text}': {error}")),
+                        }
+                    }
+                }
+            }
+        }
+    } else if let Some(members) = own.as_object() {
+        for member in members {
+            match Spec::of(&member.value.to_json()) {
+                Ok(spec) => drop(all.insert(member.key.clone(), spec)),
+                Err(error) => report(&member.value, format!("spec '{}': {error}", member.key)),
+            }
+        }
+    } else {
+        report(own, format!("specs must be an object or a list of paths, not {}", own.type_name()));
+    }
+    all
+}

@@ -1,0 +1,454 @@
+//! Every case of the dialect, and what the cases do not say.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{Ask, Input, Mode, Reply};
+use sinew_protocol::Fault;
+use sinew_source::Diagnostics;
+
+use super::convert::{self, Converted};
+use super::expr::Scope;
+use super::message::StandardMessage;
+use super::{AgentTeam, human, message};
+use crate::Dialect;
+use crate::testing::{Bench, Stubbed, cases, lower};
+
+/// Node runners of a case; every call is one try.
+fn stub(stubs: &Value) -> impl FnMut(&str, &Ask) -> Stubbed + '_ {
+    let mut tries: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    move |node, ask| {
+        let nth = tries.entry(node.to_owned()).or_default();
+        let mut stub = stubs[node].clone();
+        if let Some(attempts) = stub["attempts"].as_array() {
+            stub = attempts[(*nth).min(attempts.len() - 1)].clone();
+        }
+        *nth += 1;
+        let result = if let Some(text) = stub["raise"].as_str() {
+            Err(Fault::failure("SINEW-5101", text))
+        } else if stub["echo"] == true {
+            Ok(Reply::new(json!({ "outputs": { "result": { "echo": ask.input["result"] } } })))
+        } else if let Some(outputs) = stub.get("outputs") {
+            Ok(Reply::new(json!({ "outputs": outputs })))
+        } else {
+            Ok(Reply::new(json!({ "outputs": { "result": stub["result"] } })))
+        };
+        let after = stub["sleep_s"].as_f64().map_or(0, super::flow::milliseconds);
+        Stubbed { after, progress: Vec::new(), result }
+    }
+}
+
+/// The workflow of a case with its specs in it.
+fn workflow(case: &Value) -> Value {
+    let mut workflow = case["workflow"].clone();
+    let usual = json!({ "TRIGGER.MANUAL": "*", "ACTION.DATA_TRANSFORMATION": "*" });
+    workflow["specs"] = if case["specs"].is_null() { usual } else { case["specs"].clone() };
+    workflow
+}
+
+fn run(case: &Value) -> Result<(Vec<Value>, Bench<'static>), Diagnostics> {
+    let lowered = lower(&AgentTeam, &workflow(case))?;
+    let mut bench = Bench::new(lowered.plan, AgentTeam.adapter());
+    let mut stub = stub(&case["stubs"]);
+    let from = case["input"]["start_from_node"].as_str().map(str::to_owned);
+    let mode = Mode { from: from.into_iter().collect(), ..Mode::default() };
+    let input = Input::Start { input: case["input"].clone(), mode, depth: 0, chain: Vec::new() };
+    bench.input(input, &mut stub).expect("a fresh execution starts");
+    bench.go_on(&mut stub);
+    let mut natives = vec![bench.native()];
+    for resume in case["resume"].as_array().into_iter().flatten() {
+        bench.restart();
+        if resume.get("timer").is_some() {
+            bench.next_timer(&mut stub);
+        } else {
+            bench.answer(resume["input"].clone(), &mut stub);
+        }
+        natives.push(bench.native());
+    }
+    drop(stub);
+    Ok((natives, bench))
+}
+
+/// What is seen, as far as it is wanted.
+fn seen_of(seen: &Value, want: &Value) -> Value {
+    match (seen, want) {
+        (Value::Object(seen), Value::Object(want)) => {
+            let wanted = want.iter().filter(|(key, _)| *key != "note");
+            let keep =
+                wanted.map(|(key, want)| (key.clone(), seen_of(seen.get(key).unwrap_or(&Value::Null), want)));
+            Value::Object(keep.collect())
+        }
+        _ => seen.clone(),
+    }
+}
+
+#[test]
+fn recorded_runs() {
+    let mut wrong = String::new();
+    for case in cases("agentteam", "run") {
+        let expect = &case["expect"];
+        let (mut last, lines) = match run(&case) {
+            Ok((natives, bench)) => {
+                let lines: Vec<String> = bench.lines().into_iter().map(str::to_owned).collect();
+                (natives.last().unwrap().clone(), lines)
+            }
+            Err(refused) => {
+                let first = &refused.items[0];
+                let text = format!("{}: {}", first.sub_code.as_deref().unwrap_or_default(), first.message);
+                (json!({ "raised": text }), Vec::new())
+            }
+        };
+        last["events"] = json!(lines);
+        for (key, want) in expect.as_object().unwrap().iter().filter(|(key, _)| *key != "note") {
+            let seen = seen_of(&last[key], want);
+            let resumed = key == "events" && case.get("resume").is_some();
+            if seen != *want && !resumed {
+                writeln!(wrong, "{} {key}\n  seen {seen}\n  want {want}", case["id"]).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn recorded_conversions() {
+    for case in cases("agentteam", "conversion") {
+        let source = case["workflow"]["connection"]["conversion_function"].as_str().unwrap();
+        let (failed, value) = match convert::convert(source, &case["input"]["raw_port_value"]) {
+            Ok(Converted::Value(value)) => (false, value),
+            Ok(Converted::Raised(_)) => (true, case["input"]["shaped_port_value"].clone()),
+            Err(error) => panic!("{}: {error}", case["id"]),
+        };
+        assert_eq!(json!(failed), case["expect"]["failed"], "{}", case["id"]);
+        assert_eq!(value, case["expect"]["edge_value"], "{}", case["id"]);
+    }
+}
+
+fn scope(input: &Value) -> Scope {
+    let object = |key: &str| input[key].as_object().cloned().unwrap_or_default();
+    Scope {
+        input: input["input"].clone(),
+        inputs: input["inputs"].clone(),
+        config: input["config"].clone(),
+        trigger: input["trigger"].clone(),
+        nodes_id: object("nodes_id"),
+        nodes_name: object("nodes_name"),
+        now: 0,
+    }
+}
+
+#[test]
+fn recorded_expressions_and_templates() {
+    for case in cases("agentteam", "expr") {
+        let scope = scope(&case["input"]);
+        for (text, want) in case["expect"].as_object().unwrap() {
+            let seen = match scope.holds(text) {
+                Ok(holds) => json!(holds),
+                Err(error) => json!(format!("raises {}", error.0.split(':').next().unwrap())),
+            };
+            assert_eq!(seen, *want, "{text}");
+        }
+    }
+    for case in cases("agentteam", "template") {
+        let scope = scope(&case["input"]);
+        for (text, want) in case["expect"].as_object().unwrap() {
+            assert_eq!(json!(scope.render(text).unwrap()), *want, "{text}");
+        }
+    }
+}
+
+#[test]
+fn recorded_validations() {
+    for case in cases("agentteam", "validate") {
+        let refused =
+            lower(&AgentTeam, &case["workflow"]).map_or_else(|refused| refused.items, |_| Vec::new());
+        let errors = refused.iter().filter(|item| item.severity == sinew_source::Severity::Error);
+        let codes: Vec<&str> = errors.filter_map(|item| item.sub_code.as_deref()).collect();
+        assert_eq!(json!(codes), case["expect"]["codes"], "{}", case["id"]);
+    }
+}
+
+#[test]
+fn recorded_classifications() {
+    for case in cases("agentteam", "classifier") {
+        for (text, want) in case["expect"].as_object().unwrap() {
+            assert_eq!(human::classify(text).label(), want, "{text}");
+        }
+    }
+}
+
+/// A workflow in short form: nodes `id:TYPE.SUBTYPE`, connections `a>b` or `a.port>b`.
+fn graph(nodes: &str, connections: &str) -> Value {
+    let nodes = nodes.split_whitespace().map(|node| {
+        let (id, kind) = node.split_once(':').unwrap();
+        let (kind, subtype) = kind.split_once('.').unwrap();
+        json!({ "id": id, "type": kind, "subtype": subtype, "configurations": {} })
+    });
+    let connections = connections.split_whitespace().map(|connection| {
+        let (from, to) = connection.split_once('>').unwrap();
+        let (from, port) = from.split_once('.').unwrap_or((from, "result"));
+        json!({ "id": connection, "from_node": from, "to_node": to, "output_key": port })
+    });
+    json!({ "nodes": nodes.collect::<Vec<_>>(), "connections": connections.collect::<Vec<_>>() })
+}
+
+const T: &str = "t:TRIGGER.MANUAL";
+const ALL: &str = "*";
+
+/// A case whose specs let everything pass.
+fn case(nodes: &str, connections: &str, stubs: &Value, change: impl Fn(&mut Value)) -> Value {
+    let mut workflow = graph(nodes, connections);
+    change(&mut workflow);
+    let specs: Map<String, Value> = workflow["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|node| node["type"] != "FLOW")
+        .map(|node| {
+            (format!("{}.{}", node["type"].as_str().unwrap(), node["subtype"].as_str().unwrap()), json!(ALL))
+        })
+        .collect();
+    json!({ "workflow": workflow, "specs": specs, "stubs": stubs, "input": { "trigger_data": { "n": 5 } } })
+}
+
+#[test]
+fn an_if_takes_one_branch_and_conversions_see_its_raw_payload() {
+    let nodes = format!("{T} i:FLOW.IF a:ACTION.RUN_CODE b:ACTION.RUN_CODE");
+    let run_with = |condition: &str| {
+        let case = case(&nodes, "t>i i.true>a i.false>b", &json!({}), |workflow| {
+            workflow["nodes"][1]["configurations"] = json!({ "condition_expression": condition });
+            workflow["connections"][1]["conversion_function"] =
+                json!("lambda d: {'n': d['value']['data']['n']}");
+        });
+        run(&case).unwrap().0.remove(0)
+    };
+    let yes = run_with("$json.n > 3");
+    assert_eq!(yes["nodes"]["a"]["input"], json!({ "result": { "n": 5 } }));
+    assert_eq!(yes["nodes"]["b"]["status"], "pending");
+    assert_eq!(
+        yes["nodes"]["i"]["output"],
+        json!({ "true": { "data": { "n": 5 }, "condition_result": true } })
+    );
+    let no = run_with("$json.n > 30");
+    assert_eq!(
+        no["nodes"]["b"]["input"],
+        json!({ "result": { "data": { "n": 5 }, "condition_result": false } })
+    );
+    assert_eq!(no["nodes"]["a"]["status"], "pending");
+    let raises = run_with("$json.n > 'x'");
+    assert_eq!(raises["nodes"]["i"]["error_code"], "NODE_EXEC_ERROR");
+    assert_eq!(raises["error"], "Node i failed: TypeError: '>' not supported between 'int' and 'str'");
+}
+
+#[test]
+fn a_conversion_that_raises_is_noted_and_counted() {
+    let case =
+        case(&format!("{T} a:ACTION.RUN_CODE"), "t>a", &json!({ "a": { "echo": true } }), |workflow| {
+            workflow["connections"][0]["conversion_function"] = json!("lambda d: d['nope']");
+        });
+    let (natives, _) = run(&case).unwrap();
+    assert_eq!(natives[0]["status"], "SUCCESS");
+    assert_eq!(natives[0]["nodes"]["a"]["input"], json!({ "result": { "n": 5 } }));
+    assert_eq!(natives[0]["conversion_failures"], 1);
+    assert_eq!(natives[0]["failed_conversions"], json!(["t>a"]));
+}
+
+#[test]
+fn an_absent_result_port_carries_the_whole_map() {
+    let stubs = json!({ "a": { "outputs": { "x": 1, "_tokens": { "input": 3, "output": 4 } } }, "b": { "echo": true } });
+    let case = case(&format!("{T} a:ACTION.RUN_CODE b:ACTION.RUN_CODE"), "t>a a>b", &stubs, |workflow| {
+        workflow["nodes"][1]["configurations"] = json!({ "credit_cost": 2 });
+    });
+    let (natives, _) = run(&case).unwrap();
+    assert_eq!(natives[0]["nodes"]["b"]["input"], json!({ "result": { "x": 1 } }));
+    assert_eq!((&natives[0]["tokens_used"], &natives[0]["credits_consumed"]), (&json!(7), &json!(2)));
+}
+
+#[test]
+fn people_and_timers() {
+    let nodes = format!(
+        "{T} h:HUMAN_IN_THE_LOOP.MANUAL_REVIEW a:ACTION.RUN_CODE b:ACTION.RUN_CODE c:ACTION.RUN_CODE"
+    );
+    let echo = json!({ "a": { "echo": true }, "b": { "echo": true }, "c": { "echo": true } });
+    let check = |configurations: Value, resume: Value, status: &str, sequence: Value| {
+        let mut case = case(&nodes, "t>h h.confirmed>a h.rejected>b h.timeout>c", &echo, |workflow| {
+            workflow["nodes"][1]["configurations"] = configurations.clone();
+        });
+        case["resume"] = json!([resume]);
+        let (natives, bench) = run(&case).unwrap();
+        assert_eq!(natives[0]["status"], "WAITING_FOR_HUMAN");
+        assert_eq!(
+            (&natives[1]["status"], &natives[1]["sequence"]),
+            (&json!(status), &sequence),
+            "{configurations}"
+        );
+        bench.lines().join(" ")
+    };
+    let lines = check(json!({}), json!({ "input": "reject it" }), "SUCCESS", json!(["t", "h", "b"]));
+    assert!(lines.ends_with("node_completed h execution_resumed node_started b node_output_update b node_completed b execution_completed"));
+    check(json!({}), json!({ "input": { "approved": true } }), "SUCCESS", json!(["t", "h", "a"]));
+    check(json!({}), json!({ "timer": "h" }), "ERROR", json!(["t"]));
+    check(
+        json!({ "timeout_action": "continue" }),
+        json!({ "timer": "h" }),
+        "SUCCESS",
+        json!(["t", "h", "c"]),
+    );
+    let fallback = json!({ "timeout_action": "default_response", "default_response": "yes" });
+    check(fallback, json!({ "timer": "h" }), "SUCCESS", json!(["t", "h", "a"]));
+}
+
+#[test]
+fn waits_and_delays_hold_the_run() {
+    for (subtype, configurations, ports) in [
+        ("WAIT", json!({ "timeout_seconds": 900 }), json!(["timeout"])),
+        ("DELAY", json!({ "duration": 20, "unit": "minutes" }), json!(["result"])),
+    ] {
+        let nodes = format!("{T} w:FLOW.{subtype} a:ACTION.RUN_CODE b:ACTION.RUN_CODE");
+        let echo = json!({ "a": { "echo": true }, "b": { "echo": true } });
+        let mut case = case(&nodes, "t>w w>a w.timeout>b", &echo, |workflow| {
+            workflow["nodes"][1]["configurations"] = configurations.clone();
+        });
+        case["resume"] = json!([{ "timer": "w" }]);
+        let (natives, _) = run(&case).unwrap();
+        assert_eq!((&natives[0]["status"], &natives[0]["current"]), (&json!("WAITING"), &json!("w")));
+        let fired: Vec<&String> = natives[1]["nodes"]["w"]["output"].as_object().unwrap().keys().collect();
+        assert_eq!(json!(fired), ports);
+        assert_eq!(natives[1]["status"], "SUCCESS");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_at_once() {
+    let check = |workflow: Value, want: &[&str]| {
+        let found = match lower(&AgentTeam, &workflow) {
+            Ok(lowered) => lowered.warnings,
+            Err(refused) => refused,
+        };
+        let mut seen: Vec<&str> = found.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, want, "{:?}", found.items.iter().map(|item| &item.message).collect::<Vec<_>>());
+    };
+    let with = |connections: &str, change: &dyn Fn(&mut Value)| {
+        let mut workflow = graph(&format!("{T} i:FLOW.IF s:EXTERNAL_ACTION.SLACK"), connections);
+        workflow["nodes"][1]["configurations"] = json!({ "condition_expression": "$json.n > 3" });
+        change(&mut workflow);
+        workflow
+    };
+    check(with("t>i", &|_| {}), &[]);
+    check(with("t>i i.true>s", &|_| {}), &["CONTRACT_MISSING_FIELD"]);
+    check(with("t>i i.yes>t", &|_| {}), &["CONTRACT_PORT", "CycleError"]);
+    let convert = |source: &'static str| {
+        with("t>s", &move |workflow| workflow["connections"][0]["conversion_function"] = json!(source))
+    };
+    check(convert("lambda d: {'message': str(d['value'])}"), &[]);
+    check(convert("lambda d: {'message': d.get('content')}"), &["CONVERSION_WRAPPER"]);
+    check(convert("lambda d: {'text': 'x'}"), &["CONTRACT_MISSING_FIELD"]);
+    check(convert("def f(d):\n  return {\n"), &["CONVERSION_INVALID"]);
+    let quirk = with("t>i", &|workflow| {
+        workflow["nodes"][1]["configurations"]["condition_expression"] = json!("!$json.b");
+    });
+    check(quirk, &["CONDITION_QUIRK"]);
+    let two = with("t>ghost", &|workflow| {
+        workflow["nodes"][1]["configurations"] = json!({});
+        workflow["nodes"][2]["subtype"] = json!("SLAK");
+        workflow["nodes"][2]["attached_nodes"] = json!(["t"]);
+        workflow["triggers"] = json!(["x"]);
+    });
+    check(two, &["WorkflowValidationError"; 5]);
+}
+
+#[test]
+fn a_syntax_error_names_its_line() {
+    let mut workflow = graph(&format!("{T} a:ACTION.RUN_CODE"), "t>a");
+    workflow["connections"][0]["conversion_function"] = json!("def f(d):\n    x = 1\n    return ]\n");
+    let refused = lower(&AgentTeam, &workflow).expect_err("it does not compile");
+    assert!(refused.items[0].message.contains("at line 3"), "{}", refused.items[0].message);
+}
+
+#[test]
+fn every_older_shape_becomes_a_standard_message() {
+    for (payload, content, format) in [
+        (json!({ "response": "r", "model": "m" }), json!("r"), "text"),
+        (json!({ "content": "c", "metadata": { "model": "m" }, "format_type": "json" }), json!("c"), "json"),
+        (json!({ "output": { "k": 1 }, "model": "m" }), json!({ "k": 1 }), "json"),
+        (
+            json!({ "success": true, "response_data": { "ok": true }, "model": "m" }),
+            json!({ "ok": true }),
+            "json",
+        ),
+        (json!({ "context": "past", "model": "m" }), json!("past"), "text"),
+        (json!({ "functions": ["f"], "model": "m" }), json!(["f"]), "json"),
+    ] {
+        let seen = StandardMessage::adapt(&payload, Some("a"), None);
+        assert_eq!((&seen.content, seen.format_type.as_str()), (&content, format), "{payload}");
+        assert_eq!(seen.metadata["model"], "m", "{payload}");
+        assert_eq!(seen.to_legacy()["response"], content);
+    }
+    assert_eq!(StandardMessage::adapt(&json!("hi"), None, None).content, "hi");
+    assert_eq!(message::timestamp(1_738_060_200_000), "2025-01-28T10:30:00.000Z");
+}
+
+#[test]
+fn prompts_are_found_in_older_fields() {
+    for (input, want) in [
+        (json!("plain"), "plain"),
+        (json!({ "text": "t", "message": "m" }), "m"),
+        (json!({ "message": "", "query": 7 }), "7"),
+        (json!({ "k": true }), "{'k': True}"),
+        (json!({}), ""),
+    ] {
+        assert_eq!(message::prompt_of(&input), want, "{input}");
+    }
+    assert_eq!(message::trigger_message(&json!({ "event": { "text": " hi " } })), "hi");
+}
+
+#[test]
+fn an_agent_without_a_known_shape_is_understood() {
+    let mut workflow = graph(&format!("{T} ai:AI_AGENT.OPENAI_CHATGPT b:ACTION.RUN_CODE"), "t>ai ai>b");
+    workflow["nodes"][1]["configurations"] = json!({ "system_prompt": "You {{ $json.trigger_message }}" });
+    let case = json!({
+        "workflow": workflow, "specs": {}, "input": { "trigger_message": "go" },
+        "stubs": { "ai": { "result": { "response": "done", "token_usage": { "total_tokens": 9 } } } },
+    });
+    let (natives, bench) = run(&case).unwrap();
+    let seen = &natives[0]["nodes"]["ai"]["output"]["result"];
+    assert_eq!((&seen["content"], &seen["source_node"]), (&json!("done"), &json!("ai")));
+    assert_eq!(natives[0]["tokens_used"], 9);
+    assert_eq!(bench.asked[0].1.instruction.as_deref(), Some("You go"));
+    assert_eq!(
+        bench.asked[0].1.context["message"],
+        json!("{'trigger_time': '', 'execution_id': '', 'user_id': '', 'trigger_message': 'go'}")
+    );
+}
+
+#[test]
+fn names_that_are_not_in_scope_stay_unknown() {
+    for (source, raised) in [
+        ("lambda d: {'x': print}", Some("NameError: name 'print' is not defined")),
+        ("lambda d: {'x': '{}'.format(1)}", None),
+        ("lambda d: {'x': 'open(1)'}", None),
+        ("def f(d):\n  input = d['value']\n  return {'x': input}", None),
+        ("def f(d):\n  try:\n    return d['no']\n  except:\n    return {'x': 1}", None),
+    ] {
+        let seen = match convert::convert(source, &json!(1)).unwrap() {
+            Converted::Value(_) => None,
+            Converted::Raised(error) => Some(error.message),
+        };
+        assert_eq!(seen.as_deref(), raised, "{source}");
+    }
+}
+
+#[test]
+fn specs_can_be_looked_at() {
+    assert!(super::specs().count() > 50);
+    let slack = super::describe("EXTERNAL_ACTION.SLACK").unwrap();
+    assert_eq!(slack["input"]["required"], json!(["message"]));
+    let types = super::typescript();
+    assert!(
+        types.contains(
+            "export interface ExternalActionSlackInput {\n  message: string;\n  blocks?: unknown[];"
+        )
+    );
+    assert!(types.contains("\"FLOW.IF\": {"));
+}

@@ -1,0 +1,230 @@
+//! A conversion function on trial: what it makes of sample data, without running the workflow.
+
+use serde_json::Value;
+use sinew_script::ScriptError;
+use sinew_source::{Document, Sources, Span, did_you_mean};
+
+use super::convert::{self, Converted};
+use super::model;
+
+/// What the function of one connection made of a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Id of the connection.
+    pub connection: String,
+    /// What the function was called with: `{value, output, data: {result}}`.
+    pub argument: Value,
+    /// What would travel on: the result, or the sample itself if the function raised; none if the run would fail.
+    pub value: Option<Value>,
+    /// Why the function gave no result.
+    pub error: Option<TrialError>,
+}
+
+impl Trial {
+    /// Whether the sample travels on as it is, because the function raised.
+    pub fn fell_back(&self) -> bool {
+        self.error.is_some() && self.value.is_some()
+    }
+}
+
+/// Why a conversion function gave no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}", script.message)]
+pub struct TrialError {
+    /// What happened, with line and column in the function's own text.
+    pub script: ScriptError,
+    /// That line in the file.
+    pub span: Span,
+}
+
+/// Why there is nothing to try. Code `SINEW-2306`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTrial {
+    /// No connection has this id.
+    #[error("there is no connection '{id}'")]
+    Unknown {
+        /// The id that was asked for.
+        id: String,
+        /// A known id that looks like it.
+        near: Option<String>,
+        /// Ids of the connections that have a function.
+        known: Vec<String>,
+    },
+    /// The connection carries what it gets.
+    #[error("connection '{0}' has no conversion function")]
+    NoFunction(String),
+}
+
+/// Calls the conversion function of a connection with sample data.
+///
+/// The sample is the payload that leaves the port. A whole argument `{value, output, data}` is taken as it is meant:
+/// its `value` is the payload. Other errors of the file do not matter here.
+pub fn try_conversion(document: &Document, id: &str, sample: &Value) -> Result<Trial, NoTrial> {
+    let file = model::read(&document.root, &mut Vec::new());
+    let Some(connection) = file.connections.iter().find(|one| one.id == id) else {
+        let with = file.connections.iter().filter(|one| one.conversion.is_some());
+        let known: Vec<String> = with.map(|one| one.id.clone()).collect();
+        let near = did_you_mean(id, file.connections.iter().map(|one| one.id.as_str())).map(str::to_owned);
+        return Err(NoTrial::Unknown { id: id.to_owned(), near, known });
+    };
+    let source = connection.conversion.as_deref().ok_or_else(|| NoTrial::NoFunction(id.to_owned()))?;
+    let raw = payload(sample);
+    let (value, error) = match convert::convert(source, raw) {
+        Ok(Converted::Value(value)) => (Some(value), None),
+        Ok(Converted::Raised(error)) => (Some(raw.clone()), Some(error)),
+        Err(error) => (None, Some(error)),
+    };
+    let error = error.map(|script| {
+        let place = place_in(&document.sources, connection.conversion_span, source, &script);
+        TrialError { span: place.unwrap_or(connection.conversion_span), script }
+    });
+    Ok(Trial { connection: connection.id.clone(), argument: convert::wrapper(raw), value, error })
+}
+
+/// The payload in a sample.
+fn payload(sample: &Value) -> &Value {
+    let whole = sample.as_object().is_some_and(|members| {
+        members.len() == 3 && ["value", "output", "data"].iter().all(|key| members.contains_key(*key))
+    });
+    if whole { &sample["value"] } else { sample }
+}
+
+/// Where the place of a script error stands in the file.
+fn place_in(sources: &Sources, span: Span, source: &str, error: &ScriptError) -> Option<Span> {
+    let line = error.line?;
+    let column = error.column.unwrap_or(1);
+    let raw = sources.get(span.file)?.text.get(span.start..span.end)?;
+    let at = if raw.starts_with('"') {
+        in_quoted(raw, line, column)
+    } else {
+        in_block(raw, source, line, column)?
+    };
+    let before = raw.get(..at)?;
+    let length = raw[at..].chars().next().map_or(0, char::len_utf8);
+    let (start, end) = (span.start + at, span.start + at + length);
+    Some(match before.rfind('\n') {
+        None => Span { column: span.column + count(before), start, end, ..span },
+        Some(last) => {
+            let line = span.line + before.bytes().filter(|byte| *byte == b'\n').count() as u32;
+            Span { line, column: count(&before[last + 1..]) + 1, start, end, ..span }
+        }
+    })
+}
+
+fn count(text: &str) -> u32 {
+    text.chars().count() as u32
+}
+
+/// The byte of a quoted text where a line and column of its value stand.
+fn in_quoted(raw: &str, line: u32, column: u32) -> usize {
+    let (mut at, mut here) = (1, (1, 1));
+    while here < (line, column) {
+        let rest = &raw[at..];
+        let length = match rest.as_bytes() {
+            [] | [b'"', ..] => break,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', _, ..] => 2,
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+        let breaks = rest.starts_with("\\n");
+        if breaks && here.0 == line {
+            break;
+        }
+        here = if breaks { (here.0 + 1, 1) } else { (here.0, here.1 + 1) };
+        // A surrogate pair is one character.
+        let pair = length == 6 && rest[2..].starts_with(['d', 'D']) && rest.get(6..8) == Some("\\u");
+        at += if pair { 12 } else { length };
+        if !raw.is_char_boundary(at) || at >= raw.len() {
+            return 0;
+        }
+    }
+    at
+}
+
+/// The byte of a YAML block where a line and column of its value stand: the block only differs by its indent.
+fn in_block(raw: &str, source: &str, line: u32, column: u32) -> Option<usize> {
+    let lines: Vec<&str> = source.lines().collect();
+    let wanted = *lines.get(line as usize - 1)?;
+    let earlier = lines[..line as usize - 1].iter().filter(|one| one.trim() == wanted.trim()).count();
+    let mut found = raw.split_inclusive('\n').scan(0, |at, one| {
+        *at += one.len();
+        Some((*at - one.len(), one))
+    });
+    let (start, text) = found.by_ref().filter(|(_, one)| one.trim() == wanted.trim()).nth(earlier)?;
+    let indent = |text: &str| text.len() - text.trim_start().len();
+    let column = (column as usize - 1).saturating_sub(indent(wanted));
+    let within = text.trim_start().char_indices().nth(column).map_or(0, |(at, _)| at);
+    Some(start + indent(text) + within)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::document;
+
+    fn text_of(function: &str) -> String {
+        let function = serde_json::to_string(function).unwrap();
+        format!(
+            "{{\"nodes\": [],\n \"connections\": [\n  {{\"id\": \"c1\", \"from_node\": \"a\", \"to_node\": \"b\",\n   \"conversion_function\": {function}}},\n  {{\"id\": \"c2\", \"from_node\": \"a\", \"to_node\": \"b\"}}]}}"
+        )
+    }
+
+    #[test]
+    fn functions_are_tried_as_the_engine_calls_them() {
+        let check = |function: &str, sample: Value, value: Value| {
+            let trial = try_conversion(&document(&text_of(function)), "c1", &sample).unwrap();
+            assert_eq!((trial.value, trial.error), (Some(value), None), "{function}");
+        };
+        check("lambda d: {'m': d['value']['x'] + 1}", json!({"x": 1}), json!({"m": 2}));
+        check("lambda d: d['data']['result']", json!(5), json!({"converted_data": 5}));
+        let whole = json!({"value": 7, "output": 7, "data": {"result": 7}});
+        check("lambda d: {'m': d['output']}", whole, json!({"m": 7}));
+    }
+
+    #[test]
+    fn what_raises_falls_back_and_says_where() {
+        // Function, line in it, and the text of the file from the place on.
+        let check = |function: &str, line: u32, start: &str| {
+            let text = text_of(function);
+            let trial = try_conversion(&document(&text), "c1", &json!({"x": 1})).unwrap();
+            assert!(trial.fell_back());
+            assert_eq!(trial.value, Some(json!({"x": 1})));
+            let error = trial.error.unwrap();
+            assert_eq!((error.script.line, error.span.line), (Some(line), 4), "{function}");
+            assert!(text[error.span.start..].starts_with(start), "{function}: {error:?}");
+            let line = text.lines().nth(3).unwrap();
+            let column = error.span.column as usize - 1;
+            let rest: String = line.chars().skip(column).collect();
+            assert!(rest.starts_with(start), "{function}: column {column}");
+        };
+        check("lambda d: d['value']['nope']", 1, "d['value']['nope']");
+        check("def f(d):\n    q = \"ü\\n\"\n    return d['value']['nope']\n", 3, "d['value']['nope']");
+        check("def f(d):\n    x = = 1\n    return x\n", 2, "= 1");
+    }
+
+    #[test]
+    fn a_block_of_yaml_keeps_its_lines() {
+        let text = "nodes: []\nconnections:\n  - id: c1\n    from_node: a\n    to_node: b\n    conversion_function: |\n      def f(d):\n          x = 1\n          return d['no']\n";
+        let error = try_conversion(&document(text), "c1", &json!(1)).unwrap().error.unwrap();
+        assert_eq!((error.span.line, error.span.column), (9, 18));
+    }
+
+    #[test]
+    fn what_is_no_function_is_not_tried() {
+        let document = document(&text_of("lambda d: {}"));
+        let found = |id: &str| try_conversion(&document, id, &Value::Null).unwrap_err();
+        assert_eq!(found("c2"), NoTrial::NoFunction("c2".to_owned()));
+        let NoTrial::Unknown { known, .. } = found("c9") else { panic!("it is unknown") };
+        assert_eq!(known, ["c1"]);
+    }
+
+    #[test]
+    fn endless_functions_fail_and_do_not_fall_back() {
+        let text = text_of("def f(d):\n    while True:\n        pass\n");
+        let trial = try_conversion(&document(&text), "c1", &Value::Null).unwrap();
+        assert_eq!(trial.value, None);
+        assert_eq!(trial.error.unwrap().script.code(), "SINEW-3003");
+    }
+}

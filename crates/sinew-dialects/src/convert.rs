@@ -1,0 +1,250 @@
+//! Plans written as `sam` workflows, as far as that dialect can say what they mean.
+//!
+//! Every dialect says of each of its nodes what it would be in `sam` ([`Portability`]); this module puts the graph
+//! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
+//! another meaning is listed.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sinew_plan::{EdgeIx, Join, NodeIx, Plan};
+
+use crate::Dialect;
+
+/// What a node is in `sam`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Portability {
+    /// Only hands the execution's input on: what follows it starts the workflow.
+    Start,
+    /// Work for an agent.
+    Agent {
+        /// The agent.
+        agent: String,
+        /// What to do, in words.
+        instruction: Option<String>,
+        /// Its input, with `sam` templates; none = what the node before it gave.
+        input: Option<Value>,
+    },
+    /// A choice between edges.
+    Choice {
+        /// Conditions in order, each with the edge it opens.
+        cases: Vec<(String, EdgeIx)>,
+        /// The edge that opens when no condition holds.
+        default: Option<EdgeIx>,
+    },
+    /// Brings branches together and gives what arrived.
+    Merge,
+    /// Structure of another node (a tool, a skill): travels with it or not at all.
+    Attached,
+    /// A `sam` node as it is (all but `id` and `depends_on`).
+    Node(Map<String, Value>),
+    /// Cannot be said; the reason completes "… cannot be said in sam: ".
+    Not(String),
+}
+
+/// Something the conversion loses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The node.
+    pub node: String,
+    /// What is lost, in one sentence.
+    pub what: String,
+    /// True if it makes the conversion impossible.
+    pub fatal: bool,
+}
+
+/// A converted workflow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Converted {
+    /// The document, to be written as YAML.
+    pub document: Value,
+    /// What it does not say.
+    pub losses: Vec<Loss>,
+}
+
+/// Writes a plan as a `sam` workflow. Fails with everything that stops it.
+pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
+    let mut writer = Writer { plan, kinds: Vec::new(), losses: Vec::new() };
+    for node in 0..plan.nodes.len() as NodeIx {
+        let mut losses = Vec::new();
+        writer.kinds.push(dialect.portable(plan, node, &mut losses));
+        for what in losses {
+            writer.lose(node, false, what);
+        }
+    }
+    writer.refuse_cycles();
+    let nodes: Vec<Value> =
+        (0..plan.nodes.len() as NodeIx).filter_map(|node| writer.node(node).map(Value::Object)).collect();
+    if writer.losses.iter().any(|loss| loss.fatal) {
+        return Err(writer.losses);
+    }
+    let mut workflow = json!({
+        "description": if plan.description.is_empty() { &plan.name } else { &plan.description },
+        "nodes": nodes,
+        "output_mapping": writer.output_mapping(),
+    });
+    if let Some(schema) = &plan.input_schema {
+        workflow["input_schema"] = schema.clone();
+    }
+    if let Some(schema) = &plan.output_schema {
+        workflow["output_schema"] = schema.clone();
+    }
+    Ok(Converted { document: json!({ "workflow": workflow }), losses: writer.losses })
+}
+
+struct Writer<'a> {
+    plan: &'a Plan,
+    kinds: Vec<Portability>,
+    losses: Vec<Loss>,
+}
+
+impl Writer<'_> {
+    fn lose(&mut self, node: NodeIx, fatal: bool, what: impl Into<String>) {
+        let node = self.plan.node(node).id.clone();
+        self.losses.push(Loss { node, what: what.into(), fatal });
+    }
+
+    fn kind(&self, node: NodeIx) -> &Portability {
+        &self.kinds[node as usize]
+    }
+
+    fn flow_edges(&self) -> impl Iterator<Item = (EdgeIx, NodeIx, NodeIx)> + '_ {
+        let edges = self.plan.edges.iter().enumerate().filter(|(_, edge)| !edge.attach);
+        edges.map(|(ix, edge)| (ix as EdgeIx, edge.from, edge.to))
+    }
+
+    /// `sam` workflows have no cycles: each node on one is named.
+    fn refuse_cycles(&mut self) {
+        // Nodes that nothing left depends on go, again and again; what stays lies on a cycle or behind one.
+        let mut left: BTreeSet<NodeIx> = (0..self.plan.nodes.len() as NodeIx).collect();
+        loop {
+            let targets: BTreeSet<NodeIx> = self
+                .flow_edges()
+                .filter(|(_, from, to)| left.contains(from) && left.contains(to))
+                .map(|(_, _, to)| to)
+                .collect();
+            let sources: BTreeSet<NodeIx> = self
+                .flow_edges()
+                .filter(|(_, from, to)| left.contains(from) && left.contains(to))
+                .map(|(_, from, _)| from)
+                .collect();
+            let before = left.len();
+            left.retain(|node| targets.contains(node) && sources.contains(node));
+            if left.len() == before {
+                break;
+            }
+        }
+        for node in left {
+            self.lose(node, true, "lies on a cycle, and sam workflows have none");
+        }
+    }
+
+    fn node(&mut self, node: NodeIx) -> Option<Map<String, Value>> {
+        let mut out = Map::new();
+        out.insert("id".into(), json!(self.plan.node(node).id));
+        match self.kind(node).clone() {
+            Portability::Start | Portability::Attached => return None,
+            Portability::Not(reason) => {
+                self.lose(node, true, format!("cannot be said in sam: {reason}"));
+                return None;
+            }
+            Portability::Agent { agent, instruction, input } => {
+                out.insert("type".into(), json!("agent"));
+                out.insert("agent_name".into(), json!(agent));
+                if let Some(input) = input {
+                    out.insert("input".into(), input);
+                }
+                if let Some(instruction) = instruction {
+                    out.insert("instruction".into(), json!(instruction));
+                }
+            }
+            Portability::Choice { cases, default } => {
+                out.insert("type".into(), json!("switch"));
+                let cases: Vec<Value> = cases
+                    .into_iter()
+                    .map(|(when, edge)| json!({ "when": when, "then": self.target(node, edge) }))
+                    .collect();
+                out.insert("cases".into(), json!(cases));
+                if let Some(edge) = default {
+                    out.insert("default".into(), json!(self.target(node, edge)));
+                }
+            }
+            Portability::Merge => {
+                let from = self.dependencies(node);
+                out.insert("type".into(), json!("join"));
+                out.insert("wait_for".into(), json!(from));
+            }
+            Portability::Node(members) => out.extend(members),
+        }
+        let depends_on = self.dependencies(node);
+        if depends_on.len() > 1 && self.plan.node(node).join != (Join::Resolved { quorum: None }) {
+            self.lose(node, false, "runs once per arriving value here, but once in all in sam");
+        }
+        if !depends_on.is_empty() {
+            out.insert("depends_on".into(), json!(depends_on));
+        }
+        let retry = &self.plan.node(node).retry;
+        if retry.limit > 0 {
+            out.insert(
+                "retryStrategy".into(),
+                json!({
+                    "limit": retry.limit,
+                    "backoff": { "duration": seconds(retry.delay_ms), "factor": retry.factor },
+                }),
+            );
+        }
+        if let Some(timeout) = self.plan.node(node).attempt_timeout_ms {
+            out.insert("timeout".into(), json!(seconds(timeout)));
+        }
+        Some(out)
+    }
+
+    /// The one node a case leads to; the edges of a port that leads to several have no word in `sam`.
+    fn target(&mut self, node: NodeIx, edge: EdgeIx) -> String {
+        let port = self.plan.edge(edge).port.clone();
+        let same =
+            self.flow_edges().filter(|(ix, from, _)| *from == node && self.plan.edge(*ix).port == port);
+        if same.count() > 1 {
+            self.lose(node, true, format!("its branch '{port}' leads to several nodes, a sam case to one"));
+        }
+        self.plan.node(self.plan.edge(edge).to).id.clone()
+    }
+
+    /// Ids of the nodes it depends on; a start node is none.
+    fn dependencies(&self, node: NodeIx) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        for (_, from, _) in self.flow_edges().filter(|(_, _, to)| *to == node) {
+            let id = &self.plan.node(from).id;
+            if *self.kind(from) != Portability::Start && !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+        ids
+    }
+
+    /// What the nodes at the end gave, by id. Only one of several branches may have run, hence `coalesce`.
+    fn output_mapping(&self) -> Value {
+        let has_out: BTreeSet<NodeIx> = self.flow_edges().map(|(_, from, _)| from).collect();
+        let last = (0..self.plan.nodes.len() as NodeIx).filter(|node| {
+            let works = matches!(
+                self.kind(*node),
+                Portability::Agent { .. } | Portability::Merge | Portability::Node(_)
+            );
+            works && !has_out.contains(node) && !self.plan.node(*node).inner
+        });
+        let mapping: Map<String, Value> = last
+            .map(|node| {
+                let id = &self.plan.node(node).id;
+                (id.clone(), json!({ "coalesce": [format!("{{{{{id}.output}}}}")] }))
+            })
+            .collect();
+        Value::Object(mapping)
+    }
+}
+
+/// Milliseconds as `sam` writes durations.
+fn seconds(ms: u64) -> String {
+    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+    format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
+}

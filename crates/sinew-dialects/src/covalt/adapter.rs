@@ -1,0 +1,406 @@
+//! What the engine asks: what a node does, what its outputs are, where they go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{
+    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Select, Send, Step, Val, out_edges,
+};
+use sinew_plan::{Op, PlanNode};
+use sinew_protocol::Fault;
+
+use super::coerce::{self, DATA};
+use super::compute::{self, Work};
+use super::lower::{EdgeExtra, Extra};
+use super::scope::{self, ERROR, Seen, bare, input_of, typed};
+use super::{NAME, links, project, template};
+
+/// A node failed.
+const FAILED: &str = "SINEW-6401";
+
+/// The dialect as the engine sees it.
+pub(super) struct CovaltAdapter;
+
+impl Adapter for CovaltAdapter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        bind(ctx, act).unwrap_or_else(|text| fail(ctx, act, &text, None))
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        match ctx.act(act).replies.last().map(|replied| &replied.result) {
+            Some(Ok(reply)) if ctx.node_of(act).inner => Step::Done(Output::new(Arc::clone(&reply.output))),
+            Some(Ok(reply)) => match outputs_of(ctx, act, &reply.output) {
+                Err(text) => fail(ctx, act, &text, None),
+                Ok(outputs) => match reported(ctx, act) {
+                    Some(text) => fail(ctx, act, &text, Some(outputs)),
+                    None => Step::Done(output(outputs)),
+                },
+            },
+            Some(Err(fault)) if continues(ctx, act) => fail(ctx, act, &fault.message, None),
+            Some(Err(fault)) => Step::Fail(fault.clone()),
+            None => Step::Done(silent()),
+        }
+    }
+
+    fn gather(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        if let Some(fault) = ctx.child_fault(act) {
+            return fail(ctx, act, &fault.message, None);
+        }
+        let results: Vec<Value> = ctx.child_outputs(act).map(|value| Value::clone(&value)).collect();
+        Step::Done(output(Map::from_iter([("output".to_owned(), typed(DATA, results))])))
+    }
+
+    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+        let one = ctx.act(act);
+        let Some(output) = &one.output else { return Select::Tokens(Vec::new()) };
+        let emits = |port: &str| output.ports.iter().any(|(own, _)| own == port);
+        let sends = out_edges(ctx, one.node).filter_map(|edge| {
+            let port = ctx.plan().edge(edge).port.as_str();
+            match port {
+                _ if emits(port) => Some(Send::port(edge)),
+                // The data spine's other name.
+                "data" if emits("output") => Some(Send::given(edge, output.value["output"].clone())),
+                _ => None,
+            }
+        });
+        Select::Tokens(sends.collect())
+    }
+
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        Ok(project::last_value(ctx))
+    }
+
+    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+        project::events(ctx, fact)
+    }
+
+    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+        project::result(ctx)
+    }
+}
+
+/// What the dialect keeps of a node.
+pub(super) fn extra(node: &PlanNode) -> Extra {
+    serde_json::from_value(node.extra.clone()).unwrap_or_default()
+}
+
+/// Nothing ran, nothing leaves.
+fn silent() -> Output {
+    Output::new(json!({}))
+}
+
+fn output(outputs: Map<String, Value>) -> Output {
+    let ports = outputs.iter().map(|(port, value)| (port.clone(), Val::new(value.clone()))).collect();
+    Output { value: Val::new(Value::Object(outputs)), ports }
+}
+
+/// Whether the node's errors travel on in place of its output.
+pub(super) fn continues(ctx: &Ctx<'_>, act: ActId) -> bool {
+    ctx.node_of(act).extra["data"]["on_error"] == "continue"
+}
+
+/// A failed node: the run stops (and keeps what there is), or an error travels on.
+fn fail(ctx: &Ctx<'_>, act: ActId, text: &str, partial: Option<Map<String, Value>>) -> Step {
+    if continues(ctx, act) {
+        let error = typed(ERROR, json!({ "error": text }));
+        return Step::Done(output(Map::from_iter([("output".to_owned(), error)])));
+    }
+    let fault = Fault::failure(FAILED, text).with_retryable(false);
+    match partial {
+        Some(partial) => Step::FailWith(fault, output(partial)),
+        None => Step::Fail(fault),
+    }
+}
+
+/// An error that an agent reported beside its result: as the member `error` of its outputs, or as an event.
+pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
+    let reply = ctx.act(act).replies.last()?.result.as_ref().ok()?;
+    let said =
+        reply.events.iter().find(|event| event["type"] == "error").and_then(|event| event.get("error"));
+    let error = explicit(&reply.output).and_then(|_| reply.output.get("error")).or(said)?;
+    Some(crate::js::string(error))
+}
+
+/// Values by handle with their types; of two wires into one handle the last in the file counts.
+fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<Map<String, Value>, String> {
+    let mut by_edge = BTreeMap::new();
+    for arrived in &ctx.act(act).inputs {
+        if let Some(edge) = arrived.edge {
+            by_edge.insert(edge, &arrived.value);
+        }
+    }
+    let mut inputs = Map::new();
+    for (ix, value) in by_edge {
+        let edge = ctx.plan().edge(ix);
+        let wanted: EdgeExtra = serde_json::from_value(edge.extra.clone()).unwrap_or_default();
+        let from = value["type"].as_str().unwrap_or(DATA);
+        let value = match wanted.target_type.as_deref() {
+            Some(to) if to != DATA && from != DATA && from != ERROR && to != from => {
+                let value = coerce::coerce(from, to, &bare(value)).ok_or_else(|| {
+                    let id = |node| &ctx.plan().node(node).id;
+                    let wire = format!("{}.{} -> {}.{}", id(edge.from), edge.port, id(edge.to), edge.handle);
+                    coerce::refusal(from, to, &wire)
+                })?;
+                typed(to, value)
+            }
+            _ => Value::clone(value),
+        };
+        inputs.insert(edge.handle.clone(), value);
+    }
+    Ok(inputs)
+}
+
+fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
+    let node = ctx.node_of(act);
+    if node.inner {
+        return Ok(bind_body(ctx, act));
+    }
+    if !scope::takes_part(ctx, ctx.act(act).node) {
+        return Ok(Step::Done(silent()));
+    }
+    if let Some(given) = scope::cached(ctx, &node.id) {
+        let given = given.as_object().cloned().unwrap_or_default();
+        return Ok(Step::Done(output(
+            given.iter().map(|(port, value)| (port.clone(), with_type(value))).collect(),
+        )));
+    }
+    let extra = extra(node);
+    if extra.unknown {
+        return Ok(Step::Done(silent()));
+    }
+    if let Some(problem) = extra.problem {
+        return Err(problem);
+    }
+    let typed_inputs = inputs(ctx, act)?;
+    let inputs: Map<String, Value> =
+        typed_inputs.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
+    let seen = Seen { ctx, inputs: &inputs };
+    let data = template::resolve(&extra.data, &extra.raw, &seen);
+    // Wires come before expressions, expressions before what is written; the data spine is no parameter.
+    let mut params = data.clone();
+    let wired = inputs.iter().filter(|(handle, _)| !matches!(handle.as_str(), "input" | "data"));
+    params.extend(wired.map(|(handle, value)| (handle.clone(), value.clone())));
+    let work = Work {
+        params: &params,
+        inputs: &inputs,
+        typed_inputs: &typed_inputs,
+        start: ctx.input(),
+        trigger: scope::trigger(ctx),
+    };
+    if let Op::Map { body } = node.op {
+        return Ok(fan(body, &params, &inputs));
+    }
+    if let Some(outputs) = compute::compute(&node.kind, &work) {
+        return outputs.map(|outputs| Step::Done(output(outputs)));
+    }
+    let built = build(&extra.links, &seen);
+    Ok(Step::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
+}
+
+/// The cluster with its expressions worked out, and each sub-agent as a tool that takes a task.
+fn build(tree: &Map<String, Value>, seen: &Seen<'_, '_>) -> Map<String, Value> {
+    let one = |node: &Value| {
+        let mut node = node.clone();
+        if let Some(data) = node["data"].as_object() {
+            node["data"] = Value::Object(template::resolve(data, &[], seen));
+        }
+        if let Some(below) = node["links"].as_object() {
+            node["links"] = Value::Object(build(below, seen));
+        }
+        if node["type"].as_str().is_some_and(|kind| kind.ends_with("agent")) {
+            let label = node["label"].as_str().unwrap_or_default();
+            let description =
+                node["data"]["description"].as_str().unwrap_or("Does a task and reports its result.");
+            node["tool"] = links::delegation(label, description);
+        }
+        node
+    };
+    let all = |(handle, nodes): (&String, &Value)| {
+        (handle.clone(), nodes.as_array().into_iter().flatten().map(one).collect())
+    };
+    tree.iter().map(all).collect()
+}
+
+fn ask(
+    node: &PlanNode,
+    data: &Map<String, Value>,
+    params: &Map<String, Value>,
+    inputs: &Map<String, Value>,
+    links: &Map<String, Value>,
+    trigger: &Value,
+) -> Ask {
+    let text = |key: &str| {
+        params.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let input = input_of(inputs);
+    let mut work = json!({ "data": data, "inputs": inputs, "params": params });
+    let mut context = json!({
+        "node": { "id": node.id, "type": node.kind, "label": node.label },
+        "links": links,
+        "trigger": trigger,
+    });
+    let mut instruction = text("instructions").or_else(|| text("system_prompt"));
+    let mut output_schema = None;
+    match node.kind.as_str() {
+        "agent" | "droid-agent" => work["message"] = json!(message_of(&input)),
+        "llm-completion" | "structured-output" => {
+            work["message"] = json!(text("prompt").unwrap_or_else(|| message_of(&input)));
+            output_schema = params.get("schema").filter(|_| node.kind == "structured-output").cloned();
+        }
+        "classifier" | "router" => {
+            let choices = choices(params);
+            let names: Vec<&String> = choices.iter().map(|(name, _)| name).collect();
+            output_schema = Some(json!({
+                "type": "object",
+                "properties": { "choice": { "enum": names } },
+                "required": ["choice"]
+            }));
+            let described = choices.iter().map(|(name, about)| json!({ "name": name, "description": about }));
+            context["choices"] = described.collect();
+            work["message"] = json!(text("prompt").unwrap_or_else(|| message_of(&input)));
+            instruction =
+                instruction.or_else(|| Some("Choose the category that fits the message best.".to_owned()));
+        }
+        _ => {}
+    }
+    let agent = node.agent.clone().unwrap_or_default();
+    Ask { instruction, context, output_schema, ..Ask::agent(agent, work) }
+}
+
+/// What there is to choose from: names, or objects with a name (and a description).
+fn choices(params: &Map<String, Value>) -> Vec<(String, String)> {
+    let list =
+        ["categories", "classes", "routes", "choices"].iter().find_map(|key| params.get(*key)?.as_array());
+    let one = |choice: &Value| match choice {
+        Value::String(name) => Some((name.clone(), String::new())),
+        other => {
+            let text = |key: &str| other.get(key).and_then(Value::as_str).map(str::to_owned);
+            let name = text("name").or_else(|| text("id")).or_else(|| text("label"))?;
+            Some((name, text("description").unwrap_or_default()))
+        }
+    };
+    list.into_iter().flatten().filter_map(one).collect()
+}
+
+fn message_of(input: &Value) -> String {
+    let text =
+        ["message", "text", "response", "content", "prompt"].iter().find_map(|key| input.get(*key)?.as_str());
+    match (text, input) {
+        (Some(text), _) => text.to_owned(),
+        (None, Value::Null) => String::new(),
+        (None, Value::String(text)) => text.clone(),
+        (None, other) => other.to_string(),
+    }
+}
+
+/// A value of a reply with its type: `{type?, value}` says so itself.
+fn with_type(value: &Value) -> Value {
+    match value {
+        Value::Object(members)
+            if members.contains_key("value") && members.keys().all(|key| key == "type" || key == "value") =>
+        {
+            typed(members.get("type").and_then(Value::as_str).unwrap_or(DATA), bare(value))
+        }
+        plain => typed(DATA, plain.clone()),
+    }
+}
+
+/// The ports a reply names: `{"outputs": {…}, "error"?}`.
+fn explicit(reply: &Value) -> Option<&Map<String, Value>> {
+    let members = reply.as_object()?;
+    let only = members.keys().all(|key| key == "outputs" || key == "error");
+    members.get("outputs").filter(|_| only)?.as_object()
+}
+
+/// Outputs by port, from a reply of any shape.
+fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Value>, String> {
+    if let Some(ports) = explicit(reply) {
+        return Ok(ports.iter().map(|(port, value)| (port.clone(), with_type(value))).collect());
+    }
+    let node = ctx.node_of(act);
+    let text = || {
+        let found =
+            ["response", "text", "content", "message", "output"].iter().find_map(|key| reply.get(*key));
+        found.unwrap_or(reply).clone()
+    };
+    let value = match node.kind.as_str() {
+        "agent" | "droid-agent" => json!({ "response": text() }),
+        "llm-completion" => {
+            let usage = reply.get("usage").cloned().unwrap_or_else(|| json!({}));
+            json!({ "text": text(), "usage": usage })
+        }
+        "classifier" | "router" => {
+            let chosen = reply.get("choice").unwrap_or(reply);
+            let chosen = chosen.as_str().unwrap_or_default().trim();
+            let Some(Value::Object(params)) =
+                ctx.act(act).ask.as_ref().map(|ask| ask.input["params"].clone())
+            else {
+                return Err("the choices are gone".to_owned());
+            };
+            let known = choices(&params).into_iter().find(|(name, _)| name.eq_ignore_ascii_case(chosen));
+            let wired =
+                |port: &str| out_edges(ctx, ctx.act(act).node).any(|edge| ctx.plan().edge(edge).port == port);
+            let port = match known {
+                Some((name, _)) => name,
+                None if wired("default") => "default".to_owned(),
+                None => return Err(format!("'{chosen}' is none of the choices")),
+            };
+            let passed = inputs(ctx, act)?.get("input").cloned().unwrap_or_else(|| typed(DATA, Value::Null));
+            return Ok(Map::from_iter([(port, passed)]));
+        }
+        _ => reply.clone(),
+    };
+    Ok(Map::from_iter([("output".to_owned(), typed(DATA, value))]))
+}
+
+/// One run of the inner graph per item.
+fn fan(body: u32, params: &Map<String, Value>, inputs: &Map<String, Value>) -> Step {
+    let input = input_of(inputs);
+    let items = match params.get("items").filter(|items| !items.is_null()) {
+        Some(Value::Array(items)) => items.clone(),
+        Some(Value::String(path)) => {
+            compute::at(&input, path).and_then(Value::as_array).cloned().unwrap_or_default()
+        }
+        Some(Value::Number(times)) => {
+            (0..times.as_u64().unwrap_or(0).min(100_000)).map(|n| json!(n)).collect()
+        }
+        _ => match &input {
+            Value::Array(items) => items.clone(),
+            _ => input.get("items").and_then(Value::as_array).cloned().unwrap_or_default(),
+        },
+    };
+    let limit = params.get("parallel").and_then(Value::as_u64).and_then(|limit| u32::try_from(limit).ok());
+    let children =
+        items.into_iter().map(|item| Child { body, item: Arc::new(item), delay_ms: None }).collect();
+    Step::Fan { children, limit: limit.or(Some(1)), fail_fast: true }
+}
+
+fn bind_body(ctx: &Ctx<'_>, act: ActId) -> Step {
+    let (item, index) =
+        ctx.item(ctx.act(act).scope).map_or((Value::Null, 0), |(item, index)| (Value::clone(item), index));
+    let workflow = ctx.node_of(act).agent.clone().unwrap_or_default();
+    let message = message_of(&item);
+    let input = json!({ "message": message, "trigger": { "item": item, "index": index } });
+    Step::Ask(Box::new(Ask::workflow(workflow, input)))
+}
+
+/// Whether the activation has outputs that anybody may see.
+pub(super) fn is_silent(ctx: &Ctx<'_>, act: ActId) -> bool {
+    let node = ctx.node_of(act);
+    node.inner
+        || node.extra["unknown"] == true
+        || !scope::takes_part(ctx, ctx.act(act).node)
+        || scope::cached(ctx, &node.id).is_some()
+}
+
+/// The error that travels on from an activation that failed under `on_error: continue`.
+pub(super) fn error_of(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
+    let one = ctx.act(act);
+    let port = &one.output.as_ref().filter(|_| one.end == Some(End::Succeeded))?.value["output"];
+    (port["type"] == ERROR).then(|| port["value"]["error"].clone())
+}

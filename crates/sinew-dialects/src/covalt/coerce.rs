@@ -1,0 +1,46 @@
+//! The table of the typed side sockets. The data spine has no types.
+
+use serde_json::{Value, json};
+
+use crate::js;
+
+/// The type of values on the data spine.
+pub(super) const DATA: &str = "data";
+
+/// Whether a socket of one type may be wired to one of another.
+pub(super) fn may(from: &str, to: &str) -> bool {
+    from == to
+        || from == DATA
+        || to == DATA
+        || matches!(
+            (from, to),
+            ("int", "float")
+                | ("int" | "float" | "boolean" | "json" | "messages", "string")
+                | ("string", "messages")
+                | ("agent", "tools")
+        )
+}
+
+/// The value as the other type has it; none if the table does not say.
+pub(super) fn coerce(from: &str, to: &str, value: &Value) -> Option<Value> {
+    if !may(from, to) {
+        return None;
+    }
+    Some(match (from, to) {
+        ("int", "float") => value.as_f64().map_or_else(|| value.clone(), |float| json!(float)),
+        ("int" | "boolean", "string") => json!(js::string(value)),
+        ("float", "string") => json!(value.to_string()),
+        ("json", "string") => json!(js::json_text(value)),
+        ("string", "messages") => json!([{ "role": "user", "content": value }]),
+        ("messages", "string") => {
+            let last = value.as_array().and_then(|items| items.last());
+            json!(last.and_then(|message| message.get("content")).map(js::string).unwrap_or_default())
+        }
+        _ => value.clone(),
+    })
+}
+
+/// What is wrong with a wire that the table does not have.
+pub(super) fn refusal(from: &str, to: &str, edge: &str) -> String {
+    format!("no implicit coercion from '{from}' to '{to}' on edge {edge}")
+}

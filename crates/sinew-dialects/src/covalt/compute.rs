@@ -1,0 +1,220 @@
+//! Nodes that need no agent.
+
+use serde_json::{Map, Value, json};
+use sinew_script::{Function, python_type};
+
+use super::coerce::DATA;
+use super::scope::{input_of, typed};
+use crate::js;
+
+/// What a computed node has before it.
+pub(super) struct Work<'w> {
+    /// Parameters, wires before expressions before what is written.
+    pub(super) params: &'w Map<String, Value>,
+    /// Values by input handle.
+    pub(super) inputs: &'w Map<String, Value>,
+    /// The same with their types.
+    pub(super) typed_inputs: &'w Map<String, Value>,
+    /// The execution's input.
+    pub(super) start: &'w Value,
+    pub(super) trigger: Value,
+}
+
+/// Outputs by port, typed; none if this kind asks an agent.
+pub(super) fn compute(kind: &str, work: &Work<'_>) -> Option<Result<Map<String, Value>, String>> {
+    let input = || input_of(work.inputs);
+    let out = |value: Value| Ok(one("output", typed(DATA, value)));
+    Some(match kind {
+        "chat-start" => out(chat_start(work)),
+        "webhook-trigger" => out(work.trigger.clone()),
+        "webhook-end" => {
+            let or = |key: &str, default: Value| work.params.get(key).cloned().unwrap_or(default);
+            out(
+                json!({ "body": or("body", input()), "status": or("status", json!(200)), "headers": or("headers", json!({})) }),
+            )
+        }
+        "prompt-template" => out(json!({ "text": prompt(work) })),
+        "json-transform" => out(transform(work)),
+        "conditional" => condition(work.params, &input()).map(|holds| one(&holds.to_string(), passed(work))),
+        "merge" => out(merge(work.inputs)),
+        "reroute" => Ok(one("output", passed(work))),
+        "model-selector" => {
+            let model = work.params.get("model").cloned().unwrap_or_default();
+            Ok(one("output", typed("model", model)))
+        }
+        "code" if is_python(work.params) => python(work).map(|value| one("output", typed(DATA, value))),
+        _ => return None,
+    })
+}
+
+fn one(port: &str, value: Value) -> Map<String, Value> {
+    Map::from_iter([(port.to_owned(), value)])
+}
+
+/// The data input with its type.
+fn passed(work: &Work<'_>) -> Value {
+    let input = work.typed_inputs.get("input").or_else(|| work.typed_inputs.get("data"));
+    input.or_else(|| work.typed_inputs.values().next()).cloned().unwrap_or_else(|| typed(DATA, Value::Null))
+}
+
+fn chat_start(work: &Work<'_>) -> Value {
+    let start = work.start;
+    let or = |key: &str, default: Value| start.get(key).cloned().unwrap_or(default);
+    let message = match start {
+        Value::String(text) => json!(text),
+        _ => {
+            start.get("message").or_else(|| work.trigger.get("message")).cloned().unwrap_or_else(|| json!(""))
+        }
+    };
+    let parameter = |key: &str, default: Value| work.params.get(key).cloned().unwrap_or(default);
+    json!({
+        "message": message,
+        "last_user_message": or("last_user_message", message.clone()),
+        "runtime_messages": or("runtime_messages", json!([])),
+        "attachments": or("attachments", json!([])),
+        "include_user_tools": parameter("includeUserTools", json!(false)),
+        "variables": or("variables", json!({})),
+        "variable_specs": parameter("variables", json!([])),
+    })
+}
+
+/// Populated handles in the order of their numbers: `input`, `input_2`, `input_3`, …
+fn merge(inputs: &Map<String, Value>) -> Value {
+    let number = |handle: &str| match handle {
+        "input" => 1,
+        other => other.rsplit('_').next().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX),
+    };
+    let mut handles: Vec<&String> = inputs.keys().collect();
+    handles.sort_by_key(|handle| (number(handle), *handle));
+    handles.into_iter().map(|handle| inputs[handle].clone()).collect()
+}
+
+/// A value by dotted path; none if it is not there.
+pub(super) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').filter(|step| !step.is_empty()).try_fold(value, |value, step| match value {
+        Value::Object(members) => members.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn condition(params: &Map<String, Value>, input: &Value) -> Result<bool, String> {
+    let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
+    let found = at(input, text("field"));
+    let operator = text("operator");
+    let operator = if operator.is_empty() { "equals" } else { operator };
+    match operator {
+        "exists" => return Ok(found.is_some()),
+        "notExists" => return Ok(found.is_none()),
+        _ => {}
+    }
+    // A field that is not there is on the other branch, whatever is asked of it.
+    let Some(found) = found else { return Ok(false) };
+    let folds = params.get("caseSensitive") == Some(&json!(false));
+    let fold = |value: &Value| match value {
+        Value::String(text) if folds => json!(text.to_lowercase()),
+        other => other.clone(),
+    };
+    let (value, wanted) = (fold(found), fold(params.get("value").unwrap_or(&Value::Null)));
+    let within = |part: &Value| match &value {
+        Value::Array(items) => items.iter().any(|item| js::equal(&fold(item), part)),
+        Value::Object(members) => members.contains_key(&js::string(part)),
+        other => js::string(other).contains(&js::string(part)),
+    };
+    Ok(match operator {
+        "equals" => js::equal(&value, &wanted),
+        "notEquals" => !js::equal(&value, &wanted),
+        "contains" => within(&wanted),
+        "notContains" => !within(&wanted),
+        "startsWith" => js::string(&value).starts_with(&js::string(&wanted)),
+        "endsWith" => js::string(&value).ends_with(&js::string(&wanted)),
+        "isEmpty" => is_empty(&value),
+        "isNotEmpty" => !is_empty(&value),
+        "greaterThan" => order(&value, &wanted, ">")?.is_gt(),
+        "lessThan" => order(&value, &wanted, "<")?.is_lt(),
+        "greaterThanOrEqual" | "greaterOrEqual" => order(&value, &wanted, ">=")?.is_ge(),
+        "lessThanOrEqual" | "lessOrEqual" => order(&value, &wanted, "<=")?.is_le(),
+        other => return Err(format!("unknown operator '{other}'")),
+    })
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+fn order(a: &Value, b: &Value, operator: &str) -> Result<std::cmp::Ordering, String> {
+    let name = python_type;
+    let found = match (a, b) {
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (a, b) => a.as_f64().zip(b.as_f64()).and_then(|(a, b)| a.partial_cmp(&b)),
+    };
+    found.ok_or_else(|| {
+        format!("'{operator}' not supported between instances of '{}' and '{}'", name(a), name(b))
+    })
+}
+
+/// The template's own `{{ path }}`, from the input's members, the handles and the variables.
+fn prompt(work: &Work<'_>) -> String {
+    let mut values = Map::new();
+    if let Some(Value::Object(variables)) = work.params.get("variables") {
+        values.extend(variables.clone());
+    }
+    if let Value::Object(members) = input_of(work.inputs) {
+        values.extend(members);
+    }
+    values.extend(work.inputs.clone());
+    let values = Value::Object(values);
+    let template =
+        ["template", "prompt"].iter().find_map(|key| work.params.get(*key)?.as_str()).unwrap_or_default();
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(open) = rest.find("{{") {
+        let Some(length) = rest[open..].find("}}") else { break };
+        out.push_str(&rest[..open]);
+        match at(&values, rest[open + 2..open + length].trim()) {
+            None | Some(Value::Null) => {}
+            Some(value @ (Value::Array(_) | Value::Object(_))) => {
+                out.push_str(&super::template::spaced_json(value));
+            }
+            Some(value) => out.push_str(&js::string(value)),
+        }
+        rest = &rest[open + length + 2..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The shape that is written, with its expressions worked out; a text that is JSON is that JSON.
+fn transform(work: &Work<'_>) -> Value {
+    let shape =
+        ["mapping", "template", "json", "output", "expression"].iter().find_map(|key| work.params.get(*key));
+    match shape {
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        Some(shape) => shape.clone(),
+        None => input_of(work.inputs),
+    }
+}
+
+/// Whether a `code` node holds Python, which runs here; any other language is its agent's.
+pub(super) fn is_python(params: &Map<String, Value>) -> bool {
+    let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
+    let code = text("code").trim_start();
+    text("language") == "python"
+        || ["def ", "lambda ", "lambda:", "import "].iter().any(|start| code.starts_with(start))
+}
+
+fn python(work: &Work<'_>) -> Result<Value, String> {
+    let code = work.params.get("code").and_then(Value::as_str).unwrap_or_default();
+    let argument = json!({ "input": input_of(work.inputs), "inputs": work.inputs, "trigger": work.trigger });
+    let called = Function::compile(code).and_then(|function| function.call(&argument));
+    called.map_err(|error| match error.line {
+        Some(line) => format!("line {line}: {error}"),
+        None => error.to_string(),
+    })
+}

@@ -1,0 +1,443 @@
+//! From a file's graph to plans: one for the graph, one for each graph inside a loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
+
+use super::catalogue::{self, Catalogue, Definition};
+use super::coerce::{self, DATA};
+use super::model::{self, FileEdge, FileNode, Graph};
+use super::{NAME, links, template};
+use crate::{LowerOptions, Lowered};
+
+/// Deepest loop within a loop.
+const DEEPEST_LOOP: u32 = 8;
+
+/// What the adapter reads of a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Extra {
+    pub(super) data: Map<String, Value>,
+    /// Parameters whose `{{ … }}` are the node's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) raw: Vec<String>,
+    /// Whether it says things while it works.
+    pub(super) streaming: bool,
+    /// What hangs off its side sockets, by handle.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(super) links: Map<String, Value>,
+    /// Why it cannot run, known before it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
+    /// Nobody knows this kind: it does nothing, and what is behind it does not run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unknown: bool,
+}
+
+/// What the adapter reads of an edge.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct EdgeExtra {
+    /// The type the value must have at its end; none = as it comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target_type: Option<String>,
+}
+
+pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+    let mut found = Vec::new();
+    let root = &document.root;
+    let graph_node = model::graph_of(root);
+    let catalogue = catalogue::with_plugins(
+        if graph_node.get("plugins").is_some() { graph_node } else { root },
+        options.read,
+        &mut found,
+    );
+    let name =
+        [root, graph_node].iter().find_map(|node| node.get("name")?.as_str().filter(|name| !name.is_empty()));
+    let mut lowering =
+        Lowering { catalogue: &catalogue, options, found, made: Vec::new(), warned: Vec::new() };
+    lowering.graph(graph_node, name.unwrap_or(options.default_name), 0);
+    let Lowering { found, made, warned, .. } = lowering;
+    let mut diagnostics = Diagnostics::new(document.sources);
+    diagnostics.extend(found);
+    if diagnostics.has_errors() {
+        diagnostics.extend(warned);
+        diagnostics.set_dialect(NAME);
+        diagnostics.sort();
+        return Err(diagnostics);
+    }
+    diagnostics.extend(warned);
+    diagnostics.set_dialect(NAME);
+    diagnostics.sort();
+    let mut warnings = Some(diagnostics);
+    Ok(made
+        .into_iter()
+        .map(|(plan, places)| Lowered {
+            plan,
+            places,
+            warnings: warnings.take().unwrap_or_default(),
+            agents: BTreeMap::new(),
+        })
+        .collect())
+}
+
+type Made = (Plan, Vec<Option<Span>>);
+
+struct Lowering<'l> {
+    catalogue: &'l Catalogue,
+    options: &'l LowerOptions<'l>,
+    /// What makes the file unusable.
+    found: Vec<Diagnostic>,
+    /// What is wrong, although there is a plan that shows how it would go.
+    warned: Vec<Diagnostic>,
+    made: Vec<Made>,
+}
+
+impl Lowering<'_> {
+    fn graph(&mut self, node: &Node, name: &str, depth: u32) {
+        let graph = model::read(node, &mut self.found);
+        let slot = self.made.len();
+        let structural = links::structural(&graph, self.catalogue);
+        self.check_kinds(&graph);
+        self.check_wires(&graph);
+        self.check_references(&graph, &structural);
+        let order = kahn(&graph, &structural);
+        if order.len() < graph.nodes.len() - structural.len() {
+            let message = "the flow contains a cycle";
+            self.found.push(Diagnostic::error("SINEW-2402", message).at(node.span).sub_code("FLOW_CYCLE"));
+        }
+        let (plan, mut places) = self.plan(&graph, &structural, &order, name);
+        places.resize(plan.nodes.len(), None);
+        self.made.insert(slot, (plan, places));
+        for one in graph.nodes.iter().filter(|one| one.kind == "loop") {
+            let inner = ["graph", "body"].iter().find_map(|key| {
+                let nodes = node.get("nodes")?.as_array()?;
+                let own = nodes.iter().find(|own| own.get("id").and_then(Node::as_str) == Some(&one.id))?;
+                own.get("data")?.get(key).filter(|inner| inner.as_object().is_some())
+            });
+            match inner {
+                Some(inner) if depth < DEEPEST_LOOP => {
+                    self.graph(inner, &body_name(name, &one.id), depth + 1);
+                }
+                Some(inner) => {
+                    let message = format!("loops are nested more than {DEEPEST_LOOP} deep");
+                    self.found
+                        .push(Diagnostic::error("SINEW-2401", message).at(inner.span).sub_code("SCHEMA"));
+                }
+                None if one.data.get("workflow").is_some() => {}
+                None => {
+                    let message = format!("loop '{}' needs a graph or the name of a workflow", one.id);
+                    self.found.push(Diagnostic::error("SINEW-2401", message).at(one.span).sub_code("SCHEMA"));
+                }
+            }
+        }
+    }
+
+    fn check_kinds(&mut self, graph: &Graph) {
+        for node in graph.nodes.iter().filter(|node| !self.catalogue.contains_key(&node.kind)) {
+            let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
+            let mut problem =
+                Diagnostic::error("SINEW-2403", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
+            if let Some(known) =
+                sinew_source::did_you_mean(&node.kind, self.catalogue.keys().map(String::as_str))
+            {
+                problem = problem.hint(format!("did you mean '{known}'?"));
+            }
+            self.warned.push(problem);
+        }
+    }
+
+    fn check_wires(&mut self, graph: &Graph) {
+        for edge in &graph.edges {
+            let (Some(from), Some(to)) = (find(graph, &edge.source), find(graph, &edge.target)) else {
+                continue;
+            };
+            let source = self.source_type(edge, from);
+            let target = self.target_type(edge, to);
+            let (source, target) = (source.as_deref().unwrap_or(DATA), target.as_deref().unwrap_or(DATA));
+            if !coerce::may(source, target) {
+                let message = coerce::refusal(source, target, &edge_name(edge));
+                self.found
+                    .push(Diagnostic::error("SINEW-2405", message).at(edge.span).sub_code("NO_COERCION"));
+            }
+        }
+    }
+
+    fn source_type(&self, edge: &FileEdge, from: &FileNode) -> Option<String> {
+        let definition = self.catalogue.get(&from.kind);
+        let declared = || {
+            let ports = from.data.get(definition?.outputs_from.as_ref()?)?;
+            ports.get(&edge.source_handle)?.get("type")?.as_str().map(str::to_owned)
+        };
+        let own = || definition?.outputs.get(&edge.source_handle).cloned();
+        edge.source_type.clone().or_else(declared).or_else(own)
+    }
+
+    fn target_type(&self, edge: &FileEdge, to: &FileNode) -> Option<String> {
+        let own = || self.catalogue.get(&to.kind)?.inputs.get(&edge.target_handle).cloned();
+        edge.target_type.clone().or_else(own)
+    }
+
+    /// Expressions may only refer to what has run by then.
+    fn check_references(&mut self, graph: &Graph, structural: &BTreeSet<&str>) {
+        for node in &graph.nodes {
+            let roots = if structural.contains(node.id.as_str()) {
+                roots(graph, &node.id)
+            } else {
+                BTreeSet::from([node.id.as_str()])
+            };
+            let above = above(graph, &roots);
+            let raw = self.catalogue.get(&node.kind).map(|kind| kind.raw.clone()).unwrap_or_default();
+            for (key, value) in node.data.iter().filter(|(key, _)| !raw.contains(key)) {
+                let place =
+                    node.places.iter().find(|(name, _)| name == key).map_or(node.span, |(_, span)| *span);
+                let (mut bad, mut broken) = (Vec::new(), Vec::new());
+                template::expressions(value, &mut |text, parsed| match parsed {
+                    Ok(expr) => {
+                        let wanted = expr.references().into_iter();
+                        let missing = wanted.filter(|name| {
+                            let is_it = |other: &&FileNode| other.id == **name || other.label == **name;
+                            !graph.nodes.iter().filter(is_it).any(|other| above.contains(other.id.as_str()))
+                        });
+                        bad.extend(missing.map(str::to_owned));
+                    }
+                    Err(error) => broken.push(format!("'{text}': {error}")),
+                });
+                for name in bad {
+                    let message = format!(
+                        "expression in node '{}' references '{name}', which is not upstream of it",
+                        node.id
+                    );
+                    let mut problem =
+                        Diagnostic::error("SINEW-2406", message).at(place).sub_code("NOT_UPSTREAM");
+                    let known = graph.nodes.iter().filter(|other| above.contains(other.id.as_str()));
+                    if let Some(known) =
+                        sinew_source::did_you_mean(&name, known.map(|other| other.label.as_str()))
+                    {
+                        problem = problem.hint(format!("did you mean '{known}'?"));
+                    }
+                    self.found.push(problem);
+                }
+                for text in broken {
+                    let message =
+                        format!("expression in node '{}' cannot be read and will be empty: {text}", node.id);
+                    self.warned
+                        .push(Diagnostic::warning("SINEW-3401", message).at(place).sub_code("EXPRESSION"));
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, graph: &Graph, structural: &BTreeSet<&str>, order: &[&str], name: &str) -> Made {
+        let ids: BTreeMap<&str, NodeIx> =
+            graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+        let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let rank = order.iter().position(|id| *id == node.id).unwrap_or(order.len());
+            nodes.push(self.node(graph, node, structural.contains(node.id.as_str()), rank as u32));
+        }
+        let mut edges: Vec<PlanEdge> = Vec::new();
+        for edge in &graph.edges {
+            let (Some(from), Some(to)) = (ids.get(edge.source.as_str()), ids.get(edge.target.as_str()))
+            else {
+                continue;
+            };
+            let attach = edge.link;
+            if !attach && (nodes[*from as usize].attached || nodes[*to as usize].attached) {
+                continue;
+            }
+            let target_type = find(graph, &edge.target).and_then(|to| self.target_type(edge, to));
+            edges.push(PlanEdge {
+                from: *from,
+                port: edge.source_handle.clone(),
+                to: *to,
+                handle: edge.target_handle.clone(),
+                label: (edge.source_handle != "output").then(|| edge.source_handle.clone()),
+                budget: None,
+                counter: edges.len() as u32,
+                veto: false,
+                quorum: false,
+                attach,
+                extra: serde_json::to_value(EdgeExtra { target_type }).unwrap_or_default(),
+            });
+        }
+        let reached = |ix: NodeIx| edges.iter().any(|edge| edge.to == ix && !edge.attach);
+        let mut entry: Vec<NodeIx> =
+            (0..nodes.len() as NodeIx).filter(|ix| !nodes[*ix as usize].attached && !reached(*ix)).collect();
+        entry.sort_by_key(|ix| nodes[*ix as usize].rank);
+        for node in graph.nodes.iter().filter(|node| node.kind == "loop") {
+            let body = nodes.len() as NodeIx;
+            let workflow = node
+                .data
+                .get("workflow")
+                .and_then(Value::as_str)
+                .filter(|_| !node.data.contains_key("graph"));
+            let workflow = workflow.map_or_else(|| body_name(name, &node.id), str::to_owned);
+            if let Some(ix) = ids.get(node.id.as_str()) {
+                nodes[*ix as usize].op = Op::Map { body };
+            }
+            nodes.push(PlanNode {
+                op: Op::Workflow,
+                agent: Some(workflow),
+                inner: true,
+                ..plan_node(&format!("{}#body", node.id), "loop-body")
+            });
+        }
+        let places = graph.nodes.iter().map(|node| Some(node.span)).collect();
+        let profile =
+            Profile { order: Order::Rank, parallel: 0, failure: Failure::Stop, pause: Pause::NodeLocal };
+        let plan = Plan {
+            format: Plan::FORMAT,
+            dialect: NAME.to_owned(),
+            name: name.to_owned(),
+            description: String::new(),
+            version: None,
+            profile,
+            nodes,
+            edges,
+            entry,
+            exits: Vec::new(),
+            limits: Limits::default(),
+            input_schema: None,
+            output_schema: None,
+            extra: Value::Null,
+        };
+        (plan, places)
+    }
+
+    fn node(&mut self, graph: &Graph, node: &FileNode, attached: bool, rank: u32) -> PlanNode {
+        let unknown = Definition::default();
+        let known = self.catalogue.get(&node.kind);
+        let definition = known.unwrap_or(&unknown);
+        let (links, problem) = match if attached { Ok(Map::new()) } else { links::tree(graph, &node.id) } {
+            Ok(links) => (links, None),
+            Err(problem) => (Map::new(), Some(problem)),
+        };
+        if let Some(problem) = &problem {
+            let text = problem.replacen("Link", "link", 1);
+            self.warned.push(Diagnostic::error("SINEW-2402", text).at(node.span).sub_code("LINK_CYCLE"));
+        }
+        let mut data = definition.parameters.clone();
+        data.extend(node.data.clone());
+        let computed = node.kind == "code" && super::compute::is_python(&data);
+        let asked = definition.agent.as_ref().filter(|_| !computed);
+        let op = match (node.kind.as_str(), asked) {
+            ("chat-start" | "webhook-trigger", _) => Op::Source,
+            (_, Some(_)) => Op::Agent,
+            _ => Op::Pure,
+        };
+        let agent = asked.filter(|_| !attached).map(|own| {
+            let named = node.data.get("agent").and_then(Value::as_str);
+            let agents = self.options.agents;
+            let given = agents.get(&node.kind).or_else(|| agents.get(own)).or_else(|| agents.get("work"));
+            named.map(str::to_owned).or_else(|| given.cloned()).unwrap_or_else(|| own.clone())
+        });
+        let extra = Extra {
+            data,
+            raw: definition.raw.clone(),
+            streaming: definition.streaming,
+            links,
+            problem,
+            unknown: known.is_none(),
+        };
+        PlanNode {
+            label: Some(node.label.clone()),
+            op,
+            rank,
+            agent,
+            attached,
+            extra: serde_json::to_value(extra).unwrap_or_default(),
+            ..plan_node(&node.id, &node.kind)
+        }
+    }
+}
+
+fn plan_node(id: &str, kind: &str) -> PlanNode {
+    PlanNode {
+        id: id.to_owned(),
+        kind: kind.to_owned(),
+        label: None,
+        op: Op::Pure,
+        join: Join::Resolved { quorum: None },
+        rank: 0,
+        agent: None,
+        retry: Retry::default(),
+        attempt_timeout_ms: None,
+        timeout_ms: None,
+        inner: false,
+        attached: false,
+        extra: json!({}),
+    }
+}
+
+fn body_name(workflow: &str, node: &str) -> String {
+    format!("{workflow}.{node}")
+}
+
+/// How messages write an edge.
+fn edge_name(edge: &FileEdge) -> String {
+    format!("{}.{} -> {}.{}", edge.source, edge.source_handle, edge.target, edge.target_handle)
+}
+
+fn find<'g>(graph: &'g Graph, id: &str) -> Option<&'g FileNode> {
+    graph.nodes.iter().find(|node| node.id == id)
+}
+
+/// Flow nodes in the order in which they start: sources by id, then each batch that became ready by id.
+fn kahn<'g>(graph: &'g Graph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
+    let mut waits: BTreeMap<&str, BTreeSet<&str>> = graph
+        .nodes
+        .iter()
+        .filter(|node| !structural.contains(node.id.as_str()))
+        .map(|node| (node.id.as_str(), BTreeSet::new()))
+        .collect();
+    for edge in graph.edges.iter().filter(|edge| !edge.link) {
+        if waits.contains_key(edge.source.as_str())
+            && let Some(own) = waits.get_mut(edge.target.as_str())
+        {
+            own.insert(&edge.source);
+        }
+    }
+    let mut order: Vec<&str> = waits.iter().filter(|(_, own)| own.is_empty()).map(|(id, _)| *id).collect();
+    let mut next = 0;
+    while let Some(id) = order.get(next).copied() {
+        next += 1;
+        for (other, own) in &mut waits {
+            if own.remove(id) && own.is_empty() {
+                order.push(other);
+            }
+        }
+    }
+    order
+}
+
+/// Flow nodes whose cluster a structural node belongs to.
+fn roots<'g>(graph: &'g Graph, id: &'g str) -> BTreeSet<&'g str> {
+    let mut seen = BTreeSet::from([id]);
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        for edge in graph.edges.iter().filter(|edge| edge.link && edge.source == id) {
+            if seen.insert(&edge.target) {
+                open.push(&edge.target);
+            }
+        }
+    }
+    seen
+}
+
+/// All nodes above these, along the flow.
+fn above<'g>(graph: &'g Graph, from: &BTreeSet<&'g str>) -> BTreeSet<&'g str> {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&str> = from.iter().copied().collect();
+    while let Some(id) = open.pop() {
+        for edge in graph.edges.iter().filter(|edge| !edge.link && edge.target == id) {
+            if seen.insert(edge.source.as_str()) {
+                open.push(&edge.source);
+            }
+        }
+    }
+    seen
+}

@@ -1,0 +1,67 @@
+//! Covalt: canvas graphs with a data spine and typed side sockets, as JSON.
+//!
+//! Place in the flow: `model` reads and migrates the file, `catalogue` knows the kinds of nodes (plugins add to it),
+//! `links` builds the structural trees, `lower` checks and makes the plan, `adapter` answers the engine. `script` is the
+//! expression language, `template` finds expressions in parameters, `coerce` holds the side sockets' table, `compute`
+//! the nodes that need no agent, `project` the dialect's own events and result. A node runs once, when everything above
+//! it has ended, if anything reached it.
+
+mod adapter;
+mod catalogue;
+mod coerce;
+mod compute;
+mod links;
+mod lower;
+mod model;
+mod portable;
+mod project;
+mod scope;
+mod script;
+mod template;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use sinew_engine::Adapter;
+use sinew_plan::{NodeIx, Plan};
+use sinew_source::{Diagnostics, Document};
+
+use crate::{Dialect, LowerOptions, Lowered, Portability};
+
+/// The Covalt dialect.
+#[derive(Debug)]
+pub struct Covalt;
+
+/// The dialect's name.
+const NAME: &str = "covalt";
+
+impl Dialect for Covalt {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "canvas graphs with a data spine and typed side sockets (Covalt)"
+    }
+
+    fn detect(&self, document: &Document) -> u8 {
+        model::resemblance(model::graph_of(&document.root))
+    }
+
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+        lower::lower(document, options)
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &adapter::CovaltAdapter
+    }
+
+    fn schema(&self) -> Value {
+        catalogue::schema()
+    }
+
+    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(plan, node, losses)
+    }
+}

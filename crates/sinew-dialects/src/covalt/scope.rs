@@ -1,0 +1,152 @@
+//! What a node of a run can see: values that left other nodes, and which nodes take part at all.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ctx, End};
+use sinew_plan::NodeIx;
+
+use super::coerce::DATA;
+use super::script::Scope;
+
+/// The type of an error that travels on in place of a value.
+pub(super) const ERROR: &str = "error";
+
+/// A value with its type.
+pub(super) fn typed(kind: &str, value: impl Into<Value>) -> Value {
+    json!({ "type": kind, "value": value.into() })
+}
+
+/// The value of a typed one.
+pub(super) fn bare(typed: &Value) -> Value {
+    typed.get("value").cloned().unwrap_or_default()
+}
+
+/// What an expression in a node's parameters sees.
+pub(super) struct Seen<'c, 'e> {
+    pub(super) ctx: &'c Ctx<'e>,
+    /// Values by input handle.
+    pub(super) inputs: &'c Map<String, Value>,
+}
+
+impl Scope for Seen<'_, '_> {
+    fn name(&self, name: &str) -> Option<Value> {
+        match name {
+            "input" | "$input" => Some(input_of(self.inputs)),
+            "trigger" | "$trigger" => Some(trigger(self.ctx)),
+            _ => None,
+        }
+    }
+
+    fn node(&self, name: &str) -> Option<Value> {
+        let plan = self.ctx.plan();
+        if let Some(ix) = plan.find(name) {
+            return left(self.ctx, ix).map(|(_, value)| value);
+        }
+        let labelled = (0..).zip(&plan.nodes).filter(|(_, node)| node.label.as_deref() == Some(name));
+        // Of several with one label, the last that ended counts.
+        labelled
+            .filter_map(|(ix, _)| left(self.ctx, ix))
+            .max_by_key(|(when, _)| *when)
+            .map(|(_, value)| value)
+    }
+}
+
+/// The data input: what came at `input` (or `data`).
+pub(super) fn input_of(inputs: &Map<String, Value>) -> Value {
+    inputs.get("input").or_else(|| inputs.get("data")).cloned().unwrap_or_default()
+}
+
+/// The payload the run was started with.
+pub(super) fn trigger(ctx: &Ctx<'_>) -> Value {
+    ctx.input().get("trigger").cloned().unwrap_or_else(|| ctx.input().clone())
+}
+
+/// What a node left at `output`, `true` or `false`, and when; nothing if it did not end well.
+fn left(ctx: &Ctx<'_>, node: NodeIx) -> Option<((u64, ActId), Value)> {
+    let act = ctx.latest(ctx.root(), node)?;
+    let one = ctx.act(act);
+    if one.end != Some(End::Succeeded) {
+        return None;
+    }
+    let value = primary(&one.output.as_ref()?.value)?;
+    Some(((one.ended_at.unwrap_or_default(), act), value))
+}
+
+/// The value at `output`, `true` or `false`; none for errors.
+pub(super) fn primary(outputs: &Value) -> Option<Value> {
+    let port = ["output", "true", "false", "data"].iter().find_map(|port| outputs.get(*port))?;
+    (port["type"] != ERROR).then(|| bare(port))
+}
+
+/// A value as the dialect's users see it: data bare, the rest with its type.
+pub(super) fn shown(typed: &Value) -> Value {
+    if typed["type"] == DATA { bare(typed) } else { typed.clone() }
+}
+
+/// Outputs given for a node at the start of a partial run.
+pub(super) fn cached<'c>(ctx: &Ctx<'c>, node: &str) -> Option<&'c Value> {
+    let execution = ctx.input().get("execution");
+    let given =
+        execution.and_then(|all| all.get("cached_outputs")).or_else(|| ctx.input().get("cached_outputs"))?;
+    given.get(node).filter(|_| !targets(ctx).iter().any(|target| target == node))
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    value
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn targets(ctx: &Ctx<'_>) -> Vec<String> {
+    let scope = ctx.input().get("execution").and_then(|all| all.get("scope"));
+    texts(scope.and_then(|scope| scope.get("target_node_ids")))
+}
+
+/// Whether a node takes part in this run: all do, unless the input names targets or entries.
+pub(super) fn takes_part(ctx: &Ctx<'_>, node: NodeIx) -> bool {
+    let Some(execution) = ctx.input().get("execution") else { return true };
+    let plan = ctx.plan();
+    let find = |ids: Vec<String>| ids.iter().filter_map(|id| plan.find(id)).collect::<Vec<_>>();
+    let targets = find(targets(ctx));
+    let mode = execution.get("scope").and_then(|scope| scope.get("mode")).and_then(Value::as_str);
+    if !targets.is_empty() {
+        let above = reach(ctx, &targets, true);
+        return match mode {
+            Some("runFrom") => {
+                let below = reach(ctx, &targets, false);
+                below.contains(&node)
+                    || reach(ctx, &below.iter().copied().collect::<Vec<_>>(), true).contains(&node)
+            }
+            _ => above.contains(&node),
+        };
+    }
+    let entries = execution.get("entry_node_ids").or_else(|| execution.get("scope")?.get("entry_node_ids"));
+    let entries = find(texts(entries));
+    if entries.is_empty() {
+        return true;
+    }
+    let below: Vec<NodeIx> = reach(ctx, &entries, false).into_iter().collect();
+    reach(ctx, &below, true).contains(&node)
+}
+
+/// These nodes and all above (or below) them.
+fn reach(ctx: &Ctx<'_>, from: &[NodeIx], up: bool) -> BTreeSet<NodeIx> {
+    let mut seen: BTreeSet<NodeIx> = from.iter().copied().collect();
+    let mut open: Vec<NodeIx> = from.to_vec();
+    while let Some(node) = open.pop() {
+        let edges = if up { ctx.graph.in_edges(node) } else { ctx.graph.out_edges(node) };
+        for edge in edges {
+            let edge = ctx.plan().edge(*edge);
+            let next = if up { edge.from } else { edge.to };
+            if seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    seen
+}

@@ -1,0 +1,89 @@
+//! The expression language: a small, pure part of JavaScript.
+//!
+//! Member access, calls of text and list methods, arrow functions, ternary, arithmetic, comparison, logic, lists and
+//! objects. No assignment, no loops, no `new`, no patterns. Steps, depth and sizes are limited.
+
+mod evaluate;
+mod methods;
+mod parse;
+mod token;
+
+pub(super) use evaluate::{Scope, evaluate};
+pub(super) use parse::parse;
+
+/// Longest expression, in bytes.
+const LONGEST: usize = 16 << 10;
+/// Deepest nesting of an expression.
+const DEEPEST: u32 = 48;
+/// Steps of one evaluation; copying values takes some, too.
+const STEPS: u32 = 2_000_000;
+/// Longest text and longest list an evaluation may make.
+const LARGEST: usize = 1 << 20;
+
+/// Why an expression cannot be read or has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct ScriptError(pub(super) String);
+
+pub(super) type Result<T> = std::result::Result<T, ScriptError>;
+
+fn refuse<T>(text: impl Into<String>) -> Result<T> {
+    Err(ScriptError(text.into()))
+}
+
+/// One expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expr {
+    Literal(serde_json::Value),
+    Name(String),
+    List(Vec<Expr>),
+    Object(Vec<(String, Expr)>),
+    /// `a.b`, `a?.b`, `a[b]`
+    Member(Box<Expr>, Box<Expr>),
+    Call(Box<Expr>, Vec<Expr>),
+    Unary(&'static str, Box<Expr>),
+    Binary(&'static str, Box<Expr>, Box<Expr>),
+    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
+    Arrow(Vec<String>, Box<Expr>),
+}
+
+impl Expr {
+    /// The names in `$('…')`, as far as they are written out.
+    pub(super) fn references(&self) -> Vec<&str> {
+        let mut found = Vec::new();
+        self.walk(&mut |expr| {
+            if let Self::Call(function, arguments) = expr
+                && matches!(&**function, Self::Name(name) if name == "$")
+                && let [Self::Literal(serde_json::Value::String(name))] = arguments.as_slice()
+            {
+                found.push(name.as_str());
+            }
+        });
+        found
+    }
+
+    fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Self)) {
+        visit(self);
+        match self {
+            Self::Literal(_) | Self::Name(_) => {}
+            Self::List(items) => items.iter().for_each(|item| item.walk(visit)),
+            Self::Object(members) => members.iter().for_each(|(_, value)| value.walk(visit)),
+            Self::Member(a, b) | Self::Binary(_, a, b) => {
+                a.walk(visit);
+                b.walk(visit);
+            }
+            Self::Call(function, arguments) => {
+                function.walk(visit);
+                for argument in arguments {
+                    argument.walk(visit);
+                }
+            }
+            Self::Unary(_, inner) | Self::Arrow(_, inner) => inner.walk(visit),
+            Self::Choice(a, b, c) => {
+                for part in [a, b, c] {
+                    part.walk(visit);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Expressions in parameters: `{{ … }}` in any text, however deep.
+
+use serde_json::{Map, Value};
+
+use super::script::{self, Expr, Scope, ScriptError};
+use crate::js;
+
+/// A piece of a text.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece<'t> {
+    /// As it stands.
+    Text(&'t str),
+    /// What stands between the braces.
+    Expression(&'t str),
+}
+
+/// The pieces of a text. What names nothing (`{{ name }}`, `{{}}`) stays as it is: other templates use it.
+pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    let mut at = 0;
+    while let Some(open) = text[at..].find("{{").map(|open| at + open) {
+        let Some(close) = end_of(&text[open + 2..]).map(|close| open + 2 + close) else { break };
+        let inner = text[open + 2..close].trim();
+        at = close + 2;
+        if is_verbatim(inner) {
+            continue;
+        }
+        if open > from {
+            found.push(Piece::Text(&text[from..open]));
+        }
+        found.push(Piece::Expression(inner));
+        from = at;
+    }
+    if from < text.len() {
+        found.push(Piece::Text(&text[from..]));
+    }
+    found
+}
+
+/// Where the expression ends: at `}}` outside of texts and of objects.
+fn end_of(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut quote, mut at) = (0_u32, None, 0);
+    while at < bytes.len() {
+        match (quote, bytes[at]) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), byte) if open == byte => quote = None,
+            (None, byte @ (b'\'' | b'"' | b'`')) => quote = Some(byte),
+            (None, b'{') => depth += 1,
+            (None, b'}') if depth > 0 => depth -= 1,
+            (None, b'}') if bytes.get(at + 1) == Some(&b'}') => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    // An apostrophe in prose is no text: the nearest end counts then.
+    text.find("}}")
+}
+
+fn is_verbatim(inner: &str) -> bool {
+    let is_name = |c: char| c == '_' || c.is_alphanumeric();
+    inner.is_empty()
+        || (inner != "input"
+            && inner.chars().all(is_name)
+            && !inner.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Every expression in a value.
+pub(super) fn expressions<'v>(value: &'v Value, visit: &mut impl FnMut(&'v str, Result<Expr, ScriptError>)) {
+    match value {
+        Value::String(text) => {
+            for piece in pieces(text) {
+                if let Piece::Expression(inner) = piece {
+                    visit(inner, script::parse(inner));
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, visit)),
+        Value::Object(members) => members.values().for_each(|value| expressions(value, visit)),
+        _ => {}
+    }
+}
+
+/// The parameters with their expressions worked out; those named in `raw` stay as they are.
+pub(super) fn resolve(data: &Map<String, Value>, raw: &[String], scope: &dyn Scope) -> Map<String, Value> {
+    let one = |(key, value): (&String, &Value)| {
+        let value = if raw.contains(key) { value.clone() } else { resolve_value(value, scope) };
+        (key.clone(), value)
+    };
+    data.iter().map(one).collect()
+}
+
+fn resolve_value(value: &Value, scope: &dyn Scope) -> Value {
+    match value {
+        Value::String(text) if text.contains("{{") => resolve_text(text, scope),
+        Value::Array(items) => items.iter().map(|item| resolve_value(item, scope)).collect(),
+        Value::Object(members) => Value::Object(resolve(members, &[], scope)),
+        other => other.clone(),
+    }
+}
+
+/// A text that is one expression keeps the type of its value; what is missing or raises is empty.
+fn resolve_text(text: &str, scope: &dyn Scope) -> Value {
+    let value = |inner: &str| {
+        let value = script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default();
+        if value.is_null() { Value::String(String::new()) } else { value }
+    };
+    let pieces = pieces(text);
+    if let [Piece::Expression(inner)] = pieces.as_slice() {
+        return value(inner);
+    }
+    let parts = pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => (*text).to_owned(),
+        Piece::Expression(inner) => match value(inner) {
+            plain @ (Value::Array(_) | Value::Object(_)) => spaced_json(&plain),
+            plain => js::string(&plain),
+        },
+    });
+    Value::String(parts.collect())
+}
+
+/// JSON with a space after each comma and colon, the way the dialect writes it in texts and events.
+pub(super) fn spaced_json(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(spaced_json).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) => {
+            let members: Vec<String> = members
+                .iter()
+                .map(|(key, value)| format!("{}: {}", Value::String(key.clone()), spaced_json(value)))
+                .collect();
+            format!("{{{}}}", members.join(", "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,453 @@
+//! Every case of the dialect, and what the cases do not say.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{Ask, Reply};
+use sinew_protocol::Fault;
+use sinew_source::Diagnostics;
+
+use super::script::{self, Scope};
+use super::{Covalt, coerce, template};
+use crate::Dialect;
+use crate::testing::{Bench, Stubbed, cases, lower, lower_with};
+
+/// The test doubles, as kinds a plugin would add.
+fn doubles() -> Value {
+    json!({
+        "const": { "outputs_from": "outputs" },
+        "echo": {}, "boom": {}, "slow": {}, "empty": {},
+        "stream": { "streaming": true },
+        "provider": { "mode": "hybrid" },
+        "linkagent": { "mode": "hybrid" },
+    })
+}
+
+/// What a double does with the data and inputs it is asked with.
+fn double(node: &str, ask: &Ask) -> Stubbed {
+    let data = &ask.input["data"];
+    let out = |ports: Value| Ok(Reply::new(json!({ "outputs": ports })));
+    let value = |value: Value| json!({ "output": { "value": value } });
+    let mut progress = Vec::new();
+    let result = match ask.target.name() {
+        "const" => out(data["outputs"].clone()),
+        "echo" => {
+            let mut all = data.as_object().cloned().unwrap_or_default();
+            all.retain(|key, _| key != "_label" && key != "on_error");
+            all.insert("__in".into(), ask.input["inputs"].clone());
+            out(value(Value::Object(all)))
+        }
+        "boom" => Err(Fault::failure("SINEW-5101", data["msg"].as_str().unwrap())),
+        "slow" => out(value(json!({ "id": node }))),
+        "stream" => {
+            let tokens: Vec<&str> =
+                data["tokens"].as_array().unwrap().iter().map(|token| token.as_str().unwrap()).collect();
+            progress = tokens.iter().map(|token| json!({ "token": token })).collect();
+            let outputs = value(json!({ "text": tokens.concat() }));
+            let mut reply = json!({ "outputs": outputs });
+            if let Some(error) = data.get("fail") {
+                reply["error"] = error.clone();
+            }
+            Ok(Reply::new(reply))
+        }
+        "empty" => out(json!({})),
+        "linkagent" => out(value(ask.context["links"].clone())),
+        _ => Ok(Reply::new(json!({ "response": format!("{node} did it") }))),
+    };
+    Stubbed { after: data["ms"].as_u64().unwrap_or(0), progress, result }
+}
+
+fn run(case: &Value) -> Result<(Value, Bench<'static>), Diagnostics> {
+    let mut workflow = case["workflow"].clone();
+    workflow["plugins"] = doubles();
+    let lowered = lower(&Covalt, &workflow)?;
+    let mut bench = Bench::new(lowered.plan, Covalt.adapter());
+    bench.start(case["input"].clone(), &mut double);
+    Ok((bench.native(), bench))
+}
+
+#[test]
+fn recorded_runs() {
+    let mut wrong = String::new();
+    for case in cases("covalt", "run") {
+        let seen = match run(&case) {
+            Ok((native, bench)) => json!({
+                "events": bench.lines(), "outputs": native["outputs"], "status": native["status"],
+            }),
+            Err(refused) => json!({ "validationError": refused.items[0].message }),
+        };
+        for (key, want) in case["expect"].as_object().unwrap().iter().filter(|(key, _)| *key != "note") {
+            let mut seen = seen[key].clone();
+            if let (true, Some(want), Some(own)) = (key == "outputs", want.as_object(), seen.as_object_mut())
+            {
+                own.retain(|id, _| want.contains_key(id));
+            }
+            if seen != *want {
+                writeln!(wrong, "{} {key}\n  seen {seen}\n  want {want}", case["id"]).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A graph in short form: nodes `id:type`, edges `a>b`, `a.port>b.handle`, links `a.tools~b.tools`.
+fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
+    let nodes = nodes.split_whitespace().map(|node| {
+        let (id, kind) = node.split_once(':').unwrap();
+        json!({ "id": id, "type": kind, "data": data.get(id).unwrap_or(&json!({})) })
+    });
+    let edges = edges.split_whitespace().map(|edge| {
+        let link = edge.contains('~');
+        let (from, to) = edge.split_once(['>', '~']).unwrap();
+        let (source, out) = from.split_once('.').unwrap_or((from, "output"));
+        let (target, handle) = to.split_once('.').unwrap_or((to, "input"));
+        let channel = if link { "link" } else { "flow" };
+        json!({
+            "source": source, "sourceHandle": out, "target": target, "targetHandle": handle,
+            "data": { "channel": channel },
+        })
+    });
+    json!({ "nodes": nodes.collect::<Vec<_>>(), "edges": edges.collect::<Vec<_>>() })
+}
+
+fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Value, Bench<'static>) {
+    run(&json!({ "workflow": graph(nodes, edges, data), "input": input })).unwrap_or_else(|refused| {
+        panic!("{:?}", refused.items.iter().map(|item| &item.message).collect::<Vec<_>>())
+    })
+}
+
+/// Names a test's expressions know.
+struct Names(Map<String, Value>);
+
+impl Scope for Names {
+    fn name(&self, name: &str) -> Option<Value> {
+        self.0.get(name).cloned()
+    }
+
+    fn node(&self, name: &str) -> Option<Value> {
+        self.0.get(name).cloned()
+    }
+}
+
+fn names() -> Names {
+    let all = json!({
+        "input": { "n": 5, "s": "Héllo", "l": [3, 1, 2], "o": { "k": "v" }, "people": [{ "name": "A", "age": 3 }, { "name": "B", "age": 9 }] },
+        "Chat Start": { "message": "hi" },
+    });
+    Names(all.as_object().cloned().unwrap())
+}
+
+#[test]
+fn the_documented_part_of_javascript() {
+    for (text, want) in [
+        ("$('Chat Start').item.json.message", json!("hi")),
+        ("$(\"nobody\").item.json.message", json!(null)),
+        ("input.o.k + '!'", json!("v!")),
+        ("input['s'].toUpperCase().slice(0, 3)", json!("HÉL")),
+        ("input.l.map(x => x * 2).join('-')", json!("6-2-4")),
+        ("input.l.filter((x, i) => i > 0 && x < 2)", json!([1])),
+        ("input.l.reduce((sum, x) => sum + x, 0)", json!(6)),
+        ("input.l.slice().sort((a, b) => b - a)", json!([3, 2, 1])),
+        ("input.people.find(p => p.age > 5)?.name ?? 'nobody'", json!("B")),
+        ("input.people.some(p => p.age === 9)", json!(true)),
+        ("input.n > 3 ? { big: true, n: input.n } : null", json!({ "big": true, "n": 5 })),
+        ("[1, ...'x']", Value::Null),
+        ("1 + 2 * 3 - 8 / 4 % 3", json!(5)),
+        ("!input.nope && input.n != '6'", json!(true)),
+        ("input.n == '5'", json!(true)),
+        ("typeof input.s", json!("string")),
+        ("JSON.stringify(input.o)", json!("{\"k\":\"v\"}")),
+        ("Math.max(1, input.n, 3)", json!(5)),
+        ("Object.keys(input.o).length", json!(1)),
+        ("'a,b'.split(',').at(-1)", json!("b")),
+        ("(2.5).toFixed(2)", json!("2.50")),
+        ("'abc'.repeat(1e9)", Value::Null),
+        ("input.l.constructor.constructor('return 1')()", Value::Null),
+        ("input.l.map(x => input.l.map(y => input.l.map(z => x * y * z)))[1][2][0]", json!(6)),
+    ] {
+        let seen = script::parse(text).and_then(|expr| script::evaluate(&expr, &names())).unwrap_or_default();
+        assert_eq!(seen, want, "{text}");
+    }
+}
+
+#[test]
+fn no_expression_hurts() {
+    let nested = format!("{}1{}", "(".repeat(5_000), ")".repeat(5_000));
+    let negated = format!("{}1", "!".repeat(5_000));
+    let chained = format!("input{}", ".o".repeat(5_000));
+    let summed = vec!["1"; 5_000].join("+");
+    for text in [
+        nested.as_str(),
+        &negated,
+        &chained,
+        &summed,
+        "",
+        "(",
+        "a.",
+        "'",
+        "{",
+        "=> 1",
+        "a => ",
+        "1 2",
+        "${",
+        "\\",
+    ] {
+        assert!(script::parse(text).is_err(), "{text:.40}");
+    }
+    let many: Vec<u32> = (0..3_000).collect();
+    let names = Names(Map::from_iter([("input".to_owned(), json!(many))]));
+    let bomb = script::parse("input.map(x => input.map(y => input))").unwrap();
+    assert!(script::evaluate(&bomb, &names).is_err());
+}
+
+#[test]
+fn expressions_are_found_in_texts() {
+    let resolve = |text: &str| {
+        let data = Map::from_iter([("x".to_owned(), json!(text))]);
+        template::resolve(&data, &[], &names())["x"].clone()
+    };
+    for (text, want) in [
+        ("{{ input.l }}", json!([3, 1, 2])),
+        ("l={{ input.l }} {{ name }}", json!("l=[3, 1, 2] {{ name }}")),
+        ("{{ input.o }}{{ input.n }}", json!("{\"k\": \"v\"}5")),
+        ("{{ '}}' + input.n }}", json!("}}5")),
+        ("{{ { a: { b: 1 } } }}", json!({ "a": { "b": 1 } })),
+        ("it's {{ input.n }} o'clock", json!("it's 5 o'clock")),
+        ("{{ true }} {{}} {{ input.nope.deeper }}|", json!("{{ true }} {{}} |")),
+        ("{{ open", json!("{{ open")),
+        ("{{ name }}", json!("{{ name }}")),
+        ("{{ ghost.x }}", json!("")),
+    ] {
+        assert_eq!(resolve(text), want, "{text}");
+    }
+}
+
+#[test]
+fn the_coercion_table() {
+    for (from, to, value, want) in [
+        ("int", "float", json!(7), Some(json!(7.0))),
+        ("int", "string", json!(7), Some(json!("7"))),
+        ("float", "string", json!(2.5), Some(json!("2.5"))),
+        ("boolean", "string", json!(false), Some(json!("false"))),
+        ("json", "string", json!({ "a": [1] }), Some(json!("{\"a\":[1]}"))),
+        ("string", "messages", json!("x"), Some(json!([{ "role": "user", "content": "x" }]))),
+        ("messages", "string", json!([]), Some(json!(""))),
+        ("agent", "tools", json!({}), Some(json!({}))),
+        ("float", "int", json!(1.5), None),
+        ("string", "boolean", json!("x"), None),
+        ("tools", "agent", json!({}), None),
+        ("model", "string", json!("m"), None),
+    ] {
+        assert_eq!(coerce::coerce(from, to, &value), want, "{from} -> {to}");
+    }
+}
+
+#[test]
+fn an_agent_is_asked_with_its_cluster() {
+    let data = json!({
+        "cs": { "_label": "Chat Start" },
+        "m": { "model": "big" },
+        "a": { "instructions": "Answer {{ $('Chat Start').item.json.message }}", "model": "small" },
+        "sub": { "_label": "Re Searcher", "instructions": "On {{ input.message }}" },
+    });
+    let edges = "cs>a m>a.model t.tools~sub.tools sub.agent~a.tools mcp.tools~a.tools";
+    let (native, bench) = ran(
+        "cs:chat-start m:model-selector a:agent sub:agent t:toolset mcp:mcp-server",
+        edges,
+        &data,
+        &json!({ "message": "hi" }),
+    );
+    assert_eq!(bench.asked.len(), 1, "sub-agents run inside the agent");
+    let ask = &bench.asked[0].1;
+    assert_eq!(ask.instruction.as_deref(), Some("Answer hi"));
+    assert_eq!((&ask.input["message"], &ask.input["params"]["model"]), (&json!("hi"), &json!("big")));
+    let tools = &ask.context["links"]["tools"];
+    assert_eq!(tools[0]["tool"]["name"], "delegate_to_re_searcher");
+    assert_eq!(
+        (&tools[0]["data"]["instructions"], &tools[0]["links"]["tools"][0]["id"]),
+        (&json!("On hi"), &json!("t"))
+    );
+    assert_eq!(tools[1]["type"], "mcp-server");
+    assert_eq!(native["outputs"]["a"]["output"], json!({ "response": "a did it" }));
+    assert_eq!((&native["text"], &native["status"]), (&json!("a did it"), &json!("completed")));
+    assert_eq!(
+        bench.lines(),
+        ["cs started", "cs completed", "m started", "m completed", "a started", "a completed"]
+    );
+}
+
+#[test]
+fn errors_stop_or_travel_on() {
+    let stop =
+        ran("b:boom s:slow n:echo", "b>n", &json!({ "b": { "msg": "bad" }, "s": { "ms": 9 } }), &json!({}));
+    assert_eq!(stop.1.lines(), ["b started", "b error {\"error\": \"bad\", \"on_error\": \"stop\"}"]);
+    assert_eq!((&stop.0["status"], &stop.0["error"]), (&json!("error"), &json!("bad")));
+    let data = json!({ "c": { "outputs": { "output": { "value": { "n": "x" } } } }, "i": { "field": "n", "operator": "lessThan", "value": 3, "on_error": "continue" } });
+    let (native, bench) = ran("c:const i:conditional n:echo", "c>i i>n", &data, &json!({}));
+    assert_eq!(
+        native["outputs"]["n"]["output"]["__in"]["input"]["error"],
+        "'<' not supported between instances of 'str' and 'int'"
+    );
+    assert!(bench.lines()[3].starts_with("i error "), "{:?}", bench.lines());
+    let data = json!({ "s": { "tokens": ["a"], "fail": "rate limit", "on_error": "continue" } });
+    let (native, _) = ran("s:stream n:echo", "s>n", &data, &json!({}));
+    assert_eq!(
+        native["outputs"],
+        json!({ "n": { "output": { "__in": { "input": { "error": "rate limit" } } } } })
+    );
+}
+
+#[test]
+fn planned_nodes() {
+    let data = json!({
+        "c": { "outputs": { "output": { "value": { "u": { "name": "Ann" }, "l": [1, 2] } } } },
+        "p": { "template": "Hi {{u.name}}, {{ l }}{{ no }}" },
+        "j": { "mapping": { "first": "{{ input.l[0] }}", "all": ["{{ input.u }}"] } },
+        "k": { "code": "def f(d):\n  return {'n': len(d['input']['l'])}" },
+        "x": { "code": "def f(d):\n  return d['no']", "on_error": "continue" },
+    });
+    let nodes = "c:const p:prompt-template j:json-transform k:code x:code w:webhook-end";
+    let (native, _) = ran(nodes, "c>p c>j c>k c>x k>w", &data, &json!({}));
+    let at = |id: &str| native["outputs"][id]["output"].clone();
+    assert_eq!(at("p"), json!({ "text": "Hi Ann, [1, 2]" }));
+    assert_eq!(at("j"), json!({ "first": 1, "all": [{ "name": "Ann" }] }));
+    assert_eq!(at("k"), json!({ "n": 2 }));
+    assert_eq!(at("w"), json!({ "body": { "n": 2 }, "status": 200, "headers": {} }));
+}
+
+#[test]
+fn a_classifier_takes_one_branch() {
+    let data = json!({ "c": { "categories": ["Sales", { "name": "Support", "description": "help" }] } });
+    let workflow = graph("s:chat-start c:classifier a:echo b:echo", "s>c c.Sales>a c.Support>b", &data);
+    let check = |choice: Value, want: &[&str]| {
+        let mut plugged = workflow.clone();
+        plugged["plugins"] = doubles();
+        let mut bench = Bench::new(lower(&Covalt, &plugged).unwrap().plan, Covalt.adapter());
+        bench.start(json!({ "message": "help me" }), &mut |node, ask| match node {
+            "c" => {
+                assert_eq!(
+                    ask.output_schema.as_ref().unwrap()["properties"]["choice"]["enum"],
+                    json!(["Sales", "Support"])
+                );
+                Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(choice.clone())) }
+            }
+            _ => double(node, ask),
+        });
+        assert_eq!(&bench.lines()[2..], want);
+    };
+    check(json!({ "choice": "support" }), &["c started", "c completed", "b started", "b completed"]);
+    check(
+        json!("else"),
+        &["c started", "c error {\"error\": \"'else' is none of the choices\", \"on_error\": \"stop\"}"],
+    );
+}
+
+#[test]
+fn a_loop_brings_its_own_workflow() {
+    let inner = graph(
+        "t:webhook-trigger j:json-transform",
+        "t>j",
+        &json!({ "j": { "mapping": "{{ $trigger.item }}" } }),
+    );
+    let data = json!({ "l": { "items": "{{ input.list }}", "graph": inner }, "c": { "outputs": { "output": { "value": { "list": [4, 5] } } } } });
+    let mut workflow = graph("c:const l:loop e:echo", "c>l l>e", &data);
+    workflow["plugins"] = doubles();
+    let document = sinew_source::Document {
+        root: sinew_source::Node::from_json(&workflow),
+        sources: sinew_source::Sources::default(),
+    };
+    let options =
+        crate::LowerOptions { default_name: "test", read: &|_| Err(String::new()), agents: &BTreeMap::new() };
+    let lowered = Covalt.lower(document, &options).unwrap();
+    assert_eq!(lowered.iter().map(|one| one.plan.name.as_str()).collect::<Vec<_>>(), ["test", "test.l"]);
+    let mut bench = Bench::new(lowered[0].plan.clone(), Covalt.adapter());
+    bench.start(json!({}), &mut |node, ask| match ask.target.name() {
+        "test.l" => {
+            Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(ask.input["trigger"].clone())) }
+        }
+        _ => double(node, ask),
+    });
+    let all = json!([{ "item": 4, "index": 0 }, { "item": 5, "index": 1 }]);
+    assert_eq!(bench.native()["outputs"]["l"]["output"], all);
+    assert_eq!(
+        bench.lines(),
+        ["c started", "c completed", "l started", "l completed", "e started", "e completed"]
+    );
+}
+
+#[test]
+fn partial_runs() {
+    let check = |execution: Value, want: &[&str]| {
+        let (_, bench) =
+            ran("a:slow b:slow c:slow d:slow", "a>b b>c", &json!({}), &json!({ "execution": execution }));
+        let ended: Vec<&str> =
+            bench.lines().into_iter().filter_map(|line| line.strip_suffix(" completed")).collect();
+        assert_eq!(ended, want);
+    };
+    check(json!({ "scope": { "mode": "execute", "target_node_ids": ["b"] } }), &["a", "b"]);
+    let cached = json!({ "scope": { "mode": "runFrom", "target_node_ids": ["b"] }, "cached_outputs": { "a": { "output": 1 } } });
+    check(cached, &["b", "c"]);
+    check(json!({ "entry_node_ids": ["b"] }), &["a", "b", "c"]);
+    check(json!({}), &["a", "d", "b", "c"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_at_once() {
+    let check = |nodes: &str, edges: &str, data: Value, want: &[&str]| {
+        let found = match lower(&Covalt, &graph(nodes, edges, &data)) {
+            Ok(lowered) => lowered.warnings,
+            Err(refused) => refused,
+        };
+        let seen: Vec<&str> = found.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
+        assert_eq!(seen, want, "{:?}", found.items.iter().map(|item| &item.message).collect::<Vec<_>>());
+    };
+    check("a:chat-start b:reroute", "a>b", json!({}), &[]);
+    check("a:reroute b:reroute", "a>b b>a", json!({}), &["FLOW_CYCLE"]);
+    check("a:agnet", "", json!({}), &["UNKNOWN_NODE_TYPE"]);
+    check("a:chat-start", "a>ghost", json!({}), &["SCHEMA"]);
+    check("m:model-selector a:agent", "m>a.instructions", json!({}), &["NO_COERCION"]);
+    check("a:agent t:toolset", "a.agent~t.tools", json!({}), &[]);
+    let refers = json!({ "b": { "x": "{{ $('z').item.json.q }} {{ $('a').item.json }} {{ 1 + }}" } });
+    check("a:chat-start b:reroute z:reroute", "a>b", refers, &["NOT_UPSTREAM", "EXPRESSION"]);
+    check("a:chat-start b:reroute", "a>b", json!({ "b": { "x": "{{ 1 + }}" } }), &["EXPRESSION"]);
+    check(
+        "a:agent b:agent c:agent",
+        "b.agent~a.tools c.agent~b.tools b.agent~c.tools",
+        json!({}),
+        &["LINK_CYCLE"],
+    );
+    check("l:loop", "", json!({}), &["SCHEMA"]);
+}
+
+#[test]
+fn plugins_are_folders() {
+    let mut workflow = graph("a:chat-start s:shout", "a>s", &json!({}));
+    workflow["plugins"] = json!(["nodes/shout/"]);
+    let read = |path: &str| match path {
+        "nodes/shout/definition.json" => Ok(br#"{"agent": "loud", "parameters": {"volume": 11}}"#.to_vec()),
+        other => Err(format!("{other} is not there")),
+    };
+    let plan = lower_with(&Covalt, &workflow, &read).unwrap().plan;
+    let mut bench = Bench::new(plan, Covalt.adapter());
+    bench.start(json!({ "message": "hi" }), &mut double);
+    assert_eq!(
+        (bench.asked[0].1.target.name(), &bench.asked[0].1.input["data"]["volume"]),
+        ("loud", &json!(11))
+    );
+    workflow["plugins"] = json!(["nodes/quiet"]);
+    let refused = lower_with(&Covalt, &workflow, &read).unwrap_err();
+    assert!(refused.items.iter().any(|item| item.sub_code.as_deref() == Some("PLUGIN")));
+}
+
+#[test]
+fn only_graphs_of_this_kind_are_recognised() {
+    use sinew_source::{Document, Node, Sources};
+    let sure = |value: &Value| {
+        Covalt.detect(&Document { root: Node::from_json(value), sources: Sources::default() })
+    };
+    assert!(sure(&graph("a:agent b:merge", "a>b", &json!({}))) > 90);
+    assert!(sure(&json!({ "agent": { "graph_data": graph("a:agent", "", &json!({})) } })) >= 60);
+    assert_eq!(sure(&json!({ "nodes": [{ "id": "a", "type": "agent" }], "connections": [] })), 0);
+    assert_eq!(sure(&json!({ "nodes": {}, "edges": {} })), 0);
+}

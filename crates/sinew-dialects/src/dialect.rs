@@ -1,0 +1,94 @@
+//! What every dialect offers, and how a file's dialect is found.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sinew_engine::Adapter;
+use sinew_plan::{NodeIx, Op, Plan};
+use sinew_source::{Diagnostics, Document, Span};
+
+use crate::convert::Portability;
+
+/// A dialect: from a file to plans.
+pub trait Dialect: Sync {
+    /// Its name, as in `--dialect`.
+    fn name(&self) -> &'static str;
+
+    /// One line on where its files come from.
+    fn about(&self) -> &'static str;
+
+    /// How sure it is that the document is one of its own: 0 = not at all, 100 = certainly.
+    fn detect(&self, document: &Document) -> u8;
+
+    /// All workflows of the document, or all that is wrong with it. Warnings travel with the workflows.
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics>;
+
+    /// The adapter that the engine asks.
+    fn adapter(&self) -> &'static dyn Adapter;
+
+    /// JSON Schema of its files, for editors.
+    fn schema(&self) -> Value;
+
+    /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
+    /// By default: agents with nothing but their name, and nothing else.
+    fn portable(&self, plan: &Plan, node: NodeIx, _losses: &mut Vec<String>) -> Portability {
+        let node = plan.node(node);
+        match (&node.op, &node.agent) {
+            _ if node.attached => Portability::Attached,
+            (Op::Source, _) => Portability::Start,
+            (Op::Agent, Some(agent)) => {
+                Portability::Agent { agent: agent.clone(), instruction: None, input: None }
+            }
+            _ => Portability::Not(format!("there is no word for '{}'", node.kind)),
+        }
+    }
+}
+
+/// What lowering may depend on beside the file.
+pub struct LowerOptions<'a> {
+    /// Name for a workflow whose file has none: the file's stem.
+    pub default_name: &'a str,
+    /// Reads a file the workflow refers to, by the path written there. The error is one sentence.
+    pub read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
+    /// Names of agents for work that the dialect leaves open, by kind of work (`work`, `route`, `judge`, …).
+    pub agents: &'a BTreeMap<String, String>,
+}
+
+/// A workflow that was lowered.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The plan.
+    pub plan: Plan,
+    /// Where each node stands in the file, by index.
+    pub places: Vec<Option<Span>>,
+    /// Warnings, with the sources their places refer to.
+    pub warnings: Diagnostics,
+    /// Agent definitions that came with the file, by name, as the file has them.
+    pub agents: BTreeMap<String, Value>,
+}
+
+/// All dialects, in the order in which they are tried.
+pub fn all() -> &'static [&'static dyn Dialect] {
+    &[
+        &crate::sam::Sam,
+        &crate::agentflow::AgentFlow,
+        &crate::agentteam::AgentTeam,
+        &crate::covalt::Covalt,
+        &crate::sweny::Sweny,
+    ]
+}
+
+/// The dialect of this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Dialect> {
+    all().iter().copied().find(|dialect| dialect.name() == name)
+}
+
+/// The dialect that is surest of the document, if any is.
+pub fn detect(document: &Document) -> Option<&'static dyn Dialect> {
+    all()
+        .iter()
+        .map(|dialect| (dialect.detect(document), *dialect))
+        .filter(|(sure, _)| *sure > 0)
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .map(|(_, dialect)| dialect)
+}

@@ -1,0 +1,23 @@
+//! Five workflow dialects on one engine.
+//!
+//! Place in the flow: `file ──lower──▶ Plan`, and one [`Adapter`](sinew_engine::Adapter) per dialect that the
+//! engine asks while it decides. A dialect parses, validates, lowers, binds, shapes, selects and projects.
+//!
+//! It never schedules, persists, waits or calls anything; files it refers to are read through a closure that the
+//! caller hands in.
+
+pub mod agentflow;
+pub mod agentteam;
+pub mod covalt;
+pub mod sam;
+pub mod sweny;
+
+mod convert;
+mod dialect;
+mod js;
+
+pub use convert::{Converted, Loss, Portability, to_sam};
+pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect};
+
+#[cfg(test)]
+mod testing;

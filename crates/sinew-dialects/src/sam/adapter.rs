@@ -1,0 +1,346 @@
+//! What the engine asks this dialect while it decides.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ATTEMPT_TIMED_OUT, ActId, Adapter, Ask, Child, Ctx, Output, Step, Val};
+use sinew_plan::{NodeIx, Op, Plan};
+use sinew_protocol::Fault;
+use sinew_script::{python_repr, python_type};
+
+use super::lower::{MOST, OUT};
+use super::model::{Strategy, Work};
+use super::path::World;
+use super::program::{Compiled, Program, Read, schema};
+use super::template::fill;
+use super::world::{View, name};
+use super::{duration, violation};
+
+/// The adapter of this dialect.
+#[derive(Debug)]
+pub(super) struct SamAdapter;
+
+impl Adapter for SamAdapter {
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
+        // A workflow that is started without an input has an empty one.
+        let input = if input.is_null() { json!({}) } else { input };
+        match &plan.input_schema {
+            Some(source) => checked(source, input, "SINEW-4201", "Input validation failed"),
+            None => Ok(input),
+        }
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        Program::of(ctx.graph).and_then(|program| Bound::new(ctx, &program, act).step()).into()
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        match ctx.act(act).replies.last().map(|replied| &replied.result) {
+            Some(Ok(reply)) => Step::Done(Output::new(Arc::clone(&reply.output))),
+            Some(Err(fault)) => Step::Fail(in_time(ctx, act, fault)),
+            None => Step::Done(Output::default()),
+        }
+    }
+
+    fn gather(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        let failed = ctx.act(act).children.as_ref().and_then(|children| children.failed);
+        if let (Some(child), Some(fault)) = (failed, ctx.child_fault(act)) {
+            return Step::Fail(named(ctx, child, fault).with_retryable(false));
+        }
+        Program::of(ctx.graph).and_then(|program| gathered(ctx, &program, act)).into()
+    }
+
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        let program = Program::of(ctx.graph)?;
+        let output = program.output.resolve(&View::new(ctx, &program, ctx.root())).map_err(no_value)?;
+        match &ctx.plan().output_schema {
+            Some(source) if !ctx.dry_run() => {
+                checked(source, output, "SINEW-4202", "Output validation failed")
+            }
+            _ => Ok(output),
+        }
+    }
+
+    fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+        named(ctx, act, fault)
+    }
+}
+
+/// `Node 'a' failed: …`; a map, loop or fork passes on what its child said.
+fn named(ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+    if ctx.act(act).children.as_ref().is_some_and(|children| children.failed.is_some()) {
+        return fault.clone();
+    }
+    let message = format!("Node '{}' failed: {}", name(ctx, act), in_time(ctx, act, fault).message);
+    Fault { message, ..fault.clone() }
+}
+
+/// The dialect's words for an attempt that took too long.
+fn in_time(ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+    match ctx.node_of(act).attempt_timeout_ms {
+        Some(ms) if fault.code == ATTEMPT_TIMED_OUT => {
+            let seconds = python_repr(&json!(ms as f64 / 1000.0));
+            Fault { message: format!("Agent timed out after {seconds} seconds"), ..fault.clone() }
+        }
+        _ => fault.clone(),
+    }
+}
+
+fn no_value(reason: String) -> Fault {
+    Fault::invalid("SINEW-3104", reason)
+}
+
+/// The value, if it holds the schema.
+fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Result<Value, Fault> {
+    let schema = schema(source).map_err(|error| Fault::invalid(code, format!("{what}: {error}")))?;
+    let wrong = violation::masked(&schema, &value);
+    match wrong.first() {
+        None => Ok(value),
+        Some(first) => Err(Fault::invalid(code, format!("{what}: {first}")).with_details(&wrong)),
+    }
+}
+
+/// An activation that is about to begin.
+struct Bound<'c> {
+    ctx: &'c Ctx<'c>,
+    program: &'c Program,
+    act: ActId,
+    node: &'c Compiled,
+    view: View<'c>,
+}
+
+impl<'c> Bound<'c> {
+    fn new(ctx: &'c Ctx<'c>, program: &'c Program, act: ActId) -> Self {
+        let one = ctx.act(act);
+        let view = View::new(ctx, program, one.scope);
+        Self { ctx, program, act, node: program.node(one.node), view }
+    }
+
+    fn step(&self) -> Result<Step, Fault> {
+        if let Work::Workflow { workflow_name, .. } = &self.node.def.work
+            && *workflow_name == self.ctx.plan().name
+        {
+            let id = &self.node.def.id;
+            let message = format!(
+                "Direct recursion detected: workflow '{workflow_name}' cannot invoke itself via node '{id}'"
+            );
+            return Err(Fault::invalid("SINEW-2124", message));
+        }
+        if let Some(when) = &self.node.when
+            && !self.holds(when).unwrap_or_else(|reason| self.not_evaluated("when", &reason))
+        {
+            // With its own port only, none of a branching node's targets is chosen.
+            let output = match self.node.def.work.targets().as_slice() {
+                [] => Output::default(),
+                _ => Output::default().port(OUT, Value::Null),
+            };
+            return Ok(Step::Skip { reason: "when_clause_false".to_owned(), output });
+        }
+        match &self.node.def.work {
+            Work::Agent { agent_name, .. } => Ok(self.ask(Ask::agent(agent_name, self.input()?))),
+            Work::Workflow { workflow_name, .. } => Ok(self.ask(Ask::workflow(workflow_name, self.input()?))),
+            Work::Conditional { condition, true_branch, false_branch } => {
+                let holds = self.first_condition().map_err(cannot_evaluate)?;
+                let output = json!({ "condition_result": holds, "condition": condition });
+                Ok(branched(output, if holds { Some(true_branch) } else { false_branch.as_ref() }))
+            }
+            Work::Switch { cases, default } => {
+                let hit = self.node.conditions.iter().enumerate().position(|(n, read)| {
+                    self.holds(read)
+                        .unwrap_or_else(|reason| self.not_evaluated(&format!("cases[{n}]"), &reason))
+                });
+                let branch = hit.and_then(|n| cases.get(n)).map(|case| &case.node).or(default.as_ref());
+                Ok(branched(json!({ "selected_branch": branch, "selected_case_index": hit }), branch))
+            }
+            Work::Map { max_items, concurrency_limit, .. } => self.map(*max_items, *concurrency_limit),
+            Work::Fork { fail_fast, .. } => {
+                let bodies = if let Op::Fork { bodies } = &self.ctx.node_of(self.act).op {
+                    bodies.as_slice()
+                } else {
+                    &[]
+                };
+                let children = bodies.iter().map(|body| child(*body, Val::default(), None)).collect();
+                Ok(Step::Fan { children, limit: None, fail_fast: *fail_fast })
+            }
+            Work::Join { wait_for, strategy, .. } => Ok(self.join(wait_for, *strategy)),
+            Work::Loop { .. } => Ok(Step::Fan { children: self.body(None), limit: None, fail_fast: true }),
+        }
+    }
+
+    fn holds(&self, read: &Read) -> Result<bool, String> {
+        match read {
+            Ok(condition) => condition.holds(&self.view),
+            Err(unreadable) => Err(unreadable.to_string()),
+        }
+    }
+
+    fn first_condition(&self) -> Result<bool, String> {
+        self.node.conditions.first().map_or(Ok(false), |read| self.holds(read))
+    }
+
+    /// A `when` or a case that cannot be evaluated does not hold; operators can read why.
+    fn not_evaluated(&self, place: &str, reason: &str) -> bool {
+        self.ctx.note(json!({ "condition_error": { "place": place, "reason": reason } }));
+        false
+    }
+
+    fn ask(&self, mut ask: Ask) -> Step {
+        if let Some(call) = self.node.def.work.call() {
+            ask.input_schema.clone_from(&call.input_schema_override);
+            ask.output_schema.clone_from(&call.output_schema_override);
+        }
+        let instruction = self.node.instruction.as_ref().map(|parts| fill(parts, &self.view));
+        ask.instruction = instruction.filter(|text| !text.trim().is_empty());
+        Step::Ask(Box::new(ask))
+    }
+
+    /// The input as mapped, or, without a mapping, worked out from where the node stands.
+    fn input(&self) -> Result<Val, Fault> {
+        if let Some(mapping) = &self.node.data {
+            return mapping.resolve(&self.view).map(Val::from).map_err(no_value);
+        }
+        let whole =
+            || self.ctx.state.start.as_ref().map(|start| Arc::clone(&start.input)).unwrap_or_default();
+        if self.ctx.node_of(self.act).inner {
+            return Ok(self.view.item().cloned().map_or_else(whole, Val::from));
+        }
+        match self.node.def.depends_on.as_slice() {
+            [] => Ok(whole()),
+            [only] => {
+                let branching = self.program.find(only).is_some_and(|ix| {
+                    matches!(self.program.node(ix).def.work, Work::Switch { .. } | Work::Conditional { .. })
+                });
+                if branching { Ok(whole()) } else { Ok(self.view.output(only).cloned().unwrap_or_default()) }
+            }
+            several => Err(Fault::invalid(
+                "SINEW-2123",
+                format!(
+                    "Node '{}' has multiple dependencies {} but no explicit 'input' mapping",
+                    self.node.def.id,
+                    python_repr(&json!(several))
+                ),
+            )),
+        }
+    }
+
+    fn map(&self, max_items: Option<u32>, limit: Option<u32>) -> Result<Step, Fault> {
+        let items = match &self.node.data {
+            Some(template) => template.resolve(&self.view).map_err(no_value)?,
+            None => Value::Null,
+        };
+        let items = match items {
+            Value::Null => Vec::new(),
+            Value::Array(items) => items,
+            other => {
+                let message = format!("Map target must be array, got: {}", python_type(&other));
+                return Err(Fault::invalid("SINEW-4203", message));
+            }
+        };
+        let most = max_items.unwrap_or(self.program.max_items);
+        if items.len() > most as usize {
+            let message = format!("Map '{}' exceeds max items: {} > {most}", self.node.def.id, items.len());
+            return Err(Fault::invalid("SINEW-4203", message));
+        }
+        if items.is_empty() {
+            return Ok(Step::Done(Output::new(json!({ "results": [] }))));
+        }
+        let Op::Map { body } = self.ctx.node_of(self.act).op else {
+            return Ok(Step::Done(Output::default()));
+        };
+        let children = items.into_iter().map(|item| child(body, Val::from(item), None)).collect();
+        let fail_fast = self.ctx.plan().profile.failure == sinew_plan::Failure::Stop;
+        Ok(Step::Fan { children, limit, fail_fast })
+    }
+
+    fn body(&self, delay_ms: Option<u64>) -> Vec<Child> {
+        match self.ctx.node_of(self.act).op {
+            Op::Loop { body } => vec![child(body, Val::default(), delay_ms)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What has arrived, in the order of `wait_for`.
+    fn join(&self, wait_for: &[String], strategy: Strategy) -> Step {
+        let plan = self.ctx.plan();
+        let arrived: Vec<NodeIx> = self
+            .ctx
+            .act(self.act)
+            .inputs
+            .iter()
+            .filter_map(|input| input.edge)
+            .map(|edge| plan.edge(edge).from)
+            .collect();
+        let mut results = Map::new();
+        for id in wait_for {
+            let nodes = self.program.find(id).map(|ix| self.program.stands_for(ix)).unwrap_or_default();
+            if arrived.iter().any(|ix| nodes.contains(ix)) {
+                results.insert(
+                    id.clone(),
+                    self.view.output(id).map(|output| (**output).clone()).unwrap_or_default(),
+                );
+            }
+        }
+        let completed: Vec<&String> = results.keys().collect();
+        Step::Done(Output::new(
+            json!({ "completed_nodes": completed, "results": results, "strategy": strategy.as_str() }),
+        ))
+    }
+}
+
+fn child(body: NodeIx, item: Val, delay_ms: Option<u64>) -> Child {
+    Child { body, item, delay_ms }
+}
+
+fn cannot_evaluate(reason: String) -> Fault {
+    Fault::invalid("SINEW-3102", reason)
+}
+
+/// An output of which only the chosen branch gets something, and whoever depends on the node itself.
+fn branched(output: Value, branch: Option<&String>) -> Step {
+    let output = Val::from(output);
+    let mut made = Output::new(Arc::clone(&output)).port(OUT, Arc::clone(&output));
+    if let Some(branch) = branch {
+        made = made.port(branch, output);
+    }
+    Step::Done(made)
+}
+
+/// What follows when all children ended well.
+fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault> {
+    let node = program.node(ctx.act(act).node);
+    let results = || ctx.child_outputs(act).map(Arc::unwrap_or_clone);
+    match &node.def.work {
+        Work::Fork { branches, .. } => {
+            let merged: Map<String, Value> =
+                branches.iter().map(|branch| branch.output_key.clone()).zip(results()).collect();
+            Ok(Step::Done(Output::new(Value::Object(merged))))
+        }
+        Work::Loop { max_iterations, delay, .. } => {
+            let done = ctx.act(act).children.as_ref().map_or(0, |children| children.acts.len());
+            let view = View::after_iteration(ctx, program, act);
+            let goes_on = match node.conditions.first() {
+                Some(Ok(condition)) => condition.holds(&view).map_err(cannot_evaluate)?,
+                Some(Err(unreadable)) => return Err(cannot_evaluate(unreadable.to_string())),
+                None => false,
+            };
+            let reason = match (goes_on, done < max_iterations.unwrap_or(MOST) as usize) {
+                (true, true) => {
+                    let delay_ms = delay.as_ref().and_then(|delay| duration::milliseconds(delay).ok());
+                    let children = Bound::new(ctx, program, act).body(delay_ms.filter(|ms| *ms > 0));
+                    return Ok(Step::Fan { children, limit: None, fail_fast: true });
+                }
+                (true, false) => "max_iterations",
+                (false, _) => "condition_false",
+            };
+            Ok(Step::Done(Output::new(json!({ "iterations_completed": done, "stopped_reason": reason }))))
+        }
+        _ => {
+            let results: Vec<Value> = results().collect();
+            Ok(Step::Done(Output::new(json!({ "results": results }))))
+        }
+    }
+}

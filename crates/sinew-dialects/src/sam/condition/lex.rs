@@ -1,0 +1,173 @@
+//! From text to tokens.
+
+use super::super::path::Path;
+use super::super::python::Num;
+use super::{Piece, pieces};
+
+/// A token.
+#[derive(Clone, Debug)]
+pub(super) enum Token {
+    Number(Num),
+    Text(Vec<Piece>),
+    /// A template outside quotes.
+    Var(usize),
+    /// A name or a keyword.
+    Name(String),
+    Symbol(&'static str),
+}
+
+/// Longer symbols first: the first that fits is taken.
+const SYMBOLS: &[&str] = &[
+    "==", "!=", "<=", ">=", ":=", "**", "//", "<<", ">>", "&&", "||", "<", ">", "(", ")", "[", "]", "{", "}",
+    ",", "+", "-", "*", "/", "%", "=", "!", ".", ":", "&", "|", "^", "~", "@", ";",
+];
+
+/// All tokens, and the paths of the variables in them.
+pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
+    if source.len() > LONGEST {
+        return Err(format!("Invalid expression syntax: longer than {LONGEST} bytes"));
+    }
+    let (mut tokens, mut vars) = (Vec::new(), Vec::new());
+    let mut rest = source;
+    loop {
+        rest = rest.trim_start();
+        let Some(first) = rest.chars().next() else {
+            return Ok((tokens, vars));
+        };
+        let used = match first {
+            '{' if rest.starts_with("{{") => {
+                let close = rest.find("}}").ok_or_else(|| syntax("'{{' is never closed"))?;
+                let inner = rest[2..close].trim();
+                if inner.is_empty() {
+                    return Err(syntax("there is nothing between '{{' and '}}'"));
+                }
+                vars.push(Path::parse(inner));
+                tokens.push(Token::Var(vars.len() - 1));
+                close + 2
+            }
+            '\'' | '"' => {
+                let length =
+                    string_length(rest, first).ok_or_else(|| syntax("unterminated string literal"))?;
+                tokens.push(Token::Text(pieces(&rest[1..length - 1], &mut vars, unescape)));
+                length
+            }
+            c if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit())) => {
+                let (number, length) = number(rest)?;
+                tokens.push(Token::Number(number));
+                length
+            }
+            c if c.is_alphabetic() || c == '_' => {
+                let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                let name = &rest[..length];
+                if rest[length..].starts_with(['\'', '"']) && name.len() <= 2 {
+                    return Err(if name.to_ascii_lowercase().contains('f') {
+                        "Unsupported expression type: JoinedStr".to_owned()
+                    } else {
+                        syntax(&format!("strings with the prefix '{name}' are not supported"))
+                    });
+                }
+                tokens.push(Token::Name(name.to_owned()));
+                length
+            }
+            _ => {
+                let symbol = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol));
+                let symbol = symbol.ok_or_else(|| syntax(&format!("unexpected character '{first}'")))?;
+                tokens.push(Token::Symbol(symbol));
+                symbol.len()
+            }
+        };
+        rest = &rest[used..];
+    }
+}
+
+/// A condition is a line or two.
+const LONGEST: usize = 16 << 10;
+
+pub(super) fn syntax(reason: &str) -> String {
+    format!("Invalid expression syntax: {reason}")
+}
+
+/// Bytes of the string literal at the start, quotes included. Quotes inside a template do not end it.
+fn string_length(text: &str, quote: char) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let rest = text.get(at..)?;
+        let c = rest.chars().next()?;
+        at += match c {
+            c if c == quote => return Some(at + 1),
+            '\\' => 1 + rest[1..].chars().next()?.len_utf8(),
+            '{' if rest.starts_with("{{") => rest.find("}}").map_or(2, |close| close + 2),
+            c => c.len_utf8(),
+        };
+    }
+}
+
+/// Python's escapes; what it does not know stays as it is.
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let code = |chars: &mut std::str::Chars<'_>, digits: usize| {
+            let hex = chars.as_str().get(..digits)?;
+            let c = char::from_u32(u32::from_str_radix(hex, 16).ok()?)?;
+            *chars = chars.as_str()[digits..].chars();
+            Some(c)
+        };
+        let escaped = match chars.next() {
+            Some('n') => Some('\n'),
+            Some('t') => Some('\t'),
+            Some('r') => Some('\r'),
+            Some('x') => code(&mut chars, 2),
+            Some('u') => code(&mut chars, 4),
+            Some(c @ ('\\' | '\'' | '"')) => Some(c),
+            Some('\n') => continue,
+            Some(other) => {
+                out.push('\\');
+                Some(other)
+            }
+            None => Some('\\'),
+        };
+        out.extend(escaped);
+    }
+    out
+}
+
+fn number(text: &str) -> Result<(Num, usize), String> {
+    let bytes = text.as_bytes();
+    let radix = match bytes.get(1).map(u8::to_ascii_lowercase) {
+        Some(b'x') => 16,
+        Some(b'o') => 8,
+        Some(b'b') => 2,
+        _ => 10,
+    };
+    let invalid = || syntax("invalid number");
+    if radix != 10 && bytes[0] == b'0' {
+        let length = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        let digits = text[2..length].replace('_', "");
+        return i128::from_str_radix(&digits, radix)
+            .map(|int| (Num::Int(int), length))
+            .map_err(|_| invalid());
+    }
+    let mut length = 0;
+    let mut float = false;
+    while let Some(byte) = bytes.get(length) {
+        match byte {
+            b'0'..=b'9' | b'_' => {}
+            b'.' | b'e' | b'E' => float = true,
+            b'+' | b'-' if matches!(bytes[length - 1], b'e' | b'E') => {}
+            byte if byte.is_ascii_alphanumeric() => return Err(invalid()),
+            _ => break,
+        }
+        length += 1;
+    }
+    let digits = text[..length].replace('_', "");
+    if float {
+        digits.parse().map(|float| (Num::Float(float), length)).map_err(|_| invalid())
+    } else {
+        digits.parse().map(|int| (Num::Int(int), length)).map_err(|_| invalid())
+    }
+}

@@ -1,0 +1,82 @@
+//! Conditions of `when`, switches, loops and conditionals.
+//!
+//! The language is the part of Python's expressions that the source engine lets through: comparisons, `in`,
+//! `and`/`or`/`not`, literals, and, beyond it, lists and arithmetic. A condition is read once, for the rules and
+//! error texts of the dialect, and evaluated as Python by `sinew-script`, within its limits. `{{x}}` becomes a
+//! variable that is bound to data when it is evaluated, so no value can ever change what is asked; inside quotes it
+//! becomes a part of that string, as Python's `str()` shows it.
+
+mod eval;
+mod lex;
+mod parse;
+
+use super::path::{Part, Path, World};
+
+/// A condition, read.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    source: String,
+    compiled: eval::Compiled,
+    vars: Vec<Path>,
+}
+
+impl Condition {
+    /// Reads a condition. The error says what is not allowed and, where it is known, what to write instead.
+    pub(super) fn parse(source: &str) -> Result<Self, Unreadable> {
+        let unreadable = |reason| Unreadable { text: source.to_owned(), reason };
+        let parsed = parse::parse(source).map_err(unreadable)?;
+        let compiled = eval::Compiled::new(&parsed.expr).map_err(|error| unreadable(error.message))?;
+        Ok(Self { source: source.to_owned(), compiled, vars: parsed.vars })
+    }
+
+    /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
+    /// by luck of the order.
+    pub(super) fn holds(&self, world: &dyn World) -> Result<bool, String> {
+        let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
+        values.and_then(|values| self.compiled.holds(&values)).map_err(|reason| failed(&self.source, &reason))
+    }
+
+    /// Every path it names, in the order of the text.
+    pub(super) fn paths(&self) -> &[Path] {
+        &self.vars
+    }
+}
+
+/// Why a condition cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", failed(.text, .reason))]
+pub(super) struct Unreadable {
+    text: String,
+    /// What is wrong, without the condition's text.
+    pub(super) reason: String,
+}
+
+fn failed(source: &str, reason: &str) -> String {
+    let shown: String = source.chars().take(SHOWN).collect();
+    let dots = if shown.len() < source.len() { "…" } else { "" };
+    format!("Failed to evaluate condition '{shown}{dots}': {reason}")
+}
+
+/// Characters of a condition that messages repeat.
+const SHOWN: usize = 300;
+
+/// Parts of a string literal: its own text, and templates by their variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Var(usize),
+}
+
+/// Splits a string's content; its templates become variables.
+fn pieces(text: &str, vars: &mut Vec<Path>, unescape: impl Fn(&str) -> String) -> Vec<Piece> {
+    super::path::parts(text)
+        .into_iter()
+        .map(|part| match part {
+            Part::Text(text) => Piece::Text(unescape(&text)),
+            Part::Path(path, _) => {
+                vars.push(path);
+                Piece::Var(vars.len() - 1)
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! Where workflows stand in a file: a bare definition, one under `workflow:`, or many in an application file.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sinew_source::{Diagnostic, Document, Node};
+
+use super::model::Definition;
+use super::parse;
+use super::read::Found;
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// Workflows by name, in file order.
+    pub(super) workflows: Vec<(String, Definition)>,
+    /// Configurations of the agents that came along, by name.
+    pub(super) agents: BTreeMap<String, Value>,
+}
+
+/// How sure we are that a file is ours, from 0 to 100.
+pub(super) fn certainty(document: &Document) -> u8 {
+    let root = &document.root;
+    if let Some(apps) = root.get("apps").and_then(Node::as_array) {
+        let config =
+            |app: &Node, key: &str| app.get("app_config").is_some_and(|config| config.get(key).is_some());
+        return match () {
+            () if apps.iter().any(|app| config(app, "workflow")) => 100,
+            () if apps.iter().any(|app| app.get("app_module").is_some()) => 60,
+            () => 10,
+        };
+    }
+    if let Some(workflow) = root.get("workflow") {
+        return if workflow.get("nodes").and_then(Node::as_array).is_some() { 90 } else { 0 };
+    }
+    let has = |keys: &[&str]| keys.iter().any(|key| root.get(key).is_some());
+    let nodes = root.get("nodes").and_then(Node::as_array).unwrap_or_default();
+    let ours = nodes.iter().any(|node| OWN_KEYS.iter().any(|key| node.get(key).is_some()));
+    match (nodes.is_empty(), has(&["output_mapping", "outputMapping"])) {
+        (false, true) => 90,
+        (false, false) if ours => 60,
+        (true, true) => 40,
+        _ => 0,
+    }
+}
+
+/// Keys of nodes that no other dialect has.
+const OWN_KEYS: [&str; 6] =
+    ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];
+
+/// Reads every workflow of a file.
+pub(super) fn read(document: &Document, default_name: &str, found: &mut Found) -> Content {
+    let root = &document.root;
+    let mut content = Content::default();
+    if let Some(apps) = root.get("apps") {
+        for app in apps.as_array().unwrap_or_default() {
+            application(app, default_name, &mut content, found);
+        }
+    } else if let Some(workflow) = root.get("workflow") {
+        one(workflow, root, &name_of(root, default_name), false, &mut content, found);
+    } else if root.get("nodes").is_some() {
+        one(root, root, &name_of(root, default_name), true, &mut content, found);
+    }
+    if content.workflows.is_empty() && found.is_empty() {
+        let nothing = Diagnostic::error("SINEW-2114", "the file has no workflow").at(root.span);
+        found.push(nothing.hint("put it under 'workflow:', or under 'apps:' in an 'app_config'"));
+    }
+    content
+}
+
+fn application(app: &Node, default_name: &str, content: &mut Content, found: &mut Found) {
+    let Some(config) = app.get("app_config") else {
+        return;
+    };
+    let of_app = app.get("name").and_then(Node::as_str).unwrap_or(default_name);
+    let name = name_of(config, of_app);
+    match config.get("workflow") {
+        Some(workflow) => one(workflow, config, &name, false, content, found),
+        // Gateways and other services have an `app_config` too, but no name of an agent.
+        None if config.get("agent_name").is_some() => {
+            content.agents.insert(name, config.to_json());
+        }
+        None => {}
+    }
+}
+
+fn name_of(config: &Node, default_name: &str) -> String {
+    let text = |key: &str| config.get(key).and_then(Node::as_str).filter(|name| !name.trim().is_empty());
+    text("name").or_else(|| text("agent_name")).unwrap_or(default_name).to_owned()
+}
+
+fn one(node: &Node, around: &Node, name: &str, bare: bool, content: &mut Content, found: &mut Found) {
+    if content.workflows.iter().any(|(other, _)| other == name) {
+        let twice = Diagnostic::error("SINEW-2104", format!("duplicate workflow name '{name}' in the file"));
+        found.push(twice.at(node.span));
+    }
+    let settings = parse::settings(around, found);
+    if let Some(mut definition) = parse::definition(node, name, bare, found) {
+        definition.settings = settings;
+        content.workflows.push((name.to_owned(), definition));
+    }
+}

@@ -1,0 +1,270 @@
+//! From a definition to a plan.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sinew_plan::{
+    Exit, ExitOn, Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry,
+    RetryOn,
+};
+use sinew_protocol::Fault;
+use sinew_source::Span;
+
+use super::duration;
+use super::model::{Branch, Call, Definition, NodeDef, Retrying, Strategy, Work};
+use super::shape::Shape;
+
+/// Seconds a node may take whose file says nothing.
+pub(super) const NODE_TIMEOUT: f64 = 300.0;
+/// Seconds an execution may take whose file says nothing.
+const WORKFLOW_TIMEOUT: f64 = 1800.0;
+/// Items of a map, iterations of a loop, where the file says nothing.
+pub(super) const MOST: u32 = 100;
+/// The port that carries a node's whole output.
+pub(super) const OUT: &str = "out";
+
+/// Lowers a definition that was found right. Also gives the place of every node of the plan.
+pub(super) fn lower(name: &str, definition: &Definition) -> Result<(Plan, Vec<Option<Span>>), Fault> {
+    let mut positions = BTreeMap::new();
+    for (n, node) in definition.nodes.iter().enumerate() {
+        positions.entry(node.id.as_str()).or_insert(n as NodeIx);
+    }
+    let shape = Shape::of(definition);
+    Lowering { definition, positions, shape, nodes: Vec::new(), places: Vec::new() }.plan(name)
+}
+
+struct Lowering<'d> {
+    definition: &'d Definition,
+    positions: BTreeMap<&'d str, NodeIx>,
+    shape: Shape,
+    nodes: Vec<PlanNode>,
+    places: Vec<Option<Span>>,
+}
+
+impl Lowering<'_> {
+    fn plan(mut self, name: &str) -> Result<(Plan, Vec<Option<Span>>), Fault> {
+        let definition = self.definition;
+        // Nodes of the file come first, so their indices are their positions; branches of forks follow.
+        let mut next = definition.nodes.len();
+        for (n, node) in definition.nodes.iter().enumerate() {
+            let op = match &node.work {
+                Work::Agent { .. } => Op::Agent,
+                Work::Workflow { .. } => Op::Workflow,
+                Work::Conditional { .. } | Work::Switch { .. } | Work::Join { .. } => Op::Pure,
+                Work::Map { node, .. } => Op::Map { body: self.position(node) },
+                Work::Loop { node, .. } => Op::Loop { body: self.position(node) },
+                Work::Fork { branches, .. } => {
+                    let first = next;
+                    next += branches.len();
+                    Op::Fork { bodies: (first..next).map(|ix| ix as NodeIx).collect() }
+                }
+            };
+            self.push(node, node.id.clone(), op, n as u32, self.shape.owners.contains_key(&node.id))?;
+        }
+        for (n, node) in definition.nodes.iter().enumerate() {
+            if let Work::Fork { branches, .. } = &node.work {
+                for branch in branches {
+                    let taken = self.nodes.iter().any(|other| other.id == branch.id);
+                    let id = if taken { format!("{}.{}", node.id, branch.id) } else { branch.id.clone() };
+                    self.push(&as_node(branch), id, Op::Agent, n as u32, true)?;
+                }
+            }
+        }
+        let edges = self.edges();
+        let entry = definition
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(ix, node)| {
+                self.shape.flows(&node.id) && !edges.iter().any(|edge| edge.to == *ix as NodeIx)
+            })
+            .map(|(ix, _)| ix as NodeIx)
+            .collect();
+        let exits = definition.on_exit.handlers().map(|(on, id)| Exit {
+            node: self.position(id),
+            on: match on {
+                "on_success" => ExitOn::Success,
+                "on_failure" => ExitOn::Failure,
+                "on_cancel" => ExitOn::Cancel,
+                _ => ExitOn::Always,
+            },
+        });
+        let plan = Plan {
+            format: Plan::FORMAT,
+            dialect: super::NAME.to_owned(),
+            name: name.to_owned(),
+            description: definition.description.trim().to_owned(),
+            version: Some(definition.version.clone()),
+            profile: Profile {
+                order: Order::Rank,
+                parallel: 0,
+                failure: if definition.fail_fast { Failure::Stop } else { Failure::Isolate },
+                pause: Pause::NodeLocal,
+            },
+            exits: exits.collect(),
+            edges,
+            entry,
+            limits: self.limits(),
+            input_schema: definition.input_schema.clone(),
+            output_schema: definition.output_schema.clone(),
+            extra: extra(&Definition { nodes: Vec::new(), ..definition.clone() })?,
+            nodes: self.nodes,
+        };
+        Ok((plan, self.places))
+    }
+
+    fn position(&self, id: &str) -> NodeIx {
+        self.positions.get(id).copied().unwrap_or_default()
+    }
+
+    fn push(&mut self, node: &NodeDef, id: String, op: Op, rank: u32, inner: bool) -> Result<(), Fault> {
+        let call = node.work.call();
+        let join = match &node.work {
+            Work::Join { strategy: Strategy::Any, .. } => Join::Resolved { quorum: Some(1) },
+            Work::Join { strategy: Strategy::NOfM, n, .. } => Join::Resolved { quorum: *n },
+            _ => Join::Resolved { quorum: None },
+        };
+        let agent = match &node.work {
+            Work::Agent { agent_name: name, .. } | Work::Workflow { workflow_name: name, .. } => {
+                Some(name.clone())
+            }
+            _ => None,
+        };
+        self.nodes.push(PlanNode {
+            label: (id != node.id).then(|| node.id.clone()),
+            id,
+            kind: node.work.type_name().to_owned(),
+            op,
+            join,
+            rank,
+            agent,
+            retry: call.map(|call| self.retry(call)).unwrap_or_default(),
+            attempt_timeout_ms: call.map(|call| self.timeout(call)),
+            timeout_ms: None,
+            inner,
+            attached: false,
+            extra: extra(node)?,
+        });
+        self.places.push((node.places.whole.line > 0).then_some(node.places.whole));
+        Ok(())
+    }
+
+    fn retry(&self, call: &Call) -> Retry {
+        let Some(retrying) = call.retry_strategy.as_ref().or(self.definition.retry_strategy.as_ref()) else {
+            return Retry::default();
+        };
+        let Retrying { limit, retry_policy, backoff } = retrying;
+        let backoff = backoff.clone().unwrap_or_default();
+        let milliseconds = |value: &Value| duration::milliseconds(value).ok();
+        Retry {
+            limit: limit.unwrap_or(3),
+            on: match retry_policy.as_deref() {
+                Some("Always") => RetryOn::Always,
+                Some("OnError") => RetryOn::Error,
+                _ => RetryOn::Failure,
+            },
+            delay_ms: backoff.duration.as_ref().and_then(milliseconds).unwrap_or(1000),
+            factor: backoff.factor.unwrap_or(2.0),
+            max_delay_ms: backoff.max_duration.as_ref().and_then(milliseconds),
+            jitter_ms: 0,
+        }
+    }
+
+    fn timeout(&self, call: &Call) -> u64 {
+        let default = self.definition.settings.default_node_timeout_seconds.unwrap_or(NODE_TIMEOUT);
+        let own = call.timeout.as_ref().and_then(|timeout| duration::milliseconds(timeout).ok());
+        own.or_else(|| duration::milliseconds(&default.into()).ok()).unwrap_or_default()
+    }
+
+    fn limits(&self) -> Limits {
+        let wall = self.definition.settings.max_workflow_execution_time_seconds.unwrap_or(WORKFLOW_TIMEOUT);
+        let mut limits = Limits {
+            depth: self.definition.max_call_depth,
+            wall_ms: duration::milliseconds(&wall.into()).ok(),
+            ..Limits::default()
+        };
+        // A limit the author set for a node is the limit.
+        for node in &self.definition.nodes {
+            match &node.work {
+                Work::Map { max_items: Some(max), .. } => limits.fan_out = limits.fan_out.max(*max),
+                Work::Loop { max_iterations: Some(max), .. } => {
+                    limits.iterations = limits.iterations.max(*max);
+                }
+                _ => {}
+            }
+        }
+        limits
+    }
+
+    fn edges(&self) -> Vec<PlanEdge> {
+        let mut edges = Vec::new();
+        for node in self.definition.nodes.iter().filter(|node| self.shape.flows(&node.id)) {
+            let (waited, quorum) = match &node.work {
+                Work::Join { wait_for, strategy, .. } => (wait_for.as_slice(), *strategy != Strategy::All),
+                _ => (&[][..], false),
+            };
+            let also = node.depends_on.iter().filter(|id| !waited.contains(id));
+            for (id, counts) in waited.iter().map(|id| (id, quorum)).chain(also.map(|id| (id, false))) {
+                for id in self.shape.stands_for(id) {
+                    let mut edge = self.edge(id, node);
+                    edge.quorum = counts;
+                    edge.counter = edges.len() as u32;
+                    edges.push(edge);
+                }
+            }
+        }
+        edges
+    }
+
+    fn edge(&self, from: &str, to: &NodeDef) -> PlanEdge {
+        let parent = self.positions.get(from).map(|ix| &self.definition.nodes[*ix as usize]);
+        let label = parent.and_then(|parent| branch_label(&parent.work, &to.id));
+        PlanEdge {
+            from: self.position(from),
+            port: if label.is_some() { to.id.clone() } else { OUT.to_owned() },
+            to: self.position(&to.id),
+            handle: "in".to_owned(),
+            veto: label.is_some(),
+            label,
+            budget: None,
+            counter: 0,
+            quorum: false,
+            attach: false,
+            extra: Value::Null,
+        }
+    }
+}
+
+/// What is written on the way from a branching node to one of its targets; none if it is no target.
+fn branch_label(work: &Work, target: &str) -> Option<String> {
+    let label = match work {
+        Work::Conditional { true_branch, .. } if true_branch == target => "True",
+        Work::Conditional { false_branch: Some(branch), .. } if branch == target => "False",
+        Work::Switch { cases, default } => match cases.iter().find(|case| case.node == target) {
+            Some(case) => &case.condition,
+            None if default.as_deref() == Some(target) => "default",
+            None => return None,
+        },
+        _ => return None,
+    };
+    Some(label.to_owned())
+}
+
+/// A branch of a fork is an agent node.
+fn as_node(branch: &Branch) -> NodeDef {
+    NodeDef {
+        id: branch.id.clone(),
+        work: Work::Agent {
+            agent_name: branch.agent_name.clone(),
+            call: Call { input: branch.input.clone(), ..Call::default() },
+        },
+        depends_on: Vec::new(),
+        when: None,
+        places: branch.places.clone(),
+    }
+}
+
+fn extra(value: &impl serde::Serialize) -> Result<Value, Fault> {
+    serde_json::to_value(value)
+        .map_err(|error| Fault::invalid("SINEW-2115", format!("cannot be lowered: {error}")))
+}

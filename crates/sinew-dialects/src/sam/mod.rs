@@ -1,0 +1,99 @@
+//! Solace Agent Mesh workflows: agents in a graph of dependencies, with switches, maps, forks, joins and loops.
+//!
+//! Both vocabularies are read, the specification's (conditional, fork, join, camel-case keys) and that of current
+//! releases, as a bare definition, under `workflow:`, or as the workflows of an application file. What hangs or
+//! races in the source engine ends here: empty maps, loops at their limit, joins without dependencies, exit handlers.
+//!
+//! `file` finds workflows, `parse` reads their shape into `model`, `validate` checks what shapes cannot say, `lower`
+//! makes the plan. While it runs, `adapter` answers the engine; `program` holds a plan's templates and conditions read.
+
+mod adapter;
+mod condition;
+pub mod duration;
+mod file;
+mod lower;
+pub mod model;
+mod parse;
+mod path;
+pub mod probe;
+mod program;
+mod python;
+mod read;
+mod shape;
+mod template;
+mod validate;
+mod violation;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use sinew_engine::Adapter;
+use sinew_source::{Diagnostic, Diagnostics, Document};
+
+use crate::dialect::{Dialect, LowerOptions, Lowered};
+
+pub use violation::violations;
+
+/// The dialect's name.
+pub(crate) const NAME: &str = "sam";
+
+/// The dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct Sam;
+
+impl Dialect for Sam {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Solace Agent Mesh workflows: YAML with agents, switches, maps, forks, joins and loops"
+    }
+
+    fn detect(&self, document: &Document) -> u8 {
+        file::certainty(document)
+    }
+
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+        let mut found = Vec::new();
+        let content = file::read(&document, options.default_name, &mut found);
+        let mut lowered = Vec::new();
+        for (name, definition) in &content.workflows {
+            let mut about = Vec::new();
+            validate::validate(name, definition, &mut about);
+            let warnings =
+                about.iter().filter(|item| item.severity == sinew_source::Severity::Warning).cloned();
+            let mut warnings = Diagnostics { sources: document.sources.clone(), items: warnings.collect() };
+            warnings.sort();
+            let broken = about.iter().any(|item| item.severity == sinew_source::Severity::Error);
+            found.extend(about);
+            if broken || found.iter().any(|item| item.severity == sinew_source::Severity::Error) {
+                continue;
+            }
+            match lower::lower(name, definition) {
+                Ok((plan, places)) => {
+                    lowered.push(Lowered { plan, places, warnings, agents: content.agents.clone() });
+                }
+                Err(fault) => {
+                    found.push(Diagnostic::error("SINEW-2115", fault.message).at(definition.places.whole));
+                }
+            }
+        }
+        if found.iter().any(|item| item.severity == sinew_source::Severity::Error) {
+            let mut diagnostics = Diagnostics { sources: document.sources, items: found };
+            diagnostics.sort();
+            return Err(diagnostics);
+        }
+        Ok(lowered)
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &adapter::SamAdapter
+    }
+
+    fn schema(&self) -> Value {
+        serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
+    }
+}

@@ -1,0 +1,479 @@
+//! From a file's tree to a [`Definition`], with everything that is wrong about its shape.
+
+use serde_json::Value;
+use sinew_source::{Diagnostic, Member, Node, did_you_mean};
+
+use super::model::{
+    Backoff, Branch, Call, Case, Definition, NodeDef, OnExit, Places, Retrying, Settings, Strategy, Work,
+};
+use super::read::{Fields, Found, Keys, wrong_type};
+
+const DEPENDS_ON: Keys = &["depends_on", "dependencies", "dependsOn"];
+const RETRY: Keys = &["retry_strategy", "retryStrategy"];
+const INPUT_SCHEMA: Keys = &["input_schema", "inputSchema"];
+const OUTPUT_SCHEMA: Keys = &["output_schema", "outputSchema"];
+const INPUT_OVERRIDE: Keys = &["input_schema_override", "inputSchemaOverride"];
+const OUTPUT_OVERRIDE: Keys = &["output_schema_override", "outputSchemaOverride"];
+
+/// Reads the settings that stand beside a definition; other keys there belong to others.
+pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
+    let Some(mut fields) = Fields::open(around, "the application", found) else {
+        return Settings::default();
+    };
+    Settings {
+        display_name: fields.text(&["display_name"], found),
+        default_node_timeout_seconds: fields.number(&["default_node_timeout_seconds"], 0.0, found),
+        max_workflow_execution_time_seconds: fields.number(
+            &["max_workflow_execution_time_seconds"],
+            0.0,
+            found,
+        ),
+        node_cancellation_timeout_seconds: fields.number(&["node_cancellation_timeout_seconds"], 0.0, found),
+        default_max_map_items: fields.whole(&["default_max_map_items"], 1, found),
+    }
+}
+
+/// Keys of [`Settings`], and the name, where they stand among a definition's own.
+const AROUND: Keys = &[
+    "name",
+    "agent_name",
+    "display_name",
+    "default_node_timeout_seconds",
+    "max_workflow_execution_time_seconds",
+    "node_cancellation_timeout_seconds",
+    "default_max_map_items",
+];
+
+/// Reads a definition. With `bare`, its settings stand among its own keys.
+pub(super) fn definition(node: &Node, name: &str, bare: bool, found: &mut Found) -> Option<Definition> {
+    let mut fields = Fields::open(node, format!("workflow '{name}'"), found)?;
+    let mut places = Places { whole: node.span, ..Places::default() };
+    if bare {
+        for key in AROUND {
+            fields.get(std::slice::from_ref(key), found);
+        }
+    }
+    let description = fields.required_text(&["description"], found).unwrap_or_default();
+    let version = fields.get(&["version"], found).and_then(|node| version(node, found));
+    for (key, keys) in [("input_schema", INPUT_SCHEMA), ("output_schema", OUTPUT_SCHEMA)] {
+        note(&mut places, key, fields.get(keys, &mut Vec::new()));
+    }
+    let output_mapping = fields.require(&["output_mapping", "outputMapping"], found);
+    note(&mut places, "output_mapping", output_mapping);
+    if let Some(mapping) = output_mapping.filter(|mapping| mapping.as_object().is_none()) {
+        found.push(wrong_type(mapping, "'output_mapping'", "an object"));
+    }
+    let list = fields.require(&["nodes"], found);
+    note(&mut places, "nodes", list);
+    let mut unread = Vec::new();
+    let nodes = list.map(|list| nodes(list, &mut unread, found)).unwrap_or_default();
+    let on_exit = fields.get(&["on_exit", "onExit"], found);
+    let on_exit = on_exit.map(|node| exits(node, &mut places, found)).unwrap_or_default();
+    let definition = Definition {
+        description,
+        version: version.unwrap_or_else(|| "1.0.0".to_owned()),
+        input_schema: fields.object(INPUT_SCHEMA, found),
+        output_schema: fields.object(OUTPUT_SCHEMA, found),
+        nodes,
+        output_mapping: output_mapping.map(Node::to_json).unwrap_or_default(),
+        skills: fields.list(&["skills"], found).unwrap_or_default().iter().map(Node::to_json).collect(),
+        on_exit,
+        fail_fast: fields.flag(&["fail_fast", "failFast"], found).unwrap_or(true),
+        max_call_depth: fields.whole(&["max_call_depth", "maxCallDepth"], 1, found).unwrap_or(10),
+        retry_strategy: fields.get(RETRY, found).and_then(|node| retrying(node, name, found)),
+        settings: Settings::default(),
+        unread,
+        places,
+    };
+    fields.close(found);
+    Some(definition)
+}
+
+/// `2.1` is a number in YAML and still a version.
+fn version(node: &Node, found: &mut Found) -> Option<String> {
+    match node.to_json() {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => {
+            found.push(wrong_type(node, "'version'", "text"));
+            None
+        }
+    }
+}
+
+fn note(places: &mut Places, key: &str, node: Option<&Node>) {
+    if let Some(node) = node {
+        places.keys.insert(key.to_owned(), node.span);
+    }
+}
+
+fn exits(node: &Node, places: &mut Places, found: &mut Found) -> OnExit {
+    if let Some(id) = node.as_str() {
+        places.keys.insert("on_exit.always".to_owned(), node.span);
+        // Messages name the key as it was written.
+        places.keys.insert("on_exit".to_owned(), node.span);
+        return OnExit { always: Some(id.to_owned()), ..OnExit::default() };
+    }
+    let Some(mut fields) = Fields::open(node, "'on_exit'", found) else {
+        return OnExit::default();
+    };
+    let mut read = |key: &str, keys: Keys| {
+        let id = fields.text(keys, found);
+        note(places, &format!("on_exit.{key}"), fields.get(keys, &mut Vec::new()));
+        id
+    };
+    let on_exit = OnExit {
+        always: read("always", &["always"]),
+        on_success: read("on_success", &["on_success", "onSuccess"]),
+        on_failure: read("on_failure", &["on_failure", "onFailure"]),
+        on_cancel: read("on_cancel", &["on_cancel", "onCancel"]),
+    };
+    fields.close(found);
+    on_exit
+}
+
+fn retrying(node: &Node, of: &str, found: &mut Found) -> Option<Retrying> {
+    let mut fields = Fields::open(node, format!("'retry_strategy' of '{of}'"), found)?;
+    let retry_policy = fields.get(&["retry_policy", "retryPolicy"], found);
+    if let Some(policy) =
+        retry_policy.filter(|policy| !policy.as_str().is_some_and(|text| POLICIES.contains(&text)))
+    {
+        let wrong = format!("'retry_policy' of '{of}' must be 'Always', 'OnFailure' or 'OnError'");
+        found.push(Diagnostic::error("SINEW-2103", wrong).at(policy.span));
+    }
+    let retrying = Retrying {
+        limit: fields.whole(&["limit"], 0, found),
+        retry_policy: retry_policy.and_then(Node::as_str).map(str::to_owned),
+        backoff: fields.get(&["backoff"], found).and_then(|node| backoff(node, of, found)),
+    };
+    fields.close(found);
+    Some(retrying)
+}
+
+const POLICIES: [&str; 3] = ["Always", "OnFailure", "OnError"];
+
+fn backoff(node: &Node, of: &str, found: &mut Found) -> Option<Backoff> {
+    let mut fields = Fields::open(node, format!("'backoff' of '{of}'"), found)?;
+    let backoff = Backoff {
+        duration: fields.duration(&["duration"], found),
+        factor: fields.number(&["factor"], 0.0, found),
+        max_duration: fields.duration(&["max_duration", "maxDuration"], found),
+    };
+    fields.close(found);
+    Some(backoff)
+}
+
+fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut Found) -> Vec<NodeDef> {
+    match list.as_array() {
+        None => {
+            found.push(wrong_type(list, "'nodes'", "a list"));
+            Vec::new()
+        }
+        Some([]) => {
+            found.push(
+                Diagnostic::error("SINEW-2114", "'nodes' is empty: a workflow needs a node").at(list.span),
+            );
+            Vec::new()
+        }
+        Some(list) => {
+            let mut nodes = Vec::with_capacity(list.len());
+            for (n, node) in list.iter().enumerate() {
+                match one(node, n, found) {
+                    Some(read) => nodes.push(read),
+                    None => unread.extend(node.get("id").and_then(Node::as_str).map(str::to_owned)),
+                }
+            }
+            nodes
+        }
+    }
+}
+
+const TYPES: [&str; 8] = ["agent", "workflow", "conditional", "switch", "map", "fork", "join", "loop"];
+
+fn one(node: &Node, n: usize, found: &mut Found) -> Option<NodeDef> {
+    let id = node.get("id").and_then(Node::as_str);
+    let shown = id.map_or_else(|| format!("node {n}"), |id| format!("node '{id}'"));
+    let mut fields = Fields::open(node, shown.clone(), found)?;
+    let id = fields.required_text(&["id"], found);
+    if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
+        found.push(Diagnostic::error("SINEW-2103", format!("the id of node {n} is empty")).at(fields.span));
+    }
+    let kind = kind(&mut fields, node.as_object().unwrap_or_default(), found)?;
+    let id = id?;
+    fields.what = format!("{kind} {shown}");
+    let mut places = Places { whole: node.span, ..Places::default() };
+    note(&mut places, "id", node.get("id"));
+    let depends_on = match fields.get(DEPENDS_ON, found) {
+        Some(one) if one.as_str().is_some() => {
+            let wrong = wrong_type(one, &fields.key(DEPENDS_ON), "a list of node ids");
+            found.push(wrong.hint(format!("write [{}]", one.as_str().unwrap_or_default())));
+            Vec::new()
+        }
+        _ => {
+            let list = fields.list(DEPENDS_ON, &mut Vec::new());
+            list_of_names(&mut fields, DEPENDS_ON, list, &mut places, found)
+        }
+    };
+    let when = fields.text(&["when"], found);
+    note(&mut places, "when", fields.get(&["when"], &mut Vec::new()));
+    let work = work(kind, &id, &mut fields, &mut places, found);
+    fields.close(found);
+    Some(NodeDef { id, work: work?, depends_on, when, places })
+}
+
+/// The type as written, or, as the source engine does it, told from the keys.
+fn kind(fields: &mut Fields<'_>, members: &[Member], found: &mut Found) -> Option<&'static str> {
+    let Some(written) = fields.get(&["type"], found) else {
+        let has = |key: &str| members.iter().any(|member| member.key == key);
+        let told = match () {
+            () if has("agent_name") => Some("agent"),
+            () if has("workflow_name") => Some("workflow"),
+            () if has("cases") => Some("switch"),
+            () if has("items") || has("withItems") || has("withParam") => Some("map"),
+            () if has("node") && has("condition") => Some("loop"),
+            () => None,
+        };
+        if told.is_none() {
+            let missing = Diagnostic::error("SINEW-2102", format!("{} needs 'type'", fields.what));
+            found.push(missing.at(fields.span).hint(format!("one of {}", TYPES.join(", "))));
+        }
+        return told;
+    };
+    let Some(text) = written.as_str() else {
+        found.push(wrong_type(written, &fields.key(&["type"]), "text"));
+        return None;
+    };
+    let known = TYPES.into_iter().find(|known| *known == text);
+    if known.is_none() {
+        let unknown =
+            Diagnostic::error("SINEW-2103", format!("{} has the unknown type '{text}'", fields.what));
+        found.push(unknown.at(written.span).hint(match did_you_mean(text, TYPES.into_iter()) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => format!("one of {}", TYPES.join(", ")),
+        }));
+    }
+    known
+}
+
+fn list_of_names(
+    fields: &mut Fields<'_>,
+    keys: Keys,
+    list: Option<&[Node]>,
+    places: &mut Places,
+    found: &mut Found,
+) -> Vec<String> {
+    let mut ids = Vec::new();
+    if let Some(node) = fields.get(keys, &mut Vec::new()).filter(|_| list.is_none()) {
+        found.push(wrong_type(node, &fields.key(keys), "a list of node ids"));
+    }
+    for node in list.unwrap_or_default() {
+        let Some(id) = node.as_str() else {
+            found.push(wrong_type(node, &format!("every entry of {}", fields.key(keys)), "the id of a node"));
+            continue;
+        };
+        // Named twice is named once.
+        if !ids.iter().any(|other| other == id) {
+            places.keys.insert(format!("{}[{id}]", keys[0]), node.span);
+            ids.push(id.to_owned());
+        }
+    }
+    ids
+}
+
+/// Reads a text and remembers where it stands.
+fn placed(
+    fields: &mut Fields<'_>,
+    keys: Keys,
+    needed: bool,
+    places: &mut Places,
+    found: &mut Found,
+) -> Option<String> {
+    let text = if needed { fields.required_text(keys, found) } else { fields.text(keys, found) };
+    note(places, keys[0], fields.get(keys, &mut Vec::new()));
+    text
+}
+
+fn work(
+    kind: &'static str,
+    id: &str,
+    fields: &mut Fields<'_>,
+    places: &mut Places,
+    found: &mut Found,
+) -> Option<Work> {
+    Some(match kind {
+        "agent" => {
+            let agent_name = placed(fields, &["agent_name"], true, places, found);
+            let call = call(id, fields, places, found);
+            Work::Agent { agent_name: agent_name?, call }
+        }
+        "workflow" => {
+            let workflow_name = placed(fields, &["workflow_name"], true, places, found);
+            let call = call(id, fields, places, found);
+            Work::Workflow { workflow_name: workflow_name?, call }
+        }
+        "conditional" => {
+            let condition = placed(fields, &["condition"], true, places, found);
+            let true_branch = placed(fields, &["true_branch", "trueBranch"], true, places, found);
+            let false_branch = placed(fields, &["false_branch", "falseBranch"], false, places, found);
+            Work::Conditional { condition: condition?, true_branch: true_branch?, false_branch }
+        }
+        "switch" => {
+            let list = fields.required_list(&["cases"], found);
+            let default = placed(fields, &["default"], false, places, found);
+            let cases = list?
+                .iter()
+                .enumerate()
+                .map(|(n, node)| case(node, n, id, places, found))
+                .collect::<Vec<_>>();
+            Work::Switch { cases: cases.into_iter().collect::<Option<_>>()?, default }
+        }
+        "map" => {
+            let items = items(id, fields, places, found);
+            let node = placed(fields, &["node"], true, places, found);
+            // 0 means the default, as it does in the source engine.
+            let max_items = fields.whole(&["max_items", "maxItems"], 0, found).filter(|max| *max > 0);
+            let concurrency_limit = fields.whole(&["concurrency_limit", "concurrencyLimit"], 1, found);
+            Work::Map { items: items?, node: node?, max_items, concurrency_limit }
+        }
+        "fork" => {
+            let list = fields.required_list(&["branches"], found);
+            let fail_fast = fields.flag(&["fail_fast", "failFast"], found).unwrap_or(true);
+            let branches =
+                list?.iter().enumerate().map(|(n, node)| branch(node, n, id, found)).collect::<Vec<_>>();
+            if branches.is_empty() {
+                let empty = Diagnostic::error("SINEW-2103", format!("'branches' of fork '{id}' is empty"));
+                found.push(empty.at(fields.span));
+            }
+            Work::Fork { branches: branches.into_iter().collect::<Option<_>>()?, fail_fast }
+        }
+        "join" => {
+            const WAIT_FOR: Keys = &["wait_for", "waitFor"];
+            let list = fields.required_list(WAIT_FOR, found);
+            note(places, "wait_for", fields.get(WAIT_FOR, &mut Vec::new()));
+            let wait_for = list.map(|list| list_of_names(fields, WAIT_FOR, Some(list), places, found));
+            let strategy = strategy(id, fields, found);
+            let n = fields.get(&["n"], found);
+            note(places, "n", n);
+            let n = join_count(id, n, strategy, wait_for.as_deref().map_or(0, <[_]>::len), places, found);
+            Work::Join { wait_for: wait_for?, strategy: strategy?, n }
+        }
+        _ => {
+            let node = placed(fields, &["node"], true, places, found);
+            let condition = placed(fields, &["condition"], true, places, found);
+            let max_iterations = fields.whole(&["max_iterations", "maxIterations"], 1, found);
+            let delay = fields.duration(&["delay"], found);
+            Work::Loop { node: node?, condition: condition?, max_iterations, delay }
+        }
+    })
+}
+
+fn call(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Found) -> Call {
+    let input = fields.object(&["input"], found);
+    note(places, "input", fields.get(&["input"], &mut Vec::new()));
+    let instruction = placed(fields, &["instruction"], false, places, found);
+    for keys in [INPUT_OVERRIDE, OUTPUT_OVERRIDE] {
+        note(places, keys[0], fields.get(keys, &mut Vec::new()));
+    }
+    Call {
+        input,
+        instruction,
+        input_schema_override: fields.object(INPUT_OVERRIDE, found),
+        output_schema_override: fields.object(OUTPUT_OVERRIDE, found),
+        retry_strategy: fields.get(RETRY, found).and_then(|node| retrying(node, id, found)),
+        timeout: fields.duration(&["timeout"], found),
+    }
+}
+
+fn case(node: &Node, n: usize, id: &str, places: &mut Places, found: &mut Found) -> Option<Case> {
+    let mut fields = Fields::open(node, format!("case {n} of switch '{id}'"), found)?;
+    let condition = fields.required_text(&["condition", "when"], found);
+    let target = fields.required_text(&["node", "then"], found);
+    note(places, &format!("cases[{n}].condition"), fields.get(&["condition", "when"], &mut Vec::new()));
+    note(places, &format!("cases[{n}].node"), fields.get(&["node", "then"], &mut Vec::new()));
+    fields.close(found);
+    Some(Case { condition: condition?, node: target? })
+}
+
+fn branch(node: &Node, n: usize, id: &str, found: &mut Found) -> Option<Branch> {
+    let mut fields = Fields::open(node, format!("branch {n} of fork '{id}'"), found)?;
+    let mut places = Places { whole: node.span, ..Places::default() };
+    let branch_id = placed(&mut fields, &["id"], true, &mut places, found);
+    let agent_name = placed(&mut fields, &["agent_name"], true, &mut places, found);
+    let input = fields.object(&["input"], found);
+    note(&mut places, "input", fields.get(&["input"], &mut Vec::new()));
+    let output_key = placed(&mut fields, &["output_key", "outputKey"], true, &mut places, found);
+    fields.close(found);
+    Some(Branch { id: branch_id?, agent_name: agent_name?, input, output_key: output_key?, places })
+}
+
+/// A map's items, under exactly one of their three keys.
+fn items(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Found) -> Option<Value> {
+    let given: Vec<&Node> = [&["items"][..], &["with_param", "withParam"], &["with_items", "withItems"]]
+        .into_iter()
+        .filter_map(|keys| fields.get(keys, found))
+        .collect();
+    note(places, "items", given.first().copied());
+    let wrong = match given.as_slice() {
+        [one] => match &one.kind {
+            sinew_source::Kind::String(_) | sinew_source::Kind::Object(_) | sinew_source::Kind::Array(_) => {
+                return Some(one.to_json());
+            }
+            _ => wrong_type(one, &format!("'items' of map '{id}'"), "a template, an operator or a list"),
+        },
+        [] => Diagnostic::error(
+            "SINEW-2108",
+            format!("map node '{id}': MapNode requires one of: 'items', 'withParam', or 'withItems'"),
+        )
+        .at(fields.span),
+        [_, second, ..] => Diagnostic::error(
+            "SINEW-2108",
+            format!("map node '{id}': MapNode accepts only one of: 'items', 'withParam', or 'withItems'"),
+        )
+        .at(second.span),
+    };
+    found.push(wrong);
+    None
+}
+
+fn strategy(id: &str, fields: &mut Fields<'_>, found: &mut Found) -> Option<Strategy> {
+    let Some(node) = fields.get(&["strategy"], found) else {
+        return Some(Strategy::All);
+    };
+    let strategy = match node.as_str() {
+        Some("all") => Some(Strategy::All),
+        Some("any") => Some(Strategy::Any),
+        Some("n_of_m") => Some(Strategy::NOfM),
+        _ => None,
+    };
+    if strategy.is_none() {
+        let wrong = Diagnostic::error(
+            "SINEW-2103",
+            format!("'strategy' of join '{id}' must be 'all', 'any' or 'n_of_m'"),
+        );
+        found.push(wrong.at(node.span));
+    }
+    strategy
+}
+
+/// How many a join of `count` nodes waits for, checked.
+fn join_count(
+    id: &str,
+    node: Option<&Node>,
+    strategy: Option<Strategy>,
+    count: usize,
+    places: &Places,
+    found: &mut Found,
+) -> Option<u32> {
+    let wrong = match (strategy, node.map(Node::as_i64)) {
+        (Some(Strategy::NOfM), None) => "JoinNode with strategy 'n_of_m' requires 'n' field".to_owned(),
+        (_, None) => return None,
+        (_, Some(None)) => "JoinNode 'n' must be a whole number".to_owned(),
+        (_, Some(Some(n))) if n < 1 => "JoinNode 'n' must be at least 1".to_owned(),
+        (_, Some(Some(n))) if usize::try_from(n).map_or(true, |n| n > count) => {
+            format!("JoinNode 'n' ({n}) cannot exceed wait_for count ({count})")
+        }
+        (_, Some(Some(n))) => return u32::try_from(n).ok(),
+    };
+    found.push(Diagnostic::error("SINEW-2109", format!("join node '{id}': {wrong}")).at(places.of("n")));
+    None
+}

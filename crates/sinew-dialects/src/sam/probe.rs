@@ -1,0 +1,43 @@
+//! One template or condition over plain data: to try an expression out without a workflow around it.
+
+use serde_json::Value;
+
+use super::condition::Condition;
+use super::path::{Standing, World};
+use super::template::Template;
+
+/// The data an expression sees: outputs by node id, beside `workflow_input`, `_map_item`, `_map_index`,
+/// `_loop_iteration` and, under `@raw`, other roots such as `workflow`.
+struct Data<'s>(&'s Value);
+
+impl World for Data<'_> {
+    fn input(&self) -> Option<&Value> {
+        self.0.get("workflow_input")
+    }
+    fn workflow(&self) -> Option<&Value> {
+        self.0.get("@raw")?.get("workflow")
+    }
+    fn item(&self) -> Option<&Value> {
+        self.0.get("_map_item")
+    }
+    fn index(&self) -> Option<u32> {
+        self.0.get("_map_index")?.as_u64()?.try_into().ok()
+    }
+    fn iteration(&self) -> Option<u32> {
+        self.0.get("_loop_iteration")?.as_u64()?.try_into().ok()
+    }
+    fn node(&self, id: &str) -> Standing<'_> {
+        self.0.get(id).map_or(Standing::Absent, Standing::Done)
+    }
+}
+
+/// Whether a condition holds for this data, or why it cannot be read or evaluated.
+pub fn condition(text: &str, data: &Value) -> Result<bool, String> {
+    let condition = Condition::parse(text).map_err(|error| error.to_string())?;
+    condition.holds(&Data(data))
+}
+
+/// A value with its templates filled from this data, or which of them cannot be.
+pub fn resolve(value: &Value, data: &Value) -> Result<Value, String> {
+    Template::parse(value).resolve(&Data(data))
+}

@@ -1,0 +1,147 @@
+//! A plan with its templates and conditions read: what the adapter works with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use sinew_engine::Graph;
+use sinew_plan::{NodeIx, Op, Plan};
+use sinew_protocol::Fault;
+use sinew_source::{Schema, SchemaCache};
+
+use super::condition::{Condition, Unreadable};
+use super::model::{Definition, NodeDef, Work};
+use super::path::{Part, parts};
+use super::template::Template;
+
+/// A plan, read.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// By index.
+    pub(super) nodes: Vec<Compiled>,
+    /// Nodes by id.
+    ids: BTreeMap<String, NodeIx>,
+    /// Who runs each node as a body.
+    pub(super) owners: Vec<Vec<NodeIx>>,
+    /// The workflow's output.
+    pub(super) output: Template,
+    /// Items of maps without a limit of their own.
+    pub(super) max_items: u32,
+}
+
+/// A node, read.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) def: NodeDef,
+    pub(super) when: Option<Read>,
+    /// The input of an agent or workflow, the items of a map.
+    pub(super) data: Option<Template>,
+    pub(super) instruction: Option<Vec<Part>>,
+    /// The condition of a conditional or loop; those of a switch's cases, in order.
+    pub(super) conditions: Vec<Read>,
+}
+
+/// A condition, or why it cannot be read. Files with the latter are refused; a plan may still hold one.
+pub(super) type Read = Result<Condition, Unreadable>;
+
+/// Plans read lately, by digest.
+static PROGRAMS: LazyLock<moka::sync::Cache<String, Arc<Program>>> =
+    LazyLock::new(|| moka::sync::Cache::new(256));
+/// Schemas used lately.
+static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
+
+impl Program {
+    /// The program of a graph's plan.
+    pub(super) fn of(graph: &Graph) -> Result<Arc<Self>, Fault> {
+        if let Some(known) = PROGRAMS.get(graph.digest()) {
+            return Ok(known);
+        }
+        let read = Arc::new(Self::read(graph.plan())?);
+        PROGRAMS.insert(graph.digest().to_owned(), Arc::clone(&read));
+        Ok(read)
+    }
+
+    fn read(plan: &Plan) -> Result<Self, Fault> {
+        let foreign = |error: serde_json::Error| {
+            Fault::invalid(
+                "SINEW-2115",
+                format!("the plan was not made from a workflow of this dialect: {error}"),
+            )
+        };
+        let mut owners = vec![Vec::new(); plan.nodes.len()];
+        let mut nodes = Vec::with_capacity(plan.nodes.len());
+        for (ix, node) in plan.nodes.iter().enumerate() {
+            let bodies = match &node.op {
+                Op::Map { body } | Op::Loop { body } => std::slice::from_ref(body),
+                Op::Fork { bodies } => bodies.as_slice(),
+                _ => &[],
+            };
+            for body in bodies {
+                owners[*body as usize].push(ix as NodeIx);
+            }
+            nodes.push(Compiled::read(serde_json::from_value(node.extra.clone()).map_err(foreign)?));
+        }
+        let definition: Definition = serde_json::from_value(plan.extra.clone()).map_err(foreign)?;
+        Ok(Self {
+            nodes,
+            ids: plan.nodes.iter().enumerate().map(|(ix, node)| (node.id.clone(), ix as NodeIx)).collect(),
+            owners,
+            output: Template::parse(&definition.output_mapping),
+            max_items: definition.settings.default_max_map_items.unwrap_or(super::lower::MOST),
+        })
+    }
+
+    pub(super) fn node(&self, ix: NodeIx) -> &Compiled {
+        &self.nodes[ix as usize]
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<NodeIx> {
+        self.ids.get(id).copied()
+    }
+
+    /// The nodes whose end is the end of `ix`: itself, or those that run it.
+    pub(super) fn stands_for(&self, ix: NodeIx) -> BTreeSet<NodeIx> {
+        let mut done = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut open = vec![ix];
+        while let Some(ix) = open.pop() {
+            let owners = &self.owners[ix as usize];
+            if owners.is_empty() {
+                done.insert(ix);
+            } else if seen.insert(ix) {
+                open.extend(owners);
+            }
+        }
+        done
+    }
+}
+
+impl Compiled {
+    fn read(def: NodeDef) -> Self {
+        let call = def.work.call();
+        let data = match &def.work {
+            Work::Map { items, .. } => Some(Template::parse(items)),
+            _ => call.and_then(|call| call.input.as_ref()).map(Template::parse),
+        };
+        let conditions = match &def.work {
+            Work::Conditional { condition, .. } | Work::Loop { condition, .. } => {
+                vec![Condition::parse(condition)]
+            }
+            Work::Switch { cases, .. } => {
+                cases.iter().map(|case| Condition::parse(&case.condition)).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self {
+            when: def.when.as_deref().map(Condition::parse),
+            instruction: call.and_then(|call| call.instruction.as_deref()).map(parts),
+            data,
+            conditions,
+            def,
+        }
+    }
+}
+
+/// The schema, compiled.
+pub(super) fn schema(schema: &serde_json::Value) -> Result<Arc<Schema>, sinew_source::SchemaError> {
+    SCHEMAS.get(schema)
+}

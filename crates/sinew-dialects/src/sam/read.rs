@@ -1,0 +1,199 @@
+//! Reading objects of a file: aliases, required keys, types, and what to say where they are wrong.
+
+use serde_json::Value;
+use sinew_source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
+
+use super::duration;
+
+/// The members of one object. Every key that is asked for is known; [`Fields::close`] complains about the rest.
+pub(super) struct Fields<'n> {
+    members: &'n [Member],
+    /// What messages call the object: `agent node 'a'`.
+    pub(super) what: String,
+    pub(super) span: Span,
+    known: Vec<&'static str>,
+}
+
+/// What was found wrong.
+pub(super) type Found = Vec<Diagnostic>;
+
+/// A key and its aliases; the first is the one messages name.
+pub(super) type Keys = &'static [&'static str];
+
+impl<'n> Fields<'n> {
+    /// The object's members; an error where this is no object.
+    pub(super) fn open(node: &'n Node, what: impl Into<String>, found: &mut Found) -> Option<Self> {
+        let what = what.into();
+        let Kind::Object(members) = &node.kind else {
+            found.push(wrong_type(node, &what, "an object"));
+            return None;
+        };
+        Some(Self { members, what, span: node.span, known: Vec::new() })
+    }
+
+    /// The value under any of these keys; null counts as not given.
+    pub(super) fn get(&mut self, keys: Keys, found: &mut Found) -> Option<&'n Node> {
+        self.known.extend(keys);
+        let mut given = self.members.iter().filter(|member| keys.contains(&member.key.as_str()));
+        let first = given.next()?;
+        if let Some(second) = given.next() {
+            found.push(
+                Diagnostic::error(
+                    "SINEW-2101",
+                    format!(
+                        "{} has both '{}' and '{}', which mean the same",
+                        self.what, first.key, second.key
+                    ),
+                )
+                .at(second.key_span)
+                .hint("keep one of them")
+                .related(first.key_span, "the other one"),
+            );
+        }
+        (!first.value.is_null()).then_some(&first.value)
+    }
+
+    /// The value under any of these keys; an error where there is none.
+    pub(super) fn require(&mut self, keys: Keys, found: &mut Found) -> Option<&'n Node> {
+        let value = self.get(keys, found);
+        if value.is_none() {
+            let (name, others) = keys.split_first().map_or(("", &[][..]), |(name, others)| (*name, others));
+            let also =
+                if others.is_empty() { String::new() } else { format!(" (or '{}')", others.join("', '")) };
+            let message = format!("{} needs '{name}'{also}", self.what);
+            found.push(Diagnostic::error("SINEW-2102", message).at(self.span));
+        }
+        value
+    }
+
+    /// Complains about every key nobody asked for.
+    pub(super) fn close(self, found: &mut Found) {
+        for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
+            let unknown =
+                Diagnostic::error("SINEW-2101", format!("{} has no key '{}'", self.what, member.key))
+                    .at(member.key_span);
+            found.push(match did_you_mean(&member.key, self.known.iter().copied()) {
+                Some(near) => unknown.hint(format!("did you mean '{near}'?")),
+                None => unknown.hint(format!("it may have {}", self.known.join(", "))),
+            });
+        }
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, keys: Keys, found: &mut Found) -> Option<String> {
+        let node = self.get(keys, found)?;
+        self.as_text(keys, node, found)
+    }
+
+    /// A text that must be there.
+    pub(super) fn required_text(&mut self, keys: Keys, found: &mut Found) -> Option<String> {
+        let node = self.require(keys, found)?;
+        self.as_text(keys, node, found)
+    }
+
+    fn as_text(&self, keys: Keys, node: &Node, found: &mut Found) -> Option<String> {
+        let text = node.as_str();
+        if text.is_none() {
+            found.push(wrong_type(node, &self.key(keys), "text"));
+        }
+        text.map(str::to_owned)
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, keys: Keys, found: &mut Found) -> Option<bool> {
+        let node = self.get(keys, found)?;
+        let flag = node.as_bool();
+        if flag.is_none() {
+            found.push(wrong_type(node, &self.key(keys), "true or false"));
+        }
+        flag
+    }
+
+    /// A whole number from `least` up.
+    pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut Found) -> Option<u32> {
+        let node = self.get(keys, found)?;
+        let number = node.as_i64().map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
+        match number {
+            Some(Some(number)) => return Some(number),
+            Some(None) => found.push(
+                Diagnostic::error(
+                    "SINEW-2103",
+                    format!("{} should be greater than or equal to {least}", self.key(keys)),
+                )
+                .at(node.span),
+            ),
+            None => found.push(wrong_type(node, &self.key(keys), "a whole number")),
+        }
+        None
+    }
+
+    /// A number of at least `least`.
+    pub(super) fn number(&mut self, keys: Keys, least: f64, found: &mut Found) -> Option<f64> {
+        let node = self.get(keys, found)?;
+        let number = node.as_f64();
+        match number {
+            Some(number) if number >= least => return Some(number),
+            Some(_) => found.push(
+                Diagnostic::error("SINEW-2103", format!("{} should be at least {least}", self.key(keys)))
+                    .at(node.span),
+            ),
+            None => found.push(wrong_type(node, &self.key(keys), "a number")),
+        }
+        None
+    }
+
+    /// A duration as it is written, checked.
+    pub(super) fn duration(&mut self, keys: Keys, found: &mut Found) -> Option<Value> {
+        let node = self.get(keys, found)?;
+        let value = node.to_json();
+        match duration::seconds(&value) {
+            Ok(_) => Some(value),
+            Err(reason) => {
+                found.push(
+                    Diagnostic::error("SINEW-2110", format!("{}: {reason}", self.key(keys))).at(node.span),
+                );
+                None
+            }
+        }
+    }
+
+    /// Any object, as JSON.
+    pub(super) fn object(&mut self, keys: Keys, found: &mut Found) -> Option<Value> {
+        let node = self.get(keys, found)?;
+        if node.as_object().is_none() {
+            found.push(wrong_type(node, &self.key(keys), "an object"));
+            return None;
+        }
+        Some(node.to_json())
+    }
+
+    /// The elements of a list.
+    pub(super) fn list(&mut self, keys: Keys, found: &mut Found) -> Option<&'n [Node]> {
+        let node = self.get(keys, found)?;
+        self.as_list(keys, node, found)
+    }
+
+    /// The elements of a list that must be there.
+    pub(super) fn required_list(&mut self, keys: Keys, found: &mut Found) -> Option<&'n [Node]> {
+        let node = self.require(keys, found)?;
+        self.as_list(keys, node, found)
+    }
+
+    fn as_list(&self, keys: Keys, node: &'n Node, found: &mut Found) -> Option<&'n [Node]> {
+        let list = node.as_array();
+        if list.is_none() {
+            found.push(wrong_type(node, &self.key(keys), "a list"));
+        }
+        list
+    }
+
+    /// What messages call a key of this object.
+    pub(super) fn key(&self, keys: Keys) -> String {
+        format!("'{}' of {}", keys.first().unwrap_or(&""), self.what)
+    }
+}
+
+pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diagnostic {
+    Diagnostic::error("SINEW-2103", format!("{what} must be {expected}, not {}", node.type_name()))
+        .at(node.span)
+}

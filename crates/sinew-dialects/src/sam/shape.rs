@@ -1,0 +1,89 @@
+//! How the nodes of a definition hang together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::model::{Definition, NodeDef, Work};
+
+/// Who runs inside whom, and who runs at the end.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// Maps and loops by the node they run.
+    pub(super) owners: BTreeMap<String, Vec<String>>,
+    /// Exit handlers.
+    pub(super) exits: BTreeSet<String>,
+}
+
+impl Shape {
+    pub(super) fn of(definition: &Definition) -> Self {
+        let mut shape = Self::default();
+        for node in &definition.nodes {
+            if let Some(body) = node.work.body() {
+                shape.owners.entry(body.to_owned()).or_default().push(node.id.clone());
+            }
+        }
+        shape.exits.extend(definition.on_exit.handlers().map(|(_, id)| id.to_owned()));
+        shape
+    }
+
+    /// Whether the node takes part in the flow.
+    pub(super) fn flows(&self, id: &str) -> bool {
+        !self.owners.contains_key(id) && !self.exits.contains(id)
+    }
+
+    /// Who must be done before something that depends on `id`: a body is done when those that run it are.
+    pub(super) fn stands_for<'a>(&'a self, id: &'a str) -> Vec<&'a str> {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![id];
+        let mut done = Vec::new();
+        while let Some(id) = open.pop() {
+            match self.owners.get(id) {
+                Some(owners) if seen.insert(id) => open.extend(owners.iter().rev().map(String::as_str)),
+                Some(_) => {}
+                None => done.push(id),
+            }
+        }
+        done
+    }
+
+    /// The nodes that must be resolved before `node` runs.
+    pub(super) fn upstream<'a>(&'a self, node: &'a NodeDef) -> Vec<&'a str> {
+        let waited = match &node.work {
+            Work::Join { wait_for, .. } => wait_for.as_slice(),
+            _ => &[],
+        };
+        node.depends_on.iter().chain(waited).flat_map(|id| self.stands_for(id)).collect()
+    }
+}
+
+/// Nodes that run in flow but never get to, because they wait for each other.
+pub(super) fn stuck<'d>(definition: &'d Definition, shape: &'d Shape) -> Vec<&'d str> {
+    let flowing: Vec<&NodeDef> = definition.nodes.iter().filter(|node| shape.flows(&node.id)).collect();
+    let ids: BTreeSet<&str> = flowing.iter().map(|node| node.id.as_str()).collect();
+    let mut done: BTreeSet<&str> = BTreeSet::new();
+    let mut waits: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut dependents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in &flowing {
+        let upstream: BTreeSet<&str> =
+            shape.upstream(node).into_iter().filter(|id| ids.contains(id)).collect();
+        waits.insert(&node.id, upstream.len());
+        for id in upstream {
+            dependents.entry(id).or_default().push(&node.id);
+        }
+    }
+    let mut ready: Vec<&str> = waits.iter().filter(|(_, waits)| **waits == 0).map(|(id, _)| *id).collect();
+    while let Some(id) = ready.pop() {
+        if !done.insert(id) {
+            continue;
+        }
+        for dependent in dependents.get(id).into_iter().flatten() {
+            if let Some(waits) = waits.get_mut(dependent) {
+                // A duplicate id, which is an error of its own, may be counted twice.
+                *waits = waits.saturating_sub(1);
+                if *waits == 0 {
+                    ready.push(dependent);
+                }
+            }
+        }
+    }
+    flowing.iter().map(|node| node.id.as_str()).filter(|id| !done.contains(id)).collect()
+}

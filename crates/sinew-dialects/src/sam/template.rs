@@ -1,0 +1,216 @@
+//! Values with templates in them: node inputs, map items, output mappings and instructions.
+
+use serde_json::{Map, Value};
+
+use super::path::{Part, Path, World, parts};
+
+/// A value as written, parsed once.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Template {
+    /// No template anywhere below.
+    Literal(Value),
+    /// A string that is one template: the value itself, with its type.
+    Path(Path),
+    /// A string with templates in it.
+    Text(Vec<Part>),
+    List(Vec<Template>),
+    Object(Vec<(String, Template)>),
+    /// `{coalesce: […]}`: the first that is not null.
+    Coalesce(Vec<Template>),
+    /// `{concat: […]}`: arrays joined, anything else as text; nulls do not count.
+    Concat(Vec<Template>),
+    /// An operator whose argument is no list.
+    Broken(&'static str),
+}
+
+impl Template {
+    /// Parses a value. Never fails: an operator without a list is found out by [`Template::check`] or when resolved.
+    pub(super) fn parse(value: &Value) -> Self {
+        match value {
+            Value::String(text) => match parts(text).as_slice() {
+                [Part::Path(path, _)] => Self::Path(path.clone()),
+                found if found.iter().any(|part| matches!(part, Part::Path(..))) => {
+                    Self::Text(found.to_vec())
+                }
+                _ => Self::Literal(value.clone()),
+            },
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(Self::parse).collect();
+                if items.iter().all(Self::is_literal) {
+                    Self::Literal(value.clone())
+                } else {
+                    Self::List(items)
+                }
+            }
+            Value::Object(members) => match operator(members) {
+                Some((Operator::Coalesce, Some(list))) => {
+                    Self::Coalesce(list.iter().map(Self::parse).collect())
+                }
+                Some((Operator::Concat, Some(list))) => Self::Concat(list.iter().map(Self::parse).collect()),
+                Some((operator, None)) => Self::Broken(operator.name()),
+                None => {
+                    let members: Vec<_> =
+                        members.iter().map(|(key, item)| (key.clone(), Self::parse(item))).collect();
+                    if members.iter().all(|(_, item)| item.is_literal()) {
+                        Self::Literal(value.clone())
+                    } else {
+                        Self::Object(members)
+                    }
+                }
+            },
+            other => Self::Literal(other.clone()),
+        }
+    }
+
+    fn is_literal(&self) -> bool {
+        matches!(self, Self::Literal(_))
+    }
+
+    /// The value.
+    pub(super) fn resolve(&self, world: &dyn World) -> Result<Value, String> {
+        match self {
+            Self::Literal(value) => Ok(value.clone()),
+            Self::Path(path) => path.value(world).map(std::borrow::Cow::into_owned),
+            Self::Text(parts) => {
+                let mut out = String::new();
+                for part in parts {
+                    match part {
+                        Part::Text(text) => out.push_str(text),
+                        Part::Path(path, _) => {
+                            let value = path.value(world)?;
+                            out.push_str(&as_text(&value));
+                        }
+                    }
+                }
+                Ok(Value::String(out))
+            }
+            Self::List(items) => {
+                items.iter().map(|item| item.resolve(world)).collect::<Result<_, _>>().map(Value::Array)
+            }
+            Self::Object(members) => members
+                .iter()
+                .map(|(key, item)| Ok((key.clone(), item.resolve(world)?)))
+                .collect::<Result<Map<_, _>, String>>()
+                .map(Value::Object),
+            Self::Coalesce(items) => {
+                for item in items {
+                    let value = item.resolve(world)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Ok(Value::Null)
+            }
+            Self::Concat(items) => {
+                let values: Result<Vec<_>, _> = items.iter().map(|item| item.resolve(world)).collect();
+                Ok(concat(values?))
+            }
+            Self::Broken(name) => Err(needs_list(name)),
+        }
+    }
+
+    /// Every path below, in file order.
+    pub(super) fn paths<'t>(&'t self, found: &mut Vec<&'t Path>) {
+        match self {
+            Self::Literal(_) | Self::Broken(_) => {}
+            Self::Path(path) => found.push(path),
+            Self::Text(parts) => found.extend(paths_of(parts)),
+            Self::List(items) | Self::Coalesce(items) | Self::Concat(items) => {
+                for item in items {
+                    item.paths(found);
+                }
+            }
+            Self::Object(members) => {
+                for (_, item) in members {
+                    item.paths(found);
+                }
+            }
+        }
+    }
+
+    /// What is wrong with it whatever it is resolved in.
+    pub(super) fn check(&self) -> Option<String> {
+        match self {
+            Self::Broken(name) => Some(needs_list(name)),
+            Self::List(items) | Self::Coalesce(items) | Self::Concat(items) => {
+                items.iter().find_map(Self::check)
+            }
+            Self::Object(members) => members.iter().find_map(|(_, item)| item.check()),
+            Self::Literal(_) | Self::Path(_) | Self::Text(_) => None,
+        }
+    }
+}
+
+/// The paths of a text.
+pub(super) fn paths_of(parts: &[Part]) -> impl Iterator<Item = &Path> {
+    parts.iter().filter_map(|part| match part {
+        Part::Path(path, _) => Some(path),
+        Part::Text(_) => None,
+    })
+}
+
+/// An instruction: templates that lead nowhere stay as they were written.
+pub(super) fn fill(parts: &[Part], world: &dyn World) -> String {
+    let mut out = String::new();
+    for part in parts {
+        match part {
+            Part::Text(text) => out.push_str(text),
+            Part::Path(path, written) => match path.value(world) {
+                Ok(value) if !value.is_null() => out.push_str(&as_text(&value)),
+                _ => out.push_str(written),
+            },
+        }
+    }
+    out
+}
+
+enum Operator {
+    Coalesce,
+    Concat,
+}
+
+impl Operator {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Coalesce => "coalesce",
+            Self::Concat => "concat",
+        }
+    }
+}
+
+/// An object is an operator only if that is its only key.
+fn operator(members: &Map<String, Value>) -> Option<(Operator, Option<&Vec<Value>>)> {
+    let (key, argument) = members.iter().next().filter(|_| members.len() == 1)?;
+    let operator = match key.as_str() {
+        "coalesce" => Operator::Coalesce,
+        "concat" => Operator::Concat,
+        _ => return None,
+    };
+    Some((operator, argument.as_array()))
+}
+
+fn needs_list(name: &str) -> String {
+    format!("'{name}' operator requires a list of values")
+}
+
+fn concat(values: Vec<Value>) -> Value {
+    let values: Vec<Value> = values.into_iter().filter(|value| !value.is_null()).collect();
+    if !values.is_empty() && values.iter().all(Value::is_array) {
+        return Value::Array(
+            values
+                .into_iter()
+                .flat_map(|value| if let Value::Array(items) = value { items } else { Vec::new() })
+                .collect(),
+        );
+    }
+    Value::String(values.iter().map(as_text).collect())
+}
+
+/// A value inside a text: strings as they are, null as nothing, the rest as JSON.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

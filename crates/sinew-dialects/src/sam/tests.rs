@@ -1,0 +1,80 @@
+//! The recorded behaviour of the source engine, and what it does not cover.
+
+mod cases;
+mod files;
+mod mesh;
+mod runs;
+
+use serde_json::Value;
+use sinew_source::{Diagnostics, Document, Node, Sources};
+
+use super::Sam;
+use crate::{Dialect, LowerOptions, Lowered};
+
+/// All recorded cases of one kind.
+fn recorded(kind: &str) -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/sam.json");
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let cases: Vec<Value> =
+        all["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind).cloned().collect();
+    assert!(!cases.is_empty(), "no cases of kind {kind}");
+    cases
+}
+
+/// What we must do: what the source does, except where its case says otherwise. None where the case binds nobody.
+fn wanted(case: &Value) -> Option<Value> {
+    let mut wanted = case["expect"].clone();
+    match (case["stance"].as_str().unwrap(), case.get("want")) {
+        ("keep", _) => {}
+        ("fix", want) => {
+            let want = want.unwrap().as_object().unwrap();
+            let one_of = ["value", "value_not", "error_contains", "valid"];
+            if want.keys().any(|key| one_of.contains(&key.as_str())) {
+                wanted.as_object_mut().unwrap().retain(|key, _| !one_of.contains(&key.as_str()));
+            }
+            // Another end has another output and another error.
+            if want.get("state").is_some_and(|state| *state != wanted["state"]) {
+                wanted
+                    .as_object_mut()
+                    .unwrap()
+                    .retain(|key, _| !["output", "error_contains"].contains(&key.as_str()));
+            }
+            for (key, value) in want {
+                wanted[key] = value.clone();
+            }
+        }
+        // `want` of the others replaces; without one, the case is about the old release.
+        (_, Some(want)) => wanted = want.clone(),
+        ("vintage", None) if case["vintages"].as_array().unwrap().contains(&"current".into()) => {}
+        ("vintage", None) if case["kind"] == "condition" => {}
+        _ => return None,
+    }
+    Some(wanted)
+}
+
+/// A workflow that is given as JSON.
+fn lower(root: &Value) -> Result<Vec<Lowered>, Diagnostics> {
+    let document = Document { root: Node::from_json(root), sources: Sources::default() };
+    let read = |path: &str| Err(format!("{path} cannot be read here"));
+    let options =
+        LowerOptions { default_name: "WF", read: &read, agents: &std::collections::BTreeMap::new() };
+    Sam.lower(document, &options)
+}
+
+/// Equal for Python: 1 and 1.0 are one value.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(key, item)| b.get(key).is_some_and(|other| equal(item, other)))
+        }
+        _ => a == b,
+    }
+}
+
+/// All failures of a table at once.
+fn all_hold(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failed\n{}", failures.len(), failures.join("\n"));
+}

@@ -1,0 +1,234 @@
+//! Files of our own, with every feature in them, read as a user's file is.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sinew_engine::Status;
+use sinew_source::{Diagnostics, Document, LoadOptions, Schema, Severity, load};
+
+use super::super::{NAME, Sam};
+use super::mesh::Mesh;
+use super::recorded;
+use crate::{Dialect, LowerOptions, Lowered};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sam");
+
+fn document(name: &str) -> Document {
+    let bytes = std::fs::read(Path::new(FOLDER).join(name)).unwrap();
+    let read = |path: &Path| Err(format!("{} is not to be read", path.display()));
+    let options = LoadOptions { name, env: &|_| None, read: &read, limits: sinew_source::Limits::default() };
+    load(&bytes, &options).unwrap_or_else(|found| panic!("{found}"))
+}
+
+fn lowered(name: &str) -> Result<Vec<Lowered>, Diagnostics> {
+    let read = |path: &str| Err(format!("{path} is not to be read"));
+    let options =
+        LowerOptions { default_name: "file", read: &read, agents: &std::collections::BTreeMap::new() };
+    Sam.lower(document(name), &options)
+}
+
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "broken.yaml")
+        .collect();
+    names.sort();
+    assert!(names.len() >= 12, "{names:?}");
+    names
+}
+
+#[test]
+fn files_are_told_apart_and_hold_without_warnings() {
+    let schema = Schema::compile(&Sam.schema()).unwrap();
+    for name in names() {
+        let document = document(&name);
+        assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{name}");
+        let wrong = sinew_source::check_node(&schema, &document.root);
+        assert!(wrong.is_empty(), "{name}: {wrong:?}");
+        for one in lowered(&name).unwrap_or_else(|found| panic!("{name}: {found}")) {
+            assert!(one.warnings.is_empty(), "{name}: {}", one.warnings);
+            sinew_plan::check(&one.plan).unwrap();
+            assert_eq!(one.places.len(), one.plan.nodes.len());
+            assert!(one.places.iter().all(Option::is_some), "{name}: every node has a place");
+            let text = serde_json::to_string(&one.plan).unwrap();
+            assert_eq!(serde_json::from_str::<sinew_plan::Plan>(&text).unwrap(), one.plan, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_editors_schema_agrees_with_the_recorded_definitions() {
+    let schema = Schema::compile(&Sam.schema()).unwrap();
+    for case in recorded("definition") {
+        let Some(wanted) = super::wanted(&case) else { continue };
+        let accepted = schema.check(&json!({ "workflow": case["workflow"] })).is_ok();
+        if wanted.get("valid").is_some() {
+            assert!(
+                accepted,
+                "{}: {:?}",
+                case["id"],
+                schema.errors(&json!({ "workflow": case["workflow"] }))
+            );
+        } else if case["id"] == "val-unknown-field-accepted" || case["id"] == "val-switch-no-cases" {
+            assert!(!accepted, "{}", case["id"]);
+        }
+    }
+}
+
+/// Runs the workflow that a file ends with.
+fn run(name: &str, input: Value, stubs: Value) -> Mesh {
+    let lowered = lowered(name).unwrap();
+    let workflow = lowered.last().unwrap().plan.name.clone();
+    let mut mesh = Mesh::new(lowered.into_iter().map(|one| one.plan).collect(), stubs, &[]);
+    mesh.run(&workflow, input, 0, None);
+    mesh
+}
+
+#[test]
+fn files_run_to_their_output() {
+    let echo = json!({ "echo": true });
+    let cases = [
+        (
+            "sequence.yaml",
+            json!({"value": 2}),
+            json!({"Doubler": {"double": "value"}, "Writer": {"output": {"text": "four"}}}),
+            json!({"text": "four"}),
+        ),
+        (
+            "parallel.yaml",
+            json!({"order": 7}),
+            json!({"Stock": {"output": 1}, "Price": {"output": 2}, "Credit": {"output": 3}, "SumUp": echo}),
+            json!({"answer": {"echo": {"parts": [1, 2, 3], "note": "order 7"}}}),
+        ),
+        (
+            "switch.yaml",
+            json!({}),
+            json!({"Classifier": {"output": {"kind": "bug", "level": 2}}, "Urgent": {"output": {"answer": "fixed"}}, "Close": echo}),
+            json!({"desk": "urgent", "summary": "closed: fixed"}),
+        ),
+        (
+            "conditional.yaml",
+            json!({"amount": 99.5, "mail": null}),
+            json!({"Auto": {"output": {"by": "auto"}}}),
+            json!({"small": true, "told": false, "by": "auto"}),
+        ),
+        (
+            "map.yaml",
+            json!({"lines": [{"sku": "a", "skip": false}, {"sku": "b", "skip": true}]}),
+            json!({"Line": echo, "Rule": {"output": "ok"}}),
+            json!({"lines": [{"echo": {"no": 0, "sku": "a"}}, null], "rules": ["ok", "ok", "ok", "ok"]}),
+        ),
+        (
+            "nested_map.yaml",
+            json!({"grid": [[1, 2], [], [3]]}),
+            json!({"Cell": echo, "Ask": {}}),
+            json!({
+                "cells": [
+                    {"results": [{"echo": {"cell": 1}}, {"echo": {"cell": 2}}]},
+                    {"results": []},
+                    {"results": [{"echo": {"cell": 3}}]},
+                ],
+                "polls": [
+                    {"iterations_completed": 2, "stopped_reason": "condition_false"},
+                    {"iterations_completed": 2, "stopped_reason": "condition_false"},
+                    {"iterations_completed": 2, "stopped_reason": "condition_false"},
+                ],
+            }),
+        ),
+        (
+            "loop.yaml",
+            json!({"job": 1}),
+            json!({"Check": {"outputs": [{"state": "running"}, {"state": "running"}, {"state": "done"}]}, "Report": echo}),
+            json!({"state": "done", "rounds": 3, "why": "condition_false"}),
+        ),
+        (
+            "fork_join.yaml",
+            json!({"q": 1}),
+            json!({"Legal": {"output": "l"}, "Tax": {"output": "t", "delay_ms": 5}, "Slow": {"delay_ms": 50}, "Third": {"delay_ms": 9}}),
+            json!({"asked": {"law": "l", "tax": "t"}, "first": ["fast"], "two": ["fast", "third"], "every": ["first", "two"]}),
+        ),
+        ("exits.yaml", json!({}), json!({}), json!({"ok": true})),
+        (
+            "composition.yaml",
+            json!({"words": ["a", "b"]}),
+            json!({"Upper": {"outputs": [{"text": "A"}, {"text": "B"}]}}),
+            json!({"texts": [{"text": "A"}, {"text": "B"}]}),
+        ),
+        ("bare.yaml", json!({}), json!({}), json!({"ok": true})),
+        ("bare.json", json!(null), json!({}), json!({"ok": true, "literal": [1, {"a": null}]})),
+    ];
+    for (name, input, stubs, output) in cases {
+        let mesh = run(name, input, stubs);
+        let outcome = mesh.outcome().unwrap();
+        assert_eq!(outcome.status, Status::Success, "{name}: {outcome:?}");
+        assert_eq!(**outcome.output.as_ref().unwrap(), output, "{name}");
+        assert_eq!(mesh.finals, 1, "{name}");
+    }
+}
+
+#[test]
+fn details_of_the_files_reach_the_agents() {
+    let mesh = run(
+        "sequence.yaml",
+        json!({"value": 2}),
+        json!({"Doubler": {"double": "value"}, "Writer": {"output": {"text": "four"}}}),
+    );
+    assert_eq!(mesh.calls[1].ask.instruction.as_deref(), Some("Word 4 for a child"));
+
+    let mesh = run(
+        "loop.yaml",
+        json!({"job": 1}),
+        json!({"Check": {"outputs": [{"state": "running"}, {"state": "done"}]}}),
+    );
+    assert_eq!(
+        mesh.inputs_of("Check"),
+        [json!({"job": 1, "last": null, "n": 0}), json!({"job": 1, "last": "running", "n": 1})]
+    );
+    assert_eq!(mesh.ended_at, Some(10_000), "the delay lies between two iterations");
+
+    let mesh = run("map.yaml", json!({"lines": [{"sku": 1}]}), json!({}));
+    assert_eq!(mesh.outcome().unwrap().status, Status::Success);
+    assert!(mesh.inputs_of("Line").is_empty(), "a `when` that names a missing field does not hold");
+
+    let lines: Vec<Value> = (0..5).map(|n| json!({"sku": n, "skip": false})).collect();
+    let mesh = run("map.yaml", json!({ "lines": lines }), json!({"Line": {"delay_ms": 10}}));
+    assert_eq!(mesh.most_at_once("Line"), 2);
+
+    let mesh = run("exits.yaml", json!({}), json!({"Work": {"error": "no"}}));
+    assert_eq!(mesh.inputs_of("Clean"), [json!({"status": "failure"})]);
+    assert_eq!(mesh.inputs_of("Alert"), [json!({"why": "Node 'work' failed: no", "where": "work"})]);
+    assert!(mesh.inputs_of("Cheer").is_empty() && mesh.inputs_of("Undo").is_empty());
+
+    let lowered = lowered("composition.yaml").unwrap();
+    let parent = &lowered[1].plan;
+    assert_eq!((parent.name.as_str(), parent.limits.wall_ms), ("Parent", Some(60_000)));
+    assert_eq!(parent.node(1).attempt_timeout_ms, Some(12_500));
+    assert_eq!(lowered[1].agents.keys().collect::<Vec<_>>(), ["Upper"]);
+    let mesh = run("composition.yaml", json!({"words": [1, 2, 3, 4]}), json!({}));
+    let message = &mesh.outcome().unwrap().fault.as_ref().unwrap().message;
+    assert_eq!(message, "Node 'words' failed: Map 'words' exceeds max items: 4 > 3");
+}
+
+#[test]
+fn everything_wrong_is_found_at_once_with_its_place() {
+    let found = lowered("broken.yaml").unwrap_err();
+    let seen: Vec<String> = found
+        .items
+        .iter()
+        .map(|item| {
+            let sign = if item.severity == Severity::Error { "E" } else { "W" };
+            let place = item.span.unwrap();
+            let hint = item.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{}:{} {sign} {} {}{hint}", place.line, place.column, item.code, item.message)
+        })
+        .collect();
+    let wanted = std::fs::read_to_string(Path::new(FOLDER).join("../sam_broken.txt")).unwrap();
+    assert_eq!(seen, wanted.lines().collect::<Vec<_>>(), "\n{}", seen.join("\n"));
+    assert!(
+        found.items.iter().all(|item| item.span.is_some_and(|span| found.sources.get(span.file).is_some()))
+    );
+    for item in &found.items {
+        assert!(sinew_protocol::code::page(item.code).is_some(), "{} has no page", item.code);
+    }
+}

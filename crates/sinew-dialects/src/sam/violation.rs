@@ -1,0 +1,75 @@
+//! Schema violations in the words that agents of this dialect are used to.
+
+use serde_json::Value;
+use sinew_script::python_repr;
+use sinew_source::{Schema, Violation};
+
+/// What is wrong with a value, the outermost violation first; empty where nothing is.
+///
+/// The texts are those the source engine gives agents to correct themselves by, so unlike other diagnostics they
+/// repeat (short) values: they go to the agent that sent them.
+pub fn violations(schema: &Schema, schema_source: &Value, value: &Value) -> Vec<String> {
+    let Err(mut found) = schema.check(value) else {
+        return Vec::new();
+    };
+    found.sort_by_key(|violation| violation.pointer.matches('/').count());
+    found.iter().map(|violation| worded(violation, schema_source, value)).collect()
+}
+
+/// What is wrong with a value without repeating it: for faults, which end up in logs and events. Outermost first.
+pub(super) fn masked(schema: &Schema, value: &Value) -> Vec<String> {
+    let Err(mut found) = schema.check(value) else {
+        return Vec::new();
+    };
+    found.sort_by_key(|violation| violation.pointer.matches('/').count());
+    found.iter().map(|violation| at(violation, &violation.message)).collect()
+}
+
+fn worded(violation: &Violation, schema: &Value, value: &Value) -> String {
+    let message = message(violation, schema, value).unwrap_or_else(|| violation.message.clone());
+    at(violation, &message)
+}
+
+fn at(violation: &Violation, message: &str) -> String {
+    let path =
+        violation.pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/").replace("~0", "~");
+    let path = if path.is_empty() { "root" } else { &path };
+    format!("Validation error at '{path}': {message}")
+}
+
+fn message(violation: &Violation, schema: &Value, value: &Value) -> Option<String> {
+    let rule = schema.pointer(&violation.schema_pointer)?;
+    let value = value.pointer(&violation.pointer)?;
+    let shown = python_repr(value);
+    if shown.len() > LONGEST {
+        return None;
+    }
+    Some(match violation.keyword.as_str() {
+        "type" => match rule {
+            Value::Array(types) => {
+                let types: Vec<String> = types.iter().map(python_repr).collect();
+                format!("{shown} is not of type {}", types.join(", "))
+            }
+            one => format!("{shown} is not of type {}", python_repr(one)),
+        },
+        "enum" => format!("{shown} is not one of {}", python_repr(rule)),
+        "const" => format!("{} was expected", python_repr(rule)),
+        "required" => {
+            let name = rule.as_array()?.iter().filter_map(Value::as_str).find(|name| {
+                violation.message.contains(&format!("'{name}'"))
+                    || violation.message.contains(&format!("\"{name}\""))
+            })?;
+            format!("'{name}' is a required property")
+        }
+        "minimum" => format!("{shown} is less than the minimum of {rule}"),
+        "maximum" => format!("{shown} is greater than the maximum of {rule}"),
+        "minLength" | "minItems" if rule.as_u64() == Some(1) => format!("{shown} should be non-empty"),
+        "minLength" | "minItems" => format!("{shown} is too short"),
+        "maxLength" | "maxItems" => format!("{shown} is too long"),
+        "pattern" => format!("{shown} does not match {}", python_repr(rule)),
+        _ => return None,
+    })
+}
+
+/// Longer values are not repeated.
+const LONGEST: usize = 200;

@@ -1,0 +1,169 @@
+//! What templates and conditions of an activation can see of its execution.
+
+use serde_json::Value;
+use sinew_engine::{ActId, Ctx, End, ScopeId, Seen, Val};
+use sinew_plan::{NodeIx, Op};
+
+use super::path::{Standing, World};
+use super::program::Program;
+
+/// An execution, seen from one place in it.
+pub(super) struct View<'c> {
+    ctx: &'c Ctx<'c>,
+    program: &'c Program,
+    scope: ScopeId,
+    workflow: Option<Value>,
+    item: Option<&'c Value>,
+    index: Option<u32>,
+    iteration: Option<u32>,
+}
+
+impl<'c> View<'c> {
+    /// As nodes of this scope see it.
+    pub(super) fn new(ctx: &'c Ctx<'c>, program: &'c Program, scope: ScopeId) -> Self {
+        let mut view =
+            Self { ctx, program, scope, workflow: workflow(ctx), item: None, index: None, iteration: None };
+        let mut at = scope;
+        while let Some(inner) = ctx.state.scope(at) {
+            match ctx.node_of(inner.owner).op {
+                Op::Map { .. } if view.item.is_none() => {
+                    view.item = Some(&inner.item);
+                    view.index = Some(inner.index);
+                }
+                Op::Loop { .. } if view.iteration.is_none() => view.iteration = Some(inner.index),
+                _ => {}
+            }
+            at = inner.parent;
+        }
+        view
+    }
+
+    /// As the condition of a loop sees it, after its latest iteration.
+    pub(super) fn after_iteration(ctx: &'c Ctx<'c>, program: &'c Program, owner: ActId) -> Self {
+        let mut view = Self::new(ctx, program, ctx.act(owner).scope);
+        let done = ctx.act(owner).children.as_ref().map_or(0, |children| children.acts.len());
+        view.iteration = u32::try_from(done).ok().and_then(|done| done.checked_sub(1));
+        view
+    }
+
+    /// The output of a node, shared; none where it has none or was skipped.
+    pub(super) fn output(&self, id: &str) -> Option<&'c Val> {
+        let ix = self.program.find(id)?;
+        if self.ctx.plan().node(ix).inner {
+            return self.inner(ix);
+        }
+        match self.ctx.seen(self.scope, ix) {
+            Seen::Ended(End::Succeeded | End::Failed, output) => output,
+            _ => None,
+        }
+    }
+
+    fn skipped(&self, id: &str) -> bool {
+        let ix = self.program.find(id);
+        ix.is_some_and(|ix| matches!(self.ctx.seen(self.scope, ix), Seen::Ended(End::Skipped, _)))
+    }
+
+    /// The latest output of a body: of the iteration before this one, or of the last one.
+    fn inner(&self, ix: NodeIx) -> Option<&'c Val> {
+        let ended = |act: ActId| {
+            let one = self.ctx.act(act);
+            one.output.as_ref().filter(|_| one.end != Some(End::Skipped)).map(|output| &output.value)
+        };
+        let mut at = self.scope;
+        loop {
+            if let Some(output) = self.ctx.state.last(at, ix).and_then(ended) {
+                return Some(output);
+            }
+            for owner in &self.program.owners[ix as usize] {
+                let Some(children) =
+                    self.ctx.state.last(at, *owner).and_then(|act| self.ctx.act(act).children.as_ref())
+                else {
+                    continue;
+                };
+                match &self.ctx.plan().node(*owner).op {
+                    Op::Loop { .. } => {
+                        if let Some(output) = children.acts.iter().rev().find_map(|act| ended(*act)) {
+                            return Some(output);
+                        }
+                    }
+                    Op::Fork { bodies } => {
+                        let branch = bodies.iter().position(|body| *body == ix);
+                        let act = branch.and_then(|branch| children.acts.get(branch));
+                        if let Some(output) = act.and_then(|act| ended(*act)) {
+                            return Some(output);
+                        }
+                    }
+                    // The body of a map has as many outputs as there are items, so it has none.
+                    _ => {}
+                }
+            }
+            at = self.ctx.state.scope(at)?.parent;
+        }
+    }
+}
+
+impl World for View<'_> {
+    fn input(&self) -> Option<&Value> {
+        self.ctx.state.start.as_ref().map(|start| &*start.input)
+    }
+
+    fn workflow(&self) -> Option<&Value> {
+        self.workflow.as_ref()
+    }
+
+    fn item(&self) -> Option<&Value> {
+        self.item
+    }
+
+    fn index(&self) -> Option<u32> {
+        self.index
+    }
+
+    fn iteration(&self) -> Option<u32> {
+        self.iteration
+    }
+
+    fn node(&self, id: &str) -> Standing<'_> {
+        match self.output(id) {
+            Some(output) => Standing::Done(output),
+            None if self.skipped(id) => Standing::Skipped,
+            None => Standing::Absent,
+        }
+    }
+
+    fn lenient(&self) -> bool {
+        self.ctx.dry_run()
+    }
+}
+
+/// `workflow.status` and `workflow.error`, once the graph is done.
+fn workflow(ctx: &Ctx<'_>) -> Option<Value> {
+    let outcome = ctx.outcome()?;
+    let error = outcome.fault.as_ref().map(|fault| {
+        let node = outcome.cause.map(|act| name(ctx, failed_first(ctx, act)));
+        serde_json::json!({ "message": fault.message, "node_id": node })
+    });
+    Some(serde_json::json!({ "status": outcome.status.as_str(), "error": error }))
+}
+
+/// The activation whose own failure made this one fail.
+pub(super) fn failed_first(ctx: &Ctx<'_>, mut act: ActId) -> ActId {
+    while let Some(child) = ctx.act(act).children.as_ref().and_then(|children| children.failed) {
+        act = child;
+    }
+    act
+}
+
+/// What events and messages call an activation: `a`, `map_0`, `loop_iter_2`, a branch's id.
+pub(super) fn name(ctx: &Ctx<'_>, act: ActId) -> String {
+    let one = ctx.act(act);
+    let node = ctx.node_of(act);
+    let (Some(owner), Some(scope)) = (one.owner, ctx.state.scope(one.scope)) else {
+        return node.id.clone();
+    };
+    match ctx.node_of(owner).op {
+        Op::Map { .. } => format!("{}_{}", name(ctx, owner), scope.index),
+        Op::Loop { .. } => format!("{}_iter_{}", name(ctx, owner), scope.index),
+        _ => node.label.clone().unwrap_or_else(|| node.id.clone()),
+    }
+}

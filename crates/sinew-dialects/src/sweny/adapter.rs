@@ -1,0 +1,404 @@
+//! What the engine asks: what a node does, what its answers mean, which edge is taken.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_engine::{
+    ActId, Adapter, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, out_edges,
+};
+use sinew_plan::{EdgeIx, Plan};
+use sinew_protocol::Fault;
+
+use super::eval::{self, Judged, Verdict};
+use super::model::{NodeExtra, OnFail, PlanExtra, Requires};
+use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
+use super::{NAME, inputs, instruct, path, project, skill, source};
+
+/// Code of a run whose nodes ended failed.
+pub(super) const NODE_FAILED: &str = "SINEW-6503";
+const STEP_BUDGET: &str = "SINEW-6501";
+const NO_TOOLS: &str = "SINEW-6502";
+const BAD_INPUT: &str = "SINEW-4301";
+/// Tag of asks that judge.
+const JUDGE: &str = "judge";
+/// Tag of asks between two attempts.
+const REFLECT: &str = "reflect";
+/// What the default edge is called among the choices.
+const DEFAULT: &str = "None of the above / default path";
+
+/// The dialect as the engine sees it.
+pub(super) struct SwenyAdapter;
+
+impl Adapter for SwenyAdapter {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
+        let extra = plan_extra(plan)?;
+        if !extra.missing_config.is_empty() {
+            let text = format!("Missing required config:\n{}", extra.missing_config.join("\n"));
+            return Err(Fault::invalid(BAD_INPUT, text));
+        }
+        let input = if input.is_null() { json!({}) } else { input };
+        let mut problems = match inputs::check(extra.inputs.as_ref(), &input) {
+            Ok(input) => {
+                let problems = unreadable(&input);
+                if problems.is_empty() {
+                    return Ok(input);
+                }
+                problems
+            }
+            Err(problems) => problems,
+        };
+        let lines: Vec<String> = problems.drain(..).map(|(field, text)| format!("{field}: {text}")).collect();
+        Err(Fault::invalid(BAD_INPUT, "the input does not keep the workflow's contract").with_details(lines))
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        bind(ctx, act).into()
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        go_on(ctx, act).into()
+    }
+
+    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+        if ctx.act(act).output.is_none() {
+            return Select::End("the run broke off".into());
+        }
+        if is_dry(ctx) && out_edges(ctx, ctx.act(act).node).any(|edge| when(ctx, edge).is_some()) {
+            return end(ctx, act, "dry run");
+        }
+        let open: Vec<EdgeIx> =
+            out_edges(ctx, ctx.act(act).node).filter(|edge| ctx.edge_open(*edge)).collect();
+        let default = open.iter().copied().find(|edge| when(ctx, *edge).is_none());
+        if open.iter().all(|edge| when(ctx, *edge).is_none()) {
+            return match default {
+                Some(edge) => follow(ctx, act, edge, "only path"),
+                None => Select::Tokens(Vec::new()),
+            };
+        }
+        let mut choices: Vec<(EdgeIx, &str)> =
+            open.iter().filter_map(|edge| when(ctx, *edge).map(|when| (*edge, when))).collect();
+        choices.extend(default.map(|edge| (edge, DEFAULT)));
+        match ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::ROUTE) {
+            None => ask_route(ctx, act, &choices),
+            Some(reply) => choose(ctx, act, &choices, default, reply),
+        }
+    }
+
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        let broken = |one: &&sinew_engine::Activation| one.end == Some(End::Failed) && one.output.is_none();
+        if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
+            return Err(fault);
+        }
+        let results = result::results(ctx);
+        let failed: Vec<&str> =
+            results.iter().filter(|(_, (_, result))| result.status == FAILED).map(|(id, _)| *id).collect();
+        if failed.is_empty() {
+            return Ok(result::native(ctx));
+        }
+        let details =
+            results.iter().filter(|(_, (_, result))| result.status == FAILED).map(|(id, (_, result))| {
+                format!("{id}: {}", result.data.get("error").and_then(Value::as_str).unwrap_or("failed"))
+            });
+        let text = format!("nodes ended failed: {}", failed.join(", "));
+        Err(Fault::failure(NODE_FAILED, text).with_retryable(false).with_details(details))
+    }
+
+    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+        project::project(ctx, fact)
+    }
+
+    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+        result::native(ctx)
+    }
+}
+
+/// What the dialect keeps of the workflow.
+pub(super) fn plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
+    PlanExtra::deserialize(&plan.extra).map_err(|error| broken_plan(&error))
+}
+
+fn node_extra(ctx: &Ctx<'_>, act: ActId) -> Result<NodeExtra, Fault> {
+    NodeExtra::deserialize(&ctx.node_of(act).extra).map_err(|error| broken_plan(&error))
+}
+
+fn broken_plan(error: &serde_json::Error) -> Fault {
+    Fault::invalid("SINEW-2501", format!("the plan is not one of sweny: {error}"))
+}
+
+/// Sources of the input that are not texts: nothing is read once a run has begun.
+fn unreadable(input: &Value) -> Vec<inputs::Problem> {
+    let of = |key: &'static str| {
+        instruct::given(input.get(key)).into_iter().map(move |(n, source)| (key, n, source))
+    };
+    of("rules")
+        .chain(of("context"))
+        .filter(|(_, _, source)| source::inline(source).is_none())
+        .map(|(key, n, _)| {
+            (format!("{key}.{n}"), "must be text; files and URLs belong into the workflow".to_owned())
+        })
+        .collect()
+}
+
+fn is_dry(ctx: &Ctx<'_>) -> bool {
+    ctx.input().get("dryRun") == Some(&Value::Bool(true))
+}
+
+fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+    let plan = plan_extra(ctx.plan())?;
+    let node = node_extra(ctx, act)?;
+    let steps = ctx.state.acts.len() - 1;
+    if steps >= plan.max_steps as usize {
+        let text = format!(
+            "step budget exceeded: workflow '{}' ran {steps} steps (max_steps: {})",
+            plan.id, plan.max_steps
+        );
+        return Err(Fault::failure(STEP_BUDGET, text).with_retryable(false));
+    }
+    let id = &ctx.node_of(act).id;
+    project::note(ctx, &json!({ "type": "node:enter", "node": id, "instruction": node.instruction }));
+    let skills = &node.work.skills;
+    let gives = |id: &String| {
+        plan.skills.get(id).map_or(skill::WELL_KNOWN.contains(&id.as_str()), super::model::Skill::gives)
+    };
+    if !skills.is_empty() && !skills.iter().any(gives) {
+        let text =
+            format!("Node \"{id}\" requires skills [{}] but none of them is available", skills.join(", "));
+        return Err(Fault::failure(NO_TOOLS, text).with_retryable(false));
+    }
+    if let Some(result) = node.work.requires.as_ref().and_then(|requires| unmet(ctx, requires)) {
+        return Ok(finish(ctx, act, &result));
+    }
+    let instruction = instruct::instruction(&plan, &node, ctx.input());
+    Ok(work(ctx, act, &plan, &node, instruction))
+}
+
+/// The result of a node whose requirements do not hold; none if they do.
+fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Option<NodeResult> {
+    let seen = result::context(ctx);
+    let absent = requires.output_required.iter().filter_map(|path| path::required(path, &seen));
+    let matched = requires.output_matches.iter().filter_map(|check| path::matches(check, &seen));
+    let problems: Vec<String> = absent.chain(matched).map(|problem| format!("  - {problem}")).collect();
+    if problems.is_empty() {
+        return None;
+    }
+    let problems = problems.join("\n");
+    Some(match requires.on_fail {
+        OnFail::Fail => NodeResult::new(FAILED, json!({ "error": format!("requires failed:\n{problems}") })),
+        OnFail::Skip => {
+            NodeResult::new(SKIPPED, json!({ "skipped_reason": format!("requires not met:\n{problems}") }))
+        }
+    })
+}
+
+fn work(ctx: &Ctx<'_>, act: ActId, plan: &PlanExtra, node: &NodeExtra, instruction: String) -> Step {
+    let one = ctx.node_of(act);
+    Step::Ask(Box::new(Ask {
+        instruction: Some(instruction),
+        context: instruct::surroundings(plan, &one.id, node),
+        ..Ask::agent(one.agent.clone().unwrap_or_default(), result::context(ctx))
+    }))
+}
+
+/// One attempt at a node's work and what followed it.
+struct Attempt<'a> {
+    work: &'a Replied,
+    judgements: Vec<&'a Replied>,
+    reflection: Option<&'a Replied>,
+}
+
+fn attempts<'a>(replies: &'a [Replied]) -> Vec<Attempt<'a>> {
+    let mut attempts: Vec<Attempt<'a>> = Vec::new();
+    for reply in replies {
+        match (reply.tag.as_str(), attempts.last_mut()) {
+            (Ask::WORK, _) => {
+                attempts.push(Attempt { work: reply, judgements: Vec::new(), reflection: None });
+            }
+            (JUDGE, Some(last)) => last.judgements.push(reply),
+            (REFLECT, Some(last)) => last.reflection = Some(reply),
+            _ => {}
+        }
+    }
+    attempts
+}
+
+/// What follows the replies so far.
+fn go_on(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+    let plan = plan_extra(ctx.plan())?;
+    let node = node_extra(ctx, act)?;
+    let attempts = attempts(&ctx.act(act).replies);
+    let count = attempts.len();
+    let Some(attempt) = attempts.into_iter().next_back() else { return Ok(Step::Done(Output::default())) };
+    let mut result = NodeResult::of_reply(&attempt.work.result, &node.work);
+    if result.status == FAILED && node.work.fail_soft {
+        result.status = SUCCESS;
+        result.data.insert("fail_soft".into(), json!(true));
+        return Ok(finish(ctx, act, &result));
+    }
+    if result.status != SUCCESS {
+        return Ok(finish(ctx, act, &result));
+    }
+    let (verdicts, error) = match eval::missing_output(&node.work, &result) {
+        Some(missing) => {
+            let error = missing.reasoning.clone().unwrap_or_default();
+            (vec![missing], error)
+        }
+        None => match eval::judge(&plan, &node.work, &result, &attempt.judgements) {
+            Judged::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
+            Judged::All(verdicts) => {
+                let lines: Vec<String> =
+                    verdicts.iter().filter(|verdict| !verdict.pass).map(Verdict::line).collect();
+                (verdicts, format!("eval failed (policy: all_pass):\n{}", lines.join("\n")))
+            }
+        },
+    };
+    let failing: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.pass).collect();
+    result.evals = verdicts.iter().map(Verdict::to_json).collect();
+    if failing.is_empty() {
+        return Ok(finish(ctx, act, &result));
+    }
+    let retry = node.work.retry.as_ref().filter(|retry| count <= super::lower::whole(retry.max) as usize);
+    let Some(retry) = retry else {
+        result.status = FAILED;
+        result.data.insert("error".into(), json!(error));
+        return Ok(finish(ctx, act, &result));
+    };
+    let hint = retry.instruction.as_ref();
+    if let (Some(question), None) = (instruct::question(hint), attempt.reflection) {
+        return Ok(ask_reflection(&plan, &node, &result, question));
+    }
+    let reflection = attempt.reflection.and_then(|replied| replied.result.as_ref().ok());
+    let preamble =
+        instruct::preamble(hint, reflection.and_then(|reply| eval::text_of(&reply.output)), &failing);
+    project::note(
+        ctx,
+        &json!({
+            "type": "node:retry", "node": ctx.node_of(act).id, "attempt": count, "reason": error, "preamble": preamble,
+        }),
+    );
+    let instruction = instruct::instruction(&plan, &node, ctx.input());
+    Ok(work(ctx, act, &plan, &node, instruct::again(&preamble, &instruction)))
+}
+
+fn ask_judge(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, ix: usize) -> Step {
+    let evaluator = &node.work.eval[ix];
+    let rubric = evaluator.rubric.as_deref().unwrap_or_default();
+    let pass_when = evaluator.pass_when.as_deref().unwrap_or(eval::PASS);
+    let model = evaluator.model.as_ref().or(node.work.judge_model.as_ref());
+    let ask = Ask {
+        instruction: Some(instruct::rubric(rubric, pass_when)),
+        context: json!({ "evaluator": evaluator.name, "rubric": rubric, "passWhen": pass_when, "model": model }),
+        ..Ask::agent(&plan.agents.judge, json!({ "data": result.data, "toolCalls": result.tool_calls }))
+    };
+    Step::Ask(Box::new(ask.tagged(JUDGE)))
+}
+
+fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, question: String) -> Step {
+    let input = json!({
+        "instruction": node.instruction,
+        "data": result.data,
+        "toolCalls": result.tool_calls,
+        "evals": result.evals,
+    });
+    let model = node.work.model.as_ref();
+    let context = model.map_or(Value::Null, |model| json!({ "model": model }));
+    let ask = Ask { instruction: Some(question), context, ..Ask::agent(&plan.agents.reflect, input) };
+    Step::Ask(Box::new(ask.tagged(REFLECT)))
+}
+
+/// Ends a visit with a result.
+fn finish(ctx: &Ctx<'_>, act: ActId, result: &NodeResult) -> Step {
+    let json = result.to_json();
+    project::note(ctx, &json!({ "type": "node:exit", "node": ctx.node_of(act).id, "result": json }));
+    let text = |key: &str| result.data.get(key).and_then(Value::as_str).map(str::to_owned);
+    let output = Output::new(json);
+    match result.status {
+        FAILED => {
+            let text = text("error").unwrap_or_else(|| "the node reported that it failed".to_owned());
+            Step::FailWith(Fault::failure(NODE_FAILED, text).with_retryable(false), output)
+        }
+        SKIPPED => {
+            Step::Skip { reason: text("skipped_reason").unwrap_or_else(|| "skipped".to_owned()), output }
+        }
+        _ => Step::Done(output),
+    }
+}
+
+fn when<'a>(ctx: &Ctx<'a>, edge: EdgeIx) -> Option<&'a str> {
+    ctx.plan().edge(edge).extra.get("when").and_then(Value::as_str)
+}
+
+fn follow(ctx: &Ctx<'_>, act: ActId, edge: EdgeIx, reason: &str) -> Select {
+    let to = &ctx.plan().node(ctx.plan().edge(edge).to).id;
+    project::route(ctx, &ctx.node_of(act).id, to, reason);
+    Select::Tokens(vec![Send::port(edge)])
+}
+
+fn end(ctx: &Ctx<'_>, act: ActId, reason: &str) -> Select {
+    project::route(ctx, &ctx.node_of(act).id, "(end)", reason);
+    Select::End(reason.to_owned())
+}
+
+fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
+    for (node, fields) in result::undeclared(ctx, act) {
+        let text = format!("declared output missing from the result: {}", fields.join(", "));
+        project::note(
+            ctx,
+            &json!({ "type": "node:warning", "node": node, "message": text, "fields": fields }),
+        );
+    }
+    let agent = match plan_extra(ctx.plan()) {
+        Ok(extra) => extra.agents.route,
+        Err(fault) => return Select::Fail(fault),
+    };
+    let choices: Vec<Value> = choices
+        .iter()
+        .map(|(edge, text)| json!({ "id": ctx.plan().node(ctx.plan().edge(*edge).to).id, "description": text }))
+        .collect();
+    let ids: Vec<&Value> = choices.iter().map(|choice| &choice["id"]).collect();
+    let context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
+    let ask = Ask {
+        instruction: Some(instruct::ROUTE.to_owned()),
+        context,
+        ..Ask::agent(agent, json!({ "context": result::route_view(ctx), "choices": choices }))
+    };
+    Select::Ask(Box::new(ask.tagged(Ask::ROUTE)))
+}
+
+fn choose(
+    ctx: &Ctx<'_>,
+    act: ActId,
+    choices: &[(EdgeIx, &str)],
+    default: Option<EdgeIx>,
+    reply: &Replied,
+) -> Select {
+    let answer = match &reply.result {
+        Ok(reply) => Ok(answered(&reply.output)),
+        Err(fault) => Err(format!("route evaluation failed: {}", fault.message)),
+    };
+    let target = |edge: EdgeIx| ctx.plan().node(ctx.plan().edge(edge).to).id.as_str();
+    if let Ok(id) = &answer
+        && let Some((edge, text)) = choices.iter().find(|(edge, _)| target(*edge) == id)
+    {
+        return follow(ctx, act, *edge, text);
+    }
+    let why = answer.map_or_else(|why| why, |id| format!("invalid route target '{id}' with no default edge"));
+    match default {
+        Some(edge) => {
+            ctx.note(json!({ "route_fallback": why }));
+            follow(ctx, act, edge, DEFAULT)
+        }
+        None => end(ctx, act, &why),
+    }
+}
+
+/// The id in a model's answer: a text, or an object that says it in one of the usual ways.
+fn answered(output: &Arc<Value>) -> String {
+    let member = ["choice", "id", "to", "text"].iter().find_map(|key| output.get(key));
+    let text = member.unwrap_or(output).as_str().unwrap_or_default();
+    text.trim().trim_matches(['"', '\'', '`']).to_owned()
+}

@@ -1,0 +1,198 @@
+//! Judgements on what a node did: rules on its data and its tool calls, and models that judge.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::Replied;
+
+use super::model::{EvalKind, Evaluator, PlanExtra, Work};
+use super::path;
+use super::result::NodeResult;
+
+/// Longest reasoning that is kept, in characters.
+const LONGEST: usize = 500;
+/// The verdict that passes, if the file names none.
+pub(super) const PASS: &str = "yes";
+
+/// One judgement.
+#[derive(Clone)]
+pub(super) struct Verdict {
+    pub(super) name: String,
+    pub(super) kind: EvalKind,
+    pub(super) pass: bool,
+    pub(super) reasoning: Option<String>,
+}
+
+impl Verdict {
+    fn new(name: &str, kind: EvalKind, pass: bool, reasoning: Option<String>) -> Self {
+        let reasoning = reasoning.map(|text| text.chars().take(LONGEST).collect());
+        Self { name: name.to_owned(), kind, pass, reasoning }
+    }
+
+    /// As it stands in results.
+    pub(super) fn to_json(&self) -> Value {
+        let mut all = Map::new();
+        all.insert("name".into(), json!(self.name));
+        all.insert("kind".into(), json!(self.kind.word()));
+        all.insert("pass".into(), json!(self.pass));
+        if let Some(reasoning) = &self.reasoning {
+            all.insert("reasoning".into(), json!(reasoning));
+        }
+        Value::Object(all)
+    }
+
+    /// As one line of an error.
+    pub(super) fn line(&self) -> String {
+        let why = self.reasoning.as_deref().unwrap_or("failed");
+        format!("  - {} ({}): {why}", self.name, self.kind.word())
+    }
+}
+
+/// What judging came to so far.
+pub(super) enum Judged {
+    /// All evaluators have spoken, in order.
+    All(Vec<Verdict>),
+    /// The evaluator at this position needs a model's answer first.
+    Ask(usize),
+}
+
+/// Runs all evaluators on a result. `answers` are what models said about it so far, in the order they were asked.
+pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers: &[&Replied]) -> Judged {
+    let data = Value::Object(result.data.clone());
+    let mut answers = answers.iter();
+    let mut verdicts = Vec::with_capacity(work.eval.len());
+    for (ix, evaluator) in work.eval.iter().enumerate() {
+        let problems = match evaluator.kind {
+            EvalKind::Value => value_problems(evaluator, &data),
+            EvalKind::Function => function_problems(plan, work, evaluator, result),
+            EvalKind::Judge => {
+                let Some(first) = answers.next() else { return Judged::Ask(ix) };
+                let answer = match answer(first) {
+                    Some(answer) => Some(answer),
+                    // Once more: models sometimes talk past the question.
+                    None => match answers.next() {
+                        Some(second) => answer(second),
+                        None => return Judged::Ask(ix),
+                    },
+                };
+                verdicts.push(model_verdict(evaluator, answer));
+                continue;
+            }
+        };
+        let reasoning = (!problems.is_empty()).then(|| problems.join("; "));
+        verdicts.push(Verdict::new(&evaluator.name, evaluator.kind, problems.is_empty(), reasoning));
+    }
+    Judged::All(verdicts)
+}
+
+/// The judgement on data that lacks what its schema requires, if it does.
+pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<Verdict> {
+    let required = work.output.as_ref()?.get("required")?.as_array()?;
+    let names = required.iter().filter_map(Value::as_str);
+    let missing: Vec<&str> = names.filter(|name| !result.data.contains_key(*name)).collect();
+    let text = format!(
+        "output schema violation: required field(s) missing from emitted data: {}",
+        missing.join(", ")
+    );
+    (!missing.is_empty()).then(|| Verdict::new("output_required", EvalKind::Value, false, Some(text)))
+}
+
+fn value_problems(evaluator: &Evaluator, data: &Value) -> Vec<String> {
+    let rule = &evaluator.rule;
+    let required = rule.output_required.iter().filter_map(|path| path::required(path, data));
+    required.chain(rule.output_matches.iter().filter_map(|check| path::matches(check, data))).collect()
+}
+
+fn function_problems(
+    plan: &PlanExtra,
+    work: &Work,
+    evaluator: &Evaluator,
+    result: &NodeResult,
+) -> Vec<String> {
+    let rule = &evaluator.rule;
+    let name = |call: &Value| call.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let called: Vec<String> = result.tool_calls.iter().map(name).collect();
+    let is_call_of = |tool: &str, call: &str| {
+        let skills = work.skills.iter().filter_map(|id| plan.skills.get(id));
+        let mut aliases = skills.filter_map(|skill| skill.mcp_aliases.get(tool)).flatten();
+        call == tool || aliases.any(|alias| alias == call)
+    };
+    let succeeded = |tool: &&String| {
+        result.tool_calls.iter().any(|call| is_call_of(tool, &name(call)) && !is_error(call))
+    };
+    let appeared = |tool: &&String| called.iter().any(|call| is_call_of(tool, call));
+    let names = |tools: &[&String]| tools.iter().map(|tool| tool.as_str()).collect::<Vec<_>>().join(", ");
+    let seen = format!("called: [{}]", called.join(", "));
+    let mut problems = Vec::new();
+    if !rule.any_tool_called.is_empty() && !rule.any_tool_called.iter().any(|tool| succeeded(&tool)) {
+        let wanted: Vec<&String> = rule.any_tool_called.iter().collect();
+        problems.push(format!("any_tool_called: no successful call to any of [{}], {seen}", names(&wanted)));
+    }
+    let missing: Vec<&String> = rule.all_tools_called.iter().filter(|tool| !succeeded(tool)).collect();
+    if !missing.is_empty() {
+        problems.push(format!("all_tools_called: missing successful calls to [{}], {seen}", names(&missing)));
+    }
+    let forbidden: Vec<&String> = rule.no_tool_called.iter().filter(appeared).collect();
+    if !forbidden.is_empty() {
+        problems
+            .push(format!("no_tool_called: forbidden tools were invoked: [{}], {seen}", names(&forbidden)));
+    }
+    problems
+}
+
+fn is_error(call: &Value) -> bool {
+    match call.get("status").and_then(Value::as_str) {
+        Some(status) => status == "error",
+        None => call.get("output").is_none_or(|output| output.get("error").is_some()),
+    }
+}
+
+/// A model's verdict word and why.
+type Answer = (String, Option<String>);
+
+fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> Verdict {
+    let Some((word, reasoning)) = answer else {
+        let text = "judge parse failure: model response did not contain a parseable VERDICT line";
+        return Verdict::new(&evaluator.name, EvalKind::Judge, false, Some(text.to_owned()));
+    };
+    let wanted = evaluator.pass_when.as_deref().unwrap_or(PASS);
+    let pass = word.to_lowercase() == wanted.to_lowercase();
+    let reasoning =
+        reasoning.or_else(|| (!pass).then(|| format!("verdict was '{word}', expected '{wanted}'")));
+    Verdict::new(&evaluator.name, EvalKind::Judge, pass, reasoning)
+}
+
+/// What a model answered: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.
+fn answer(replied: &Replied) -> Option<Answer> {
+    let output = &replied.result.as_ref().ok()?.output;
+    if let Some(verdict) = output.get("verdict").and_then(Value::as_str) {
+        let reasoning = output.get("reasoning").and_then(Value::as_str).map(str::to_owned);
+        return word(verdict).map(|word| (word, reasoning));
+    }
+    let text = text_of(output)?;
+    let after = |label: &str| {
+        let lines = text.lines().map(|line| line.trim_start_matches(|c: char| !c.is_alphanumeric()));
+        lines.enumerate().find_map(|(n, line)| {
+            let head = line.get(..label.len())?;
+            let rest = line.get(label.len()..)?.trim_start_matches(['*', '_', ' ']);
+            head.eq_ignore_ascii_case(label)
+                .then(|| rest.strip_prefix(':'))
+                .flatten()
+                .map(|rest| (n, rest.to_owned()))
+        })
+    };
+    let (_, verdict) = after("verdict")?;
+    let reasoning = after("reasoning").map(|(n, first)| {
+        let rest: Vec<&str> = text.lines().skip(n + 1).collect();
+        format!("{first}\n{}", rest.join("\n")).trim().to_owned()
+    });
+    word(&verdict).map(|word| (word, reasoning.filter(|text| !text.is_empty())))
+}
+
+fn word(text: &str) -> Option<String> {
+    let word = text.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    word.filter(|word| !word.is_empty()).map(str::to_owned).next()
+}
+
+/// The text of a model's answer: bare, or the `text` of an object.
+pub(super) fn text_of(output: &Value) -> Option<&str> {
+    output.as_str().or_else(|| output.get("text").and_then(Value::as_str))
+}

@@ -1,0 +1,218 @@
+//! From a file to a plan.
+//!
+//! Graphs that could run although they should not (unbounded cycles, unreachable nodes) still become plans; what is
+//! wrong with them is reported as errors beside the plan, so a check of the file refuses them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_source::{Diagnostics, Document, Node, Span};
+
+use super::model::{Agents, NodeExtra, NodeSources, PlanExtra, Texts, Workflow};
+use super::source::Reader;
+use super::{NAME, inputs, shape, skill, validate};
+use crate::{LowerOptions, Lowered};
+
+/// Visits of nodes in one run, unless the file says otherwise.
+const MAX_STEPS: u32 = 200;
+/// Who is asked when the caller names nobody.
+const DEFAULT_AGENT: &str = "agent";
+/// Who judges when the file names no model.
+const JUDGE_MODEL: &str = "claude-haiku-4-5";
+/// Why an edge without a condition was taken.
+const ONLY_PATH: &str = "only path";
+
+pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lowered, Diagnostics> {
+    let root = &document.root;
+    let mut diagnostics = Diagnostics::new(document.sources);
+    let sorted = |mut diagnostics: Diagnostics| {
+        diagnostics.set_dialect(NAME);
+        diagnostics.sort();
+        diagnostics
+    };
+    diagnostics.extend(validate::form(root));
+    let malformed = diagnostics.has_errors();
+    let workflow = match Workflow::deserialize(root.to_json()) {
+        Ok(workflow) => workflow,
+        Err(why) => {
+            if !malformed {
+                diagnostics.push(shape::error(root.span, "", &why.to_string()));
+            }
+            return Err(sorted(diagnostics));
+        }
+    };
+    let findings = validate::graph(&workflow, root);
+    let mut fatal = findings.fatal;
+    diagnostics.extend(findings.items);
+    let mut found = Vec::new();
+    if let Some(declared) = &workflow.inputs {
+        inputs::check_declared(declared, root, &mut found);
+        fatal |= !found.is_empty();
+    }
+    if malformed {
+        // Nothing is read for a file that cannot be used as it is written.
+        diagnostics.extend(found);
+        return Err(sorted(diagnostics));
+    }
+    let skills = skill::collect(&workflow, root, options.read, &mut found);
+    diagnostics.extend(found);
+    let mut reader = Reader::new(options.read);
+    let rules = reader.texts(&workflow.rules, "workflow.rules", |n| place(root, &["rules"], Some(n)));
+    let context = reader.texts(&workflow.context, "workflow.context", |n| place(root, &["context"], Some(n)));
+    let nodes = nodes(&workflow, root, &mut reader, options);
+    fatal |= !reader.found.is_empty();
+    diagnostics.extend(reader.found);
+    if fatal {
+        return Err(sorted(diagnostics));
+    }
+    let agent = |kind: &str| {
+        let named = options.agents.get(kind).or_else(|| options.agents.get("work"));
+        named.cloned().unwrap_or_else(|| DEFAULT_AGENT.to_owned())
+    };
+    let max_steps = workflow.max_steps.map_or(MAX_STEPS, whole);
+    let extra = PlanExtra {
+        id: workflow.id.clone(),
+        rules,
+        context,
+        sources: reader.records,
+        missing_config: skill::missing_config(&skills, options.read),
+        skills,
+        inputs: workflow.inputs.clone(),
+        max_steps,
+        agents: Agents { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
+    };
+    let ids: BTreeMap<&str, NodeIx> =
+        workflow.nodes.keys().enumerate().map(|(ix, id)| (id.as_str(), ix as NodeIx)).collect();
+    let plan = Plan {
+        format: Plan::FORMAT,
+        dialect: NAME.to_owned(),
+        name: workflow.id.clone(),
+        description: if workflow.description.is_empty() {
+            workflow.name.clone()
+        } else {
+            workflow.description.clone()
+        },
+        version: match &workflow.version {
+            Value::String(version) => Some(version.clone()),
+            Value::Number(version) => Some(version.to_string()),
+            _ => None,
+        },
+        profile: Profile {
+            order: Order::Fifo,
+            parallel: 1,
+            failure: Failure::RouteOn,
+            pause: Pause::NodeLocal,
+        },
+        nodes,
+        edges: edges(&workflow, &ids),
+        entry: ids.get(workflow.entry.as_str()).copied().into_iter().collect(),
+        exits: Vec::new(),
+        limits: limits(max_steps),
+        input_schema: workflow.inputs.as_ref().map(inputs::json_schema),
+        output_schema: None,
+        // Plain data with text keys always serialises.
+        extra: serde_json::to_value(extra).unwrap_or_default(),
+    };
+    let places = workflow.nodes.keys().map(|id| Some(place(root, &["nodes", id], None))).collect();
+    Ok(Lowered { plan, places, warnings: sorted(diagnostics), agents: BTreeMap::new() })
+}
+
+/// The dialect words its own budget; the engine's stays out of its way.
+fn limits(max_steps: u32) -> Limits {
+    let limits = Limits::default();
+    Limits { activations: limits.activations.max(max_steps.saturating_add(2)), ..limits }
+}
+
+/// Where a value of the file stands: under these keys, then at a position.
+fn place(root: &Node, keys: &[&str], n: Option<usize>) -> Span {
+    let node = keys.iter().try_fold(root, |node, key| node.get(key));
+    let element = n.and_then(|n| node.and_then(Node::as_array).and_then(|items| items.get(n)));
+    element.or(node).map(|node| node.span).unwrap_or_default()
+}
+
+/// Numbers were checked to be whole and not negative.
+#[expect(clippy::cast_sign_loss, reason = "checked to be whole and not negative; the cast saturates")]
+pub(super) fn whole(number: f64) -> u32 {
+    number as u32
+}
+
+fn nodes(
+    workflow: &Workflow,
+    root: &Node,
+    reader: &mut Reader<'_>,
+    options: &LowerOptions<'_>,
+) -> Vec<PlanNode> {
+    let worker = options.agents.get("work").cloned().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let mut nodes = Vec::with_capacity(workflow.nodes.len());
+    for (id, node) in &workflow.nodes {
+        let at = |keys: &[&str], n| {
+            let keys: Vec<&str> = ["nodes", id].iter().chain(keys).copied().collect();
+            place(root, &keys, n)
+        };
+        let mut texts = |key: &str, sources: &Option<NodeSources>| {
+            let (only, sources, keys) = match sources.as_ref()? {
+                NodeSources::Added(sources) => (false, sources, vec![key]),
+                NodeSources::Given { only, sources } => (*only, sources, vec![key, "sources"]),
+            };
+            let texts = reader.texts(sources, &format!("nodes.{id}.{key}"), |n| at(&keys, Some(n)));
+            Some(Texts { only, texts })
+        };
+        let mut work = node.work.clone();
+        work.model = work.model.or_else(|| workflow.model.clone());
+        let judge = work.judge_model.or_else(|| workflow.judge_model.clone());
+        work.judge_model = Some(judge.unwrap_or_else(|| JUDGE_MODEL.to_owned()));
+        let (rules, context) = (texts("rules", &node.rules), texts("context", &node.context));
+        let instruction =
+            reader.text(&node.instruction, &format!("nodes.{id}.instruction"), at(&["instruction"], None));
+        let extra = NodeExtra { instruction, rules, context, work };
+        nodes.push(PlanNode {
+            id: id.clone(),
+            kind: "node".to_owned(),
+            label: Some(node.name.clone()),
+            op: Op::Agent,
+            join: Join::Each,
+            rank: 0,
+            agent: Some(worker.clone()),
+            retry: Retry::default(),
+            attempt_timeout_ms: None,
+            timeout_ms: None,
+            inner: false,
+            attached: false,
+            extra: serde_json::to_value(extra).unwrap_or_default(),
+        });
+    }
+    nodes
+}
+
+fn edges(workflow: &Workflow, ids: &BTreeMap<&str, NodeIx>) -> Vec<PlanEdge> {
+    // Edges between the same two nodes share a counter, and the first of them says why it was taken.
+    let mut pairs: BTreeMap<(NodeIx, NodeIx), (u32, String)> = BTreeMap::new();
+    let mut edges = Vec::with_capacity(workflow.edges.len());
+    for edge in &workflow.edges {
+        let (Some(&from), Some(&to)) = (ids.get(edge.from.as_str()), ids.get(edge.to.as_str())) else {
+            continue;
+        };
+        let when = edge.when.clone();
+        let next = pairs.len() as u32;
+        let (counter, reason) = pairs
+            .entry((from, to))
+            .or_insert_with(|| (next, when.clone().unwrap_or_else(|| ONLY_PATH.to_owned())))
+            .clone();
+        edges.push(PlanEdge {
+            from,
+            port: "out".to_owned(),
+            to,
+            handle: "in".to_owned(),
+            label: when.clone(),
+            budget: edge.max_iterations.map(whole),
+            counter,
+            veto: false,
+            quorum: false,
+            attach: false,
+            extra: json!({ "when": when, "reason": reason }),
+        });
+    }
+    edges
+}

@@ -1,0 +1,78 @@
+//! Sweny: one agent after another along a graph whose branches a model chooses.
+//!
+//! Place in the flow: `shape` is the published form as a table, `validate` what it cannot say, `model` the file as
+//! types, `source`, `skill` and `inputs` what it refers to, `lower` makes the plan. `adapter` answers the engine with
+//! `instruct` (what agents are told), `eval` and `path` (what is judged), `result` (what nodes leave); `project` tells
+//! observers. A failed node does not stop a run; what broke off (budget, no tools) does.
+
+mod adapter;
+mod eval;
+mod inputs;
+mod instruct;
+mod lower;
+mod model;
+mod path;
+mod portable;
+mod project;
+mod result;
+mod shape;
+mod skill;
+mod source;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use sinew_engine::Adapter;
+use sinew_plan::{NodeIx, Plan};
+use sinew_source::{Diagnostics, Document, Node};
+
+use crate::{Dialect, LowerOptions, Lowered, Portability};
+
+/// The Sweny dialect.
+#[derive(Debug)]
+pub struct Sweny;
+
+/// The dialect's name.
+const NAME: &str = "sweny";
+
+impl Dialect for Sweny {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "instruction graphs with routing in plain language (SWEny workflows)"
+    }
+
+    fn detect(&self, document: &Document) -> u8 {
+        let root = &document.root;
+        let nodes = root.get("nodes").and_then(Node::as_object);
+        let edges = root.get("edges").and_then(Node::as_array);
+        match (nodes, edges, root.get("entry").and_then(Node::as_str)) {
+            (Some(_), Some(_), Some(_)) => 95,
+            (Some(nodes), _, _) if nodes.iter().any(|node| node.value.get("instruction").is_some()) => 60,
+            _ => 0,
+        }
+    }
+
+    fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
+        lower::lower(document, options).map(|lowered| vec![lowered])
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &adapter::SwenyAdapter
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = shape::json_schema(&shape::WORKFLOW);
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+        schema["title"] = "Sweny workflow".into();
+        schema
+    }
+
+    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(plan, node, losses)
+    }
+}

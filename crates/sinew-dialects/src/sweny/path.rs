@@ -1,0 +1,126 @@
+//! Paths into data, and the checks of the values they lead to.
+
+use serde_json::Value;
+
+use super::model::{MatchTest, OutputMatch};
+use crate::js;
+
+/// `all:a.b[*].c` or `any:a.b[*].c`; without a prefix, all.
+pub(super) struct Path {
+    any: bool,
+    segments: Vec<Segment>,
+}
+
+struct Segment {
+    name: String,
+    wildcard: bool,
+}
+
+impl Path {
+    /// Parses a path; none if it is not one.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (any, path) = match (text.strip_prefix("any:"), text.strip_prefix("all:")) {
+            (Some(path), _) => (true, path),
+            (None, path) => (false, path.unwrap_or(text)),
+        };
+        let segments: Option<Vec<Segment>> = path.split('.').map(segment).collect();
+        Some(Self { any, segments: segments? })
+    }
+
+    /// The first segment.
+    pub(super) fn root(&self) -> &str {
+        &self.segments[0].name
+    }
+
+    fn expands(&self) -> bool {
+        self.segments.iter().any(|segment| segment.wildcard)
+    }
+
+    /// The values it leads to, or the segment at which it leads nowhere. Under `any:` an element may lack what the
+    /// others have.
+    fn values<'a>(&self, root: &'a Value) -> Result<Vec<Option<&'a Value>>, String> {
+        let mut values = vec![Some(root)];
+        let mut expanded = false;
+        for Segment { name, wildcard } in &self.segments {
+            let mut next = Vec::with_capacity(values.len());
+            for value in values {
+                let member = value.and_then(|value| value.get(name.as_str()));
+                match (member, wildcard) {
+                    (Some(Value::Array(items)), true) => next.extend(items.iter().map(Some)),
+                    (Some(value), false) => next.push(Some(value)),
+                    _ if self.any && expanded => next.push(None),
+                    (Some(_), true) => return Err(format!("{name}[*]")),
+                    (None, _) => return Err(name.clone()),
+                }
+            }
+            values = next;
+            expanded |= wildcard;
+        }
+        Ok(values)
+    }
+}
+
+fn segment(text: &str) -> Option<Segment> {
+    let (name, wildcard) = text.strip_suffix("[*]").map_or((text, false), |name| (name, true));
+    let mut letters = name.chars();
+    let first = letters.next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
+    let rest = letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    (first && rest).then(|| Segment { name: name.to_owned(), wildcard })
+}
+
+/// Why a path does not lead to something; none if it does.
+pub(super) fn required(text: &str, root: &Value) -> Option<String> {
+    let problem = |what: String| Some(format!("output_required: '{text}' {what}"));
+    let Some(path) = Path::parse(text) else { return problem("is not a valid path".into()) };
+    let values = match path.values(root) {
+        Ok(values) => values,
+        Err(segment) => return problem(format!("missing segment '{segment}'")),
+    };
+    if values.is_empty() && path.expands() {
+        return problem("resolved to no elements (empty wildcard expansion)".into());
+    }
+    let present = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+    if path.any && !values.iter().copied().any(present) {
+        problem("resolved to null for every element".into())
+    } else if !path.any && !values.iter().copied().all(present) {
+        problem("resolved to null".into())
+    } else {
+        None
+    }
+}
+
+/// Why the values at a path do not match; none if they do.
+pub(super) fn matches(check: &OutputMatch, root: &Value) -> Option<String> {
+    let text = &check.path;
+    let problem = |what: String| Some(format!("output_matches: '{text}' {what}"));
+    let Some(path) = Path::parse(text) else { return problem("is not a valid path".into()) };
+    let values = match path.values(root) {
+        Ok(values) => values,
+        Err(segment) => return problem(format!("missing segment '{segment}'")),
+    };
+    let holds = |value: Option<&Value>| {
+        value.is_some_and(|value| match &check.test {
+            MatchTest::Equals(wanted) => js::equal(value, wanted),
+            MatchTest::In(wanted) => wanted.iter().any(|wanted| js::equal(value, wanted)),
+            // The file was checked: a pattern that does not compile, or runs out of steps, matches nothing.
+            MatchTest::Matches(pattern) => fancy_regex::Regex::new(pattern)
+                .is_ok_and(|pattern| pattern.is_match(&js::string(value)).unwrap_or(false)),
+        })
+    };
+    let fine = if path.any { values.iter().copied().any(holds) } else { values.iter().copied().all(holds) };
+    if fine {
+        return None;
+    }
+    let wanted = match &check.test {
+        MatchTest::Equals(wanted) => format!("equals {}", js::json_text(wanted)),
+        MatchTest::In(wanted) => format!("in {}", list(wanted.iter())),
+        MatchTest::Matches(pattern) => format!("matches /{pattern}/"),
+    };
+    problem(format!("{wanted}, got {}", list(values.into_iter().map(|value| value.unwrap_or(&Value::Null)))))
+}
+
+/// Values in brackets, the way people read them.
+fn list<'a>(values: impl Iterator<Item = &'a Value>) -> String {
+    let values: Vec<String> = values.map(js::json_text).collect();
+    format!("[{}]", values.join(", "))
+}

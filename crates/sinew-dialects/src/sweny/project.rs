@@ -1,0 +1,93 @@
+//! The dialect's events, for its observers.
+//!
+//! Most of them are notes of the adapter, because only it knows when a node was entered and why an edge was taken.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ctx, Fact, NativeEvent, Status};
+
+use super::{adapter, result};
+
+/// Records an event.
+pub(super) fn note(ctx: &Ctx<'_>, event: &Value) {
+    ctx.note(json!({ "event": event }));
+}
+
+/// Records that an edge was taken, or that none was.
+pub(super) fn route(ctx: &Ctx<'_>, from: &str, to: &str, reason: &str) {
+    note(ctx, &json!({ "type": "route", "from": from, "to": to, "reason": reason }));
+}
+
+/// The events of a fact.
+pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    match fact {
+        Fact::Started(start) if start.refused.is_none() => started(ctx),
+        Fact::Noted { note, .. } => note.get("event").cloned().map(event).into_iter().collect(),
+        Fact::Progressed { act, value, .. } => told(ctx, *act, value).into_iter().collect(),
+        Fact::Replied { act, result: Ok(reply), .. } => {
+            reply.events.iter().filter_map(|said| told(ctx, *act, said)).collect()
+        }
+        Fact::Concluded { outcome } => {
+            // A run that broke off has no end.
+            let whole = match (&outcome.status, &outcome.fault) {
+                (Status::Success, _) => true,
+                (Status::Failure, Some(fault)) => fault.code == adapter::NODE_FAILED,
+                _ => false,
+            };
+            let results = || result::native(ctx)["results"].take();
+            whole
+                .then(|| event(json!({ "type": "workflow:end", "results": results() })))
+                .into_iter()
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn started(ctx: &Ctx<'_>) -> Vec<NativeEvent> {
+    let id = ctx.plan().extra.get("id").cloned().unwrap_or_default();
+    vec![
+        event(json!({ "type": "workflow:start", "workflow": id })),
+        event(json!({ "type": "sources:resolved", "sources": result::sources(ctx) })),
+    ]
+}
+
+/// What an agent said while working: tool calls and progress.
+fn told(ctx: &Ctx<'_>, act: ActId, said: &Value) -> Option<NativeEvent> {
+    let node = &ctx.node_of(act).id;
+    if let Some(text) = said.as_str() {
+        return Some(event(json!({ "type": "node:progress", "node": node, "message": text })));
+    }
+    let kind = said.get("type")?.as_str()?;
+    if !matches!(kind, "tool:call" | "tool:result" | "node:progress") {
+        return None;
+    }
+    let mut all = Map::from_iter([("type".to_owned(), json!(kind)), ("node".to_owned(), json!(node))]);
+    all.extend(
+        said.as_object()?.iter().filter(|(key, _)| *key != "node").map(|(k, v)| (k.clone(), v.clone())),
+    );
+    Some(event(Value::Object(all)))
+}
+
+/// An event with its line: the type, what it is about, and what tells it from others of its type.
+fn event(json: Value) -> NativeEvent {
+    let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (kind, node) = (text("type"), text("node"));
+    let line = match kind {
+        "workflow:start" => format!("{kind} {}", text("workflow")),
+        "node:exit" => {
+            let status = json.pointer("/result/status").and_then(Value::as_str).unwrap_or_default();
+            format!("{kind} {node} {status}")
+        }
+        "node:retry" => format!("{kind} {node} #{}", json["attempt"]),
+        "node:warning" => {
+            let fields = json["fields"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            format!("{kind} {node} fields={}", fields.collect::<Vec<_>>().join(","))
+        }
+        "route" => format!("{kind} {}>{} [{}]", text("from"), text("to"), text("reason")),
+        "tool:call" | "tool:result" => format!("{kind} {node} {}", text("tool")),
+        "node:enter" => format!("{kind} {node}"),
+        "node:progress" => format!("{kind} {node} {}", text("message")),
+        _ => kind.to_owned(),
+    };
+    NativeEvent { line, json }
+}

@@ -1,0 +1,241 @@
+//! What a node came to, and how later nodes, routes and callers see it.
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ask, Ctx, Reply};
+use sinew_protocol::Fault;
+
+use super::model::{NodeExtra, Source, Work};
+use super::{instruct, source};
+
+pub(super) const SUCCESS: &str = "success";
+pub(super) const FAILED: &str = "failed";
+pub(super) const SKIPPED: &str = "skipped";
+
+/// Result of one visit of a node.
+#[derive(Clone, Debug)]
+pub(super) struct NodeResult {
+    pub(super) status: &'static str,
+    pub(super) data: Map<String, Value>,
+    pub(super) tool_calls: Vec<Value>,
+    pub(super) evals: Vec<Value>,
+}
+
+impl NodeResult {
+    pub(super) fn new(status: &'static str, data: Value) -> Self {
+        let data = match data {
+            Value::Object(data) => data,
+            Value::Null => Map::new(),
+            other => Map::from_iter([("result".to_owned(), other)]),
+        };
+        Self { status, data, tool_calls: Vec::new(), evals: Vec::new() }
+    }
+
+    /// What an agent's answer means. It may answer with a whole result (`status`, `data`, `toolCalls`), or with data.
+    pub(super) fn of_reply(reply: &Result<std::sync::Arc<Reply>, Fault>, work: &Work) -> Self {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(fault) => return Self::new(FAILED, json!({ "error": fault.message })),
+        };
+        let declares_data = work.declared().is_some_and(|declared| declared.contains_key("data"));
+        let mut result = match Self::of_json(&reply.output).filter(|_| !declares_data) {
+            Some(result) => result,
+            None => Self::new(SUCCESS, Value::clone(&reply.output)),
+        };
+        if result.tool_calls.is_empty() {
+            result.tool_calls = calls(&reply.events);
+        }
+        result
+    }
+
+    /// A result in the form it has in results; none if it is anything else.
+    pub(super) fn of_json(value: &Value) -> Option<Self> {
+        let all = value.as_object()?;
+        if !all.keys().all(|key| matches!(key.as_str(), "status" | "data" | "toolCalls" | "evals")) {
+            return None;
+        }
+        let status = match all.get("status")?.as_str()? {
+            SUCCESS => SUCCESS,
+            FAILED => FAILED,
+            SKIPPED => SKIPPED,
+            _ => return None,
+        };
+        let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let data = match all.get("data") {
+            None => Map::new(),
+            Some(data) => data.as_object()?.clone(),
+        };
+        Some(Self { status, data, tool_calls: list("toolCalls"), evals: list("evals") })
+    }
+
+    /// As it stands in results.
+    pub(super) fn to_json(&self) -> Value {
+        let mut all = Map::new();
+        all.insert("status".into(), json!(self.status));
+        all.insert("data".into(), Value::Object(self.data.clone()));
+        if !self.tool_calls.is_empty() {
+            all.insert("toolCalls".into(), Value::Array(self.tool_calls.clone()));
+        }
+        if !self.evals.is_empty() {
+            all.insert("evals".into(), Value::Array(self.evals.clone()));
+        }
+        Value::Object(all)
+    }
+
+    /// The data as later nodes see it: with the judgements by name, unless a member of the data has that name.
+    fn seen(&self, only: Option<&Map<String, Value>>) -> Value {
+        let mut seen = Map::new();
+        if !self.evals.is_empty() {
+            let named = |eval: &Value| (eval["name"].as_str().unwrap_or_default().to_owned(), eval.clone());
+            seen.insert("evals".into(), Value::Object(self.evals.iter().map(named).collect()));
+        }
+        match only {
+            None => seen.extend(self.data.clone()),
+            Some(declared) => {
+                seen.extend(
+                    declared.keys().map(|key| (key.clone(), self.data.get(key).cloned().unwrap_or_default())),
+                );
+            }
+        }
+        Value::Object(seen)
+    }
+}
+
+/// Tool calls from what an agent said on the way: a call without a result went wrong.
+fn calls(events: &[Value]) -> Vec<Value> {
+    let mut calls: Vec<Value> = Vec::new();
+    for event in events {
+        let tool = || event.get("tool").cloned().unwrap_or_default();
+        match event.get("type").and_then(Value::as_str) {
+            Some("tool:call") => calls.push(json!({
+                "tool": tool(), "input": event.get("input").cloned().unwrap_or_default(), "status": "error",
+            })),
+            Some("tool:result") => {
+                let open = |call: &&mut Value| call["tool"] == tool() && call.get("output").is_none();
+                if let Some(call) = calls.iter_mut().find(open) {
+                    call["output"] = event.get("output").cloned().unwrap_or_default();
+                    call["status"] = json!("success");
+                }
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
+/// The result an ended activation left; none while it is open, or if it broke off the run.
+pub(super) fn of_act(ctx: &Ctx<'_>, act: ActId) -> Option<NodeResult> {
+    let one = ctx.act(act);
+    one.end?;
+    let value = &one.output.as_ref()?.value;
+    // A result given at the start may be data alone.
+    Some(NodeResult::of_json(value).unwrap_or_else(|| NodeResult::new(SUCCESS, Value::clone(value))))
+}
+
+/// The last result of every node, in the order in which nodes were first visited.
+pub(super) fn results<'a>(ctx: &Ctx<'a>) -> IndexMap<&'a str, (ActId, NodeResult)> {
+    let mut results = IndexMap::new();
+    for act in 0..ctx.state.acts.len() as ActId {
+        if let Some(result) = of_act(ctx, act) {
+            results.insert(ctx.plan().node(ctx.act(act).node).id.as_str(), (act, result));
+        }
+    }
+    results
+}
+
+/// What nodes see: the input and what every node left.
+pub(super) fn context(ctx: &Ctx<'_>) -> Value {
+    view(ctx, |_, result| result.seen(None))
+}
+
+/// What routes see: of nodes that declare their output, only what they declare.
+pub(super) fn route_view(ctx: &Ctx<'_>) -> Value {
+    view(ctx, |act, result| {
+        let work = work(ctx, act);
+        result.seen(work.as_ref().and_then(Work::declared))
+    })
+}
+
+fn view(ctx: &Ctx<'_>, seen: impl Fn(ActId, &NodeResult) -> Value) -> Value {
+    let mut view = Map::from_iter([("input".to_owned(), ctx.input().clone())]);
+    for (id, (act, result)) in results(ctx) {
+        view.insert(id.to_owned(), seen(act, &result));
+    }
+    Value::Object(view)
+}
+
+/// Declared members that a successful node did not give, by node, for those no route has looked at yet.
+pub(super) fn undeclared(ctx: &Ctx<'_>, now: ActId) -> Vec<(String, Vec<String>)> {
+    let routed: Vec<ActId> =
+        (0..now).filter(|act| ctx.act(*act).replies.iter().any(|r| r.tag == Ask::ROUTE)).collect();
+    let mut missing = Vec::new();
+    for (id, (act, result)) in results(ctx) {
+        if result.status != SUCCESS || routed.last().is_some_and(|last| *last >= act) {
+            continue;
+        }
+        let Some(work) = work(ctx, act) else { continue };
+        let absent: Vec<String> = work
+            .declared()
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter(|key| !result.data.contains_key(*key))
+            .cloned()
+            .collect();
+        if !absent.is_empty() {
+            missing.push((id.to_owned(), absent));
+        }
+    }
+    missing
+}
+
+fn work(ctx: &Ctx<'_>, act: ActId) -> Option<Work> {
+    NodeExtra::deserialize(&ctx.node_of(act).extra).ok().map(|extra| extra.work)
+}
+
+/// The result object: results by node, and the path that was taken.
+pub(super) fn native(ctx: &Ctx<'_>) -> Value {
+    let all: Map<String, Value> =
+        results(ctx).into_iter().map(|(id, (_, result))| (id.to_owned(), result.to_json())).collect();
+    json!({ "results": all, "trace": trace(ctx) })
+}
+
+fn trace(ctx: &Ctx<'_>) -> Value {
+    let (mut steps, mut edges) = (Vec::new(), Vec::new());
+    for act in 0..ctx.state.acts.len() as ActId {
+        let Some(result) = of_act(ctx, act) else { continue };
+        let one = ctx.act(act);
+        let id = &ctx.node_of(act).id;
+        let attempts = one.replies.iter().filter(|reply| reply.tag == Ask::WORK).count();
+        for attempt in 0..attempts.max(1) {
+            let last = attempt + 1 >= attempts;
+            let status = if last { result.status } else { FAILED };
+            let mut step = json!({ "node": id, "status": status, "iteration": one.ordinal + 1 });
+            if attempts > 1 {
+                step["retryAttempt"] = json!(attempt);
+            }
+            steps.push(step);
+        }
+        for token in one.sent.iter().filter(|token| token.value.is_live()) {
+            let edge = ctx.plan().edge(token.edge);
+            let reason = edge.extra.get("reason").cloned().unwrap_or_default();
+            edges.push(json!({ "from": id, "to": ctx.plan().node(edge.to).id, "reason": reason }));
+        }
+    }
+    json!({ "steps": steps, "edges": edges, "sources": sources(ctx) })
+}
+
+/// Every source by its place: those of the file, and those the input brought.
+pub(super) fn sources(ctx: &Ctx<'_>) -> Map<String, Value> {
+    let read = ctx.plan().extra.get("sources").and_then(Value::as_object);
+    let mut sources = read.cloned().unwrap_or_default();
+    for key in ["rules", "context"] {
+        for (n, given) in instruct::given(ctx.input().get(key)) {
+            let origin = Source::deserialize(given);
+            if let (Ok(origin), Some(text)) = (origin, source::inline(given)) {
+                sources.insert(format!("input.{key}.{n}"), source::record(&origin, &text));
+            }
+        }
+    }
+    sources
+}

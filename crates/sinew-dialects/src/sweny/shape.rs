@@ -1,0 +1,370 @@
+//! The published form of a file as one table: the checks and the JSON Schema both come from it.
+
+use serde_json::{Map, Value, json};
+use sinew_source::{Diagnostic, Node, Span, did_you_mean};
+
+/// What a value must look like.
+pub(super) enum Shape {
+    /// A text; with `true` it must not be empty.
+    Text(bool),
+    /// One of these texts.
+    Word(&'static [&'static str]),
+    /// True or false.
+    Bool,
+    /// A whole number, at least this.
+    Whole(u64),
+    /// Anything.
+    Any,
+    /// Any object.
+    Free,
+    /// A list with at least so many elements.
+    List(usize, &'static Shape),
+    /// An object whose values have this shape.
+    Map(&'static Shape),
+    /// An object with these members and no others.
+    Strict(&'static [Member]),
+    /// An object with these members; others are ignored.
+    Open(&'static [Member]),
+    /// A text, a file or a URL.
+    Source,
+    /// Sources of a node: a list, or a list that replaces what it would inherit.
+    Sources,
+    /// What a retry is told: a text, `{auto: true}` or `{reflect: text}`.
+    Hint,
+}
+
+/// A member of an object.
+pub(super) struct Member {
+    key: &'static str,
+    required: bool,
+    shape: Shape,
+}
+
+const fn must(key: &'static str, shape: Shape) -> Member {
+    Member { key, required: true, shape }
+}
+
+const fn may(key: &'static str, shape: Shape) -> Member {
+    Member { key, required: false, shape }
+}
+
+/// Kinds of work a workflow may say it does; nothing depends on it.
+const TYPES: &[&str] = &["pr_review", "e2e_test", "content_generation", "monitor", "data_sync", "generic"];
+
+const TOOL_NAMES: Shape = Shape::List(1, &Shape::Text(true));
+
+const OUTPUT_MATCH: Shape = Shape::Strict(&[
+    must("path", Shape::Text(true)),
+    may("equals", Shape::Any),
+    may("in", Shape::List(0, &Shape::Any)),
+    may("matches", Shape::Text(true)),
+]);
+
+const EVALUATOR: Shape = Shape::Strict(&[
+    must("name", Shape::Text(true)),
+    must("kind", Shape::Word(&["value", "function", "judge"])),
+    may(
+        "rule",
+        Shape::Strict(&[
+            may("any_tool_called", TOOL_NAMES),
+            may("all_tools_called", TOOL_NAMES),
+            may("no_tool_called", TOOL_NAMES),
+            may("output_required", TOOL_NAMES),
+            may("output_matches", Shape::List(1, &OUTPUT_MATCH)),
+        ]),
+    ),
+    may("rubric", Shape::Text(true)),
+    may("pass_when", Shape::Text(true)),
+    may("model", Shape::Text(true)),
+]);
+
+const NODE: Shape = Shape::Strict(&[
+    must("name", Shape::Text(true)),
+    must("instruction", Shape::Source),
+    may("skills", Shape::List(0, &Shape::Text(false))),
+    may("output", Shape::Free),
+    may("max_turns", Shape::Whole(1)),
+    may("model", Shape::Text(true)),
+    may("disallowed_tools", Shape::List(0, &Shape::Text(true))),
+    may("tools", Shape::Strict(&[may("allow", TOOL_NAMES), may("deny", TOOL_NAMES)])),
+    may("fail_soft", Shape::Bool),
+    may("rules", Shape::Sources),
+    may("context", Shape::Sources),
+    may("eval", Shape::List(1, &EVALUATOR)),
+    may("eval_policy", Shape::Word(&["all_pass", "any_pass", "weighted"])),
+    may("judge_model", Shape::Text(true)),
+    may(
+        "requires",
+        Shape::Strict(&[
+            may("output_required", TOOL_NAMES),
+            may("output_matches", Shape::List(1, &OUTPUT_MATCH)),
+            may("on_fail", Shape::Word(&["fail", "skip"])),
+        ]),
+    ),
+    may("retry", Shape::Strict(&[must("max", Shape::Whole(1)), may("instruction", Shape::Hint)])),
+]);
+
+const SKILL: Shape = Shape::Strict(&[
+    may("name", Shape::Text(false)),
+    may("description", Shape::Text(false)),
+    may("instruction", Shape::Text(false)),
+    may(
+        "mcp",
+        Shape::Strict(&[
+            may("type", Shape::Word(&["stdio", "http"])),
+            may("command", Shape::Text(false)),
+            may("args", Shape::List(0, &Shape::Text(false))),
+            may("url", Shape::Text(false)),
+            may("headers", Shape::Map(&Shape::Text(false))),
+            may("env", Shape::Map(&Shape::Text(false))),
+        ]),
+    ),
+]);
+
+const INPUT: Shape = Shape::Strict(&[
+    must("type", Shape::Word(&["string", "number", "boolean", "string[]"])),
+    may("description", Shape::Text(false)),
+    may("required", Shape::Bool),
+    may("default", Shape::Any),
+    may("enum", Shape::List(1, &Shape::Any)),
+]);
+
+/// A whole file. Other members at the top (author, tags, version, …) are the marketplace's and ignored.
+pub(super) static WORKFLOW: Shape = Shape::Open(&[
+    must("id", Shape::Text(true)),
+    must("name", Shape::Text(true)),
+    may("description", Shape::Text(false)),
+    must("entry", Shape::Text(true)),
+    must("nodes", Shape::Map(&NODE)),
+    must(
+        "edges",
+        Shape::List(
+            0,
+            &Shape::Strict(&[
+                must("from", Shape::Text(true)),
+                must("to", Shape::Text(true)),
+                may("when", Shape::Text(false)),
+                may("max_iterations", Shape::Whole(1)),
+            ]),
+        ),
+    ),
+    may("skills", Shape::Map(&SKILL)),
+    may("rules", Shape::List(0, &Shape::Source)),
+    may("context", Shape::List(0, &Shape::Source)),
+    may("inputs", Shape::Map(&INPUT)),
+    may("model", Shape::Text(true)),
+    may("judge_model", Shape::Text(true)),
+    may("judge_budget", Shape::Whole(0)),
+    may("max_steps", Shape::Whole(1)),
+    may("workflow_type", Shape::Word(TYPES)),
+]);
+
+/// Checks a value; everything that is wrong with it is reported as `path: what`.
+pub(super) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
+    let mut report = |span: Span, text: String| found.push(error(span, path, &text));
+    let wrong = |want: &str| format!("Expected {want}, received {}", type_name(node));
+    match shape {
+        Shape::Text(filled) => match node.as_str() {
+            None => report(node.span, wrong("string")),
+            Some("") if *filled => report(node.span, "String must contain at least 1 character(s)".into()),
+            Some(_) => {}
+        },
+        Shape::Word(words) => match node.as_str() {
+            Some(word) if words.contains(&word) => {}
+            _ => {
+                let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+                let seen =
+                    node.as_str().map_or_else(|| type_name(node).to_owned(), |word| format!("'{word}'"));
+                report(
+                    node.span,
+                    format!("Invalid enum value. Expected {}, received {seen}", words.join(" | ")),
+                );
+            }
+        },
+        Shape::Bool if node.as_bool().is_none() => report(node.span, wrong("boolean")),
+        Shape::Whole(least) => match (node.as_f64(), whole(node)) {
+            (None, _) => report(node.span, wrong("number")),
+            (Some(number), _) if number < *least as f64 => {
+                report(node.span, format!("Number must be greater than or equal to {least}"));
+            }
+            (Some(_), None) => report(node.span, "Expected integer, received float".into()),
+            (Some(_), Some(_)) => {}
+        },
+        Shape::Free if node.as_object().is_none() => report(node.span, wrong("object")),
+        Shape::Any | Shape::Bool | Shape::Free => {}
+        Shape::List(least, element) => match node.as_array() {
+            None => report(node.span, wrong("array")),
+            Some(items) => {
+                if items.len() < *least {
+                    report(node.span, format!("Array must contain at least {least} element(s)"));
+                }
+                for (n, item) in items.iter().enumerate() {
+                    check(element, item, &join(path, &n.to_string()), found);
+                }
+            }
+        },
+        Shape::Map(value) => match node.as_object() {
+            None => report(node.span, wrong("object")),
+            Some(members) => {
+                for member in members {
+                    check(value, &member.value, &join(path, &member.key), found);
+                }
+            }
+        },
+        Shape::Strict(members) => object(members, true, node, path, found),
+        Shape::Open(members) => object(members, false, node, path, found),
+        Shape::Source => source(node, path, found),
+        Shape::Sources => match node.get("sources") {
+            None if node.as_object().is_some() => object(SOURCES, true, node, path, found),
+            Some(_) => object(SOURCES, true, node, path, found),
+            None => check(&Shape::List(0, &Shape::Source), node, path, found),
+        },
+        Shape::Hint => {
+            let fine = match node.as_object() {
+                None => node.as_str().is_some_and(|text| !text.is_empty()),
+                Some([one]) => match one.key.as_str() {
+                    "auto" => one.value.as_bool() == Some(true),
+                    "reflect" => one.value.as_str().is_some_and(|text| !text.is_empty()),
+                    _ => false,
+                },
+                Some(_) => false,
+            };
+            if !fine {
+                report(node.span, "Expected a text, {auto: true} or {reflect: text}".into());
+            }
+        }
+    }
+}
+
+static SOURCES: &[Member] = &[may("only", Shape::Bool), must("sources", Shape::List(0, &Shape::Source))];
+
+fn object(members: &[Member], strict: bool, node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
+    let Some(given) = node.as_object() else {
+        let seen = type_name(node);
+        return found.push(error(node.span, path, &format!("Expected object, received {seen}")));
+    };
+    for member in members {
+        match node.get(member.key) {
+            Some(value) => check(&member.shape, value, &join(path, member.key), found),
+            None if member.required => found.push(error(node.span, &join(path, member.key), "Required")),
+            None => {}
+        }
+    }
+    let known = || members.iter().map(|member| member.key);
+    let unknown: Vec<_> = given.iter().filter(|given| known().all(|key| key != given.key)).collect();
+    if let (true, Some(first)) = (strict, unknown.first()) {
+        let keys: Vec<String> = unknown.iter().map(|member| format!("'{}'", member.key)).collect();
+        let text = format!("Unrecognized key(s) in object: {}", keys.join(", "));
+        let mut finding = error(first.key_span, path, &text);
+        if let Some(near) = did_you_mean(&first.key, known()) {
+            finding = finding.hint(format!("did you mean '{near}'?"));
+        }
+        found.push(finding);
+    }
+}
+
+/// A source is a text or an object with one tag; what the tag names is read later.
+fn source(node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
+    let invalid = |code: &str, text: &str| {
+        let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
+        Diagnostic::error("SINEW-2503", message).at(node.span).sub_code(code)
+    };
+    let Some(members) = node.as_object() else {
+        return check(&Shape::Text(true), node, path, found);
+    };
+    let tags: Vec<&str> = members
+        .iter()
+        .map(|member| member.key.as_str())
+        .filter(|key| matches!(*key, "inline" | "file" | "url"))
+        .collect();
+    let extra = members.iter().any(|member| match member.key.as_str() {
+        "inline" | "file" | "url" => false,
+        "type" => tags != ["url"],
+        _ => true,
+    });
+    match tags.as_slice() {
+        [tag] if !extra => {
+            if let Some(value) = node.get(tag) {
+                check(&Shape::Text(true), value, &join(path, tag), found);
+            }
+            if node.get("type").is_some_and(|kind| kind.as_str() != Some("fetch")) {
+                found.push(invalid("SOURCE_INVALID_TYPE", "the only type of a URL source is 'fetch'"));
+            }
+        }
+        _ => {
+            let text = "a source is a text or an object with one of inline, file and url (with type)";
+            found.push(invalid("SOURCE_INVALID_SHAPE", text));
+        }
+    }
+}
+
+/// A finding about the form of a file.
+pub(super) fn error(span: Span, path: &str, text: &str) -> Diagnostic {
+    let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
+    Diagnostic::error("SINEW-2501", message).at(span).sub_code("SCHEMA")
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// A whole number, also when it was written as `3.0`.
+#[expect(clippy::cast_sign_loss, reason = "checked not to be negative")]
+fn whole(node: &Node) -> Option<u64> {
+    node.as_u64()
+        .or_else(|| node.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0 && *n < 9e15).map(|n| n as u64))
+}
+
+fn type_name(node: &Node) -> &'static str {
+    match node.type_name() {
+        "integer" => "number",
+        name => name,
+    }
+}
+
+/// The same as JSON Schema.
+pub(super) fn json_schema(shape: &Shape) -> Value {
+    match shape {
+        Shape::Text(true) => json!({ "type": "string", "minLength": 1 }),
+        Shape::Text(false) => json!({ "type": "string" }),
+        Shape::Word(words) => json!({ "enum": words }),
+        Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Whole(least) => json!({ "type": "integer", "minimum": least }),
+        Shape::Any => json!(true),
+        Shape::Free => json!({ "type": "object" }),
+        Shape::List(least, element) => {
+            json!({ "type": "array", "minItems": least, "items": json_schema(element) })
+        }
+        Shape::Map(value) => json!({ "type": "object", "additionalProperties": json_schema(value) }),
+        Shape::Strict(members) => object_schema(members, true),
+        Shape::Open(members) => object_schema(members, false),
+        Shape::Source => json!({ "anyOf": [
+            { "type": "string", "minLength": 1 },
+            object_schema(&[must("inline", Shape::Text(true))], true),
+            object_schema(&[must("file", Shape::Text(true))], true),
+            object_schema(&[must("url", Shape::Text(true)), may("type", Shape::Word(&["fetch"]))], true)
+        ] }),
+        Shape::Sources => json!({ "anyOf": [
+            { "type": "array", "items": json_schema(&Shape::Source) },
+            object_schema(SOURCES, true)
+        ] }),
+        Shape::Hint => json!({ "anyOf": [
+            { "type": "string", "minLength": 1 },
+            { "type": "object", "properties": { "auto": { "const": true } }, "required": ["auto"], "additionalProperties": false },
+            object_schema(&[must("reflect", Shape::Text(true))], true)
+        ] }),
+    }
+}
+
+fn object_schema(members: &[Member], strict: bool) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|member| (member.key.to_owned(), json_schema(&member.shape))).collect();
+    let required: Vec<&str> =
+        members.iter().filter(|member| member.required).map(|member| member.key).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": !strict,
+    })
+}

@@ -1,0 +1,104 @@
+//! Skills: those of the file, those found beside it, and those every agent is expected to know.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+use sinew_source::{Diagnostic, Limits, LoadOptions, Node};
+
+use super::model::{Skill, Workflow};
+
+/// Skills the format names; their tools are the agents' own.
+pub(super) const WELL_KNOWN: &[&str] =
+    &["github", "linear", "slack", "sentry", "datadog", "betterstack", "notification", "supabase"];
+/// Where a skill is looked for, first come first served.
+const FOLDERS: &[&str] = &[".sweny/skills", ".claude/skills", ".agents/skills", ".gemini/skills"];
+
+/// Every skill that nodes list, by id, with the ids nothing is known of.
+pub(super) fn collect(
+    workflow: &Workflow,
+    root: &Node,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    found: &mut Vec<Diagnostic>,
+) -> IndexMap<String, Skill> {
+    let mut skills = workflow.skills.clone();
+    let mut unknown: Vec<&str> = Vec::new();
+    for (node_id, node) in &workflow.nodes {
+        for (n, id) in node.work.skills.iter().enumerate() {
+            if skills.contains_key(id) || unknown.contains(&id.as_str()) {
+                continue;
+            }
+            if let Some(skill) = discover(id, read) {
+                skills.insert(id.clone(), skill);
+            } else if !WELL_KNOWN.contains(&id.as_str()) {
+                unknown.push(id);
+                let place = ["nodes", node_id, "skills"].iter().try_fold(root, |node, key| node.get(key));
+                let place = place.and_then(Node::as_array).and_then(|list| list.get(n));
+                let message = format!("Node \"{node_id}\" references unknown skill \"{id}\"");
+                let mut warning = Diagnostic::warning("SINEW-2504", message)
+                    .at(place.map(|place| place.span).unwrap_or_default())
+                    .sub_code("UNKNOWN_SKILL");
+                let known = workflow.skills.keys().map(String::as_str).chain(WELL_KNOWN.iter().copied());
+                if let Some(near) = sinew_source::did_you_mean(id, known) {
+                    warning = warning.hint(format!("did you mean '{near}'?"));
+                }
+                found.push(warning);
+            }
+        }
+    }
+    skills
+}
+
+/// Configuration that skills in use need and the caller does not have, one line each. Whether a variable is set is
+/// asked like a file named `env:NAME`; its value never enters the plan.
+pub(super) fn missing_config(
+    skills: &IndexMap<String, Skill>,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (id, skill) in skills {
+        for (key, field) in skill.config.iter().filter(|(_, field)| field.required) {
+            let given = field.env.as_ref().is_some_and(|name| read(&format!("env:{name}")).is_ok());
+            let name = field.env.as_ref().map(|name| format!(" (env: {name})")).unwrap_or_default();
+            if !given {
+                missing.push(format!("  {id}.{key}{name}: not provided"));
+            }
+        }
+    }
+    missing
+}
+
+/// A skill from a folder beside the workflow: `skill.json` in the published form, or `SKILL.md`.
+fn discover(id: &str, read: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Skill> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    if id.starts_with('.') || !id.chars().all(plain) {
+        return None; // not a folder name
+    }
+    FOLDERS.iter().find_map(|folder| {
+        let definition = read(&format!("{folder}/{id}/skill.json")).ok();
+        let definition = definition.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        definition
+            .or_else(|| read(&format!("{folder}/{id}/SKILL.md")).ok().and_then(|bytes| markdown(id, &bytes)))
+    })
+}
+
+/// `SKILL.md`: YAML between two lines of `---`, then the instruction.
+fn markdown(id: &str, bytes: &[u8]) -> Option<Skill> {
+    let text = str::from_utf8(bytes).ok()?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let (head, body) = match text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---")) {
+        Some((head, body)) => (head, body),
+        None => ("", text.as_str()),
+    };
+    let no_file = |_: &std::path::Path| Err("skills include no files".to_owned());
+    let options = LoadOptions { name: "SKILL.md", env: &|_| None, read: &no_file, limits: Limits::default() };
+    let head = match sinew_source::load(head.as_bytes(), &options) {
+        Ok(document) => document.root.to_json(),
+        Err(_) => Value::Null,
+    };
+    let name = head.get("name").and_then(Value::as_str).unwrap_or(id);
+    Some(Skill {
+        name: Some(name.to_owned()),
+        instruction: Some(body.trim().to_owned()),
+        mcp: head.get("mcp").cloned().unwrap_or_default(),
+        ..Skill::default()
+    })
+}

@@ -1,0 +1,145 @@
+//! Texts, files and URLs that a workflow refers to: read once, before anything runs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use sinew_source::{Diagnostic, Span};
+
+use super::model::Source;
+
+/// What a source names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Inline,
+    File,
+    Url,
+}
+
+impl Source {
+    fn named(&self) -> (Kind, &str) {
+        match self {
+            Self::Text(text) if ["./", "../", "/"].iter().any(|start| text.starts_with(start)) => {
+                (Kind::File, text)
+            }
+            Self::Text(text) if ["http://", "https://"].iter().any(|start| text.starts_with(start)) => {
+                (Kind::Url, text)
+            }
+            Self::Text(text) => (Kind::Inline, text),
+            Self::Inline { inline } => (Kind::Inline, inline),
+            Self::File { file } => (Kind::File, file),
+            Self::Url { url } => (Kind::Url, url),
+        }
+    }
+
+    fn origin(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Inline { inline } => json!({ "inline": inline }),
+            Self::File { file } => json!({ "file": file }),
+            Self::Url { url } => json!({ "url": url, "type": "fetch" }),
+        }
+    }
+}
+
+/// Reads sources and remembers each.
+pub(super) struct Reader<'a> {
+    read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
+    cache: BTreeMap<String, Result<String, String>>,
+    /// What was read, by its place in the workflow.
+    pub(super) records: Map<String, Value>,
+    pub(super) found: Vec<Diagnostic>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>) -> Self {
+        Self { read, cache: BTreeMap::new(), records: Map::new(), found: Vec::new() }
+    }
+
+    /// The text of a source that stands at a place.
+    pub(super) fn text(&mut self, source: &Source, place: &str, span: Span) -> String {
+        let (kind, name) = source.named();
+        let read = match kind {
+            Kind::Inline => Ok(name.to_owned()),
+            Kind::File | Kind::Url => {
+                let read = self.read;
+                self.cache.entry(name.to_owned()).or_insert_with(|| read(name).and_then(decode)).clone()
+            }
+        };
+        match read {
+            Ok(text) => {
+                self.records.insert(place.to_owned(), record(source, &text));
+                text
+            }
+            Err(why) => {
+                let message = format!("{place}: cannot read {name}: {why}");
+                let code = code(kind, &why);
+                let mut finding = Diagnostic::error("SINEW-2503", message).at(span).sub_code(code);
+                if kind == Kind::File {
+                    finding = finding
+                        .hint("the path is relative to the workflow file; {inline: ...} is taken as text");
+                }
+                self.found.push(finding);
+                String::new()
+            }
+        }
+    }
+
+    /// All texts of a list.
+    pub(super) fn texts(
+        &mut self,
+        sources: &[Source],
+        place: &str,
+        span: impl Fn(usize) -> Span,
+    ) -> Vec<String> {
+        let texts = sources.iter().enumerate();
+        texts.map(|(n, source)| self.text(source, &format!("{place}.{n}"), span(n))).collect()
+    }
+}
+
+/// Runtime input may bring texts, but nothing that would have to be read.
+pub(super) fn inline(source: &Value) -> Option<String> {
+    let source: Source = serde_json::from_value(source.clone()).ok()?;
+    let (kind, text) = source.named();
+    (kind == Kind::Inline).then(|| text.to_owned())
+}
+
+/// What the trace keeps of a source.
+pub(super) fn record(source: &Source, text: &str) -> Value {
+    let (kind, name) = source.named();
+    let (kind, resolver) = match kind {
+        Kind::Inline => ("inline", "inline"),
+        Kind::File => ("file", "file"),
+        Kind::Url => ("url", "fetch"),
+    };
+    let hash = hex::encode(Sha256::digest(text));
+    let mut record = json!({
+        "content": text, "kind": kind, "origin": source.origin(), "resolver": resolver, "hash": hash[..16],
+    });
+    if kind == "file" {
+        record["sourcePath"] = json!(name);
+    }
+    record
+}
+
+fn decode(bytes: Vec<u8>) -> Result<String, String> {
+    let text = String::from_utf8(bytes).map_err(|_| "it is not valid UTF-8".to_owned())?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// The dialect's code for a read that failed. The reader says why in one sentence; a code in front of it is taken as is.
+fn code(kind: Kind, why: &str) -> &str {
+    let lower = why.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if let Some(code) = why.split([':', ' ']).next().filter(|word| word.starts_with("SOURCE_")) {
+        return code;
+    }
+    match kind {
+        Kind::File if says(&["not found", "no such file", "does not exist"]) => "SOURCE_FILE_NOT_FOUND",
+        Kind::File | Kind::Inline => "SOURCE_FILE_READ_FAILED",
+        Kind::Url if says(&["offline", "not allowed"]) => "SOURCE_OFFLINE_REQUIRES_FETCH",
+        Kind::Url if says(&["401", "403"]) => "SOURCE_URL_AUTH_REQUIRED",
+        Kind::Url if says(&["http status", "status code", "404", "500"]) => "SOURCE_URL_HTTP_ERROR",
+        Kind::Url => "SOURCE_URL_UNREACHABLE",
+    }
+}

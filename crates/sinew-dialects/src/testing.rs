@@ -1,0 +1,243 @@
+//! A synchronous loop over the engine, for tests: stubs answer in virtual time, a second fold checks the facts.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sinew_engine::{
+    ActId, Action, Adapter, Answer, Ask, Ctx, Graph, Input, Mode, NativeEvent, Refused, Reply, State, Time,
+    apply, decide, next_deadline, react,
+};
+use sinew_plan::Plan;
+use sinew_protocol::Fault;
+use sinew_source::{Diagnostics, Document, Node, Sources};
+
+use crate::{Dialect, LowerOptions, Lowered};
+
+/// Timers further off than this fire only when a test says so, in milliseconds.
+const PATIENCE: Time = 10_000;
+
+/// What a stub does with an ask.
+pub(crate) struct Stubbed {
+    /// Virtual milliseconds until the answer.
+    pub(crate) after: Time,
+    /// What is said at once.
+    pub(crate) progress: Vec<Value>,
+    /// The answer.
+    pub(crate) result: Result<Reply, Fault>,
+}
+
+/// An answer that comes later: activation, attempt, what it says.
+type Due = (ActId, u32, Result<Reply, Fault>);
+
+/// One execution.
+pub(crate) struct Bench<'a> {
+    pub(crate) graph: Graph,
+    adapter: &'a dyn Adapter,
+    pub(crate) state: State,
+    /// The same facts folded one by one, as projections see them.
+    shown: State,
+    now: Time,
+    seq: u64,
+    due: BTreeMap<(Time, u64), Due>,
+    /// The dialect's own events so far.
+    pub(crate) events: Vec<NativeEvent>,
+    /// Everything that was asked, with the node that asked.
+    pub(crate) asked: Vec<(String, Arc<Ask>)>,
+}
+
+type Stub<'s> = dyn FnMut(&str, &Ask) -> Stubbed + 's;
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(plan: Plan, adapter: &'a dyn Adapter) -> Self {
+        Self {
+            graph: Graph::new(Arc::new(plan)).expect("the plan holds together"),
+            adapter,
+            state: State::new(),
+            shown: State::new(),
+            now: 0,
+            seq: 0,
+            due: BTreeMap::new(),
+            events: Vec::new(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// Starts and goes on until nothing more happens by itself.
+    pub(crate) fn start(&mut self, input: Value, stub: &mut Stub<'_>) {
+        let start = Input::Start { input, mode: Mode::default(), depth: 0, chain: Vec::new() };
+        self.input(start, stub).expect("a fresh execution starts");
+        self.go_on(stub);
+    }
+
+    /// Answers the person that is waited for, if one is.
+    pub(crate) fn answer(&mut self, data: Value, stub: &mut Stub<'_>) {
+        let Some(act) = self.state.waiting().next() else { return };
+        let answer = Answer { data, ..Answer::default() };
+        self.input(Input::Answer { act, answer }, stub).expect("it waits");
+        self.go_on(stub);
+    }
+
+    /// Forgets everything but the serialised state, as a restart does.
+    pub(crate) fn restart(&mut self) {
+        let text = serde_json::to_string(&self.state).expect("state serialises");
+        self.state = serde_json::from_str(&text).expect("state deserialises");
+        assert_eq!(self.state, self.shown, "state survives its own JSON");
+    }
+
+    /// The dialect's own result object.
+    pub(crate) fn native(&self) -> Value {
+        self.adapter.native_result(&Ctx::new(&self.graph, &self.state, self.now))
+    }
+
+    /// The dialect's own events, as lines.
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        self.events.iter().map(|event| event.line.as_str()).collect()
+    }
+
+    /// Goes on until nothing more happens by itself; deadlines are met while agents work or back off.
+    pub(crate) fn go_on(&mut self, stub: &mut Stub<'_>) {
+        loop {
+            let answer = self.due.keys().next().map(|key| key.0);
+            let timer = next_deadline(&self.state)
+                .map(|(at, _)| at)
+                .filter(|at| *at <= self.now.max(answer.unwrap_or(0)) + PATIENCE);
+            if let Some(at) = timer.filter(|at| answer.is_none_or(|answer| *at < answer)) {
+                self.tick(at, stub);
+            } else if let Some(((at, _), (act, attempt, result))) = self.due.pop_first() {
+                self.now = self.now.max(at);
+                self.input(Input::Done { act, attempt, result }, stub).expect("replies are never refused");
+            } else {
+                break;
+            }
+        }
+        assert_eq!(self.state, self.shown, "facts say everything");
+    }
+
+    /// Lets time pass until the next timer fires, however far off, and goes on.
+    pub(crate) fn next_timer(&mut self, stub: &mut Stub<'_>) {
+        let (at, _) = next_deadline(&self.state).expect("something is due");
+        self.tick(at, stub);
+        self.go_on(stub);
+    }
+
+    fn tick(&mut self, at: Time, stub: &mut Stub<'_>) {
+        self.now = self.now.max(at);
+        self.input(Input::Tick, stub).expect("time is never refused");
+    }
+
+    pub(crate) fn input(&mut self, input: Input, stub: &mut Stub<'_>) -> Result<(), Refused> {
+        let facts = decide(&self.graph, self.adapter, &mut self.state, self.now, input)?;
+        let mut said = Vec::new();
+        for fact in facts {
+            apply(&self.graph, &mut self.shown, self.now, &fact);
+            self.events.extend(self.adapter.project(&Ctx::new(&self.graph, &self.shown, self.now), &fact));
+            for action in react(&self.graph, &self.shown, &fact) {
+                let Action::Send { act, attempt, ask, .. } = action else { continue };
+                let node = self.graph.plan().node(self.state.act(act).node).id.clone();
+                let stubbed = stub(&node, &ask);
+                self.asked.push((node, ask));
+                said.extend(stubbed.progress.into_iter().map(|value| (act, attempt, value)));
+                self.seq += 1;
+                self.due.insert((self.now + stubbed.after, self.seq), (act, attempt, stubbed.result));
+            }
+        }
+        for (act, attempt, value) in said {
+            self.input(Input::Progress { act, attempt, value }, stub)?;
+        }
+        Ok(())
+    }
+}
+
+/// The cases of a dialect and a kind, of all files in `tests/cases` or in the folder that `SINEW_CASES` names.
+pub(crate) fn cases(dialect: &str, kind: &str) -> Vec<Value> {
+    let given = std::env::var_os("SINEW_CASES").map(PathBuf::from);
+    let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases"));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(given.clone().unwrap_or_else(own))
+        .expect("the folder of the cases is there")
+        .map(|entry| entry.expect("it can be listed").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let content: Value =
+            serde_json::from_slice(&std::fs::read(&file).expect("it can be read")).expect("JSON");
+        let all = content["cases"].as_array().expect("a list").iter();
+        cases.extend(all.filter(|case| case["dialect"] == dialect && case["kind"] == kind).cloned());
+    }
+    assert!(given.is_some() || !cases.is_empty(), "no cases of {dialect} {kind}");
+    cases
+}
+
+/// Runs every case of a dialect and a kind; prints the id of each that is wrong, and how many there were.
+pub(crate) fn judge(dialect: &str, kind: &str, run: impl Fn(&Value, &mut Wrong)) {
+    let (mut passed, mut failed) = (0, 0);
+    for case in cases(dialect, kind) {
+        let mut wrong = Wrong(Vec::new());
+        if catch_unwind(AssertUnwindSafe(|| run(&case, &mut wrong))).is_err() {
+            wrong.0.push("it panicked".to_owned());
+        }
+        if wrong.0.is_empty() {
+            passed += 1;
+            continue;
+        }
+        failed += 1;
+        println!("FAILED {}\n{}", case["id"].as_str().unwrap_or("a case without an id"), wrong.0.join("\n"));
+    }
+    println!("{dialect} {kind}: {passed} passed, {failed} failed");
+    assert_eq!(failed, 0);
+}
+
+/// What is wrong with a case.
+pub(crate) struct Wrong(Vec<String>);
+
+impl Wrong {
+    /// Compares what was seen with what is wanted, if the case says what is wanted.
+    pub(crate) fn check(&mut self, what: &str, seen: &Value, want: &Value) {
+        if !want.is_null() && seen != want {
+            self.0.push(format!("  {what}\n    seen {seen}\n    want {want}"));
+        }
+    }
+}
+
+/// Lowers a workflow that is given as JSON.
+pub(crate) fn lower(dialect: &dyn Dialect, workflow: &Value) -> Result<Lowered, Diagnostics> {
+    lower_with(dialect, workflow, &|path| Err(format!("{path} cannot be read here")))
+}
+
+/// The same with files.
+pub(crate) fn lower_with(
+    dialect: &dyn Dialect,
+    workflow: &Value,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+) -> Result<Lowered, Diagnostics> {
+    let document = Document { root: Node::from_json(workflow), sources: Sources::default() };
+    let options = LowerOptions { default_name: "test", read, agents: &BTreeMap::new() };
+    dialect.lower(document, &options).map(|mut lowered| lowered.remove(0))
+}
+
+/// An object without these members.
+pub(crate) fn without(value: &Value, drop: impl Fn(&str) -> bool) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept =
+                members.iter().filter(|(key, _)| !drop(key)).map(|(key, value)| (key.clone(), value.clone()));
+            Value::Object(kept.collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The document of a file's text, with places.
+pub(crate) fn document(text: &str) -> Document {
+    let options = sinew_source::LoadOptions {
+        name: "workflow.json",
+        env: &|_| None,
+        read: &|_| Err("there is no other file".to_owned()),
+        limits: sinew_source::Limits::default(),
+    };
+    sinew_source::load(text.as_bytes(), &options).expect("the text is well formed")
+}

@@ -1,0 +1,117 @@
+//! What an agent is asked, and what it answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Val;
+
+/// A task for an agent or another workflow, as the adapter words it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Why it is asked: [`Ask::WORK`], [`Ask::ROUTE`] or the adapter's own word (`judge:tone`).
+    pub tag: String,
+    /// Who is asked.
+    pub target: Target,
+    /// The input.
+    pub input: Val,
+    /// What to do, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// Rules, tools, model, structural tree, choices: what the dialect tells its agents beside the input.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub context: Value,
+    /// Schema the input must hold, instead of the agent's own.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::serde_some::deserialize"
+    )]
+    pub input_schema: Option<Value>,
+    /// Schema the output must hold, instead of the agent's own.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::serde_some::deserialize"
+    )]
+    pub output_schema: Option<Value>,
+    /// Milliseconds for this attempt, instead of the node's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+impl Ask {
+    /// The node's own work.
+    pub const WORK: &str = "work";
+    /// Which edge to take.
+    pub const ROUTE: &str = "route";
+
+    /// Work for an agent.
+    pub fn agent(name: impl Into<String>, input: impl Into<Val>) -> Self {
+        Self {
+            tag: Self::WORK.into(),
+            target: Target::Agent(name.into()),
+            input: input.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Work for another workflow.
+    pub fn workflow(name: impl Into<String>, input: impl Into<Val>) -> Self {
+        Self { target: Target::Workflow(name.into()), ..Self::agent("", input) }
+    }
+
+    /// The same with another tag.
+    #[must_use]
+    pub fn tagged(mut self, tag: impl Into<String>) -> Self {
+        self.tag = tag.into();
+        self
+    }
+}
+
+/// Who is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// The agent of this name.
+    Agent(String),
+    /// The workflow of this name.
+    Workflow(String),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Agent(String::new())
+    }
+}
+
+impl Target {
+    /// The name, whatever it names.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Agent(name) | Self::Workflow(name) => name,
+        }
+    }
+}
+
+/// An agent's answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The output.
+    pub output: Val,
+    /// Artifacts it made (`{name, version, …}` each).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Value>,
+    /// What happened on the way (tool calls, stream chunks), in the dialect's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Value>,
+    /// Tokens, cost, model: what the agent reports beside its output.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub usage: Value,
+}
+
+impl Reply {
+    /// An answer that is an output and nothing else.
+    pub fn new(output: impl Into<Val>) -> Self {
+        Self { output: output.into(), ..Self::default() }
+    }
+}

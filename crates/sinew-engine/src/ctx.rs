@@ -1,0 +1,149 @@
+//! What an adapter may look at while it is asked.
+
+use std::cell::RefCell;
+
+use serde_json::Value;
+use sinew_plan::{EdgeIx, NodeIx, Plan, PlanNode};
+use sinew_protocol::Fault;
+
+use crate::fact::{Mode, Outcome};
+use crate::graph::Graph;
+use crate::state::{Activation, End, State};
+use crate::{ActId, ROOT, ScopeId, Time, Val};
+
+/// Read access to one execution, for one hook of an adapter.
+#[derive(Debug)]
+pub struct Ctx<'a> {
+    /// The plan and its adjacency.
+    pub graph: &'a Graph,
+    /// The state.
+    pub state: &'a State,
+    /// The time of the decision. Values made from it are recorded, so replay never reads it again.
+    pub now: Time,
+    notes: RefCell<Vec<Value>>,
+}
+
+/// How a node stands, as later nodes see it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen<'a> {
+    /// Not reached (yet).
+    Absent,
+    /// At work.
+    Open,
+    /// Will not run: its branch was not taken.
+    Dead(&'a str),
+    /// Ended, with this output (null when it has none).
+    Ended(End, Option<&'a Val>),
+}
+
+impl<'a> Ctx<'a> {
+    /// A context for one hook.
+    pub fn new(graph: &'a Graph, state: &'a State, now: Time) -> Self {
+        Self { graph, state, now, notes: RefCell::new(Vec::new()) }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &'a Plan {
+        self.graph.plan()
+    }
+
+    /// The execution's input; null before the start.
+    pub fn input(&self) -> &'a Value {
+        self.state.start.as_ref().map_or(&Value::Null, |start| &start.input)
+    }
+
+    /// How the execution was started: dry run, given results.
+    pub fn mode(&self) -> Option<&'a Mode> {
+        self.state.start.as_ref().map(|start| &start.mode)
+    }
+
+    /// True if no agent is asked anything.
+    pub fn dry_run(&self) -> bool {
+        self.mode().is_some_and(|mode| mode.dry_run)
+    }
+
+    /// The activation.
+    pub fn act(&self, act: ActId) -> &'a Activation {
+        self.state.act(act)
+    }
+
+    /// The activation's node.
+    pub fn node_of(&self, act: ActId) -> &'a PlanNode {
+        self.plan().node(self.act(act).node)
+    }
+
+    /// The latest activation of a node, seen from a scope: the scope itself, then those around it.
+    pub fn latest(&self, mut scope: ScopeId, node: NodeIx) -> Option<ActId> {
+        loop {
+            if let Some(act) = self.state.last(scope, node) {
+                return Some(act);
+            }
+            scope = self.state.scope(scope)?.parent;
+        }
+    }
+
+    /// How a node stands, seen from a scope.
+    pub fn seen(&self, mut scope: ScopeId, node: NodeIx) -> Seen<'a> {
+        if let Some(act) = self.latest(scope, node) {
+            let act = self.act(act);
+            return match act.end {
+                Some(end) => Seen::Ended(end, act.output.as_ref().map(|output| &output.value)),
+                None => Seen::Open,
+            };
+        }
+        loop {
+            if let Some(reason) = self.state.died(scope, node) {
+                return Seen::Dead(reason);
+            }
+            match self.state.scope(scope) {
+                Some(inner) => scope = inner.parent,
+                None => return Seen::Absent,
+            }
+        }
+    }
+
+    /// The nearest item around a scope: what it is and its position. None in the root.
+    pub fn item(&self, scope: ScopeId) -> Option<(&'a Val, u32)> {
+        self.state.scope(scope).map(|scope| (&scope.item, scope.index))
+    }
+
+    /// True if an edge may still be taken.
+    pub fn edge_open(&self, edge: EdgeIx) -> bool {
+        let edge = self.plan().edge(edge);
+        edge.budget.is_none_or(|budget| self.state.taken(edge.counter) < budget)
+    }
+
+    /// Outputs of the children of a map, loop or fork, in order; null for those that have none.
+    pub fn child_outputs(&self, act: ActId) -> impl Iterator<Item = Val> + '_ {
+        let acts = self.act(act).children.as_ref().map_or(&[][..], |children| &children.acts);
+        acts.iter().map(|child| {
+            self.act(*child).output.as_ref().map(|output| output.value.clone()).unwrap_or_default()
+        })
+    }
+
+    /// The fault of the first child that failed.
+    pub fn child_fault(&self, act: ActId) -> Option<&'a Fault> {
+        let children = self.act(act).children.as_ref()?;
+        children.failed.and_then(|child| self.act(child).fault.as_ref())
+    }
+
+    /// The outcome, once the graph is done (exit nodes see it).
+    pub fn outcome(&self) -> Option<&'a Outcome> {
+        self.state.outcome.as_ref()
+    }
+
+    /// The scope of the whole execution.
+    pub const fn root(&self) -> ScopeId {
+        ROOT
+    }
+
+    /// Records a note of the adapter; it becomes a fact before what the hook returns.
+    pub fn note(&self, note: Value) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    /// The notes recorded so far.
+    pub(crate) fn into_notes(self) -> Vec<Value> {
+        self.notes.into_inner()
+    }
+}

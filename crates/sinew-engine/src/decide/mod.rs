@@ -1,0 +1,357 @@
+//! What an input means now.
+//!
+//! `decide` applies each fact it makes, because every decision sees those before it. A shell whose append failed
+//! throws the state away and folds the journal again, which it must do anyway: somebody else has written to it.
+
+mod flow;
+mod node;
+mod reopen;
+mod signal;
+mod size;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_plan::ExitOn;
+use sinew_protocol::Fault;
+
+pub use reopen::plan_retry;
+
+use crate::adapter::Adapter;
+use crate::apply::apply;
+use crate::ctx::Ctx;
+use crate::fact::{Fact, Made, Mode, Outcome, Start, Status};
+use crate::graph::Graph;
+use crate::input::{Input, Refused};
+use crate::state::{Phase, State};
+use crate::{ActId, ROOT, Time};
+
+/// Code of the fault of an attempt whose time ran out.
+pub const ATTEMPT_TIMED_OUT: &str = "SINEW-6001";
+const ACTIVATION_TIMED_OUT: &str = "SINEW-6002";
+const WALL_TIMED_OUT: &str = "SINEW-6003";
+const BUDGET_USED_UP: &str = "SINEW-6004";
+const CANCELLED: &str = "SINEW-6005";
+const TOO_DEEP: &str = "SINEW-6006";
+const NO_SUCH_NODE: &str = "SINEW-6007";
+
+/// Decides what an input means, and folds the facts it makes into `state`.
+///
+/// Returns the facts in order; none when the input means nothing now. A refused command changes nothing.
+pub fn decide(
+    graph: &Graph,
+    adapter: &dyn Adapter,
+    state: &mut State,
+    now: Time,
+    input: Input,
+) -> Result<Vec<Fact>, Refused> {
+    let mut decider = Decider { graph, adapter, state, now, facts: Vec::new(), arrivals: VecDeque::new() };
+    decider.input(input)?;
+    Ok(decider.facts)
+}
+
+/// One decision in the making.
+pub(crate) struct Decider<'a> {
+    graph: &'a Graph,
+    adapter: &'a dyn Adapter,
+    state: &'a mut State,
+    now: Time,
+    facts: Vec<Fact>,
+    /// Tokens that were placed and may make activations.
+    arrivals: VecDeque<flow::Arrival>,
+}
+
+impl Decider<'_> {
+    fn input(&mut self, input: Input) -> Result<(), Refused> {
+        match input {
+            Input::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
+            _ if self.state.start.is_none() => return Err(Refused::NotStarted),
+            Input::Done { act, attempt, result } => self.done(act, attempt, result),
+            Input::Progress { act, attempt, value } => {
+                if self.is_current(act, attempt) {
+                    self.emit(Fact::Progressed { act, attempt, value });
+                }
+            }
+            Input::Yield { act, attempt, port, value } => self.emit_early(act, attempt, &port, &value),
+            Input::Tick => self.tick(),
+            Input::Answer { act, answer } => self.answer(act, answer)?,
+            Input::Cancel { reason } => self.cancel(&reason)?,
+            Input::Pause { reason } => self.pause(reason)?,
+            Input::Resume => self.resume()?,
+            Input::Retry { nodes, reason } => self.reopen(&nodes, reason)?,
+        }
+        self.run();
+        Ok(())
+    }
+
+    /// Makes a fact true.
+    fn emit(&mut self, fact: Fact) {
+        apply(self.graph, self.state, self.now, &fact);
+        self.facts.push(fact);
+    }
+
+    /// Asks the adapter; its notes become facts before anything that follows from its answer.
+    fn consult<T>(&mut self, act: Option<ActId>, hook: impl FnOnce(&dyn Adapter, &Ctx<'_>) -> T) -> T {
+        let ctx = Ctx::new(self.graph, self.state, self.now);
+        let answer = hook(self.adapter, &ctx);
+        for note in ctx.into_notes() {
+            self.emit(Fact::Noted { act, note });
+        }
+        answer
+    }
+
+    fn start(&mut self, input: Value, mode: Mode, depth: u32, chain: Vec<String>) -> Result<(), Refused> {
+        if self.state.start.is_some() {
+            return Err(Refused::Started);
+        }
+        let plan = self.graph.plan();
+        let unknown =
+            mode.from.iter().chain(&mode.until).chain(mode.given.keys()).find(|id| plan.find(id).is_none());
+        let raw = input.clone();
+        let admitted = if let Some(id) = unknown {
+            Err(Fault::invalid(NO_SUCH_NODE, format!("the workflow has no node '{id}'")))
+        } else if depth > plan.limits.depth {
+            let text = format!("call depth {depth} exceeds maximum allowed depth {}", plan.limits.depth);
+            Err(Fault::invalid(TOO_DEEP, text))
+        } else if let Some(fault) = size::too_large("the input", &input, plan.limits.value_bytes) {
+            Err(fault)
+        } else {
+            self.adapter.admit(plan, input)
+        };
+        let (input, refused) = match admitted {
+            Ok(input) => (input, None),
+            Err(fault) => (if fault.code == size::TOO_LARGE { Value::Null } else { raw }, Some(fault)),
+        };
+        let entry: Vec<_> = if mode.from.is_empty() {
+            plan.entry.clone()
+        } else {
+            mode.from.iter().filter_map(|id| plan.find(id)).collect()
+        };
+        let input = Arc::new(input);
+        self.emit(Fact::Started(Arc::new(Start {
+            plan: self.graph.digest().to_owned(),
+            input: Arc::clone(&input),
+            mode,
+            depth,
+            chain,
+            refused: refused.clone(),
+        })));
+        if let Some(fault) = refused {
+            self.conclude_with(Outcome {
+                status: Status::Failure,
+                output: None,
+                fault: Some(fault),
+                cause: None,
+            });
+            return Ok(());
+        }
+        for node in entry {
+            let value = Some(Arc::clone(&input));
+            if !self.activate(Made { node, scope: ROOT, from: ROOT, take: Some(0), value, ..Made::default() })
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until only the outside can change anything.
+    fn run(&mut self) {
+        loop {
+            self.settle_arrivals();
+            if self.state.ended || self.state.start.is_none() {
+                return;
+            }
+            if self.begin_next() {
+                continue;
+            }
+            if self.state.open == 0 {
+                if self.state.outcome.is_none() {
+                    self.conclude();
+                } else if !self.next_exit() {
+                    self.emit(Fact::Ended);
+                    return;
+                }
+            } else if !self.undefer() {
+                return;
+            }
+        }
+    }
+
+    /// Starts the first ready activation; false if none may start now.
+    fn begin_next(&mut self) -> bool {
+        let Some(&act) = self.state.ready.front() else { return false };
+        if self.state.paused.is_some() {
+            return false;
+        }
+        if self.is_frozen() {
+            // Persons' nodes queue up only beside the one that waits; what running work leads to comes after it.
+            let human = self.graph.plan().node(self.state.act(act).node).op == sinew_plan::Op::Human
+                && act < self.state.frozen_at;
+            self.emit(Fact::Deferred { act, human });
+            return true;
+        }
+        let parallel = self.graph.plan().profile.parallel;
+        if parallel > 0 && self.state.active >= parallel {
+            return false;
+        }
+        self.begin(act);
+        true
+    }
+
+    /// True while a person is waited for and nothing else may start. Exit nodes are not held up.
+    fn is_frozen(&self) -> bool {
+        self.state.frozen.is_some() && self.state.outcome.is_none()
+    }
+
+    /// Takes up what was put aside while a person was waited for: work one by one, each to its end, then the next person.
+    fn undefer(&mut self) -> bool {
+        let idle = self.state.frozen.is_none()
+            && self.state.paused.is_none()
+            && self.state.active == 0
+            && self.state.ready.is_empty();
+        let next = self.state.deferred.front().or_else(|| self.state.humans.front()).copied();
+        match next {
+            Some(act) if idle => {
+                self.emit(Fact::Undeferred { act });
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The graph is done: what did it come to?
+    fn conclude(&mut self) {
+        let outcome = if let Some((cause, fault)) = self.state.failed.clone() {
+            let fault = match cause {
+                Some(act) => self.consult(Some(act), |adapter, ctx| adapter.failure(ctx, act, &fault)),
+                None => fault,
+            };
+            Outcome { status: Status::Failure, output: None, fault: Some(fault), cause }
+        } else if let Some(output) = self.partial_output() {
+            Outcome { status: Status::Success, output: Some(output), fault: None, cause: None }
+        } else {
+            match self.consult(None, |adapter, ctx| adapter.result(ctx)) {
+                Ok(output) => Outcome {
+                    status: Status::Success,
+                    output: Some(Arc::new(output)),
+                    fault: None,
+                    cause: None,
+                },
+                Err(fault) => {
+                    Outcome { status: Status::Failure, output: None, fault: Some(fault), cause: None }
+                }
+            }
+        };
+        self.conclude_with(outcome);
+    }
+
+    /// The output of a partial execution: what the nodes it stopped after gave, by id.
+    fn partial_output(&self) -> Option<Arc<Value>> {
+        let until = &self.state.start.as_ref()?.mode.until;
+        let output = |id: &String| {
+            let act = self.state.last(ROOT, self.graph.plan().find(id)?)?;
+            Some(Value::clone(&self.state.act(act).output.as_ref()?.value))
+        };
+        let outputs: serde_json::Map<String, Value> =
+            until.iter().map(|id| (id.clone(), output(id).unwrap_or_default())).collect();
+        (!until.is_empty()).then(|| Arc::new(Value::Object(outputs)))
+    }
+
+    fn conclude_with(&mut self, outcome: Outcome) {
+        self.arrivals.clear();
+        self.emit(Fact::Concluded { outcome });
+    }
+
+    /// Gives everything up because a budget or the execution's own time is used up.
+    fn give_up(&mut self, fault: Fault) {
+        self.cancel_open(&fault.message);
+        self.conclude_with(Outcome {
+            status: Status::Failure,
+            output: None,
+            fault: Some(fault),
+            cause: None,
+        });
+    }
+
+    /// Starts the next exit node the outcome asks for; false when there is none left.
+    fn next_exit(&mut self) -> bool {
+        let refused = self.state.start.as_ref().is_some_and(|start| start.refused.is_some());
+        let Some(status) = self.state.outcome.as_ref().map(|outcome| outcome.status) else { return false };
+        let wanted = |on: ExitOn| match on {
+            ExitOn::Always => true,
+            ExitOn::Success => status == Status::Success,
+            ExitOn::Failure => status == Status::Failure,
+            ExitOn::Cancel => status == Status::Cancelled,
+        };
+        let exits = self.graph.plan().exits.iter().filter(|exit| wanted(exit.on));
+        let next = exits.map(|exit| exit.node).nth(self.state.exits_started as usize);
+        match next {
+            Some(node) if !refused => self.activate(Made {
+                node,
+                scope: ROOT,
+                from: ROOT,
+                take: Some(0),
+                value: Some(Arc::new(Value::Null)),
+                ..Made::default()
+            }),
+            _ => false,
+        }
+    }
+
+    /// Makes an activation; false (and the execution given up) if the budget is used up.
+    fn activate(&mut self, made: Made) -> bool {
+        let budget = self.graph.plan().limits.activations as usize;
+        // Exit nodes run even when the budget is what ended the graph; there are only as many as the plan lists.
+        if self.state.acts.len() >= budget && self.state.outcome.is_none() {
+            let text = format!("the execution used up its budget of {budget} activations");
+            self.give_up(Fault::failure(BUDGET_USED_UP, text).with_retryable(false));
+            return false;
+        }
+        let act = self.state.acts.len() as ActId;
+        self.emit(Fact::Activated(Made { act, ..made }));
+        true
+    }
+
+    /// Gives up every open activation.
+    fn cancel_open(&mut self, reason: &str) {
+        // Queued ones first and in queue order: taking the front off the queue is cheap.
+        while let Some(&act) = self.state.ready.front() {
+            self.emit(Fact::Cancelled { act, reason: reason.to_owned() });
+        }
+        for act in 0..self.state.acts.len() as ActId {
+            self.cancel_one(act, reason);
+        }
+    }
+
+    fn cancel_one(&mut self, act: ActId, reason: &str) {
+        let one = self.state.act(act);
+        if one.phase == Phase::Closed {
+            return;
+        }
+        if one.end.is_none() || one.running.is_some() {
+            self.emit(Fact::Cancelled { act, reason: reason.to_owned() });
+        } else {
+            // Ended, but its tokens were not sent: they never will be.
+            let scope = one.scope;
+            self.emit(Fact::Routed {
+                act: Some(act),
+                scope,
+                tokens: Vec::new(),
+                end: Some(reason.to_owned()),
+            });
+        }
+    }
+
+    fn is_current(&self, act: ActId, attempt: u32) -> bool {
+        self.state
+            .acts
+            .get(act as usize)
+            .is_some_and(|one| one.phase == Phase::Running && one.running == Some(attempt))
+    }
+
+    fn is_dry(&self) -> bool {
+        self.state.start.as_ref().is_some_and(|start| start.mode.dry_run)
+    }
+}

@@ -1,0 +1,423 @@
+//! The life of one activation: begin, ask, reply, retry, children, end.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sinew_plan::{Failure, Op, RetryOn};
+use sinew_protocol::{Fault, FaultKind};
+
+use super::{ATTEMPT_TIMED_OUT, BUDGET_USED_UP, Decider, size};
+use crate::adapter::Step;
+use crate::ask::{Ask, Reply};
+use crate::fact::{Child, Fact, Made, Output, Token, TokenValue};
+use crate::state::{End, Phase};
+use crate::{ActId, ROOT, ScopeId, Time};
+
+impl Decider<'_> {
+    /// A ready activation starts (or sleeps first).
+    pub(super) fn begin(&mut self, act: ActId) {
+        let known = self.given(act).or_else(|| self.kept(act));
+        let delay =
+            self.state.act(act).delay_ms.filter(|delay| *delay > 0 && known.is_none() && !self.is_dry());
+        if let Some(delay) = delay {
+            let until = self.now.saturating_add(delay);
+            self.emit(Fact::Slept { act, until });
+            return;
+        }
+        self.emit(Fact::Began { act });
+        if let Some(output) = known {
+            self.complete(act, output, true);
+            return;
+        }
+        let step = self.consult(Some(act), |adapter, ctx| adapter.bind(ctx, act));
+        self.step(act, step);
+    }
+
+    /// The output a partial execution was given for this node.
+    fn given(&self, act: ActId) -> Option<Output> {
+        let one = self.state.act(act);
+        let id = &self.graph.plan().node(one.node).id;
+        let value = self.state.start.as_ref()?.mode.given.get(id)?;
+        (one.scope == ROOT && one.owner.is_none()).then(|| Output::new(Arc::clone(value)))
+    }
+
+    /// What the same child gave before an operator's retry.
+    fn kept(&self, act: ActId) -> Option<Output> {
+        let owner = self.state.act(self.state.act(act).owner?);
+        let before = self.state.act(owner.again?).children.as_ref()?;
+        let index = self.state.scope(self.state.act(act).scope)?.index as usize;
+        let (new, old) = (owner.children.as_ref()?.list.get(index)?, before.list.get(index)?);
+        let kept = *before.acts.get(index)?;
+        let same = new.body == old.body && new.item == old.item;
+        (same && self.succeeded(kept)).then(|| self.state.act(kept).output.clone())?
+    }
+
+    /// Does what the adapter said is next.
+    pub(super) fn step(&mut self, act: ActId, step: Step) {
+        match step {
+            Step::Ask(ask) => self.dispatch(act, Arc::new(*ask), 1),
+            Step::Fan { children, limit, fail_fast } => self.fan(act, children, limit, fail_fast),
+            Step::Wait(wait) => {
+                let deadline = wait.timeout_ms.map(|ms| self.now.saturating_add(ms));
+                if self.is_dry() {
+                    self.complete(act, Output::default(), false);
+                } else {
+                    self.emit(Fact::Awaited { act, wait: Arc::new(*wait), deadline });
+                }
+            }
+            Step::Sleep(_) if self.is_dry() => self.complete(act, Output::default(), false),
+            Step::Sleep(ms) => {
+                let until = self.now.saturating_add(ms);
+                self.emit(Fact::Slept { act, until });
+            }
+            Step::Done(output) => match self.too_large(&output) {
+                Some(fault) => self.fail(act, fault, None),
+                None => self.complete(act, output, false),
+            },
+            Step::Skip { reason, output } => {
+                if let Some(fault) = self.too_large(&output) {
+                    self.fail(act, fault, None);
+                } else {
+                    self.emit(Fact::Skipped { act, reason, output });
+                    self.after_end(act);
+                }
+            }
+            Step::Fail(fault) => self.fail(act, fault, None),
+            Step::FailWith(fault, output) => {
+                let output = self.too_large(&output).is_none().then_some(output);
+                self.fail(act, fault, output);
+            }
+        }
+    }
+
+    fn too_large(&self, output: &Output) -> Option<Fault> {
+        let limit = self.graph.plan().limits.value_bytes;
+        let values = std::iter::once(&output.value).chain(output.ports.iter().map(|(_, value)| value));
+        values.into_iter().find_map(|value| size::too_large("the output", value, limit))
+    }
+
+    /// Sends a task.
+    pub(super) fn dispatch(&mut self, act: ActId, ask: Arc<Ask>, tries: u32) {
+        if self.is_dry() {
+            let note = json!({ "engine": "dry_run", "would_ask": ask.target.name(), "input": *ask.input });
+            self.emit(Fact::Noted { act: Some(act), note });
+            if ask.tag == Ask::ROUTE {
+                let scope = self.state.act(act).scope;
+                self.emit(Fact::Routed {
+                    act: Some(act),
+                    scope,
+                    tokens: Vec::new(),
+                    end: Some("dry run".into()),
+                });
+            } else {
+                self.complete(act, Output::default(), false);
+            }
+            return;
+        }
+        if self.state.paused.is_some() {
+            // What follows a reply or an answer waits for the resume, like everything else.
+            self.emit(Fact::BackedOff { act, until: self.now, ask: Some(ask) });
+            return;
+        }
+        let one = self.state.act(act);
+        let timeout = ask.timeout_ms.or(self.graph.plan().node(one.node).attempt_timeout_ms);
+        let deadline = timeout.map(|ms| self.now.saturating_add(ms));
+        let attempt = one.attempt + 1;
+        self.emit(Fact::Dispatched { act, attempt, tries, ask, deadline });
+    }
+
+    /// An attempt ended.
+    pub(super) fn done(&mut self, act: ActId, attempt: u32, result: Result<Reply, Fault>) {
+        if (act as usize) >= self.state.acts.len() || attempt == 0 || attempt > self.state.act(act).attempt {
+            return; // never dispatched: not ours, and nothing to record it under
+        }
+        if !self.is_current(act, attempt) {
+            self.emit(Fact::Late { act, attempt });
+            return;
+        }
+        let limit = self.graph.plan().limits.value_bytes;
+        let result = result.and_then(|reply| match size::too_large("the reply", &reply.output, limit) {
+            Some(fault) => Err(fault),
+            None => Ok(Arc::new(reply)),
+        });
+        let draining = self.draining();
+        let wait = result.as_ref().err().filter(|_| !draining).and_then(|fault| self.retry_delay(act, fault));
+        self.emit(Fact::Replied { act, attempt, result, retried: wait.is_some() });
+        if let Some(wait) = wait {
+            self.back_off(act, wait);
+        } else if draining {
+            self.emit(Fact::Cancelled { act, reason: "discarded: the execution has failed".into() });
+        } else if self.state.act(act).end.is_some() {
+            self.route(act);
+        } else {
+            let step = self.consult(Some(act), |adapter, ctx| adapter.shape(ctx, act));
+            self.step(act, step);
+        }
+    }
+
+    /// True from a failure under [`Failure::Drain`] until the graph is done.
+    fn draining(&self) -> bool {
+        let graph_goes_on = self.state.outcome.is_none();
+        graph_goes_on && self.graph.plan().profile.failure == Failure::Drain && self.state.failed.is_some()
+    }
+
+    /// Milliseconds until the next attempt, if the node's policy allows one after this fault.
+    fn retry_delay(&self, act: ActId, fault: &Fault) -> Option<u64> {
+        let one = self.state.act(act);
+        let retry = &self.graph.plan().node(one.node).retry;
+        let wanted = match retry.on {
+            RetryOn::Always => true,
+            RetryOn::Failure => fault.kind.is_failure(),
+            RetryOn::Error => fault.kind.is_error(),
+        };
+        let is_work = one.ask.as_ref().is_some_and(|ask| ask.tag == Ask::WORK) && one.end.is_none();
+        if !(fault.retryable && wanted && is_work && one.tries <= retry.limit) {
+            return None;
+        }
+        let jitter = match retry.jitter_ms {
+            0 => 0,
+            most => spread(act, one.attempt) % most.saturating_add(1),
+        };
+        Some(retry.delay(one.tries).saturating_add(jitter).max(fault.retry_after_ms.unwrap_or(0)))
+    }
+
+    fn back_off(&mut self, act: ActId, wait: u64) {
+        if wait == 0 && self.state.paused.is_none() {
+            self.attempt_again(act);
+        } else {
+            let until = self.now.saturating_add(wait);
+            self.emit(Fact::BackedOff { act, until, ask: None });
+        }
+    }
+
+    /// The same ask once more.
+    pub(super) fn attempt_again(&mut self, act: ActId) {
+        let one = self.state.act(act);
+        let tries = one.tries + 1;
+        if let Some(ask) = one.ask.clone() {
+            self.dispatch(act, ask, tries);
+        }
+    }
+
+    /// The engine's own fault for an attempt whose time ran out.
+    pub(super) fn attempt_timeout(&self, act: ActId) -> Fault {
+        let one = self.state.act(act);
+        let ask = one.ask.as_ref().and_then(|ask| ask.timeout_ms);
+        let ms = ask.or(self.graph.plan().node(one.node).attempt_timeout_ms).unwrap_or_default();
+        Fault::timeout(ATTEMPT_TIMED_OUT, format!("timed out after {} s", seconds(ms)))
+    }
+
+    fn fan(&mut self, act: ActId, children: Vec<Child>, limit: Option<u32>, fail_fast: bool) {
+        let known = self.state.act(act).children.as_ref().map_or(0, |own| own.list.len());
+        let limits = &self.graph.plan().limits;
+        let is_loop = matches!(self.graph.plan().node(self.state.act(act).node).op, Op::Loop { .. });
+        let budget = if is_loop { limits.iterations } else { limits.fan_out } as usize;
+        if known + children.len() > budget {
+            let text = format!("{} children are more than the budget of {budget}", known + children.len());
+            self.fail(act, Fault::failure(BUDGET_USED_UP, text).with_retryable(false), None);
+            return;
+        }
+        let stuck = children.is_empty() && self.state.act(act).phase == Phase::Owning;
+        if stuck {
+            // An adapter that answers "no more children" with "run no children" would never end.
+            self.fail(
+                act,
+                Fault::failure(BUDGET_USED_UP, "no child is left to run").with_retryable(false),
+                None,
+            );
+            return;
+        }
+        self.emit(Fact::Fanned { act, children: Arc::new(children), limit, fail_fast });
+        self.go_on_with_children(act);
+    }
+
+    /// Starts children that may start; gathers when all have ended.
+    fn go_on_with_children(&mut self, owner: ActId) {
+        let depth_first = self.graph.plan().profile.order == sinew_plan::Order::DepthFirst;
+        let mut position = 0;
+        while let Some(index) = self.state.act(owner).children.as_ref().and_then(|own| own.next()) {
+            let one = self.state.act(owner);
+            let Some(child) = one.children.as_ref().map(|own| own.list[index as usize].clone()) else {
+                return;
+            };
+            let parent = one.scope;
+            let scope = self.open_scope(parent, owner, index, Arc::clone(&child.item));
+            let made = Made {
+                node: child.body,
+                scope,
+                from: scope,
+                take: Some(0),
+                owner: Some(owner),
+                value: Some(Arc::clone(&child.item)),
+                position: depth_first.then_some(position),
+                ..Made::default()
+            };
+            position += 1;
+            if !self.activate(made) {
+                return;
+            }
+        }
+        if self.state.act(owner).children.as_ref().is_some_and(|own| own.settled()) {
+            self.gather(owner);
+        }
+    }
+
+    pub(super) fn open_scope(
+        &mut self,
+        parent: ScopeId,
+        owner: ActId,
+        index: u32,
+        item: crate::Val,
+    ) -> ScopeId {
+        let scope = self.state.scopes.len() as ScopeId + 1;
+        self.emit(Fact::Opened { scope, parent, owner, index, item });
+        scope
+    }
+
+    fn gather(&mut self, owner: ActId) {
+        let step = self.consult(Some(owner), |adapter, ctx| adapter.gather(ctx, owner));
+        self.step(owner, step);
+    }
+
+    /// A child ended: its owner goes on.
+    fn child_ended(&mut self, owner: ActId) {
+        if self.state.act(owner).phase != Phase::Owning {
+            return;
+        }
+        let Some(own) = &self.state.act(owner).children else { return };
+        if own.fail_fast && own.failed.is_some() {
+            self.cancel_children(owner, "a sibling failed");
+            self.gather(owner);
+        } else {
+            self.go_on_with_children(owner);
+        }
+    }
+
+    pub(super) fn cancel_children(&mut self, owner: ActId, reason: &str) {
+        let acts = self.state.act(owner).children.as_ref().map(|own| own.acts.clone()).unwrap_or_default();
+        for act in acts {
+            if self.state.act(act).phase == Phase::Owning {
+                self.cancel_children(act, reason);
+            }
+            self.cancel_one(act, reason);
+        }
+    }
+
+    /// The activation ended well.
+    pub(super) fn complete(&mut self, act: ActId, output: Output, reused: bool) {
+        self.emit(Fact::Completed { act, output, reused });
+        self.after_end(act);
+    }
+
+    /// The activation failed, unless its node's policy allows another attempt.
+    pub(super) fn fail(&mut self, act: ActId, fault: Fault, output: Option<Output>) {
+        let judged = self.state.act(act).replies.last().is_some_and(|last| last.result.is_ok());
+        if judged && let Some(wait) = self.retry_delay(act, &fault) {
+            self.back_off(act, wait);
+            return;
+        }
+        self.emit(Fact::Failed { act, fault, output });
+        self.after_failure(act);
+    }
+
+    /// What a failed activation does to the rest.
+    pub(super) fn after_failure(&mut self, act: ActId) {
+        let one = self.state.act(act);
+        let scope = one.scope;
+        if let Some(owner) = one.owner {
+            self.child_ended(owner);
+            return;
+        }
+        if self.state.outcome.is_some() {
+            return; // exit nodes: recorded, and nothing else
+        }
+        let closed = |tokens| Fact::Routed { act: Some(act), scope, tokens, end: Some("failed".into()) };
+        match self.graph.plan().profile.failure {
+            Failure::RouteOn => self.route(act),
+            Failure::Stop => {
+                self.emit(closed(Vec::new()));
+                self.cancel_open("the execution has failed");
+            }
+            Failure::Drain => {
+                self.emit(closed(Vec::new()));
+                // What an agent works on goes on to its end; what would only start more work does not.
+                for other in 0..self.state.acts.len() as ActId {
+                    if self.state.act(other).phase != Phase::Running {
+                        self.cancel_one(other, "the execution has failed");
+                    }
+                }
+            }
+            Failure::Isolate => {
+                let node = self.state.act(act).node;
+                let tokens = self
+                    .graph
+                    .out_edges(node)
+                    .iter()
+                    .map(|edge| Token { edge: *edge, value: TokenValue::Failed, fan: None })
+                    .collect();
+                self.emit_routed(Some(act), scope, tokens, Some("failed".into()));
+            }
+        }
+    }
+
+    /// The activation's own time ran out.
+    pub(super) fn activation_timeout(&mut self, act: ActId) {
+        let one = self.state.act(act);
+        if one.end == Some(End::Cancelled) || one.phase == Phase::Closed {
+            return;
+        }
+        let ms = self.graph.plan().node(one.node).timeout_ms.unwrap_or_default();
+        let text = format!("timed out after {} s", seconds(ms));
+        let fault = Fault::timeout(super::ACTIVATION_TIMED_OUT, text).with_retryable(false);
+        if let Some(attempt) = one.running {
+            let gone = Fault { code: ATTEMPT_TIMED_OUT.into(), ..fault.clone() };
+            self.emit(Fact::Replied { act, attempt, result: Err(gone), retried: false });
+        }
+        self.cancel_children(act, "its map, loop or fork timed out");
+        self.emit(Fact::Failed { act, fault, output: None });
+        self.after_failure(act);
+    }
+
+    pub(super) fn after_end(&mut self, act: ActId) {
+        let one = self.state.act(act);
+        let (scope, node) = (one.scope, one.node);
+        if let Some(owner) = one.owner {
+            self.child_ended(owner);
+        } else if self.state.outcome.is_some() {
+            // An exit node: nothing depends on it.
+        } else if self.stops_after(node) {
+            self.emit(Fact::Routed { act: Some(act), scope, tokens: Vec::new(), end: Some("until".into()) });
+        } else {
+            self.route(act);
+        }
+    }
+
+    /// True if the activation ended with an output of its own choosing.
+    fn succeeded(&self, act: ActId) -> bool {
+        self.state.act(act).end.is_some_and(End::is_success)
+    }
+
+    fn stops_after(&self, node: sinew_plan::NodeIx) -> bool {
+        let id = &self.graph.plan().node(node).id;
+        self.state.start.as_ref().is_some_and(|start| start.mode.until.contains(id))
+    }
+
+    /// A fault of the engine's own, for commands of people.
+    pub(super) fn cancelled(reason: &str) -> Fault {
+        Fault::new(FaultKind::Cancelled, super::CANCELLED, format!("cancelled: {reason}"))
+    }
+}
+
+/// Milliseconds as seconds the way people write them: `5`, `0.15`.
+fn seconds(ms: Time) -> String {
+    let text = format!("{}.{:03}", ms / 1000, ms % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A number that differs from attempt to attempt, the same on every machine (splitmix64).
+fn spread(act: ActId, attempt: u32) -> u64 {
+    let mut x = (u64::from(act) << 32 | u64::from(attempt)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,122 @@
+//! Commands of people, and time.
+
+use std::sync::Arc;
+
+use sinew_protocol::Fault;
+
+use super::{Decider, WALL_TIMED_OUT};
+use crate::ActId;
+use crate::action::due_matters;
+use crate::fact::{Answer, Fact, Outcome, Status};
+use crate::input::Refused;
+use crate::state::{Phase, Timer, TimerKind};
+
+impl Decider<'_> {
+    /// Everything that is due happens, in the order in which it was due.
+    pub(super) fn tick(&mut self) {
+        while let Some(timer) = self.next_due() {
+            self.fire(timer);
+            self.run();
+        }
+    }
+
+    fn next_due(&self) -> Option<Timer> {
+        let due = self.state.timers.iter().take_while(|timer| timer.at <= self.now);
+        due.copied().find(|timer| due_matters(self.state, timer.kind))
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        let Some(act) = timer.act else {
+            let ms = self.graph.plan().limits.wall_ms.unwrap_or_default();
+            let text = format!("the execution exceeded its maximum time of {} s", ms as f64 / 1000.0);
+            self.give_up(Fault::timeout(WALL_TIMED_OUT, text).with_retryable(false));
+            return;
+        };
+        match timer.kind {
+            TimerKind::Attempt => {
+                let fault = self.attempt_timeout(act);
+                let attempt = self.state.act(act).attempt;
+                self.done(act, attempt, Err(fault));
+            }
+            TimerKind::Backoff => self.attempt_again(act),
+            TimerKind::Sleep if self.state.act(act).began_at.is_none() => {
+                if self.is_frozen() {
+                    self.emit(Fact::Deferred { act, human: false });
+                } else {
+                    self.begin(act);
+                }
+            }
+            TimerKind::Sleep => {
+                let step = self.consult(Some(act), |adapter, ctx| adapter.wake(ctx, act));
+                self.step(act, step);
+            }
+            TimerKind::Person => self.take_answer(act, Answer { timed_out: true, ..Answer::default() }),
+            TimerKind::Activation => self.activation_timeout(act),
+            TimerKind::Wall => {}
+        }
+    }
+
+    pub(super) fn answer(&mut self, act: ActId, answer: Answer) -> Result<(), Refused> {
+        self.not_ended()?;
+        match self.state.acts.get(act as usize) {
+            Some(one) if one.phase == Phase::Waiting => {
+                self.take_answer(act, Answer { timed_out: false, ..answer });
+                Ok(())
+            }
+            _ => Err(Refused::NotWaiting(act)),
+        }
+    }
+
+    fn take_answer(&mut self, act: ActId, answer: Answer) {
+        let answer = Arc::new(answer);
+        self.emit(Fact::Answered { act, answer: Arc::clone(&answer) });
+        let step = self.consult(Some(act), |adapter, ctx| adapter.answer(ctx, act, &answer));
+        self.step(act, step);
+    }
+
+    pub(super) fn cancel(&mut self, reason: &str) -> Result<(), Refused> {
+        self.not_ended()?;
+        let fault = Self::cancelled(reason);
+        let concluded = self.state.outcome.is_some();
+        self.emit(Fact::CancelRequested { reason: reason.to_owned() });
+        self.cancel_open(reason);
+        if concluded {
+            // The graph had ended: only its exit nodes are given up, the outcome stands.
+            self.emit(Fact::Ended);
+        } else {
+            self.conclude_with(Outcome {
+                status: Status::Cancelled,
+                output: None,
+                fault: Some(fault),
+                cause: None,
+            });
+        }
+        if self.state.paused.is_some() {
+            self.emit(Fact::Resumed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn pause(&mut self, reason: String) -> Result<(), Refused> {
+        self.not_ended()?;
+        if self.state.paused.is_some() {
+            return Err(Refused::Paused);
+        }
+        self.emit(Fact::Paused { reason });
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self) -> Result<(), Refused> {
+        self.not_ended()?;
+        if self.state.paused.is_none() {
+            return Err(Refused::NotPaused);
+        }
+        self.emit(Fact::Resumed);
+        self.tick();
+        Ok(())
+    }
+
+    fn not_ended(&self) -> Result<(), Refused> {
+        if self.state.ended { Err(Refused::Ended) } else { Ok(()) }
+    }
+}

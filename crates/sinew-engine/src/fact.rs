@@ -1,0 +1,474 @@
+//! Facts: what the engine decided or learned, in the order in which it did.
+//!
+//! State is the fold of facts, so a fact says everything `apply` needs beside the plan. Facts hold decisions
+//! (a branch that was chosen, a value that was computed), never something to be decided again on replay.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_plan::{EdgeIx, NodeIx};
+use sinew_protocol::Fault;
+
+use crate::ask::{Ask, Reply};
+use crate::{ActId, ScopeId, Time, Val};
+
+/// One round of the journal: the facts of one input, decided at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// When the input was decided.
+    pub at: Time,
+    /// What followed from it.
+    pub facts: Vec<Fact>,
+}
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum Fact {
+    /// The execution began.
+    Started(Arc<Start>),
+    /// A child scope was opened for one item, branch or iteration of `owner`.
+    Opened {
+        /// The new scope; ids count up from 1 (0 is the root).
+        scope: ScopeId,
+        /// The scope it lies in.
+        parent: ScopeId,
+        /// The map, loop, fork or fanning activation.
+        owner: ActId,
+        /// Position among the owner's children.
+        index: u32,
+        /// What this child works on.
+        item: Val,
+    },
+    /// Tokens left a node (`act` is none when the node died without being activated).
+    Routed {
+        /// The activation whose outputs travel.
+        act: Option<ActId>,
+        /// Scope of the tokens.
+        scope: ScopeId,
+        /// One entry per edge that carries a live or dead token, in sending order.
+        tokens: Vec<Token>,
+        /// Why the walk ends here, if it does although there are edges.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<String>,
+    },
+    /// Tokens became an activation, which is now ready.
+    Activated(Made),
+    /// A node will not run in this scope.
+    Died {
+        /// The node.
+        node: NodeIx,
+        /// The scope.
+        scope: ScopeId,
+        /// For people: which edge or veto decided it.
+        reason: String,
+    },
+    /// A token came too late to matter.
+    Dropped {
+        /// The edge it came on.
+        edge: EdgeIx,
+        /// Its scope.
+        scope: ScopeId,
+    },
+    /// A ready activation was put aside because a person is waited for.
+    Deferred {
+        /// The activation.
+        act: ActId,
+        /// True for a waiting person's node, false for work that runs after the answer.
+        human: bool,
+    },
+    /// A deferred activation is ready again.
+    Undeferred {
+        /// The activation.
+        act: ActId,
+    },
+    /// A ready activation began.
+    Began {
+        /// The activation.
+        act: ActId,
+    },
+    /// A note of the dialect's adapter, for its own events and for operators.
+    Noted {
+        /// The activation it is about.
+        act: Option<ActId>,
+        /// The dialect's own words.
+        note: Value,
+    },
+    /// A task was sent to an agent.
+    Dispatched {
+        /// The activation.
+        act: ActId,
+        /// Counts the tasks of this activation from 1; with the activation it names the task.
+        attempt: u32,
+        /// Counts the attempts at this ask from 1.
+        tries: u32,
+        /// What is asked.
+        ask: Arc<Ask>,
+        /// When the attempt is given up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Time>,
+    },
+    /// Something an agent said while working.
+    Progressed {
+        /// The activation.
+        act: ActId,
+        /// Its attempt.
+        attempt: u32,
+        /// What was said.
+        value: Value,
+    },
+    /// An attempt ended.
+    Replied {
+        /// The activation.
+        act: ActId,
+        /// Its attempt.
+        attempt: u32,
+        /// The agent's answer, or why there is none.
+        #[serde(with = "crate::serde_result")]
+        result: Result<Arc<Reply>, Fault>,
+        /// True if the same ask is tried again, so the adapter does not see this result.
+        retried: bool,
+    },
+    /// An answer came for an attempt that no longer counts; kept for the audit only.
+    Late {
+        /// The activation.
+        act: ActId,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The next attempt waits.
+    BackedOff {
+        /// The activation.
+        act: ActId,
+        /// Until then.
+        until: Time,
+        /// A new ask that was not sent because the execution is paused; none when the same ask is tried again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<Arc<Ask>>,
+    },
+    /// The activation sleeps.
+    Slept {
+        /// The activation.
+        act: ActId,
+        /// Until then.
+        until: Time,
+    },
+    /// The activation waits for a person.
+    Awaited {
+        /// The activation.
+        act: ActId,
+        /// What is to be decided, for whoever decides.
+        wait: Arc<Wait>,
+        /// When waiting ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Time>,
+    },
+    /// A person decided, or the wait ran out.
+    Answered {
+        /// The activation.
+        act: ActId,
+        /// The decision.
+        answer: Arc<Answer>,
+    },
+    /// The activation waits for children.
+    Fanned {
+        /// The activation.
+        act: ActId,
+        /// The children to run, added to those there are.
+        children: Arc<Vec<Child>>,
+        /// Children that may run at the same time.
+        limit: Option<u32>,
+        /// Whether the first failed child ends the others.
+        fail_fast: bool,
+    },
+    /// An activation emitted values before its end.
+    Yielded {
+        /// The activation.
+        act: ActId,
+        /// The values, one token per edge that carries them.
+        tokens: Vec<Token>,
+    },
+    /// The activation ended well.
+    Completed {
+        /// The activation.
+        act: ActId,
+        /// Its outputs.
+        output: Output,
+        /// True if the output was given at the start and nothing was run.
+        #[serde(default)]
+        reused: bool,
+    },
+    /// A gate kept the activation from running; it counts as done, with this output.
+    Skipped {
+        /// The activation.
+        act: ActId,
+        /// Why.
+        reason: String,
+        /// What later nodes see.
+        output: Output,
+    },
+    /// The activation failed.
+    Failed {
+        /// The activation.
+        act: ActId,
+        /// Why.
+        fault: Fault,
+        /// What later nodes see, in dialects that go on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Output>,
+    },
+    /// The activation was given up.
+    Cancelled {
+        /// The activation.
+        act: ActId,
+        /// Why.
+        reason: String,
+    },
+    /// An operator paused the execution.
+    Paused {
+        /// Who and why, in their words.
+        reason: String,
+    },
+    /// An operator resumed it.
+    Resumed,
+    /// Somebody asked for the end.
+    CancelRequested {
+        /// Who and why, in their words.
+        reason: String,
+    },
+    /// The graph is done; exit nodes may follow.
+    Concluded {
+        /// The outcome it will end with.
+        outcome: Outcome,
+    },
+    /// The execution ended. Nothing but [`Fact::Reopened`] and [`Fact::Late`] follows.
+    Ended,
+    /// A failed or cancelled execution goes on after an operator's retry.
+    Reopened {
+        /// Activations that run again (as new activations).
+        acts: Vec<ActId>,
+        /// Nodes in the root scope whose joins start afresh.
+        reset: Vec<NodeIx>,
+        /// Who and why.
+        reason: String,
+    },
+}
+
+/// An activation as it is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// Ids count up from 0.
+    pub act: ActId,
+    /// The node.
+    pub node: NodeIx,
+    /// Scope of the activation.
+    pub scope: ScopeId,
+    /// Scope whose inbox the tokens are taken from (differs from `scope` for fanned tokens).
+    pub from: ScopeId,
+    /// How many tokens are taken from the front of the inbox; all of them when none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take: Option<u32>,
+    /// The activation whose child this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ActId>,
+    /// Start value for activations no token made (entry nodes, children, exits).
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::serde_some::deserialize"
+    )]
+    pub value: Option<Val>,
+    /// The activation this one repeats, inputs included, after an operator's retry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<ActId>,
+    /// Place in the queue of ready activations; the end when none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
+}
+
+/// How an execution was started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Digest of the plan it runs.
+    pub plan: String,
+    /// Its input, admitted by the adapter.
+    pub input: Val,
+    /// Partial and dry runs.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Depth in a chain of sub-workflows; 0 = outermost.
+    #[serde(default)]
+    pub depth: u32,
+    /// Names of the workflows above, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<String>,
+    /// Set if the input was refused: the execution starts and ends failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Fault>,
+}
+
+/// Partial and dry runs. The default runs everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mode {
+    /// Nothing is asked of any agent; nodes that would be are noted and answer null.
+    pub dry_run: bool,
+    /// Outputs taken as given, by node id: these nodes are not run.
+    pub given: std::collections::BTreeMap<String, Val>,
+    /// Start at these nodes instead of the plan's entry.
+    pub from: Vec<String>,
+    /// Start nothing after these nodes.
+    pub until: Vec<String>,
+}
+
+/// A token on an edge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Token {
+    /// The edge.
+    pub edge: EdgeIx,
+    /// What it carries.
+    pub value: TokenValue,
+    /// Position, when one edge carries several values and each makes an activation of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan: Option<u32>,
+}
+
+/// What a token carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenValue {
+    /// Nothing: the branch was not taken.
+    Dead,
+    /// Nothing, because the node failed: what depends on it must not run.
+    Failed,
+    /// The value of the edge's port.
+    Port,
+    /// A value made for this edge.
+    Given(Val),
+}
+
+impl TokenValue {
+    /// True if the token carries a value.
+    pub const fn is_live(&self) -> bool {
+        matches!(self, Self::Port | Self::Given(_))
+    }
+}
+
+/// Outputs of an activation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// The node's output as a whole.
+    pub value: Val,
+    /// Values by port; empty when the whole output is all there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<(String, Val)>,
+}
+
+impl Output {
+    /// An output without ports.
+    pub fn new(value: impl Into<Val>) -> Self {
+        Self { value: value.into(), ports: Vec::new() }
+    }
+
+    /// Adds the value of a port.
+    #[must_use]
+    pub fn port(mut self, name: impl Into<String>, value: impl Into<Val>) -> Self {
+        self.ports.push((name.into(), value.into()));
+        self
+    }
+
+    /// The value at a port; the whole output when there are no ports.
+    pub fn at(&self, port: &str) -> Option<&Val> {
+        if self.ports.is_empty() {
+            return Some(&self.value);
+        }
+        self.ports.iter().find(|(name, _)| name == port).map(|(_, value)| value)
+    }
+}
+
+/// A child of a map, loop or fork.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// The node to run.
+    pub body: NodeIx,
+    /// What it works on.
+    pub item: Val,
+    /// Milliseconds to wait before it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+}
+
+/// What a person is asked to decide.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// What the person reads.
+    pub prompt: String,
+    /// The data to judge.
+    pub data: Val,
+    /// Who may decide, in the dialect's words; anyone when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<String>,
+    /// Milliseconds until the adapter is asked to answer for the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// A person's decision, or the end of waiting for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The decision as it was given; null when the wait ran out.
+    pub data: Value,
+    /// True if the wait ran out.
+    #[serde(default)]
+    pub timed_out: bool,
+    /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// How an execution ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The terminal state.
+    pub status: Status,
+    /// The output, on success (and in dialects that give one on failure).
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::serde_some::deserialize"
+    )]
+    pub output: Option<Val>,
+    /// Why it failed or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// The activation that failed first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ActId>,
+}
+
+/// A terminal state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It did what it was meant to.
+    Success,
+    /// It did not.
+    Failure,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+impl Status {
+    /// The word operators see.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A plan with its adjacency worked out, shared by all executions of it.
+
+use std::sync::Arc;
+
+use sinew_plan::{EdgeIx, NodeIx, Plan, PlanError};
+
+/// A checked plan and what is looked up in it all the time.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    plan: Arc<Plan>,
+    digest: String,
+    out: Vec<Vec<EdgeIx>>,
+    incoming: Vec<Vec<EdgeIx>>,
+    required: Vec<u32>,
+    counters: usize,
+}
+
+impl Graph {
+    /// Checks the plan and indexes it.
+    pub fn new(plan: Arc<Plan>) -> Result<Self, PlanError> {
+        sinew_plan::check(&plan)?;
+        let mut out = vec![Vec::new(); plan.nodes.len()];
+        let mut incoming = vec![Vec::new(); plan.nodes.len()];
+        let mut required = vec![0; plan.nodes.len()];
+        for (ix, edge) in plan.edges.iter().enumerate().filter(|(_, edge)| !edge.attach) {
+            out[edge.from as usize].push(ix as EdgeIx);
+            incoming[edge.to as usize].push(ix as EdgeIx);
+            required[edge.to as usize] += u32::from(!edge.quorum);
+        }
+        let counters = plan.edges.iter().map(|edge| edge.counter as usize + 1).max().unwrap_or(0);
+        let digest = sinew_plan::digest(&plan);
+        Ok(Self { plan, digest, out, incoming, required, counters })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The plan's digest.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Flow edges that leave a node, in sending order.
+    pub fn out_edges(&self, node: NodeIx) -> &[EdgeIx] {
+        &self.out[node as usize]
+    }
+
+    /// Flow edges that reach a node.
+    pub fn in_edges(&self, node: NodeIx) -> &[EdgeIx] {
+        &self.incoming[node as usize]
+    }
+
+    /// How many edges into a node do not count towards its quorum.
+    pub(crate) fn required(&self, node: NodeIx) -> u32 {
+        self.required[node as usize]
+    }
+
+    /// How many traversal counters the edges use.
+    pub(crate) fn counters(&self) -> usize {
+        self.counters
+    }
+}

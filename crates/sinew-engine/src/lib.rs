@@ -1,0 +1,56 @@
+//! The engine: what an input means now, as facts; what facts mean, as state; what must happen because of them,
+//! as actions.
+//!
+//! Place in the flow: `Plan ──decide(Input)──▶ Facts ──append──▶ Journal ──apply──▶ State`, and
+//! `Facts ──react──▶ Actions`. A shell appends the facts of a round, then performs its actions. An action whose
+//! fact was not stored never happens; after a crash the shell folds the journal and performs [`outstanding`].
+//!
+//! It never reads a clock, a random source, a file or the network, never waits, and never knows a dialect: what
+//! differs between dialects is asked of an [`Adapter`].
+
+mod action;
+mod adapter;
+mod apply;
+mod ask;
+mod ctx;
+mod decide;
+mod fact;
+mod graph;
+mod input;
+mod serde_result;
+mod serde_some;
+mod state;
+mod wire;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use action::{Action, Waiting, WaitingFor, next_deadline, outstanding, react, waiting, waiting_of};
+pub use adapter::{Adapter, NativeEvent, Select, Send, Step, out_edges};
+pub use apply::apply;
+pub use ask::{Ask, Reply, Target};
+pub use ctx::{Ctx, Seen};
+pub use decide::{ATTEMPT_TIMED_OUT, decide, plan_retry};
+pub use fact::{
+    Answer, Child, Fact, Made, Mode, Outcome, Output, Round, Start, Status, Token, TokenValue, Wait,
+};
+pub use graph::Graph;
+pub use input::{Input, Refused, RetryPlan};
+pub use state::{Activation, Arrived, Children, End, Phase, Replied, Scope, State};
+pub use wire::{WireError, decode_round, encode_round};
+
+/// Milliseconds since the Unix epoch (or since the start of a test).
+pub type Time = u64;
+/// An activation within its execution, counted from 0.
+pub type ActId = u32;
+/// A scope within its execution; [`ROOT`] is the whole of it.
+pub type ScopeId = u32;
+/// A JSON value that many places may hold.
+pub type Val = Arc<Value>;
+
+/// The scope of the whole execution.
+pub const ROOT: ScopeId = 0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! The fold of facts: everything the engine knows of one execution.
+//!
+//! Maps are ordered (`BTreeMap`), so the same facts give the same state, byte for byte, on any machine.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sinew_plan::{EdgeIx, NodeIx};
+use sinew_protocol::Fault;
+
+use crate::ask::{Ask, Reply};
+use crate::fact::{Child, Outcome, Output, Start, Token, Wait};
+use crate::{ActId, ROOT, ScopeId, Time, Val};
+
+/// State of one execution.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// How it was started; none before [`crate::Fact::Started`].
+    pub start: Option<Arc<Start>>,
+    /// When it was started.
+    pub started_at: Time,
+    /// When the last fact was applied.
+    pub at: Time,
+    /// All activations, in the order in which they were made.
+    pub acts: Vec<Activation>,
+    /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
+    pub(crate) scopes: Vec<Scope>,
+    /// What each node of each scope has received so far.
+    #[serde(with = "slots")]
+    pub(crate) slots: BTreeMap<(ScopeId, NodeIx), Slot>,
+    /// Activations that may start, in order.
+    pub(crate) ready: VecDeque<ActId>,
+    /// Put aside until a person has answered.
+    pub(crate) deferred: VecDeque<ActId>,
+    /// Persons' nodes queued behind the one that waits.
+    pub(crate) humans: VecDeque<ActId>,
+    /// The activation whose person freezes the execution.
+    pub(crate) frozen: Option<ActId>,
+    /// Activations there were when it froze: what stands ready among them stood beside the one that waits.
+    pub(crate) frozen_at: ActId,
+    /// Traversals by counter.
+    pub(crate) taken: Vec<u32>,
+    /// Everything that is due at some time.
+    pub(crate) timers: BTreeSet<Timer>,
+    /// Activations that hold a place of the profile's `parallel`.
+    pub(crate) active: u32,
+    /// Activations that are not closed.
+    pub(crate) open: u32,
+    /// An operator paused it.
+    pub paused: Option<String>,
+    /// Somebody asked for the end.
+    pub cancelling: Option<String>,
+    /// The first failure that decides the outcome.
+    pub failed: Option<(Option<ActId>, Fault)>,
+    /// The outcome, once the graph is done.
+    pub outcome: Option<Outcome>,
+    /// Exit nodes already started.
+    pub(crate) exits_started: u32,
+    /// True once it ended.
+    pub ended: bool,
+    /// How often it was reopened.
+    pub reopened: u32,
+}
+
+/// One run of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The node.
+    pub node: NodeIx,
+    /// Its scope.
+    pub scope: ScopeId,
+    /// The activation whose child it is.
+    pub owner: Option<ActId>,
+    /// Counts the activations of this node in this scope from 0.
+    pub ordinal: u32,
+    /// The live tokens it was made of, in arrival order.
+    pub inputs: Vec<Arrived>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// The latest attempt; 0 before the first.
+    pub attempt: u32,
+    /// The attempt an answer is awaited for.
+    pub running: Option<u32>,
+    /// Attempts of the current ask so far.
+    pub tries: u32,
+    /// What is or was asked last.
+    pub ask: Option<Arc<Ask>>,
+    /// What was asked in the attempt before.
+    pub asked_before: Option<Arc<Ask>>,
+    /// Replies the adapter has seen, in order.
+    pub replies: Vec<Replied>,
+    /// What a person is asked.
+    pub wait: Option<Arc<Wait>>,
+    /// Children of a map, loop or fork.
+    pub children: Option<Box<Children>>,
+    /// How it ended.
+    pub end: Option<End>,
+    /// Outputs, once it ended with some.
+    pub output: Option<Output>,
+    /// Why it failed.
+    pub fault: Option<Fault>,
+    /// Tokens it sent.
+    pub sent: Vec<Token>,
+    /// When it was made.
+    pub made_at: Time,
+    /// When it began.
+    pub began_at: Option<Time>,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+    /// When the whole activation is given up.
+    pub deadline: Option<Time>,
+    /// Milliseconds to wait before it begins.
+    pub delay_ms: Option<u64>,
+    /// What it waits for until when, besides its deadline.
+    pub(crate) timer: Option<Timer>,
+    /// Nothing was run: the output was given or kept from before a retry.
+    pub reused: bool,
+    /// The activation it repeats after an operator's retry.
+    pub again: Option<ActId>,
+    /// Set once it was put aside while a person was waited for: true if it stood in the queue of persons' nodes.
+    pub deferred: Option<bool>,
+}
+
+/// A live token as an activation received it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// The edge; none for start values.
+    pub edge: Option<EdgeIx>,
+    /// The activation that sent it.
+    pub source: Option<ActId>,
+    /// What it carries.
+    pub value: Val,
+    /// Position, when the edge carries several values.
+    pub fan: Option<u32>,
+}
+
+/// A reply the adapter has seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replied {
+    /// Tag of the ask.
+    pub tag: String,
+    /// The attempt.
+    pub attempt: u32,
+    /// The answer, or why there is none.
+    #[serde(with = "crate::serde_result")]
+    pub result: Result<Arc<Reply>, Fault>,
+}
+
+/// Where an activation stands. See the table in `apply.rs` for the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Queued.
+    Ready,
+    /// Put aside until a person has answered.
+    Deferred,
+    /// Begun; the engine is deciding what is next (never seen between two inputs).
+    Begun,
+    /// An agent works.
+    Running,
+    /// The next attempt waits.
+    BackedOff,
+    /// Sleeps.
+    Sleeping,
+    /// A person is waited for.
+    Waiting,
+    /// Children work.
+    Owning,
+    /// Ended, tokens not yet sent.
+    Settled,
+    /// Over.
+    Closed,
+}
+
+impl Phase {
+    /// True until it begins.
+    pub const fn is_queued(self) -> bool {
+        matches!(self, Self::Ready | Self::Deferred)
+    }
+}
+
+/// How an activation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// Well.
+    Succeeded,
+    /// Badly.
+    Failed,
+    /// A gate kept it from running.
+    Skipped,
+    /// Given up.
+    Cancelled,
+}
+
+impl End {
+    /// True if it counts as done: it ran well, or a gate said that it need not run.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Skipped)
+    }
+}
+
+/// Children of one activation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Children {
+    /// What is to run, in order.
+    pub list: Vec<Child>,
+    /// The activation of each child that was started.
+    pub acts: Vec<ActId>,
+    /// Started and not ended.
+    pub active: u32,
+    /// Children that may run at the same time.
+    pub limit: Option<u32>,
+    /// Whether the first failed child ends the others.
+    pub fail_fast: bool,
+    /// The first child that failed.
+    pub failed: Option<ActId>,
+}
+
+/// A child scope.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scope {
+    /// The scope it lies in.
+    pub parent: ScopeId,
+    /// Whose child it is.
+    pub owner: ActId,
+    /// Position among the owner's children.
+    pub index: u32,
+    /// What it works on.
+    pub item: Val,
+}
+
+/// What a node has received in one scope.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Slot {
+    /// Live tokens no activation has taken yet.
+    pub(crate) arrived: VecDeque<Arrived>,
+    /// Tokens, live or dead.
+    pub(crate) resolved: u32,
+    /// Live ones.
+    pub(crate) live: u32,
+    /// Live ones on edges that count towards the quorum.
+    pub(crate) quorum_live: u32,
+    /// Tokens on edges that do not count towards the quorum.
+    pub(crate) required: u32,
+    /// A veto edge is dead, or a node it depends on failed.
+    pub(crate) vetoed: bool,
+    /// A node before it failed.
+    pub(crate) failed: bool,
+    /// It will not run.
+    pub(crate) died: Option<String>,
+    /// The latest activation.
+    pub(crate) last: Option<ActId>,
+    /// Activations so far.
+    pub(crate) count: u32,
+}
+
+/// Something that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Timer {
+    /// When.
+    pub(crate) at: Time,
+    /// For which activation; none for the execution's own wall time.
+    pub(crate) act: Option<ActId>,
+    /// What happens then.
+    pub(crate) kind: TimerKind,
+}
+
+/// What happens when a timer is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TimerKind {
+    /// The attempt is given up.
+    Attempt,
+    /// The next attempt starts.
+    Backoff,
+    /// Sleep is over.
+    Sleep,
+    /// Waiting for a person is over.
+    Person,
+    /// The activation is given up.
+    Activation,
+    /// The execution is given up.
+    Wall,
+}
+
+impl State {
+    /// A state before the first fact.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The activation, which must exist: ids come from facts.
+    pub fn act(&self, act: ActId) -> &Activation {
+        &self.acts[act as usize]
+    }
+
+    /// The scope; none for the root.
+    pub fn scope(&self, scope: ScopeId) -> Option<&Scope> {
+        (scope != ROOT).then(|| &self.scopes[scope as usize - 1])
+    }
+
+    /// The latest activation of a node in exactly this scope.
+    pub fn last(&self, scope: ScopeId, node: NodeIx) -> Option<ActId> {
+        self.slots.get(&(scope, node)).and_then(|slot| slot.last)
+    }
+
+    /// Why a node will not run in this scope, if that is so.
+    pub fn died(&self, scope: ScopeId, node: NodeIx) -> Option<&str> {
+        self.slots.get(&(scope, node)).and_then(|slot| slot.died.as_deref())
+    }
+
+    /// How often edges of this counter were taken.
+    pub fn taken(&self, counter: u32) -> u32 {
+        self.taken.get(counter as usize).copied().unwrap_or(0)
+    }
+
+    /// Activations that wait for a person.
+    pub fn waiting(&self) -> impl Iterator<Item = ActId> + '_ {
+        (0..self.acts.len() as ActId).filter(|act| self.act(*act).phase == Phase::Waiting)
+    }
+}
+
+/// JSON has no tuple keys: slots travel as a list.
+mod slots {
+    use super::{BTreeMap, NodeIx, ScopeId, Slot};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    type Slots = BTreeMap<(ScopeId, NodeIx), Slot>;
+
+    pub(super) fn serialize<S: Serializer>(slots: &Slots, serializer: S) -> Result<S::Ok, S::Error> {
+        slots.iter().collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Slots, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
+}

@@ -1,0 +1,186 @@
+//! Cases: what happens, line by line, and the facts that follow, in short hand.
+
+use std::fmt::Write as _;
+use std::panic::Location;
+
+use serde_json::Value;
+
+use crate::fact::{Answer, Mode, Outcome, Status};
+use crate::tests::adapter::fault;
+use crate::tests::plan::graph;
+use crate::tests::world::World;
+use crate::{ActId, Fact, Input, Phase, ROOT, Reply, ScopeId, State};
+
+/// Runs `script`, lines of `input | facts`, and compares the facts.
+///
+/// Inputs: `start`, `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
+/// agent answers), `a!error` (it fails, see [`fault`]), `a#1=1` (attempt 1 answers), `a:yes` (a person answers),
+/// `a.port~1` (it yields a value), `a%words` (progress), `@500` (it is 500 ms after the start), `pause`, `resume`, `cancel`,
+/// `retry`, `retry a b`. A child is `body[index]`, a second activation of a node `a_1`.
+///
+/// Facts: `+a` begun, `a?1` asked (attempt; `/tries` where they differ), `a?!` to be tried again, `a=v` completed, `a==v`
+/// completed without running, `a-` skipped, `a!code` failed, `ax` cancelled, `a*3` waits for three children, `a/` dead,
+/// `>a/` token dropped, and words for the rest. Routing and making of activations go unsaid.
+#[track_caller]
+pub(crate) fn check(edges: &str, settings: Value, script: &str) {
+    let mut world = World::new(graph(edges, settings));
+    let (mut expected, mut actual) = (String::new(), String::new());
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (input, facts) = line.split_once('|').unwrap_or((line, ""));
+        let (input, facts) = (input.trim(), facts.trim());
+        if let Some(ms) = input.strip_prefix('@') {
+            world.now = ms.parse().unwrap();
+        }
+        let parsed = parse(&world, input);
+        let told = match world.input(parsed) {
+            Ok(facts) => facts.iter().filter_map(|fact| tell(&world, fact)).collect::<Vec<_>>().join(" "),
+            Err(refused) => format!("refused: {refused}"),
+        };
+        world.check_stored();
+        writeln!(expected, "{}", format!("        {input:<10} | {facts}").trim_end()).unwrap();
+        writeln!(actual, "{}", format!("        {input:<10} | {told}").trim_end()).unwrap();
+    }
+    let at = Location::caller();
+    assert!(expected == actual, "{}:{}\nexpected:\n{expected}\nactual:\n{actual}<<<", at.file(), at.line());
+}
+
+fn parse(world: &World, input: &str) -> Input {
+    let (command, rest) = input.split_once(' ').unwrap_or((input, ""));
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+    match command {
+        "start" => {
+            let (value, mode) = rest.split_once(' ').unwrap_or((rest, ""));
+            let input = if value.is_empty() { Value::Null } else { json(value) };
+            let mode = if mode.is_empty() { Mode::default() } else { serde_json::from_str(mode).unwrap() };
+            return Input::Start { input, mode, depth: 0, chain: Vec::new() };
+        }
+        "start@" => {
+            return Input::Start {
+                input: Value::Null,
+                mode: Mode::default(),
+                depth: rest.parse().unwrap(),
+                chain: Vec::new(),
+            };
+        }
+        "pause" => return Input::Pause { reason: "me".into() },
+        "resume" => return Input::Resume,
+        "cancel" => return Input::Cancel { reason: "me".into() },
+        "retry" => {
+            return Input::Retry {
+                nodes: rest.split_whitespace().map(str::to_owned).collect(),
+                reason: "me".into(),
+            };
+        }
+        _ if command.starts_with('@') => return Input::Tick,
+        _ => {}
+    }
+    let at = input.find(['=', '!', ':', '%', '~']).unwrap_or_else(|| panic!("what is '{input}'?"));
+    let (name, sign, rest) = (&input[..at], &input[at..=at], &input[at + 1..]);
+    let (name, attempt) =
+        name.split_once('#').map_or((name, None), |(name, n)| (name, Some(n.parse().unwrap())));
+    let (name, port) = if sign == "~" { name.split_once('.').unwrap() } else { (name, "") };
+    let act = find(world, name);
+    let running = world.state.acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
+    let attempt = attempt.or(running).unwrap_or(1);
+    match sign {
+        "=" => Input::Done { act, attempt, result: Ok(Reply::new(json(rest))) },
+        "!" => Input::Done { act, attempt, result: Err(fault(rest)) },
+        ":" => Input::Answer { act, answer: Answer { data: rest.into(), ..Answer::default() } },
+        "%" => Input::Progress { act, attempt, value: rest.into() },
+        _ => Input::Yield { act, attempt, port: port.to_owned(), value: json(rest).into() },
+    }
+}
+
+/// The activation of this name, rather one that waits; a name nobody has finds none.
+fn find(world: &World, name: &str) -> ActId {
+    let acts = || (0..world.state.acts.len() as ActId).rev().filter(|act| path(world, *act) == name);
+    let open = acts().find(|act| matches!(world.state.act(*act).phase, Phase::Running | Phase::Waiting));
+    open.or_else(|| acts().next()).unwrap_or(ActId::MAX)
+}
+
+/// `body[1][0]_2`: id, positions outermost first, ordinal.
+pub(crate) fn path(world: &World, act: ActId) -> String {
+    let one = world.state.act(act);
+    let mut text = world.graph.plan().node(one.node).id.clone() + &place(&world.state, one.scope);
+    // Activations of one node are told apart only where there are several in one place.
+    if one.ordinal > 0 {
+        write!(text, "_{}", one.ordinal).unwrap();
+    }
+    text
+}
+
+fn place(state: &State, mut scope: ScopeId) -> String {
+    let mut text = String::new();
+    while scope != ROOT {
+        let inner = state.scope(scope).unwrap();
+        text.insert_str(0, &format!("[{}]", inner.index));
+        scope = inner.parent;
+    }
+    text
+}
+
+pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
+    let name = |act: &ActId| path(world, *act);
+    let node = |ix: u32, scope: ScopeId| world.graph.plan().node(ix).id.clone() + &place(&world.state, scope);
+    Some(match fact {
+        Fact::Started(_)
+        | Fact::Opened { .. }
+        | Fact::Routed { .. }
+        | Fact::Activated(_)
+        | Fact::Yielded { .. }
+        | Fact::CancelRequested { .. }
+        | Fact::Replied { retried: false, .. } => return None,
+        Fact::Replied { act, .. } => format!("{}?!", name(act)),
+        Fact::Died { node: ix, scope, .. } => format!("{}/", node(*ix, *scope)),
+        Fact::Dropped { edge, scope } => format!(">{}/", node(world.graph.plan().edge(*edge).to, *scope)),
+        Fact::Deferred { act, human } => {
+            format!("{} {}", name(act), if *human { "queues" } else { "deferred" })
+        }
+        Fact::Undeferred { act } => format!("{} back", name(act)),
+        Fact::Began { act } => format!("+{}", name(act)),
+        Fact::Noted { note, .. } => format!("note:{note}"),
+        Fact::Dispatched { act, attempt, tries, ask, .. } => {
+            let who = if ask.tag == "work" { String::new() } else { format!("{}:", ask.tag) };
+            let tries = if tries == attempt { String::new() } else { format!("/{tries}") };
+            format!("{}?{who}{attempt}{tries}", name(act))
+        }
+        Fact::Progressed { act, .. } => format!("{} says", name(act)),
+        Fact::Late { act, attempt } => format!("{}#{attempt} late", name(act)),
+        Fact::BackedOff { act, ask: Some(_), .. } => format!("{} holds", name(act)),
+        Fact::BackedOff { act, until, ask: None } => format!("{} backs off @{until}", name(act)),
+        Fact::Slept { act, until } => format!("{} sleeps @{until}", name(act)),
+        Fact::Awaited { act, deadline, .. } => {
+            format!("{} waits{}", name(act), deadline.map(|at| format!(" @{at}")).unwrap_or_default())
+        }
+        Fact::Answered { act, answer } => {
+            format!("{} {}", name(act), if answer.timed_out { "expired" } else { "answered" })
+        }
+        Fact::Fanned { act, children, .. } => format!("{}*{}", name(act), children.len()),
+        Fact::Completed { act, output, reused } => {
+            format!("{}{}{}", name(act), if *reused { "==" } else { "=" }, output.value)
+        }
+        Fact::Skipped { act, .. } => format!("{}-", name(act)),
+        Fact::Failed { act, fault, .. } => format!("{}!{}", name(act), fault.code),
+        Fact::Cancelled { act, .. } => format!("{}x", name(act)),
+        Fact::Paused { .. } => "paused".into(),
+        Fact::Resumed => "resumed".into(),
+        Fact::Concluded { outcome } => conclusion(outcome),
+        Fact::Ended => "end".into(),
+        Fact::Reopened { acts, reset, .. } => {
+            let acts: Vec<String> = acts.iter().map(name).collect();
+            let reset: Vec<String> = reset.iter().map(|ix| node(*ix, ROOT)).collect();
+            format!("reopened({};{})", acts.join(" "), reset.join(" "))
+        }
+    })
+}
+
+fn conclusion(outcome: &Outcome) -> String {
+    let output =
+        outcome.output.as_ref().filter(|output| !output.is_null()).map(|output| format!("={output}"));
+    let fault = outcome
+        .fault
+        .as_ref()
+        .filter(|_| outcome.status != Status::Cancelled)
+        .map(|fault| format!("!{}", fault.code));
+    format!("{}{}{}", outcome.status.as_str(), output.unwrap_or_default(), fault.unwrap_or_default())
+}

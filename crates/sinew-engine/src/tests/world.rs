@@ -1,0 +1,164 @@
+//! One execution with its journal, checked after every input.
+
+use std::collections::BTreeSet;
+
+use crate::tests::adapter::Scripted;
+use crate::tests::properties::chosen_seed;
+use crate::tests::script::tell;
+use crate::{
+    ActId, Action, Activation, Fact, Graph, Input, Phase, Refused, Round, State, Time, apply, decide,
+    decode_round, encode_round, next_deadline, outstanding, react,
+};
+
+pub(crate) struct World {
+    pub(crate) graph: Graph,
+    pub(crate) state: State,
+    /// The rounds, as they would be stored.
+    pub(crate) journal: Vec<Vec<u8>>,
+    pub(crate) now: Time,
+    /// Sent, and neither answered nor given up.
+    pub(crate) tasks: BTreeSet<(ActId, u32)>,
+    pub(crate) finished: u32,
+}
+
+impl World {
+    pub(crate) fn new(graph: Graph) -> Self {
+        let state = State::new();
+        Self { graph, state, journal: Vec::new(), now: 0, tasks: BTreeSet::new(), finished: 0 }
+    }
+
+    /// Takes an input; the facts are stored, applied and reacted to.
+    pub(crate) fn input(&mut self, input: Input) -> Result<Vec<Fact>, Refused> {
+        // A copy costs as much as the input: every fourth is enough for so many histories.
+        let before = self.journal.len().is_multiple_of(4).then(|| self.state.clone());
+        match decide(&self.graph, &Scripted, &mut self.state, self.now, input) {
+            Ok(facts) => {
+                for fact in &facts {
+                    for action in react(&self.graph, &self.state, fact) {
+                        self.perform(&action);
+                    }
+                    if let Fact::Replied { act, attempt, .. } = fact {
+                        self.tasks.remove(&(*act, *attempt));
+                    }
+                }
+                if facts.is_empty() {
+                    assert!(before.is_none_or(|before| before == self.state), "no fact, no change");
+                } else {
+                    if chosen_seed().is_some() {
+                        let told: Vec<String> = facts.iter().filter_map(|fact| tell(self, fact)).collect();
+                        println!("@{} {}", self.now, told.join(" "));
+                    }
+                    self.journal.push(encode_round(&Round { at: self.now, facts: facts.clone() }));
+                }
+                self.check_state();
+                Ok(facts)
+            }
+            Err(refused) => {
+                assert!(
+                    before.is_none_or(|before| before == self.state),
+                    "a refused input changed the state: {refused}"
+                );
+                Err(refused)
+            }
+        }
+    }
+
+    fn perform(&mut self, action: &Action) {
+        match action {
+            Action::Send { act, attempt, .. } => {
+                assert!(self.tasks.insert((*act, *attempt)), "a task was sent twice");
+            }
+            Action::Cancel { act, attempt, ask } => {
+                let asked = self.state.act(*act).ask.as_ref().map(|ask| ask.target.clone());
+                assert!(asked.as_ref() == Some(&ask.target) || self.state.act(*act).attempt > *attempt);
+                self.tasks.remove(&(*act, *attempt));
+            }
+            Action::Finish(_) => self.finished += 1,
+        }
+    }
+
+    /// The state as a journal gives it.
+    pub(crate) fn fold(&self) -> State {
+        fold(&self.graph, &self.journal)
+    }
+
+    /// Throws everything away but the journal.
+    pub(crate) fn crash(&mut self) {
+        self.state = self.fold();
+    }
+
+    /// True if something is to come: from an agent, a person, an operator or the clock.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.tasks.is_empty()
+            || self.state.paused.is_some()
+            || self.state.waiting().next().is_some()
+            || next_deadline(&self.state).is_some()
+    }
+
+    fn check_state(&self) {
+        let state = &self.state;
+        let sent: BTreeSet<(ActId, u32)> = outstanding(&self.graph, state)
+            .into_iter()
+            .filter_map(|action| match action {
+                Action::Send { act, attempt, .. } => Some((act, attempt)),
+                Action::Cancel { .. } | Action::Finish(_) => None,
+            })
+            .collect();
+        assert_eq!(sent, self.tasks, "what is sent again after a crash is what has no answer");
+        let open = state.acts.iter().filter(|one| one.phase != Phase::Closed).count();
+        assert_eq!(state.open as usize, open, "open activations are counted");
+        assert!(
+            state.acts.iter().all(|one| !matches!(one.phase, Phase::Begun | Phase::Settled)),
+            "nothing half done"
+        );
+        let ready: BTreeSet<ActId> = state.ready.iter().copied().collect();
+        assert_eq!(ready.len(), state.ready.len(), "nothing is queued twice");
+        assert!(ready.iter().all(|act| state.act(*act).phase == Phase::Ready), "what is queued is ready");
+        assert_eq!(ready.len(), state.acts.iter().filter(|one| one.phase == Phase::Ready).count());
+        for (at, one) in state.acts.iter().enumerate() {
+            assert!(one.timer.is_none_or(|timer| state.timers.contains(&timer)), "timer of {at} is armed");
+            if let Some(own) = &one.children {
+                assert!(
+                    own.limit.is_none_or(|limit| own.active <= limit.max(1)),
+                    "never more children than allowed"
+                );
+            }
+        }
+        let parallel = self.graph.plan().profile.parallel;
+        // What waited for a person or for children comes back without queueing again.
+        let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();
+        let working =
+            |one: &&Activation| matches!(one.phase, Phase::Running | Phase::BackedOff | Phase::Sleeping);
+        let count = state.acts.iter().filter(fresh).filter(working).count();
+        assert!(parallel == 0 || count <= parallel as usize, "never more than may run");
+        assert!(
+            state.start.is_none() || state.ended || self.is_waiting(),
+            "nothing is awaited, and it has not ended"
+        );
+        assert!(!state.ended || (open == 0 && state.timers.is_empty()), "an end is an end");
+        assert_eq!(
+            self.finished,
+            if state.ended { state.reopened + 1 } else { state.reopened },
+            "it ends once"
+        );
+    }
+
+    /// The costly checks: the stored journal and the stored state are the state.
+    pub(crate) fn check_stored(&self) {
+        assert!(self.fold() == self.state, "state is the fold of the journal");
+        let json = serde_json::to_string(&self.state).unwrap();
+        assert!(serde_json::from_str::<State>(&json).unwrap() == self.state, "state survives JSON");
+    }
+}
+
+pub(crate) fn fold(graph: &Graph, journal: &[Vec<u8>]) -> State {
+    let mut state = State::new();
+    for bytes in journal {
+        let round = decode_round(bytes).unwrap();
+        assert_eq!(&encode_round(&round), bytes, "encoding is canonical");
+        for fact in &round.facts {
+            apply(graph, &mut state, round.at, fact);
+        }
+    }
+    state
+}

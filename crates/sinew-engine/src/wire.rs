@@ -1,0 +1,71 @@
+//! Rounds as bytes: the schema is `proto/sinew/v1/journal.proto`.
+//!
+//! Encoding is canonical (equal rounds give equal bytes). Decoding takes bytes from anywhere: it refuses what this
+//! version does not know and never panics.
+
+mod decode;
+mod encode;
+
+use prost::Message as _;
+use sinew_protocol::pb;
+
+use crate::fact::Round;
+
+/// The format this version writes, and the newest it reads.
+const VERSION: u32 = 1;
+
+/// Bytes that are no round of a journal this version knows.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Not the message at all, or cut off.
+    #[error("the bytes are no journal round: {0}")]
+    Malformed(#[from] prost::DecodeError),
+    /// Written by a newer version.
+    #[error("journal format {0} is not known to this version")]
+    Version(u32),
+    /// A fact of a kind this version does not know; what it changed cannot be known either.
+    #[error("fact {0} of the round is of a kind this version does not know")]
+    UnknownFact(usize),
+    /// A part every writer sets is missing, or has a value this version does not know.
+    #[error("fact {fact}: {field} is missing or has an unknown value")]
+    Missing {
+        /// Position of the fact in its round.
+        fact: usize,
+        /// The part.
+        field: &'static str,
+    },
+    /// A value is not JSON.
+    #[error("fact {fact}: a value is not JSON: {source}")]
+    Json {
+        /// Position of the fact in its round.
+        fact: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+impl WireError {
+    /// The operator code.
+    pub const fn code(&self) -> &'static str {
+        "SINEW-6009"
+    }
+}
+
+/// A round as bytes.
+pub fn encode_round(round: &Round) -> Vec<u8> {
+    let facts = round.facts.iter().map(encode::fact).collect();
+    pb::JournalRound { version: VERSION, at: round.at, facts }.encode_to_vec()
+}
+
+/// The round these bytes hold.
+pub fn decode_round(bytes: &[u8]) -> Result<Round, WireError> {
+    let round = pb::JournalRound::decode(bytes)?;
+    if round.version == 0 || round.version > VERSION {
+        return Err(WireError::Version(round.version));
+    }
+    let facts = round.facts.into_iter().enumerate();
+    let facts =
+        facts.map(|(n, fact)| decode::fact(fact).map_err(|fault| fault.at(n))).collect::<Result<_, _>>()?;
+    Ok(Round { at: round.at, facts })
+}

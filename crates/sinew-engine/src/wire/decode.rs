@@ -1,0 +1,225 @@
+//! Messages to facts.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
+use sinew_protocol::{Fault, FaultKind};
+
+use super::WireError;
+use crate::Val;
+use crate::ask::{Ask, Reply, Target};
+use crate::fact::{Answer, Child, Fact, Made, Mode, Outcome, Output, Start, Status, Token, TokenValue, Wait};
+
+/// What is wrong with a fact, before its position is known.
+pub(super) enum Bad {
+    UnknownFact,
+    Missing(&'static str),
+    Json(serde_json::Error),
+}
+
+impl Bad {
+    pub(super) fn at(self, fact: usize) -> WireError {
+        match self {
+            Self::UnknownFact => WireError::UnknownFact(fact),
+            Self::Missing(field) => WireError::Missing { fact, field },
+            Self::Json(source) => WireError::Json { fact, source },
+        }
+    }
+}
+
+type Decoded<T> = Result<T, Bad>;
+
+pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
+    Ok(match fact.fact.ok_or(Bad::UnknownFact)? {
+        Kind::Started(message) => Fact::Started(Arc::new(started(message)?)),
+        Kind::Opened(pb::JournalOpened { scope, parent, owner, index, item_json }) => {
+            Fact::Opened { scope, parent, owner, index, item: val(&item_json)? }
+        }
+        Kind::Routed(pb::JournalRouted { act, scope, tokens: all, end }) => {
+            Fact::Routed { act, scope, tokens: tokens(&all)?, end }
+        }
+        Kind::Activated(message) => Fact::Activated(made(message)?),
+        Kind::Died(pb::JournalDied { node, scope, reason }) => Fact::Died { node, scope, reason },
+        Kind::Dropped(pb::JournalDropped { edge, scope }) => Fact::Dropped { edge, scope },
+        Kind::Deferred(pb::JournalDeferred { act, human }) => Fact::Deferred { act, human },
+        Kind::Undeferred(pb::JournalUndeferred { act }) => Fact::Undeferred { act },
+        Kind::Began(pb::JournalBegan { act }) => Fact::Began { act },
+        Kind::Noted(pb::JournalNoted { act, note_json }) => Fact::Noted { act, note: json(&note_json)? },
+        Kind::Dispatched(pb::JournalDispatched { act, attempt, tries, ask: asked, deadline }) => {
+            let ask = Arc::new(ask(asked.ok_or(Bad::Missing("ask"))?)?);
+            Fact::Dispatched { act, attempt, tries, ask, deadline }
+        }
+        Kind::Progressed(pb::JournalProgressed { act, attempt, value_json }) => {
+            Fact::Progressed { act, attempt, value: json(&value_json)? }
+        }
+        Kind::Replied(pb::JournalReplied { act, attempt, result, retried }) => {
+            let result = match result.ok_or(Bad::Missing("result"))? {
+                pb::journal_replied::Result::Reply(message) => Ok(Arc::new(reply(message)?)),
+                pb::journal_replied::Result::Fault(message) => Err(fault(message)?),
+            };
+            Fact::Replied { act, attempt, result, retried }
+        }
+        Kind::Late(pb::JournalLate { act, attempt }) => Fact::Late { act, attempt },
+        Kind::BackedOff(pb::JournalBackedOff { act, until, ask: held }) => {
+            Fact::BackedOff { act, until, ask: held.map(ask).transpose()?.map(Arc::new) }
+        }
+        Kind::Slept(pb::JournalSlept { act, until }) => Fact::Slept { act, until },
+        Kind::Awaited(pb::JournalAwaited { act, wait: asked, deadline }) => {
+            let wait = Arc::new(wait(asked.ok_or(Bad::Missing("wait"))?)?);
+            Fact::Awaited { act, wait, deadline }
+        }
+        Kind::Answered(pb::JournalAnswered { act, data_json, timed_out, by, comment }) => Fact::Answered {
+            act,
+            answer: Arc::new(Answer { data: json(&data_json)?, timed_out, by, comment }),
+        },
+        Kind::Fanned(pb::JournalFanned { act, children, limit, fail_fast }) => {
+            let children = children.into_iter().map(child).collect::<Decoded<_>>()?;
+            Fact::Fanned { act, children: Arc::new(children), limit, fail_fast }
+        }
+        Kind::Yielded(pb::JournalYielded { act, tokens: all }) => {
+            Fact::Yielded { act, tokens: tokens(&all)? }
+        }
+        Kind::Completed(pb::JournalCompleted { act, output: outputs, reused }) => {
+            Fact::Completed { act, output: needed(outputs)?, reused }
+        }
+        Kind::Skipped(pb::JournalSkipped { act, reason, output: outputs }) => {
+            Fact::Skipped { act, reason, output: needed(outputs)? }
+        }
+        Kind::Failed(pb::JournalFailed { act, fault: why, output: outputs }) => Fact::Failed {
+            act,
+            fault: fault(why.ok_or(Bad::Missing("fault"))?)?,
+            output: outputs.map(output).transpose()?,
+        },
+        Kind::Cancelled(pb::JournalCancelled { act, reason }) => Fact::Cancelled { act, reason },
+        Kind::Paused(pb::JournalPaused { reason }) => Fact::Paused { reason },
+        Kind::Resumed(pb::JournalResumed {}) => Fact::Resumed,
+        Kind::CancelRequested(pb::JournalCancelRequested { reason }) => Fact::CancelRequested { reason },
+        Kind::Concluded(message) => Fact::Concluded { outcome: outcome(message)? },
+        Kind::Ended(pb::JournalEnded {}) => Fact::Ended,
+        Kind::Reopened(pb::JournalReopened { acts, reset, reason }) => Fact::Reopened { acts, reset, reason },
+    })
+}
+
+fn json(bytes: &[u8]) -> Decoded<Value> {
+    if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(bytes).map_err(Bad::Json) }
+}
+
+fn val(bytes: &[u8]) -> Decoded<Val> {
+    json(bytes).map(Arc::new)
+}
+
+fn all_json(values: &[bytes::Bytes]) -> Decoded<Vec<Value>> {
+    values.iter().map(|bytes| json(bytes)).collect()
+}
+
+fn started(message: pb::JournalStarted) -> Decoded<Start> {
+    let pb::JournalStarted { plan, input_json, mode, depth, chain, refused } = message;
+    let pb::JournalMode { dry_run, given_json, from, until } = mode.unwrap_or_default();
+    let given = given_json.into_iter().map(|(id, bytes)| Ok((id, val(&bytes)?))).collect::<Decoded<_>>()?;
+    Ok(Start {
+        plan,
+        input: val(&input_json)?,
+        mode: Mode { dry_run, given, from, until },
+        depth,
+        chain,
+        refused: refused.map(fault).transpose()?,
+    })
+}
+
+fn made(message: pb::JournalActivated) -> Decoded<Made> {
+    let pb::JournalActivated { act, node, scope, from, take, owner, value_json, again, position } = message;
+    let value = value_json.map(|bytes| val(&bytes)).transpose()?;
+    Ok(Made { act, node, scope, from, take, owner, value, again, position })
+}
+
+fn outcome(message: pb::JournalConcluded) -> Decoded<Outcome> {
+    let status = match message.status() {
+        pb::JournalStatus::Success => Status::Success,
+        pb::JournalStatus::Failure => Status::Failure,
+        pb::JournalStatus::Cancelled => Status::Cancelled,
+        pb::JournalStatus::Unspecified => return Err(Bad::Missing("status")),
+    };
+    let pb::JournalConcluded { output_json, fault: why, cause, .. } = message;
+    Ok(Outcome {
+        status,
+        output: output_json.map(|bytes| val(&bytes)).transpose()?,
+        fault: why.map(fault).transpose()?,
+        cause,
+    })
+}
+
+fn tokens(tokens: &[pb::JournalToken]) -> Decoded<Vec<Token>> {
+    tokens.iter().map(token).collect()
+}
+
+fn token(message: &pb::JournalToken) -> Decoded<Token> {
+    let value = match message.kind() {
+        pb::JournalTokenKind::Dead => TokenValue::Dead,
+        pb::JournalTokenKind::Failed => TokenValue::Failed,
+        pb::JournalTokenKind::Port => TokenValue::Port,
+        pb::JournalTokenKind::Given => TokenValue::Given(val(&message.value_json)?),
+        pb::JournalTokenKind::Unspecified => return Err(Bad::Missing("token")),
+    };
+    Ok(Token { edge: message.edge, value, fan: message.fan })
+}
+
+fn needed(message: Option<pb::JournalOutput>) -> Decoded<Output> {
+    output(message.ok_or(Bad::Missing("output"))?)
+}
+
+fn output(message: pb::JournalOutput) -> Decoded<Output> {
+    let port = |pb::JournalPort { name, value_json }| Ok((name, val(&value_json)?));
+    let ports = message.ports.into_iter().map(port).collect::<Decoded<_>>()?;
+    Ok(Output { value: val(&message.value_json)?, ports })
+}
+
+fn child(message: pb::JournalChild) -> Decoded<Child> {
+    let pb::JournalChild { body, item_json, delay_ms } = message;
+    Ok(Child { body, item: val(&item_json)?, delay_ms })
+}
+
+fn ask(message: pb::JournalAsk) -> Decoded<Ask> {
+    let target = match message.target.ok_or(Bad::Missing("target"))? {
+        pb::journal_ask::Target::Agent(name) => Target::Agent(name),
+        pb::journal_ask::Target::Workflow(name) => Target::Workflow(name),
+    };
+    Ok(Ask {
+        tag: message.tag,
+        target,
+        input: val(&message.input_json)?,
+        instruction: message.instruction,
+        context: json(&message.context_json)?,
+        input_schema: message.input_schema_json.map(|bytes| json(&bytes)).transpose()?,
+        output_schema: message.output_schema_json.map(|bytes| json(&bytes)).transpose()?,
+        timeout_ms: message.timeout_ms,
+    })
+}
+
+fn reply(message: pb::JournalReply) -> Decoded<Reply> {
+    let pb::JournalReply { output_json, artifacts_json, events_json, usage_json } = message;
+    Ok(Reply {
+        output: val(&output_json)?,
+        artifacts: all_json(&artifacts_json)?,
+        events: all_json(&events_json)?,
+        usage: json(&usage_json)?,
+    })
+}
+
+fn wait(message: pb::JournalWait) -> Decoded<Wait> {
+    let pb::JournalWait { prompt, data_json, allowed, timeout_ms } = message;
+    Ok(Wait { prompt, data: val(&data_json)?, allowed, timeout_ms })
+}
+
+fn fault(message: pb::JournalFault) -> Decoded<Fault> {
+    let kind = match message.kind() {
+        pb::JournalFaultKind::Error => FaultKind::Error,
+        pb::JournalFaultKind::Failure => FaultKind::Failure,
+        pb::JournalFaultKind::Invalid => FaultKind::Invalid,
+        pb::JournalFaultKind::Cancelled => FaultKind::Cancelled,
+        pb::JournalFaultKind::Timeout => FaultKind::Timeout,
+        pb::JournalFaultKind::Unspecified => return Err(Bad::Missing("fault kind")),
+    };
+    let pb::JournalFault { code, message, retryable, details, retry_after_ms, .. } = message;
+    Ok(Fault { code: code.into(), message, retryable, kind, details, retry_after_ms })
+}

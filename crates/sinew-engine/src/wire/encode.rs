@@ -1,0 +1,256 @@
+//! Facts to messages.
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
+use sinew_protocol::{Fault, FaultKind};
+
+use crate::ask::{Ask, Reply, Target};
+use crate::fact::{Child, Fact, Made, Mode, Outcome, Output, Start, Status, Token, TokenValue, Wait};
+
+pub(super) fn fact(fact: &Fact) -> pb::JournalFact {
+    pb::JournalFact { fact: Some(kind(fact)) }
+}
+
+fn kind(fact: &Fact) -> Kind {
+    match fact {
+        Fact::Started(start) => Kind::Started(started(start)),
+        Fact::Opened { scope, parent, owner, index, item } => Kind::Opened(pb::JournalOpened {
+            scope: *scope,
+            parent: *parent,
+            owner: *owner,
+            index: *index,
+            item_json: json(item),
+        }),
+        Fact::Routed { act, scope, tokens: all, end } => Kind::Routed(pb::JournalRouted {
+            act: *act,
+            scope: *scope,
+            tokens: tokens(all),
+            end: end.clone(),
+        }),
+        Fact::Activated(made) => Kind::Activated(activated(made)),
+        Fact::Died { node, scope, reason } => {
+            Kind::Died(pb::JournalDied { node: *node, scope: *scope, reason: reason.clone() })
+        }
+        Fact::Dropped { edge, scope } => Kind::Dropped(pb::JournalDropped { edge: *edge, scope: *scope }),
+        Fact::Deferred { act, human } => Kind::Deferred(pb::JournalDeferred { act: *act, human: *human }),
+        Fact::Undeferred { act } => Kind::Undeferred(pb::JournalUndeferred { act: *act }),
+        Fact::Began { act } => Kind::Began(pb::JournalBegan { act: *act }),
+        Fact::Noted { act, note } => Kind::Noted(pb::JournalNoted { act: *act, note_json: json(note) }),
+        Fact::Dispatched { act, attempt, tries, ask: asked, deadline } => {
+            Kind::Dispatched(pb::JournalDispatched {
+                act: *act,
+                attempt: *attempt,
+                tries: *tries,
+                ask: Some(ask(asked)),
+                deadline: *deadline,
+            })
+        }
+        Fact::Progressed { act, attempt, value } => {
+            Kind::Progressed(pb::JournalProgressed { act: *act, attempt: *attempt, value_json: json(value) })
+        }
+        Fact::Replied { act, attempt, result, retried } => Kind::Replied(pb::JournalReplied {
+            act: *act,
+            attempt: *attempt,
+            result: Some(match result {
+                Ok(answer) => pb::journal_replied::Result::Reply(reply(answer)),
+                Err(why) => pb::journal_replied::Result::Fault(fault(why)),
+            }),
+            retried: *retried,
+        }),
+        Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
+        Fact::BackedOff { act, until, ask: held } => {
+            Kind::BackedOff(pb::JournalBackedOff { act: *act, until: *until, ask: held.as_deref().map(ask) })
+        }
+        Fact::Slept { act, until } => Kind::Slept(pb::JournalSlept { act: *act, until: *until }),
+        Fact::Awaited { act, wait: asked, deadline } => {
+            Kind::Awaited(pb::JournalAwaited { act: *act, wait: Some(wait(asked)), deadline: *deadline })
+        }
+        Fact::Answered { act, answer } => Kind::Answered(pb::JournalAnswered {
+            act: *act,
+            data_json: json(&answer.data),
+            timed_out: answer.timed_out,
+            by: answer.by.clone(),
+            comment: answer.comment.clone(),
+        }),
+        Fact::Fanned { act, children, limit, fail_fast } => Kind::Fanned(pb::JournalFanned {
+            act: *act,
+            children: children.iter().map(child).collect(),
+            limit: *limit,
+            fail_fast: *fail_fast,
+        }),
+        Fact::Yielded { act, tokens: all } => {
+            Kind::Yielded(pb::JournalYielded { act: *act, tokens: tokens(all) })
+        }
+        Fact::Completed { act, output: outputs, reused } => Kind::Completed(pb::JournalCompleted {
+            act: *act,
+            output: Some(output(outputs)),
+            reused: *reused,
+        }),
+        Fact::Skipped { act, reason, output: outputs } => Kind::Skipped(pb::JournalSkipped {
+            act: *act,
+            reason: reason.clone(),
+            output: Some(output(outputs)),
+        }),
+        Fact::Failed { act, fault: why, output: outputs } => Kind::Failed(pb::JournalFailed {
+            act: *act,
+            fault: Some(fault(why)),
+            output: outputs.as_ref().map(output),
+        }),
+        Fact::Cancelled { act, reason } => {
+            Kind::Cancelled(pb::JournalCancelled { act: *act, reason: reason.clone() })
+        }
+        Fact::Paused { reason } => Kind::Paused(pb::JournalPaused { reason: reason.clone() }),
+        Fact::Resumed => Kind::Resumed(pb::JournalResumed {}),
+        Fact::CancelRequested { reason } => {
+            Kind::CancelRequested(pb::JournalCancelRequested { reason: reason.clone() })
+        }
+        Fact::Concluded { outcome } => Kind::Concluded(concluded(outcome)),
+        Fact::Ended => Kind::Ended(pb::JournalEnded {}),
+        Fact::Reopened { acts, reset, reason } => Kind::Reopened(pb::JournalReopened {
+            acts: acts.clone(),
+            reset: reset.clone(),
+            reason: reason.clone(),
+        }),
+    }
+}
+
+/// Null is no bytes at all: it is the commonest value.
+fn json(value: &Value) -> Bytes {
+    // A value has string keys only, so it always serialises; and writing to memory does not fail.
+    if value.is_null() { Bytes::new() } else { serde_json::to_vec(value).unwrap_or_default().into() }
+}
+
+fn all_json(values: &[Value]) -> Vec<Bytes> {
+    values.iter().map(json).collect()
+}
+
+fn started(start: &Start) -> pb::JournalStarted {
+    let Start { plan, input, mode, depth, chain, refused } = start;
+    let Mode { dry_run, given, from, until } = mode;
+    let mode = (*mode != Mode::default()).then(|| pb::JournalMode {
+        dry_run: *dry_run,
+        given_json: given.iter().map(|(id, value)| (id.clone(), json(value))).collect(),
+        from: from.clone(),
+        until: until.clone(),
+    });
+    pb::JournalStarted {
+        plan: plan.clone(),
+        input_json: json(input),
+        mode,
+        depth: *depth,
+        chain: chain.clone(),
+        refused: refused.as_ref().map(fault),
+    }
+}
+
+fn activated(made: &Made) -> pb::JournalActivated {
+    let Made { act, node, scope, from, take, owner, value, again, position } = made;
+    pb::JournalActivated {
+        act: *act,
+        node: *node,
+        scope: *scope,
+        from: *from,
+        take: *take,
+        owner: *owner,
+        value_json: value.as_deref().map(json),
+        again: *again,
+        position: *position,
+    }
+}
+
+fn concluded(outcome: &Outcome) -> pb::JournalConcluded {
+    let Outcome { status, output, fault: why, cause } = outcome;
+    let status = match status {
+        Status::Success => pb::JournalStatus::Success,
+        Status::Failure => pb::JournalStatus::Failure,
+        Status::Cancelled => pb::JournalStatus::Cancelled,
+    };
+    pb::JournalConcluded {
+        status: status.into(),
+        output_json: output.as_deref().map(json),
+        fault: why.as_ref().map(fault),
+        cause: *cause,
+    }
+}
+
+fn tokens(tokens: &[Token]) -> Vec<pb::JournalToken> {
+    tokens.iter().map(token).collect()
+}
+
+fn token(token: &Token) -> pb::JournalToken {
+    let (kind, value_json) = match &token.value {
+        TokenValue::Dead => (pb::JournalTokenKind::Dead, Bytes::new()),
+        TokenValue::Failed => (pb::JournalTokenKind::Failed, Bytes::new()),
+        TokenValue::Port => (pb::JournalTokenKind::Port, Bytes::new()),
+        TokenValue::Given(value) => (pb::JournalTokenKind::Given, json(value)),
+    };
+    pb::JournalToken { edge: token.edge, kind: kind.into(), value_json, fan: token.fan }
+}
+
+fn output(output: &Output) -> pb::JournalOutput {
+    let port = |(name, value): &(String, crate::Val)| pb::JournalPort {
+        name: name.clone(),
+        value_json: json(value),
+    };
+    pb::JournalOutput { value_json: json(&output.value), ports: output.ports.iter().map(port).collect() }
+}
+
+fn child(child: &Child) -> pb::JournalChild {
+    pb::JournalChild { body: child.body, item_json: json(&child.item), delay_ms: child.delay_ms }
+}
+
+fn ask(ask: &Ask) -> pb::JournalAsk {
+    let Ask { tag, target, input, instruction, context, input_schema, output_schema, timeout_ms } = ask;
+    pb::JournalAsk {
+        tag: tag.clone(),
+        target: Some(match target {
+            Target::Agent(name) => pb::journal_ask::Target::Agent(name.clone()),
+            Target::Workflow(name) => pb::journal_ask::Target::Workflow(name.clone()),
+        }),
+        input_json: json(input),
+        instruction: instruction.clone(),
+        context_json: json(context),
+        input_schema_json: input_schema.as_ref().map(json),
+        output_schema_json: output_schema.as_ref().map(json),
+        timeout_ms: *timeout_ms,
+    }
+}
+
+fn reply(reply: &Reply) -> pb::JournalReply {
+    let Reply { output, artifacts, events, usage } = reply;
+    pb::JournalReply {
+        output_json: json(output),
+        artifacts_json: all_json(artifacts),
+        events_json: all_json(events),
+        usage_json: json(usage),
+    }
+}
+
+fn wait(wait: &Wait) -> pb::JournalWait {
+    let Wait { prompt, data, allowed, timeout_ms } = wait;
+    pb::JournalWait {
+        prompt: prompt.clone(),
+        data_json: json(data),
+        allowed: allowed.clone(),
+        timeout_ms: *timeout_ms,
+    }
+}
+
+fn fault(fault: &Fault) -> pb::JournalFault {
+    let kind = match fault.kind {
+        FaultKind::Error => pb::JournalFaultKind::Error,
+        FaultKind::Failure => pb::JournalFaultKind::Failure,
+        FaultKind::Invalid => pb::JournalFaultKind::Invalid,
+        FaultKind::Cancelled => pb::JournalFaultKind::Cancelled,
+        FaultKind::Timeout => pb::JournalFaultKind::Timeout,
+    };
+    pb::JournalFault {
+        code: fault.code.clone().into_owned(),
+        message: fault.message.clone(),
+        retryable: fault.retryable,
+        kind: kind.into(),
+        details: fault.details.clone(),
+        retry_after_ms: fault.retry_after_ms,
+    }
+}

@@ -1,0 +1,286 @@
+//! Executions that run together: one that was asked for and the sub-workflows it starts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{
+    ActId, Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, State, Status, Target, Time,
+};
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
+
+use crate::execution::Execution;
+use crate::library::{Library, Program};
+
+/// No workflow of this name is known.
+const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
+/// A sub-workflow did not succeed and said no more about it.
+const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
+
+/// Names a task among executions that run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskKey {
+    /// Which execution; 0 is the one that was asked for.
+    pub run: usize,
+    /// The activation.
+    pub act: ActId,
+    /// The attempt.
+    pub attempt: u32,
+}
+
+/// A task as an agent receives it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Names it among executions that run together.
+    pub key: TaskKey,
+    /// Its id: the same for every delivery of the same attempt.
+    pub task: TaskId,
+    /// The activation's key: the same for all attempts.
+    pub activation: ActivationKey,
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The node's id.
+    pub node: String,
+    /// Owners and positions around it, outermost first.
+    pub path: Vec<(String, u32)>,
+    /// What events call the activation: see [`crate::events::label`].
+    pub label: String,
+    /// Depth in a chain of workflows at which the task runs.
+    pub depth: u32,
+    /// Attempts at this ask so far, this one included.
+    pub tries: u32,
+    /// What is asked.
+    pub ask: Arc<Ask>,
+    /// When the attempt is given up.
+    pub deadline: Option<Time>,
+}
+
+/// The world outside the engine, as a driver provides it.
+pub trait Outside {
+    /// Sends a task to an agent.
+    fn send(&mut self, now: Time, call: Call);
+    /// Tells an agent that a task is given up.
+    fn cancel(&mut self, key: TaskKey);
+    /// Facts were appended; `execution` has folded them.
+    fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]);
+}
+
+/// One of the executions.
+#[derive(Debug)]
+pub struct Run {
+    /// The execution.
+    pub execution: Execution,
+    /// The task of another execution that this one answers.
+    pub parent: Option<TaskKey>,
+}
+
+/// Executions that run together.
+#[derive(Debug)]
+pub struct Fleet {
+    library: Arc<Library>,
+    runs: Vec<Run>,
+    pending: VecDeque<(usize, Action)>,
+}
+
+impl Fleet {
+    /// No executions yet.
+    pub fn new(library: Arc<Library>) -> Self {
+        Self { library, runs: Vec::new(), pending: VecDeque::new() }
+    }
+
+    /// The executions, the one that was asked for first.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Starts the execution that was asked for.
+    pub fn start(
+        &mut self,
+        now: Time,
+        id: ExecutionId,
+        program: Program,
+        input: Value,
+        mode: Mode,
+        out: &mut dyn Outside,
+    ) {
+        self.start_at_depth(now, id, program, input, mode, 0, out);
+    }
+
+    /// The same for an execution that another mesh member asked for from so deep in a chain of calls.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one place that starts an execution, with all there is to say"
+    )]
+    pub fn start_at_depth(
+        &mut self,
+        now: Time,
+        id: ExecutionId,
+        program: Program,
+        input: Value,
+        mode: Mode,
+        depth: u32,
+        out: &mut dyn Outside,
+    ) {
+        self.runs.push(Run { execution: Execution::new(id, program), parent: None });
+        let input = Input::Start { input, mode, depth, chain: Vec::new() };
+        // A first start is never refused.
+        let _ = self.input(now, self.runs.len() - 1, input, out);
+    }
+
+    /// Gives an input to one execution and does all that follows from it.
+    pub fn input(
+        &mut self,
+        now: Time,
+        run: usize,
+        input: Input,
+        out: &mut dyn Outside,
+    ) -> Result<(), Refused> {
+        self.feed(now, run, input, out)?;
+        self.perform(now, out);
+        Ok(())
+    }
+
+    /// Wakes every execution that is due.
+    pub fn tick(&mut self, now: Time, out: &mut dyn Outside) {
+        for run in 0..self.runs.len() {
+            if self.runs[run].execution.next_deadline().is_some_and(|(at, _)| at <= now) {
+                let _ = self.input(now, run, Input::Tick, out);
+            }
+        }
+    }
+
+    /// When the next execution must be woken.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.runs.iter().filter_map(|run| run.execution.next_deadline()).map(|(at, _)| at).min()
+    }
+
+    /// Drops all that is in memory, folds the journals and does again what they do not know the end of.
+    pub fn crash(&mut self, now: Time, out: &mut dyn Outside) {
+        self.pending.clear();
+        for run in 0..self.runs.len() {
+            let old = &self.runs[run].execution;
+            let (id, program, journal) = (old.id().clone(), old.program().clone(), old.journal().to_vec());
+            self.runs[run].execution = Execution::recover(id, program, journal);
+            let again = self.runs[run].execution.outstanding();
+            self.pending.extend(again.into_iter().map(|action| (run, action)));
+        }
+        self.perform(now, out);
+    }
+
+    fn feed(&mut self, now: Time, run: usize, input: Input, out: &mut dyn Outside) -> Result<(), Refused> {
+        let step = self.runs[run].execution.input(now, input)?;
+        out.observe(run, &self.runs[run].execution, &step.facts);
+        self.pending.extend(step.actions.into_iter().map(|action| (run, action)));
+        Ok(())
+    }
+
+    /// A queue, not recursion: a sub-workflow may end at once, and its parent start the next.
+    fn perform(&mut self, now: Time, out: &mut dyn Outside) {
+        while let Some((run, action)) = self.pending.pop_front() {
+            match action {
+                Action::Send { act, attempt, ask, deadline } => {
+                    let key = TaskKey { run, act, attempt };
+                    match &ask.target {
+                        Target::Workflow(name) if self.child_of(key).is_none() => {
+                            let name = name.clone();
+                            self.start_child(now, key, &name, &ask, out);
+                        }
+                        Target::Workflow(_) => {} // it runs already: sent again after a crash
+                        Target::Agent(_) => out.send(now, self.call(key, ask, deadline)),
+                    }
+                }
+                Action::Cancel { act, attempt, ask } => {
+                    let key = TaskKey { run, act, attempt };
+                    match (&ask.target, self.child_of(key)) {
+                        (Target::Workflow(_), Some(child)) => {
+                            let reason = "its caller gave it up".to_owned();
+                            let _ = self.feed(now, child, Input::Cancel { reason }, out);
+                        }
+                        (Target::Workflow(_), None) => {}
+                        (Target::Agent(_), _) => out.cancel(key),
+                    }
+                }
+                Action::Finish(outcome) => self.finish(now, run, outcome, out),
+            }
+        }
+    }
+
+    fn child_of(&self, key: TaskKey) -> Option<usize> {
+        self.runs.iter().position(|run| run.parent == Some(key))
+    }
+
+    fn start_child(&mut self, now: Time, key: TaskKey, name: &str, ask: &Ask, out: &mut dyn Outside) {
+        let Some(program) = self.library.get(name).cloned() else {
+            let text = format!("Workflow '{name}' not found");
+            let fault = Fault::error(NO_SUCH_WORKFLOW, text).with_retryable(false);
+            let done = Input::Done { act: key.act, attempt: key.attempt, result: Err(fault) };
+            let _ = self.feed(now, key.run, done, out);
+            return;
+        };
+        let parent = &self.runs[key.run].execution;
+        let id = ExecutionId::child(parent.id(), &activation_key(parent, key.act), key.attempt);
+        let start = parent.state().start.as_deref();
+        let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
+        chain.push(parent.program().name().to_owned());
+        let depth = start.map_or(0, |start| start.depth) + 1;
+        self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key) });
+        let input = Input::Start { input: Value::clone(&ask.input), mode: Mode::default(), depth, chain };
+        let _ = self.feed(now, self.runs.len() - 1, input, out);
+    }
+
+    fn finish(&mut self, now: Time, run: usize, outcome: Outcome, out: &mut dyn Outside) {
+        let Some(key) = self.runs[run].parent else { return };
+        let result = match (outcome.status, outcome.output, outcome.fault) {
+            (Status::Success, output, _) => Ok(Reply::new(output.unwrap_or_default())),
+            (_, _, Some(fault)) => Err(Fault { retryable: true, ..fault }),
+            (status, _, None) => Err(Fault::failure(
+                SUB_WORKFLOW_FAILED,
+                format!("the sub-workflow ended with {}", status.as_str()),
+            )),
+        };
+        let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+    }
+
+    fn call(&self, key: TaskKey, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
+        let execution = &self.runs[key.run].execution;
+        let activation = activation_key(execution, key.act);
+        let one = execution.state().act(key.act);
+        Call {
+            key,
+            task: TaskId::of(execution.id(), &activation, key.attempt),
+            activation,
+            execution: execution.id().clone(),
+            workflow: execution.program().name().to_owned(),
+            node: execution.program().graph.plan().node(one.node).id.clone(),
+            path: path(execution, key.act),
+            label: crate::events::label(&execution.ctx(), key.act),
+            depth: execution.state().start.as_ref().map_or(0, |start| start.depth) + 1,
+            tries: one.tries,
+            ask,
+            deadline,
+        }
+    }
+}
+
+/// Owners and positions around an activation, outermost first.
+pub fn path(execution: &Execution, act: ActId) -> Vec<(String, u32)> {
+    let state: &State = execution.state();
+    let plan = execution.program().graph.plan();
+    let mut path = Vec::new();
+    let mut scope = state.act(act).scope;
+    while let Some(inner) = state.scope(scope) {
+        path.push((plan.node(state.act(inner.owner).node).id.clone(), inner.index));
+        scope = inner.parent;
+    }
+    path.reverse();
+    path
+}
+
+/// The key of an activation: its node, the path to it, and which of its activations it is.
+pub fn activation_key(execution: &Execution, act: ActId) -> ActivationKey {
+    let one = execution.state().act(act);
+    let node = &execution.program().graph.plan().node(one.node).id;
+    ActivationKey::of(execution.id(), node, &path(execution, act), one.ordinal)
+}

@@ -1,0 +1,201 @@
+//! Real time: agents that answer when they please, people who signal when they please. Nothing survives the process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use sinew_engine::{Fact, Input, Mode, Refused, Reply, Time, Waiting, WaitingFor};
+use sinew_protocol::{ExecutionId, Fault};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::execution::Execution;
+use crate::fleet::{Call, Fleet, Outside, TaskKey};
+use crate::library::{Library, Program};
+
+/// Agents as the in-process driver calls them.
+pub trait Agents: Send + Sync + 'static {
+    /// Does the work of one task. `cancel` fires when the task is given up; what is returned after that is discarded.
+    fn call(
+        &self,
+        call: Call,
+        progress: Progress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Reply, Fault>>;
+}
+
+/// Where an agent says what it is doing.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    key: TaskKey,
+    sender: mpsc::UnboundedSender<Message>,
+}
+
+impl Progress {
+    /// Says something; ignored once the task is over.
+    pub fn say(&self, value: Value) {
+        let _ = self.sender.send(Message::Progress(self.key, value));
+    }
+}
+
+/// Looks on: called after each round of facts, with the execution that made them (0 = the one asked for).
+pub type Observer = Box<dyn FnMut(usize, &Execution, &[Fact]) + Send>;
+
+/// Steers a running execution from outside.
+#[derive(Clone, Debug)]
+pub struct Control {
+    sender: mpsc::UnboundedSender<Message>,
+}
+
+impl Control {
+    /// Gives the execution an input and waits for what it says. None once it has ended.
+    pub async fn input(&self, input: Input) -> Option<Result<(), Refused>> {
+        let (sender, receiver) = oneshot::channel();
+        self.sender.send(Message::Command(input, sender)).ok()?;
+        receiver.await.ok()
+    }
+}
+
+#[derive(Debug)]
+enum Message {
+    Done(TaskKey, Result<Reply, Fault>),
+    Progress(TaskKey, Value),
+    Command(Input, oneshot::Sender<Result<(), Refused>>),
+}
+
+/// Runs one execution and its sub-workflows to the end.
+pub struct Local {
+    fleet: Fleet,
+    world: World,
+    inbox: mpsc::UnboundedReceiver<Message>,
+}
+
+struct World {
+    agents: Arc<dyn Agents>,
+    observer: Observer,
+    sender: mpsc::UnboundedSender<Message>,
+    tasks: BTreeMap<TaskKey, CancellationToken>,
+}
+
+impl Local {
+    /// A driver with these workflows and agents.
+    pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let world = World { agents, observer, sender, tasks: BTreeMap::new() };
+        Self { fleet: Fleet::new(library), world, inbox }
+    }
+
+    /// A handle to steer it.
+    pub fn control(&self) -> Control {
+        Control { sender: self.world.sender.clone() }
+    }
+
+    /// Runs to the end. Gives back the execution; `idle` is called when it waits for people only and returns
+    /// whether to go on waiting.
+    pub async fn run(
+        mut self,
+        id: ExecutionId,
+        program: Program,
+        input: Value,
+        mode: Mode,
+        mut idle: impl FnMut(&Execution) -> bool + Send,
+    ) -> Execution {
+        self.fleet.start(now(), id, program, input, mode, &mut self.world);
+        while !self.root().state().ended {
+            if self.waits_for_people() && !idle(self.root()) {
+                break;
+            }
+            let wake = self.fleet.next_deadline().map(|at| Duration::from_millis(at.saturating_sub(now())));
+            tokio::select! {
+                biased;
+                message = self.inbox.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => break,
+                },
+                () = sleep(wake) => self.fleet.tick(now(), &mut self.world),
+            }
+        }
+        for token in self.world.tasks.values() {
+            token.cancel();
+        }
+        self.root().clone()
+    }
+
+    /// Nobody works, and time brings nothing but the end of a person's time or of the execution's own.
+    fn waits_for_people(&self) -> bool {
+        let root = self.root();
+        let only_people =
+            |(_, waiting): (Time, Waiting)| matches!(waiting.what, WaitingFor::Person(_) | WaitingFor::Wall);
+        self.world.tasks.is_empty()
+            && root.state().waiting().next().is_some()
+            && root.next_deadline().is_none_or(only_people)
+    }
+
+    fn root(&self) -> &Execution {
+        &self.fleet.runs()[0].execution
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Done(key, result) => {
+                self.world.tasks.remove(&key);
+                let input = Input::Done { act: key.act, attempt: key.attempt, result };
+                if let Err(refused) = self.fleet.input(now(), key.run, input, &mut self.world) {
+                    debug!(%refused, "a result was not taken");
+                }
+            }
+            Message::Progress(key, value) => {
+                let input = Input::Progress { act: key.act, attempt: key.attempt, value };
+                let _ = self.fleet.input(now(), key.run, input, &mut self.world);
+            }
+            Message::Command(input, reply) => {
+                let _ = reply.send(self.fleet.input(now(), 0, input, &mut self.world));
+            }
+        }
+    }
+}
+
+impl Outside for World {
+    fn send(&mut self, _now: Time, call: Call) {
+        let key = call.key;
+        let cancel = CancellationToken::new();
+        self.tasks.insert(key, cancel.clone());
+        let progress = Progress { key, sender: self.sender.clone() };
+        let agent = call.ask.target.name().to_owned();
+        let work = tokio::spawn(self.agents.call(call, progress, cancel.clone()));
+        let sender = self.sender.clone();
+        // A second task waits for the first, so that an agent that panics still answers.
+        tokio::spawn(async move {
+            let result = work.await.unwrap_or_else(|error| {
+                warn!(%agent, %error, "the agent's task died");
+                Err(Fault::error("SINEW-5090", format!("agent '{agent}' died while working")))
+            });
+            let _ = sender.send(Message::Done(key, result));
+        });
+    }
+
+    fn cancel(&mut self, key: TaskKey) {
+        if let Some(token) = self.tasks.remove(&key) {
+            token.cancel();
+        }
+    }
+
+    fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]) {
+        (self.observer)(run, execution, facts);
+    }
+}
+
+async fn sleep(wake: Option<Duration>) {
+    match wake {
+        Some(wake) => tokio::time::sleep(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn now() -> Time {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Time)
+}

@@ -1,0 +1,129 @@
+//! The other side of a request: what a workflow was sent, and what it answers in the end.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{Outcome, Status};
+use sinew_protocol::a2a::{
+    ContextId, Message, Part, PartContent, Task, TaskId, TaskState, TaskStatus, part_data,
+};
+use sinew_protocol::artifact::{ArtifactName, ArtifactRef, ArtifactUri, BadArtifact};
+use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeResultData};
+
+/// Types of the data part that asks for a structured answer, in both vocabularies.
+const REQUESTS: [&str; 2] = ["structured_invocation_request", "workflow_node_request"];
+
+/// Where an execution's input is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkflowInput {
+    /// In an artifact, which must be read.
+    Artifact(ArtifactUri),
+    /// In the message itself.
+    Value(Value),
+}
+
+/// The input in the parts of a request: the first artifact, else the first data that is not the request itself,
+/// else the text as `{"text": …}`, else an empty object.
+pub fn input(parts: &[Part]) -> Result<WorkflowInput, BadArtifact> {
+    let address = parts.iter().find_map(|part| match &part.content {
+        PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
+        _ => None,
+    });
+    if let Some(address) = address {
+        return address.parse().map(WorkflowInput::Artifact);
+    }
+    let data = parts.iter().filter_map(part_data).find(|data| !is_request(data));
+    let texts: Vec<&str> = parts.iter().filter_map(Part::text_content).collect();
+    Ok(WorkflowInput::Value(match data {
+        Some(data) => data.clone(),
+        None if texts.is_empty() => Value::Object(Map::new()),
+        None => json!({ "text": texts.join("\n") }),
+    }))
+}
+
+fn is_request(data: &Value) -> bool {
+    data.get("type").and_then(Value::as_str).is_some_and(|kind| REQUESTS.contains(&kind))
+}
+
+/// Whether the sender wants a structured result beside the text: it sent a request part, or is an agent itself.
+pub fn wants_result(parts: &[Part], reply_to: Option<&str>) -> bool {
+    parts.iter().filter_map(part_data).any(is_request)
+        || reply_to.is_some_and(|subject| {
+            subject.contains("/agent/response/") || subject.contains(".agent.response.")
+        })
+}
+
+/// How an execution answers the task it was started by.
+#[derive(Clone, Debug)]
+pub struct Ending<'a> {
+    /// The workflow's name.
+    pub workflow: &'a str,
+    /// The task that is answered.
+    pub task: &'a str,
+    /// Its context.
+    pub session: &'a str,
+    /// How the execution ended.
+    pub outcome: &'a Outcome,
+    /// Where [`result_content`] was stored.
+    pub artifact: ArtifactRef,
+    /// True to answer with a structured result too: see [`wants_result`].
+    pub structured: bool,
+    /// The words of that result.
+    pub vocabulary: Vocabulary,
+}
+
+/// Name of the artifact that holds a result: `{workflow}_{4 hex}_result.json`.
+pub fn result_name(workflow: &str, execution: &str) -> Result<ArtifactName, BadArtifact> {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    let workflow: String = workflow.chars().take(200).map(safe).collect();
+    let digest = sinew_protocol::artifact::sha256(execution.as_bytes());
+    ArtifactName::parse(&format!("{workflow}_{}_result.json", &digest[..4]))
+}
+
+/// What that artifact holds: the bare output, or `{status, message}`.
+pub fn result_content(outcome: &Outcome) -> Value {
+    match outcome.status {
+        Status::Success => outcome.output.as_deref().cloned().unwrap_or_default(),
+        _ => json!({ "status": "error", "message": message(outcome) }),
+    }
+}
+
+/// The final task.
+pub fn task(ending: &Ending<'_>) -> Task {
+    let Ending { workflow, outcome, artifact, .. } = ending;
+    let (state, text) = match outcome.status {
+        Status::Success => {
+            (TaskState::Completed, format!("Workflow completed successfully. Output artifact: {artifact}"))
+        }
+        Status::Failure => {
+            (TaskState::Failed, format!("Workflow failed: {}. Error artifact: {artifact}", message(outcome)))
+        }
+        Status::Cancelled => (TaskState::Canceled, format!("Workflow cancelled: {}", message(outcome))),
+    };
+    let mut parts = vec![Part::text(text)];
+    if ending.structured {
+        let result = match outcome.status {
+            Status::Success => WorkflowNodeResultData::success(artifact.clone()),
+            _ => WorkflowNodeResultData::error(message(outcome)),
+        };
+        parts.push(MeshMessage::from(result).to_part(ending.vocabulary));
+    }
+    let mut status = TaskStatus::new(state);
+    let reply = Message::agent(format!("{}-final", ending.task), parts).with_task_id(ending.task);
+    status.message = Some(reply.with_context_id(ending.session));
+    Task {
+        id: TaskId::new(ending.task),
+        context_id: ContextId::new(ending.session),
+        status,
+        artifacts: None,
+        history: None,
+        metadata: Some(json!({
+            "workflow_name": workflow,
+            "agent_name": workflow,
+            "output": outcome.output.as_deref(),
+            "produced_artifacts": [{ "filename": artifact.name, "version": artifact.version }],
+        })),
+    }
+}
+
+fn message(outcome: &Outcome) -> &str {
+    outcome.fault.as_ref().map_or("no reason is known", |fault| fault.message.as_str())
+}

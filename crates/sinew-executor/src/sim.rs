@@ -1,0 +1,263 @@
+//! Virtual time: stubbed agents, no waiting, the same on every machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{Answer, Fact, Input, Mode, Phase, Refused, Reply, Time};
+use sinew_protocol::{ExecutionId, Fault};
+
+use crate::execution::Execution;
+use crate::fleet::{Call, Fleet, Outside, TaskKey};
+use crate::library::{Library, Program};
+
+/// What a stubbed agent does with a task.
+#[derive(Clone, Debug)]
+pub enum Stubbed {
+    /// It answers after so many milliseconds; on the way it says things.
+    Answer {
+        /// Milliseconds from now.
+        after: Time,
+        /// The answer.
+        result: Result<Reply, Fault>,
+        /// What it says, each so many milliseconds from now.
+        progress: Vec<(Time, Value)>,
+    },
+    /// It never answers.
+    Silent,
+}
+
+impl Stubbed {
+    /// An answer at once.
+    pub fn now(result: Result<Reply, Fault>) -> Self {
+        Self::Answer { after: 0, result, progress: Vec::new() }
+    }
+}
+
+/// Agents of a simulation.
+pub trait Stub {
+    /// A task arrived.
+    fn call(&mut self, now: Time, call: &Call) -> Stubbed;
+    /// A task was given up.
+    fn cancelled(&mut self, _now: Time, _call: &Call) {}
+}
+
+/// Something a person does at a set time.
+#[derive(Clone, Debug)]
+pub enum Signal {
+    /// Answers the person's node of this id (the only one that waits when none).
+    Answer(Option<String>, Answer),
+    /// Ends the execution.
+    Cancel(String),
+    /// Pauses it.
+    Pause(String),
+    /// Resumes it.
+    Resume,
+    /// Retries what failed.
+    Retry(Vec<String>),
+}
+
+enum Event {
+    Done(TaskKey, Result<Reply, Fault>),
+    Progress(TaskKey, Value),
+    Signal(Signal),
+}
+
+/// A simulation of one execution and its sub-workflows.
+pub struct Sim<S> {
+    fleet: Fleet,
+    world: World<S>,
+    /// Signals that were refused, with why.
+    pub refused: Vec<(Signal, Refused)>,
+    crashes: Vec<usize>,
+    depth: u32,
+}
+
+struct World<S> {
+    stub: S,
+    now: Time,
+    seq: u64,
+    queue: BTreeMap<(Time, u64), Event>,
+    /// Tasks an agent has seen: it answers a second delivery from memory, so it is not asked again.
+    seen: BTreeSet<TaskKey>,
+    calls: BTreeMap<TaskKey, Call>,
+    facts: usize,
+}
+
+impl<S: Stub> Sim<S> {
+    /// A simulation with these workflows and agents. Time starts at 0.
+    pub fn new(library: Arc<Library>, stub: S) -> Self {
+        let world = World {
+            stub,
+            now: 0,
+            seq: 0,
+            queue: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            facts: 0,
+        };
+        Self { fleet: Fleet::new(library), world, refused: Vec::new(), crashes: Vec::new(), depth: 0 }
+    }
+
+    /// Loses all memory after the round that holds fact number `n` (counted from 1 over all executions).
+    pub fn crash_after(&mut self, n: usize) {
+        self.crashes.push(n);
+        self.crashes.sort_unstable();
+    }
+
+    /// Starts from so deep in a chain of calls.
+    pub fn depth(&mut self, depth: u32) {
+        self.depth = depth;
+    }
+
+    /// Plans what a person does.
+    pub fn signal(&mut self, at: Time, signal: Signal) {
+        self.world.push(at, Event::Signal(signal));
+    }
+
+    /// Starts the execution and goes on until nothing more can happen, or virtual time reaches `until`.
+    pub fn run(&mut self, program: Program, input: Value, mode: Mode, until: Time) {
+        let id = ExecutionId::of("sim", "sim", program.name());
+        let (now, depth) = (self.world.now, self.depth);
+        self.fleet.start_at_depth(now, id, program, input, mode, depth, &mut self.world);
+        self.go_on(until);
+    }
+
+    /// Goes on until nothing more can happen, or virtual time reaches `until`.
+    pub fn go_on(&mut self, until: Time) {
+        loop {
+            self.crash_if_due();
+            let event = self.world.queue.keys().next().map(|key| key.0);
+            let timer = self.fleet.next_deadline();
+            let Some(next) = event.into_iter().chain(timer).min().filter(|next| *next <= until) else {
+                return;
+            };
+            self.world.now = self.world.now.max(next);
+            // Answers that arrive at a deadline arrive in time.
+            if event.is_some_and(|at| at <= self.world.now) {
+                if let Some(((_, _), event)) = self.world.queue.pop_first() {
+                    self.happen(event);
+                }
+            } else {
+                self.fleet.tick(self.world.now, &mut self.world);
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.world.now;
+        let (run, input) = match event {
+            Event::Done(TaskKey { run, act, attempt }, result) => (run, Input::Done { act, attempt, result }),
+            Event::Progress(TaskKey { run, act, attempt }, value) => {
+                (run, Input::Progress { act, attempt, value })
+            }
+            Event::Signal(signal) => {
+                let input = match self.input_of(&signal) {
+                    Ok(input) => input,
+                    Err(refused) => return self.refused.push((signal, refused)),
+                };
+                if let Err(refused) = self.fleet.input(now, 0, input, &mut self.world) {
+                    self.refused.push((signal, refused));
+                }
+                return;
+            }
+        };
+        let _ = self.fleet.input(now, run, input, &mut self.world);
+    }
+
+    fn input_of(&self, signal: &Signal) -> Result<Input, Refused> {
+        Ok(match signal.clone() {
+            Signal::Answer(node, answer) => {
+                let execution = self.execution();
+                let plan = execution.program().graph.plan();
+                let waits = |act: &u32| {
+                    let one = execution.state().act(*act);
+                    one.phase == Phase::Waiting
+                        && node.as_ref().is_none_or(|id| *id == plan.node(one.node).id)
+                };
+                let act = execution.state().waiting().find(waits).ok_or(Refused::NotWaiting(0))?;
+                Input::Answer { act, answer }
+            }
+            Signal::Cancel(reason) => Input::Cancel { reason },
+            Signal::Pause(reason) => Input::Pause { reason },
+            Signal::Resume => Input::Resume,
+            Signal::Retry(nodes) => Input::Retry { nodes, reason: "test".into() },
+        })
+    }
+
+    fn crash_if_due(&mut self) {
+        while self.crashes.first().is_some_and(|n| *n <= self.world.facts) {
+            self.crashes.remove(0);
+            self.fleet.crash(self.world.now, &mut self.world);
+        }
+    }
+
+    /// The execution that was asked for.
+    ///
+    /// # Panics
+    /// Before [`Sim::run`].
+    pub fn execution(&self) -> &Execution {
+        &self.fleet.runs()[0].execution
+    }
+
+    /// All executions, sub-workflows included.
+    pub fn executions(&self) -> impl Iterator<Item = &Execution> {
+        self.fleet.runs().iter().map(|run| &run.execution)
+    }
+
+    /// Virtual time now.
+    pub fn now(&self) -> Time {
+        self.world.now
+    }
+
+    /// The stub, to look at what it recorded.
+    pub fn stub(&self) -> &S {
+        &self.world.stub
+    }
+
+    /// The stub, to take out what it recorded.
+    pub fn stub_mut(&mut self) -> &mut S {
+        &mut self.world.stub
+    }
+
+    /// Facts so far, over all executions.
+    pub fn facts(&self) -> usize {
+        self.world.facts
+    }
+}
+
+impl<S> World<S> {
+    fn push(&mut self, at: Time, event: Event) {
+        self.seq += 1;
+        self.queue.insert((at, self.seq), event);
+    }
+}
+
+impl<S: Stub> Outside for World<S> {
+    fn send(&mut self, now: Time, call: Call) {
+        if !self.seen.insert(call.key) {
+            return;
+        }
+        let key = call.key;
+        match self.stub.call(now, &call) {
+            Stubbed::Silent => {}
+            Stubbed::Answer { after, result, progress } => {
+                for (after, value) in progress {
+                    self.push(now.saturating_add(after), Event::Progress(key, value));
+                }
+                self.push(now.saturating_add(after), Event::Done(key, result));
+            }
+        }
+        self.calls.insert(key, call);
+    }
+
+    fn cancel(&mut self, key: TaskKey) {
+        if let Some(call) = self.calls.get(&key) {
+            self.stub.cancelled(self.now, call);
+        }
+    }
+
+    fn observe(&mut self, _run: usize, _execution: &Execution, facts: &[Fact]) {
+        self.facts += facts.len();
+    }
+}

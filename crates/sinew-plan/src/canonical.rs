@@ -1,0 +1,50 @@
+//! Canonical JSON and the digest of a plan.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::Plan;
+
+/// JSON with sorted keys and no white space: equal values give equal bytes.
+pub fn canonical_json(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+/// Hex sha256 of the plan's canonical JSON: the plan's identity.
+pub fn digest(plan: &Plan) -> String {
+    // A plan is plain data with string keys, so it always serialises; an empty object would be a lie all the same.
+    let value = serde_json::to_value(plan).unwrap_or(Value::Null);
+    hex::encode(Sha256::digest(canonical_json(&value)))
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut keys: Vec<&String> = members.keys().collect();
+            keys.sort_unstable();
+            out.push('{');
+            for (n, key) in keys.into_iter().enumerate() {
+                if n > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::String(key.clone()).to_string());
+                out.push(':');
+                write(&members[key], out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (n, item) in items.iter().enumerate() {
+                if n > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}

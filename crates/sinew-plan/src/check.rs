@@ -1,0 +1,98 @@
+//! What every plan must hold, whichever dialect made it.
+
+use crate::{Join, NodeIx, Op, Plan};
+
+/// A plan the engine would not run. A dialect that lowers into one has a bug, or the plan was tampered with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Written by a version this one does not know.
+    #[error("plan format {0} is not known to this version")]
+    Format(u32),
+    /// No node has the index.
+    #[error("{place} names node {ix}, which does not exist")]
+    NoNode {
+        /// Where the index stands.
+        place: String,
+        /// The index.
+        ix: NodeIx,
+    },
+    /// Two nodes have one id.
+    #[error("two nodes have the id '{0}'")]
+    DuplicateId(String),
+    /// A quorum that can never be met, or no edge to meet it.
+    #[error("node '{node}' waits for {quorum} of {edges} edges")]
+    Quorum {
+        /// Id of the node.
+        node: String,
+        /// Edges it waits for.
+        quorum: u32,
+        /// Edges that count.
+        edges: u32,
+    },
+    /// Nothing would ever start.
+    #[error("the plan has no entry node")]
+    NoEntry,
+    /// A body that is reached by flow as well would run twice.
+    #[error("node '{0}' is a body and must not be an entry or have flow edges")]
+    BodyInFlow(String),
+}
+
+/// Checks a plan before it is run.
+pub fn check(plan: &Plan) -> Result<(), PlanError> {
+    if plan.format != Plan::FORMAT {
+        return Err(PlanError::Format(plan.format));
+    }
+    let count = plan.nodes.len() as NodeIx;
+    let exists = |place: &dyn Fn() -> String, ix: NodeIx| {
+        if ix < count { Ok(()) } else { Err(PlanError::NoNode { place: place(), ix }) }
+    };
+    let mut ids = std::collections::BTreeSet::new();
+    for node in &plan.nodes {
+        if !ids.insert(node.id.as_str()) {
+            return Err(PlanError::DuplicateId(node.id.clone()));
+        }
+        let place = || format!("node '{}'", node.id);
+        match &node.op {
+            Op::Map { body } | Op::Loop { body } => exists(&place, *body)?,
+            Op::Fork { bodies } => bodies.iter().try_for_each(|body| exists(&place, *body))?,
+            Op::Source | Op::Agent | Op::Pure | Op::Human | Op::Delay | Op::Workflow => {}
+        }
+    }
+    for (n, edge) in plan.edges.iter().enumerate() {
+        let place = || format!("edge {n}");
+        exists(&place, edge.from)?;
+        exists(&place, edge.to)?;
+        if !edge.attach && plan.node(edge.to).inner {
+            return Err(PlanError::BodyInFlow(plan.node(edge.to).id.clone()));
+        }
+    }
+    for ix in &plan.entry {
+        exists(&|| "entry".to_owned(), *ix)?;
+        if plan.node(*ix).inner {
+            return Err(PlanError::BodyInFlow(plan.node(*ix).id.clone()));
+        }
+    }
+    for exit in &plan.exits {
+        exists(&|| "exit".to_owned(), exit.node)?;
+    }
+    if plan.entry.is_empty() {
+        return Err(PlanError::NoEntry);
+    }
+    check_quorums(plan)
+}
+
+fn check_quorums(plan: &Plan) -> Result<(), PlanError> {
+    let mut counting = vec![0u32; plan.nodes.len()];
+    for edge in plan.edges.iter().filter(|edge| edge.quorum) {
+        counting[edge.to as usize] += 1;
+    }
+    for (node, edges) in plan.nodes.iter().zip(counting) {
+        if let Join::Resolved { quorum: Some(quorum) } = node.join
+            && (quorum == 0 || quorum > edges)
+        {
+            return Err(PlanError::Quorum { node: node.id.clone(), quorum, edges });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Budgets for everything that can run away.
+
+use serde::{Deserialize, Serialize};
+
+/// Budgets of one execution. Reaching one ends the execution with a fault that names it; nothing hangs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Activations in all, over loops, maps and cycles.
+    pub activations: u32,
+    /// Children of one map or fork.
+    pub fan_out: u32,
+    /// Iterations of one loop.
+    pub iterations: u32,
+    /// Times one edge may be taken when it names no budget of its own.
+    pub edge: u32,
+    /// Depth of sub-workflows, counted from the outermost execution.
+    pub depth: u32,
+    /// Bytes of JSON one value (an output, a reply, an input) may take.
+    pub value_bytes: u64,
+    /// Wall time of the whole execution in milliseconds; none = no limit.
+    pub wall_ms: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            activations: 200_000,
+            fan_out: 20_000,
+            iterations: 10_000,
+            edge: 10_000,
+            depth: 10,
+            value_bytes: 16 << 20,
+            wall_ms: None,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Compiles the code pages under `codes/` and every schema under the repository's `proto/` into the crate.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    code_pages(&here.join("codes"), &out.join("codes.rs"))?;
+    schemas(&here.join("../../proto"), &out)
+}
+
+/// Writes `[("SINEW-1001", include_str!(..)), ..]`, sorted by code so that a lookup can bisect.
+fn code_pages(folder: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut table = String::from("&[\n");
+    for page in files(folder, "md")? {
+        println!("cargo::rerun-if-changed={}", page.display());
+        let code = page.file_stem().unwrap_or_default().to_string_lossy();
+        writeln!(table, "    ({code:?}, include_str!({:?})),", page.to_string_lossy())?;
+    }
+    table.push(']');
+    fs::write(target, table)?;
+    Ok(())
+}
+
+/// Generates one Rust module tree for all schemas; `src/lib.rs` includes it as `pb`.
+fn schemas(folder: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let schemas = files(folder, "proto")?;
+    for schema in &schemas {
+        println!("cargo::rerun-if-changed={}", schema.display());
+    }
+    prost_build::Config::new()
+        .out_dir(out)
+        .bytes(["."])
+        .btree_map(["."])
+        .include_file("schemas.rs")
+        .compile_fds(protox::compile(&schemas, [folder])?)?;
+    Ok(())
+}
+
+/// All files below `folder` with this extension, in name order.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path, extension)?);
+        } else if path.extension().is_some_and(|e| e == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,82 @@
+//! The A2A 1.0 shapes, imported from `a2a-protocol-types` here and nowhere else.
+//!
+//! They read 0.3 enum words and ignore unknown fields. Keep a card's raw bytes beside the parsed card where a signature
+//! has to be checked: parsing drops what it does not know.
+
+pub use a2a_protocol_types::message::PartContent;
+pub use a2a_protocol_types::{
+    A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, AgentCapabilities, AgentCard, AgentExtension,
+    AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId, Message, MessageRole,
+    MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration, SendMessageResponse,
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskQueryParams, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+
+use serde_json::Value;
+
+/// The JSON of a data part.
+pub fn part_data(part: &Part) -> Option<&Value> {
+    match &part.content {
+        PartContent::Data(data) => Some(data),
+        _ => None,
+    }
+}
+
+/// `text`, `data` or `file` (bytes or an address), the three kinds of part.
+pub fn part_kind(part: &Part) -> &'static str {
+    match &part.content {
+        PartContent::Text(_) => "text",
+        PartContent::Data(_) => "data",
+        _ => "file",
+    }
+}
+
+/// Whether a task in this state will never change again.
+pub fn is_terminal(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_shapes_are_those_of_the_specification() {
+        let wire = json!({
+            "id": "t1",
+            "contextId": "c1",
+            "status": {
+                "state": "TASK_STATE_COMPLETED",
+                "message": {
+                    "messageId": "m1",
+                    "role": "ROLE_AGENT",
+                    "parts": [
+                        {"text": "done"},
+                        {"data": {"n": 9_007_199_254_740_993_u64}, "mediaType": "application/json"},
+                        {"url": "artifact://a/u/s/o.json?version=0", "filename": "o.json"},
+                        {"raw": "YWJj"},
+                    ],
+                },
+                "timestamp": "2026-11-21T09:00:00.000Z",
+            },
+            "artifacts": [{"artifactId": "a1", "parts": [{"text": "x"}]}],
+        });
+        let task: Task = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&task).unwrap(), wire);
+        assert!(is_terminal(task.status.state));
+        let parts = &task.status.message.as_ref().unwrap().parts;
+        assert_eq!(parts.iter().map(part_kind).collect::<Vec<_>>(), ["text", "data", "file", "file"]);
+        assert_eq!(parts.iter().find_map(part_data), Some(&json!({"n": 9_007_199_254_740_993_u64})));
+    }
+
+    #[test]
+    fn older_words_and_unknown_fields_are_read() {
+        let wire = json!({"id": "t", "status": {"state": "input-required", "mood": "good"}, "kind": "task"});
+        let task: Task = serde_json::from_value(wire).unwrap();
+        assert!(!is_terminal(task.status.state));
+        let two = json!({"text": "a", "url": "b"});
+        assert!(serde_json::from_value::<Part>(two).is_err(), "a part holds one thing");
+    }
+}

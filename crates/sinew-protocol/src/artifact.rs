@@ -1,0 +1,383 @@
+//! Artifacts by name: checked names, references, what is known of stored bytes, and `artifact://` addresses.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use data_encoding::HEXLOWER;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use unicode_normalization::is_nfc;
+
+use crate::fault::Fault;
+
+/// The longest artifact name, in bytes of UTF-8: what every file system takes.
+pub const MAX_NAME: usize = 255;
+
+/// Why a text cannot name an artifact, or an address cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadArtifact {
+    /// Nothing, or more than 255 bytes.
+    #[error("an artifact name has 1 to {MAX_NAME} bytes, this one has {0}")]
+    Length(usize),
+    /// A character that could leave the folder, hide, or mean something to a shell, URI or terminal.
+    #[error("artifact name {name:?} holds {character:?}, which no artifact name may hold")]
+    Character {
+        /// The name as given.
+        name: String,
+        /// The first character that is refused.
+        character: char,
+    },
+    /// `.`, `..`, a device name, or a name that begins or ends with a blank or ends with a dot.
+    #[error("artifact name {0:?} is reserved by file systems")]
+    Reserved(String),
+    /// Two different byte strings that look the same must not both be names.
+    #[error("artifact name {0:?} is not in Unicode normal form C")]
+    NotNormal(String),
+    /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`.
+    #[error("{0:?} is no artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
+    Address(String),
+    /// The bytes are not those that were stored.
+    #[error("artifact {name} was changed: it should be {expected}, it is {found}")]
+    Changed {
+        /// The artifact's name.
+        name: ArtifactName,
+        /// What the reference says, sha256 and size.
+        expected: String,
+        /// What the bytes are.
+        found: String,
+    },
+}
+
+impl BadArtifact {
+    /// The operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "SINEW-5002",
+            Self::Changed { .. } => "SINEW-5003",
+            _ => "SINEW-5001",
+        }
+    }
+}
+
+impl From<BadArtifact> for Fault {
+    fn from(bad: BadArtifact) -> Self {
+        Self::invalid(bad.code(), bad.to_string())
+    }
+}
+
+/// An artifact's name: one path segment, safe as a file name, legible Unicode allowed.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ArtifactName(Arc<str>);
+
+impl ArtifactName {
+    /// Checks a name that came from outside.
+    ///
+    /// ```
+    /// # use sinew_protocol::ArtifactName;
+    /// assert!(ArtifactName::parse("bericht_größe.json").is_ok());
+    /// assert!(ArtifactName::parse("../secret").is_err());
+    /// ```
+    pub fn parse(name: &str) -> Result<Self, BadArtifact> {
+        if name.is_empty() || name.len() > MAX_NAME {
+            return Err(BadArtifact::Length(name.len()));
+        }
+        if let Some(character) = name.chars().find(|c| is_refused(*c)) {
+            return Err(BadArtifact::Character { name: name.to_owned(), character });
+        }
+        if is_reserved(name) {
+            return Err(BadArtifact::Reserved(name.to_owned()));
+        }
+        if !is_nfc(name) {
+            return Err(BadArtifact::NotNormal(name.to_owned()));
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Separators (`:` is one on Windows and before a version), control and invisible direction characters.
+fn is_refused(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '/' | '\\' | ':' | '\u{2028}' | '\u{2029}' | '\u{FEFF}')
+        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}')
+}
+
+fn is_reserved(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    let numbered = |prefix| stem.strip_prefix(prefix).is_some_and(|n| matches!(n.as_bytes(), [b'0'..=b'9']));
+    let device = matches!(stem.as_str(), "con" | "nul" | "aux" | "prn") || numbered("com") || numbered("lpt");
+    device || name.ends_with('.') || name.trim() != name
+}
+
+impl TryFrom<String> for ArtifactName {
+    type Error = BadArtifact;
+    fn try_from(name: String) -> Result<Self, BadArtifact> {
+        Self::parse(&name)
+    }
+}
+
+impl FromStr for ArtifactName {
+    type Err = BadArtifact;
+    fn from_str(name: &str) -> Result<Self, BadArtifact> {
+        Self::parse(name)
+    }
+}
+
+impl From<ArtifactName> for String {
+    fn from(name: ArtifactName) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl AsRef<str> for ArtifactName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ArtifactName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ArtifactName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A reference to an artifact: its latest version when none is named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ArtifactRef {
+    /// The artifact's name. Also read as `artifact_name` and `filename`, the words of older messages.
+    #[serde(alias = "artifact_name", alias = "filename")]
+    pub name: ArtifactName,
+    /// The version, counted from 0.
+    #[serde(default, alias = "artifact_version", skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+}
+
+impl fmt::Display for ArtifactRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Some(version) => write!(f, "{}:v{version}", self.name),
+            None => write!(f, "{}", self.name),
+        }
+    }
+}
+
+/// What is known of one stored version: enough to check that bytes are those that were stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactMeta {
+    /// The artifact's name.
+    pub name: ArtifactName,
+    /// The version, counted from 0.
+    pub version: u32,
+    /// Media type, for instance `application/json`.
+    pub media_type: String,
+    /// sha256 of the bytes, lower-case hex.
+    pub sha256: String,
+    /// Number of bytes.
+    pub size: u64,
+}
+
+impl ArtifactMeta {
+    /// The facts about these bytes stored under this name and version.
+    pub fn of(name: ArtifactName, version: u32, media_type: impl Into<String>, bytes: &[u8]) -> Self {
+        Self { name, version, media_type: media_type.into(), sha256: sha256(bytes), size: bytes.len() as u64 }
+    }
+
+    /// The reference to exactly this version.
+    pub fn reference(&self) -> ArtifactRef {
+        ArtifactRef { name: self.name.clone(), version: Some(self.version) }
+    }
+
+    /// Refuses bytes that are not the stored ones.
+    pub fn verify(&self, bytes: &[u8]) -> Result<(), BadArtifact> {
+        let found = sha256(bytes);
+        if found == self.sha256 && bytes.len() as u64 == self.size {
+            return Ok(());
+        }
+        Err(BadArtifact::Changed {
+            name: self.name.clone(),
+            expected: format!("sha256 {}, {} bytes", self.sha256, self.size),
+            found: format!("sha256 {found}, {} bytes", bytes.len()),
+        })
+    }
+}
+
+/// sha256 as lower-case hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+/// The address of an artifact in an A2A part: `artifact://APP/USER/SESSION/NAME?version=N`.
+///
+/// It says where the sender keeps the artifact, never who may read it: rights come from the caller's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArtifactUri {
+    /// The agent, workflow or gateway that stored it.
+    pub app: String,
+    /// The user it was stored for.
+    pub user: String,
+    /// The session (A2A context) it was stored in.
+    pub session: String,
+    /// Name and version.
+    pub artifact: ArtifactRef,
+}
+
+/// What stays readable in a segment; everything else is percent-encoded.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
+
+impl fmt::Display for ArtifactUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("artifact:/")?;
+        for segment in [&self.app, &self.user, &self.session, self.artifact.name.as_str()] {
+            write!(f, "/{}", utf8_percent_encode(segment, SEGMENT))?;
+        }
+        self.artifact.version.map_or(Ok(()), |version| write!(f, "?version={version}"))
+    }
+}
+
+impl FromStr for ArtifactUri {
+    type Err = BadArtifact;
+
+    fn from_str(text: &str) -> Result<Self, BadArtifact> {
+        let bad = || BadArtifact::Address(text.chars().take(200).collect());
+        let (path, query) = match text.strip_prefix("artifact://").ok_or_else(bad)?.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (text.trim_start_matches("artifact://"), None),
+        };
+        let version = match query.filter(|query| !query.is_empty()) {
+            None => None,
+            Some(query) => {
+                let number = query.strip_prefix("version=").ok_or_else(bad)?;
+                (number != "latest").then(|| number.parse().map_err(|_| bad())).transpose()?
+            }
+        };
+        let segments: Vec<String> = path
+            .split('/')
+            .map(|segment| percent_decode_str(segment).decode_utf8().map(Into::into))
+            .collect::<Result<_, _>>()
+            .map_err(|_| bad())?;
+        match <[String; 4]>::try_from(segments) {
+            Ok([app, user, session, name]) if !app.is_empty() => {
+                let artifact = ArtifactRef { name: ArtifactName::parse(&name)?, version };
+                Ok(Self { app, user, session, artifact })
+            }
+            _ => Err(bad()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_one_safe_segment() {
+        let refused = [
+            "",
+            ".",
+            "..",
+            "../a",
+            "a/b",
+            "/a",
+            "a\\b",
+            "C:a",
+            "a:2",
+            "a\0b",
+            "a\nb",
+            "a\u{202E}gpj",
+            "a\u{200B}b",
+            "nul",
+            "CON.json",
+            "com1.txt",
+            "lpt9",
+            "a.",
+            " a",
+            "a ",
+            "e\u{301}.json",
+        ];
+        for name in refused {
+            assert!(ArtifactName::parse(name).is_err(), "{name:?} was taken");
+        }
+        assert!(ArtifactName::parse(&"a".repeat(256)).is_err());
+        let taken = [
+            "a",
+            ".hidden",
+            "wi_F_0a1b2c3d.json",
+            "größe é.json",
+            "结果.json",
+            "a..b",
+            "console.log",
+            "com10",
+            "com",
+        ];
+        for name in taken {
+            assert_eq!(ArtifactName::parse(name).unwrap().as_str(), name);
+        }
+        assert!(ArtifactName::parse(&"a".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn references_are_read_in_every_wording() {
+        let want = ArtifactRef { name: "o.json".parse().unwrap(), version: Some(2) };
+        for text in [
+            r#"{"name":"o.json","version":2}"#,
+            r#"{"artifact_name":"o.json","artifact_version":2}"#,
+            r#"{"filename":"o.json","version":2}"#,
+        ] {
+            assert_eq!(serde_json::from_str::<ArtifactRef>(text).unwrap(), want, "{text}");
+        }
+        assert_eq!(want.to_string(), "o.json:v2");
+        assert!(serde_json::from_str::<ArtifactRef>(r#"{"name":"../o"}"#).is_err());
+    }
+
+    #[test]
+    fn changed_bytes_are_noticed() {
+        let meta = ArtifactMeta::of("a.txt".parse().unwrap(), 0, "text/plain", b"abc");
+        assert_eq!(meta.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(meta.verify(b"abc"), Ok(()));
+        assert_eq!(meta.verify(b"abd").unwrap_err().code(), "SINEW-5003");
+        assert_eq!(meta.reference().to_string(), "a.txt:v0");
+    }
+
+    #[test]
+    fn addresses_that_mean_nothing_are_refused() {
+        for text in [
+            "file:///a",
+            "artifact://a/u/s",
+            "artifact:///u/s/n",
+            "artifact://a/u/s/n/m",
+            "artifact://a/u/s/..",
+            "artifact://a/u/s/%2e%2e%2fetc",
+            "artifact://a/u/s/n?v=1",
+            "artifact://a/u/s/n?version=-1",
+            "artifact://a/u/s/%ff",
+        ] {
+            assert!(text.parse::<ArtifactUri>().is_err(), "{text} was taken");
+        }
+        let latest: ArtifactUri = "artifact://a/u/s/n.json?version=latest".parse().unwrap();
+        assert_eq!(latest.artifact.version, None);
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_round_trip(app in ".{1,9}", user in ".{0,9}", session in ".{0,9}", name in "[a-z0-9äß结][A-Za-z0-9äß结 %?#&+.-]{0,20}_", version: Option<u32>) {
+            let artifact = ArtifactRef { name: name.parse().unwrap(), version };
+            let uri = ArtifactUri { app, user, session, artifact };
+            prop_assert_eq!(uri.to_string().parse::<ArtifactUri>(), Ok(uri));
+        }
+    }
+}

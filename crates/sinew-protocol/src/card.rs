@@ -1,0 +1,256 @@
+//! Agent cards: how agents and workflows announce themselves, and what a reader finds in their extensions.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::a2a::{AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill};
+use crate::id::subject_token;
+
+/// Extension URI: the type of agent, `workflow` for workflows.
+pub const AGENT_TYPE: &str = "https://solace.com/a2a/extensions/agent-type";
+/// Extension URI: input and output JSON Schemas.
+pub const SCHEMAS: &str = "https://solace.com/a2a/extensions/sam/schemas";
+/// Extension URI: what the workflow looks like.
+pub const VISUALISATION: &str = "https://solace.com/a2a/extensions/sam/workflow-visualization";
+/// Extension URI: how tasks reach the agent, see [`Delivery`].
+pub const DELIVERY: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/delivery/v1";
+/// `protocolBinding` of an agent on the mesh.
+pub const NATS_BINDING: &str = "https://github.com/sinew-mesh/sinew/a2a/bindings/nats/v1";
+
+/// How long a card is believed without being announced again.
+pub const CARD_TTL: Duration = Duration::from_mins(1);
+
+/// Whether a card last announced `age` ago is no longer believed.
+pub fn is_expired(age: Duration, ttl: Duration) -> bool {
+    age > ttl
+}
+
+/// What kind of agent a card announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AgentKind {
+    /// Answers tasks itself.
+    #[default]
+    Agent,
+    /// Runs a workflow; callers get a workflow tool for it.
+    Workflow,
+}
+
+/// How tasks reach an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// Through the task stream: they wait for the agent and come again when it dies.
+    #[default]
+    Queue,
+    /// By request and reply: lowest latency, the executor asks again when the agent dies.
+    Direct,
+}
+
+/// A workflow's picture, in either vocabulary; both travel under [`VISUALISATION`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Visualisation {
+    /// The definition itself (`workflow_config`, current vocabulary); see [`workflow_config`].
+    Config(Value),
+    /// Mermaid text (`mermaid_source`, vocabulary of the specification).
+    Mermaid(String),
+}
+
+/// Everything that goes into a card, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Announcement {
+    /// The agent's name; tasks are addressed to it.
+    pub name: String,
+    /// What it does, for people and models.
+    pub description: String,
+    /// Its own version.
+    pub version: String,
+    /// Agent or workflow.
+    pub kind: AgentKind,
+    /// JSON Schema of its input.
+    pub input_schema: Option<Value>,
+    /// JSON Schema of its output.
+    pub output_schema: Option<Value>,
+    /// Its skills; a card must have one, so an empty list becomes one skill named like the agent.
+    pub skills: Vec<AgentSkill>,
+    /// Its picture.
+    pub visualisation: Option<Visualisation>,
+    /// How tasks reach it.
+    pub delivery: Delivery,
+}
+
+impl Announcement {
+    /// The card of this agent in this namespace.
+    pub fn card(self, namespace: &str) -> AgentCard {
+        let mut capabilities = AgentCapabilities::default();
+        capabilities.streaming = Some(true);
+        capabilities.push_notifications = Some(false);
+        capabilities.extensions = Some(self.extensions());
+        let interface = AgentInterface::new(address(namespace, &self.name), NATS_BINDING);
+        let skills = if self.skills.is_empty() { vec![self.own_skill()] } else { self.skills };
+        AgentCard {
+            name: self.name,
+            description: self.description,
+            supported_interfaces: vec![interface],
+            provider: None,
+            version: if self.version.is_empty() { "1.0.0".to_owned() } else { self.version },
+            documentation_url: None,
+            capabilities,
+            security_schemes: None,
+            security_requirements: None,
+            default_input_modes: modes(),
+            default_output_modes: modes(),
+            skills,
+            signatures: None,
+            icon_url: None,
+            url: None,
+        }
+    }
+
+    fn own_skill(&self) -> AgentSkill {
+        let tag = if self.kind == AgentKind::Workflow { "workflow" } else { "agent" };
+        AgentSkill {
+            id: self.name.clone(),
+            name: self.name.clone(),
+            description: if self.description.is_empty() {
+                self.name.clone()
+            } else {
+                self.description.clone()
+            },
+            tags: vec![tag.to_owned()],
+            examples: None,
+            input_modes: None,
+            output_modes: None,
+            security_requirements: None,
+        }
+    }
+
+    fn extensions(&self) -> Vec<AgentExtension> {
+        let mut extensions = Vec::new();
+        if self.kind == AgentKind::Workflow {
+            let what = "Specifies the type of agent (e.g., 'workflow').";
+            extensions.push(extension(AGENT_TYPE, what, json!({"type": "workflow"})));
+        }
+        let mut schemas = Map::new();
+        for (name, schema) in [("input_schema", &self.input_schema), ("output_schema", &self.output_schema)] {
+            if let Some(schema) = schema {
+                schemas.insert(name.to_owned(), schema.clone());
+            }
+        }
+        if !schemas.is_empty() {
+            let what = format!("Input and output JSON schemas for the {}.", self.kind.word());
+            extensions.push(extension(SCHEMAS, &what, schemas.into()));
+        }
+        match &self.visualisation {
+            None => {}
+            Some(Visualisation::Config(config)) => {
+                let what = "The definition of the workflow.";
+                extensions.push(extension(VISUALISATION, what, json!({"workflow_config": config})));
+            }
+            Some(Visualisation::Mermaid(source)) => {
+                let what = "Mermaid JS diagram of the workflow logic.";
+                extensions.push(extension(VISUALISATION, what, json!({"mermaid_source": source})));
+            }
+        }
+        if self.delivery == Delivery::Direct {
+            extensions.push(extension(DELIVERY, "How tasks reach the agent.", json!({"delivery": "direct"})));
+        }
+        extensions
+    }
+}
+
+impl AgentKind {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Workflow => "workflow",
+        }
+    }
+}
+
+fn extension(uri: &str, description: &str, params: Value) -> AgentExtension {
+    let mut extension = AgentExtension::new(uri);
+    extension.description = Some(description.to_owned());
+    extension.params = Some(params);
+    extension
+}
+
+fn modes() -> Vec<String> {
+    vec!["application/json".to_owned(), "text/plain".to_owned()]
+}
+
+/// Where an agent is on the mesh: `nats:///NAMESPACE/AGENT`. Subjects follow from the names, never from this address.
+pub fn address(namespace: &str, agent: &str) -> String {
+    format!("nats:///{}/{}", subject_token(namespace), subject_token(agent))
+}
+
+/// What a card says in the extension with this URI.
+pub fn extension_params<'a>(card: &'a AgentCard, uri: &str) -> Option<&'a Value> {
+    card.capabilities.extensions.as_ref()?.iter().find(|extension| extension.uri == uri)?.params.as_ref()
+}
+
+/// Whether a card announces a workflow.
+pub fn kind(card: &AgentCard) -> AgentKind {
+    match extension_params(card, AGENT_TYPE).and_then(|params| params.get("type")?.as_str()) {
+        Some("workflow") => AgentKind::Workflow,
+        _ => AgentKind::Agent,
+    }
+}
+
+/// The JSON Schema of an agent's input, when its card has one.
+pub fn input_schema(card: &AgentCard) -> Option<&Value> {
+    schema(card, "input_schema")
+}
+
+/// The JSON Schema of an agent's output, when its card has one.
+pub fn output_schema(card: &AgentCard) -> Option<&Value> {
+    schema(card, "output_schema")
+}
+
+fn schema<'a>(card: &'a AgentCard, which: &str) -> Option<&'a Value> {
+    extension_params(card, SCHEMAS)?.get(which).filter(|schema| !schema.is_null())
+}
+
+/// The picture on a card, in whichever vocabulary it comes.
+pub fn visualisation(card: &AgentCard) -> Option<Visualisation> {
+    let params = extension_params(card, VISUALISATION)?;
+    if let Some(config) = params.get("workflow_config") {
+        return Some(Visualisation::Config(config.clone()));
+    }
+    params.get("mermaid_source")?.as_str().map(|source| Visualisation::Mermaid(source.to_owned()))
+}
+
+/// How tasks reach the agent of this card.
+pub fn delivery(card: &AgentCard) -> Delivery {
+    match extension_params(card, DELIVERY).and_then(|params| params.get("delivery")?.as_str()) {
+        Some("direct") => Delivery::Direct,
+        _ => Delivery::Queue,
+    }
+}
+
+/// A workflow definition (the object under `workflow:`) as a card shows it: without skills, which the card has itself,
+/// and with the cases of switches worded `condition` and `node`.
+pub fn workflow_config(definition: &Value) -> Value {
+    let mut config = definition.clone();
+    if let Some(fields) = config.as_object_mut() {
+        fields.shift_remove("skills");
+    }
+    let nodes = config.get_mut("nodes").and_then(Value::as_array_mut);
+    for node in nodes.into_iter().flatten().filter(|node| node["type"] == "switch") {
+        let cases = node.get_mut("cases").and_then(Value::as_array_mut);
+        for case in cases.into_iter().flatten().filter_map(Value::as_object_mut) {
+            *case = std::mem::take(case)
+                .into_iter()
+                .map(|(key, value)| match key.as_str() {
+                    "when" => ("condition".to_owned(), value),
+                    "then" => ("node".to_owned(), value),
+                    _ => (key, value),
+                })
+                .collect();
+        }
+    }
+    config
+}

@@ -1,0 +1,53 @@
+//! The page behind every operator code, compiled in from `codes/SINEW-NNNN.md`.
+//!
+//! `sinew explain SINEW-5003` prints one; diagnostics link to them. Any crate adds a page by adding a file.
+
+static PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/codes.rs"));
+
+/// The whole page of a code, for instance `SINEW-5003`, as Markdown.
+pub fn page(code: &str) -> Option<&'static str> {
+    let at = PAGES.binary_search_by_key(&code, |(code, _)| code).ok()?;
+    PAGES.get(at).map(|(_, text)| *text)
+}
+
+/// The first line of a code's page without its `# `.
+pub fn title(code: &str) -> Option<&'static str> {
+    let first = page(code)?.lines().next()?;
+    Some(first.trim_start_matches('#').trim())
+}
+
+/// Every code with its page, in the order of the codes.
+pub fn all() -> &'static [(&'static str, &'static str)] {
+    PAGES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_is_named_and_titled() {
+        let mut wrong = Vec::new();
+        for (code, text) in all() {
+            let digits = code.strip_prefix("SINEW-").unwrap_or_default();
+            if digits.len() != 4 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                wrong.push(format!("{code}: the file name must be SINEW-NNNN.md"));
+            }
+            if !text.starts_with("# ") || title(code).is_none_or(str::is_empty) {
+                wrong.push(format!("{code}: the first line must be `# <short title>`"));
+            }
+            if text.lines().filter(|l| !l.trim().is_empty()).count() < 4 {
+                wrong.push(format!("{code}: the page says too little"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(!all().is_empty());
+    }
+
+    #[test]
+    fn pages_are_found_by_code() {
+        assert_eq!(all().iter().filter(|(code, text)| page(code) == Some(text)).count(), all().len());
+        assert_eq!(page("SINEW-0000"), None);
+        assert_eq!(title("nonsense"), None);
+    }
+}

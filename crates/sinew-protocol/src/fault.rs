@@ -1,0 +1,175 @@
+//! Why an attempt, an activation or an execution did not succeed: one shape for the journal, the wire and the CLI.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Whose fault it was, as far as retrying is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// Infrastructure: the agent crashed, is gone, or the transport failed.
+    Error,
+    /// The agent did its work and said that it failed.
+    Failure,
+    /// An input or output breaks its schema.
+    Invalid,
+    /// Somebody asked for the end.
+    Cancelled,
+    /// No answer before the deadline.
+    Timeout,
+}
+
+impl FaultKind {
+    /// The word used in JSON, logs and the CLI.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Failure => "failure",
+            Self::Invalid => "invalid",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    /// Whether `retryPolicy: OnError` means this kind: nobody said that the work itself failed.
+    pub const fn is_error(self) -> bool {
+        matches!(self, Self::Error | Self::Timeout)
+    }
+
+    /// Whether `retryPolicy: OnFailure` means this kind: the work was done and its outcome is bad.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Failure | Self::Invalid)
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A reason for not succeeding, with the operator code whose page explains it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Operator code, `SINEW-NNNN`; see [`crate::code::page`].
+    pub code: Cow<'static, str>,
+    /// One sentence for a person, without secrets.
+    pub message: String,
+    /// Whether the same work may succeed when tried again.
+    pub retryable: bool,
+    /// Whose fault it was.
+    pub kind: FaultKind,
+    /// Further lines, for instance one per schema violation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
+    /// The shortest wait before a retry, in milliseconds, when the other side named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Fault {
+    /// A fault of this kind. Errors, failures and timeouts start out retryable; invalid data and cancellation do not.
+    pub fn new(kind: FaultKind, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        let retryable = matches!(kind, FaultKind::Error | FaultKind::Failure | FaultKind::Timeout);
+        Self {
+            code: code.into(),
+            message: message.into(),
+            retryable,
+            kind,
+            details: Vec::new(),
+            retry_after_ms: None,
+        }
+    }
+
+    /// An infrastructure fault, retryable.
+    pub fn error(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Error, code, message)
+    }
+
+    /// What the agent reported as its own failure, retryable.
+    pub fn failure(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Failure, code, message)
+    }
+
+    /// Data that breaks its schema, not retryable.
+    pub fn invalid(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Invalid, code, message)
+    }
+
+    /// An end somebody asked for, not retryable.
+    pub fn cancelled(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Cancelled, code, message)
+    }
+
+    /// A deadline that passed, retryable.
+    pub fn timeout(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::new(FaultKind::Timeout, code, message)
+    }
+
+    /// The same fault with its retryability replaced.
+    #[must_use]
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
+        self.retryable = retryable;
+        self
+    }
+
+    /// The same fault with these further lines.
+    #[must_use]
+    pub fn with_details(mut self, details: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.details.extend(details.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same fault with a shortest wait before a retry, in milliseconds.
+    #[must_use]
+    pub fn with_retry_after_ms(mut self, milliseconds: u64) -> Self {
+        self.retry_after_ms = Some(milliseconds);
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.message, self.code)?;
+        self.details.iter().try_for_each(|detail| write!(f, "\n  {detail}"))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_policies_tell_failures_from_errors() {
+        let policies =
+            |kind: FaultKind| (kind.is_error(), kind.is_failure(), Fault::new(kind, "X", "").retryable);
+        assert_eq!(policies(FaultKind::Error), (true, false, true));
+        assert_eq!(policies(FaultKind::Timeout), (true, false, true));
+        assert_eq!(policies(FaultKind::Failure), (false, true, true));
+        assert_eq!(policies(FaultKind::Invalid), (false, true, false));
+        assert_eq!(policies(FaultKind::Cancelled), (false, false, false));
+    }
+
+    #[test]
+    fn json_is_small_and_round_trips() {
+        let short = Fault::timeout("SINEW-6001", "no answer within 5s");
+        assert_eq!(
+            serde_json::to_string(&short).unwrap(),
+            r#"{"code":"SINEW-6001","message":"no answer within 5s","retryable":true,"kind":"timeout"}"#
+        );
+        let long = Fault::invalid("SINEW-4001", "output breaks its schema")
+            .with_details(["/a: not a string", "/b: missing"])
+            .with_retryable(true)
+            .with_retry_after_ms(250);
+        let back: Fault = serde_json::from_str(&serde_json::to_string(&long).unwrap()).unwrap();
+        assert_eq!(back, long);
+        assert_eq!(
+            long.to_string(),
+            "output breaks its schema [SINEW-4001]\n  /a: not a string\n  /b: missing"
+        );
+    }
+}

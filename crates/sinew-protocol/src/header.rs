@@ -1,0 +1,66 @@
+//! Message headers the mesh reads and writes. `Nats-*` headers are commands to the server: all but [`MESSAGE_ID`] are
+//! stripped from what comes in.
+
+/// Media type of the body: [`JSON`] when absent.
+pub const CONTENT_TYPE: &str = "Content-Type";
+/// A body in JSON, the default.
+pub const JSON: &str = "application/json";
+/// A body in protobuf, answered in protobuf.
+pub const PROTOBUF: &str = "application/protobuf";
+/// A2A's version, `Major.Minor`; absent means 0.3.
+pub const A2A_VERSION: &str = crate::a2a::A2A_VERSION_HEADER;
+/// The A2A extensions a caller wants, comma-separated URIs.
+pub const A2A_EXTENSIONS: &str = crate::a2a::A2A_EXTENSIONS_HEADER;
+/// W3C trace context.
+pub const TRACE_PARENT: &str = "traceparent";
+/// The idempotency key of a message.
+pub const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// How many workflows called each other before this one, for peers that have no journal; a hint, never the limit.
+pub const CALL_DEPTH: &str = "Sinew-Call-Depth";
+/// What agents deduplicate their effects on: the same for all attempts.
+pub const ACTIVATION: &str = "Sinew-Activation";
+/// The attempt, counted from 1.
+pub const ATTEMPT: &str = "Sinew-Attempt";
+/// When the answer must be there, milliseconds since 1970 UTC.
+pub const DEADLINE: &str = "Sinew-Deadline";
+/// The subject that a task's result goes to.
+pub const RESULT_SUBJECT: &str = "Sinew-Result-Subject";
+/// sha256 of the body, lower-case hex.
+pub const BODY_HASH: &str = "Sinew-Body-Hash";
+
+/// Every header with what it means, for documentation.
+pub const TABLE: [(&str, &str); 11] = [
+    (CONTENT_TYPE, "media type of the body; JSON when absent"),
+    (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
+    (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
+    (TRACE_PARENT, "W3C trace context"),
+    (MESSAGE_ID, "idempotency key of the message"),
+    (CALL_DEPTH, "workflows that called each other before this one; a hint"),
+    (ACTIVATION, "activation key: what agents deduplicate effects on"),
+    (ATTEMPT, "the attempt, counted from 1"),
+    (DEADLINE, "when the answer must be there, ms since 1970 UTC"),
+    (RESULT_SUBJECT, "where the task's result goes"),
+    (BODY_HASH, "sha256 of the body"),
+];
+
+/// Whether a header from outside may be passed on.
+pub fn may_pass(name: &str) -> bool {
+    let reserved = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nats-"));
+    !reserved || name.eq_ignore_ascii_case(MESSAGE_ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_to_the_server_are_stripped() {
+        for name in ["Nats-Rollup", "nats-expected-stream", "NATS-Schedule", "Nats-"] {
+            assert!(!may_pass(name), "{name}");
+        }
+        for name in ["Nats-Msg-Id", "traceparent", "", "nät-"] {
+            assert!(may_pass(name), "{name}");
+        }
+        assert!(TABLE.iter().all(|(name, _)| may_pass(name)));
+    }
+}

@@ -1,0 +1,397 @@
+//! Deterministic ids, and the codec that makes any name a subject token.
+//!
+//! An id is a pure function of what it names, so a replayed journal and a restarted executor arrive at the same ids and a
+//! repeated request names the same execution. All of them are legal subject tokens: `[A-Za-z0-9_-]{1,64}`.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use data_encoding::BASE32_NOPAD;
+use hmac::{Hmac, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::fault::Fault;
+
+/// The longest subject token, in bytes.
+pub const MAX_TOKEN: usize = 64;
+
+/// A text that is not `[A-Za-z0-9_-]{1,64}`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no id: expected 1 to 64 letters, digits, underscores or hyphens")]
+pub struct BadId {
+    /// What was given, cut to 64 characters.
+    pub text: String,
+}
+
+impl BadId {
+    /// The operator code.
+    pub const CODE: &str = "SINEW-7001";
+}
+
+impl From<BadId> for Fault {
+    fn from(bad: BadId) -> Self {
+        Self::invalid(BadId::CODE, bad.to_string())
+    }
+}
+
+/// Declares an id: a cheaply cloned text that is always a legal subject token.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes an id that came from outside, refusing what is no legal subject token.
+            pub fn parse(text: &str) -> Result<Self, BadId> {
+                if is_token(text) {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(BadId { text: text.chars().take(MAX_TOKEN).collect() })
+                }
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadId;
+            fn try_from(text: String) -> Result<Self, BadId> {
+                Self::parse(&text)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadId;
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                Self::parse(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+/// [`id!`] for ids that may be shown; a result token may not.
+macro_rules! shown {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+
+id!(
+    /// One run of a plan (`eid`).
+    ExecutionId
+);
+id!(
+    /// One run of one node in one execution, the same for all of its attempts: what an agent deduplicates effects on.
+    ActivationKey
+);
+id!(
+    /// One attempt's unit of work for an agent: the A2A task, SAM's sub-task (`stid`).
+    TaskId
+);
+id!(
+    /// The proof that a result comes from whoever was given the task (`tok`). `Debug` hides it.
+    ResultToken
+);
+id!(
+    /// A user's name as it stands in a subject; see [`subject_token`].
+    Token
+);
+shown!(ExecutionId, ActivationKey, TaskId, Token);
+
+impl fmt::Debug for ResultToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResultToken(..)")
+    }
+}
+
+impl ExecutionId {
+    /// The execution that this caller means by this idempotency key in this namespace.
+    ///
+    /// ```
+    /// # use sinew_protocol::ExecutionId;
+    /// let once = ExecutionId::of("prod", "billing", "order-17");
+    /// assert_eq!(once, ExecutionId::of("prod", "billing", "order-17"));
+    /// assert_ne!(once, ExecutionId::of("prod", "billing", "order-18"));
+    /// ```
+    pub fn of(namespace: &str, caller: &str, idempotency_key: &str) -> Self {
+        Self(digest("execution", [namespace.as_bytes(), caller.as_bytes(), idempotency_key.as_bytes()]))
+    }
+
+    /// The execution that an activation of another execution starts as its sub-workflow.
+    pub fn child(parent: &Self, activation: &ActivationKey, attempt: u32) -> Self {
+        Self(digest("child", [parent.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
+    }
+
+    /// The shard that owns this execution, `0..shards`.
+    pub fn shard(&self, shards: NonZeroU32) -> u32 {
+        let hash: [u8; 32] = Sha256::digest(self.0.as_bytes()).into();
+        let [a, b, c, d, ..] = hash;
+        u32::from_le_bytes([a, b, c, d]) % shards
+    }
+}
+
+impl ActivationKey {
+    /// The `nth` activation of `node` inside the scopes `path` (node and index of every enclosing map, loop or fork,
+    /// outermost first); `nth` counts from 0 and only grows where a cycle comes back to the node.
+    pub fn of<N: AsRef<str>>(execution: &ExecutionId, node: &str, path: &[(N, u32)], nth: u32) -> Self {
+        let mut hash = Hasher::new("activation");
+        hash.field(execution.0.as_bytes());
+        hash.field(node.as_bytes());
+        hash.field(&nth.to_le_bytes());
+        for (scope, index) in path {
+            hash.field(scope.as_ref().as_bytes());
+            hash.field(&index.to_le_bytes());
+        }
+        Self(hash.finish())
+    }
+}
+
+impl TaskId {
+    /// The task of this attempt (counted from 1) at an activation.
+    pub fn of(execution: &ExecutionId, activation: &ActivationKey, attempt: u32) -> Self {
+        Self(digest("task", [execution.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
+    }
+}
+
+/// The executors' shared key for [`ResultToken`]s; never shown, never sent.
+#[derive(Clone)]
+pub struct ResultKey([u8; 64]);
+
+impl ResultKey {
+    /// A key from 32 secret bytes.
+    pub fn new(secret: [u8; 32]) -> Self {
+        // HMAC pads a key with zeros up to the hash's block, so this is the same MAC as with the 32 bytes themselves.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&secret);
+        Self(block)
+    }
+
+    fn mac(&self, task: &TaskId) -> Hmac<Sha256> {
+        let mut mac = <Hmac<Sha256> as hmac::digest::KeyInit>::new(&self.0.into());
+        mac.update(task.0.as_bytes());
+        mac
+    }
+}
+
+impl fmt::Debug for ResultKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResultKey(..)")
+    }
+}
+
+/// Bytes of the HMAC that a token carries: 128 bits, 26 characters.
+const TOKEN_BYTES: usize = 16;
+
+impl ResultToken {
+    /// The token that a result of this task must carry.
+    pub fn of(key: &ResultKey, task: &TaskId) -> Self {
+        Self(base32(&key.mac(task).finalize().into_bytes()[..TOKEN_BYTES]).into())
+    }
+
+    /// Whether this token is the one for this task; takes the same time whatever the answer.
+    pub fn proves(&self, key: &ResultKey, task: &TaskId) -> bool {
+        unbase32(&self.0)
+            .filter(|bytes| bytes.len() == TOKEN_BYTES)
+            .is_some_and(|bytes| key.mac(task).verify_truncated_left(&bytes).is_ok())
+    }
+}
+
+impl Token {
+    /// The token of this name.
+    pub fn of(name: &str) -> Self {
+        Self(subject_token(name).into())
+    }
+
+    /// The name behind it; none for a long name, of which only the hash is left.
+    pub fn name(&self) -> Option<String> {
+        name_of_token(&self.0)
+    }
+}
+
+/// Whether this text is a legal subject token as it stands.
+pub fn is_token(text: &str) -> bool {
+    (1..=MAX_TOKEN).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// Marks an encoded token; a name that starts with it is encoded too, so that no name can pose as another's token.
+const ESCAPE: &str = "__";
+
+/// A user's name as a subject token: legal names unchanged, all others encoded. Different names give different tokens.
+///
+/// `__x` + base32 of the bytes up to 38 bytes, `__h` + base32 of their sha256 above.
+///
+/// ```
+/// # use sinew_protocol::id::subject_token;
+/// assert_eq!(subject_token("order_reviewer"), "order_reviewer");
+/// assert_eq!(subject_token("a.b"), "__xmexge");
+/// assert_eq!(subject_token("a.>"), "__xmexd4");
+/// ```
+pub fn subject_token(name: &str) -> String {
+    if is_token(name) && !name.starts_with(ESCAPE) {
+        return name.to_owned();
+    }
+    let encoded = format!("{ESCAPE}x{}", base32(name.as_bytes()));
+    if encoded.len() <= MAX_TOKEN {
+        return encoded;
+    }
+    format!("{ESCAPE}h{}", base32(&Sha256::digest(name.as_bytes())))
+}
+
+/// The name behind a token of [`subject_token`]; none for a hashed or a malformed token.
+pub fn name_of_token(token: &str) -> Option<String> {
+    let Some(encoded) = token.strip_prefix(ESCAPE) else {
+        return is_token(token).then(|| token.to_owned());
+    };
+    let name = String::from_utf8(unbase32(encoded.strip_prefix('x')?)?).ok()?;
+    (subject_token(&name) == token).then_some(name)
+}
+
+/// Lower-case base32 of a sha256 over length-prefixed fields, 160 bits, 32 characters.
+struct Hasher(Sha256);
+
+impl Hasher {
+    fn new(kind: &str) -> Self {
+        let mut hash = Self(Sha256::new());
+        hash.field(b"sinew.v1");
+        hash.field(kind.as_bytes());
+        hash
+    }
+
+    /// The length keeps ("ab", "c") apart from ("a", "bc").
+    fn field(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> Arc<str> {
+        base32(&self.0.finalize()[..20]).into()
+    }
+}
+
+fn digest<const N: usize>(kind: &str, fields: [&[u8]; N]) -> Arc<str> {
+    let mut hash = Hasher::new(kind);
+    for field in fields {
+        hash.field(field);
+    }
+    hash.finish()
+}
+
+fn base32(bytes: &[u8]) -> String {
+    let mut text = BASE32_NOPAD.encode(bytes);
+    text.make_ascii_lowercase();
+    text
+}
+
+fn unbase32(text: &str) -> Option<Vec<u8>> {
+    BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn eid() -> ExecutionId {
+        ExecutionId::of("ns", "caller", "key")
+    }
+
+    #[test]
+    fn ids_never_change() {
+        let activation = ActivationKey::of(&eid(), "review", &[("map", 3)], 0);
+        let task = TaskId::of(&eid(), &activation, 1);
+        let token = ResultToken::of(&ResultKey::new([7; 32]), &task);
+        assert_eq!(eid().as_str(), "kfmnpg44la5r35ggyh3jgmmt5o2nwtjo");
+        assert_eq!(activation.as_str(), "37jaa7qraan7zgbdbg3vufpsnxvrni47");
+        assert_eq!(task.as_str(), "ynl4w6z7vwmfgiirho52wb2gciuod72q");
+        assert_eq!(token.as_str(), "xwaizfkzas4fgtl3biqbborpvq");
+    }
+
+    #[test]
+    fn fields_do_not_run_together() {
+        assert_ne!(ExecutionId::of("ab", "c", "d"), ExecutionId::of("a", "bc", "d"));
+        let key = |path: &[(&str, u32)], nth| ActivationKey::of(&eid(), "n", path, nth);
+        assert_ne!(key(&[], 0), key(&[], 1));
+        assert_ne!(key(&[("m", 0)], 0), key(&[("m", 1)], 0));
+        assert_ne!(key(&[("m", 0), ("l", 0)], 0), key(&[("m", 0)], 0));
+    }
+
+    #[test]
+    fn a_token_proves_its_own_task_only() {
+        let activation = ActivationKey::of(&eid(), "n", &[("m", 0)], 0);
+        let (first, second) = (TaskId::of(&eid(), &activation, 1), TaskId::of(&eid(), &activation, 2));
+        let (key, other) = (ResultKey::new([1; 32]), ResultKey::new([2; 32]));
+        let token = ResultToken::of(&key, &first);
+        assert!(token.proves(&key, &first));
+        assert!(!token.proves(&key, &second));
+        assert!(!token.proves(&other, &first));
+        assert!(!ResultToken::parse(&token.as_str()[..8]).unwrap().proves(&key, &first));
+        assert!(!ResultToken::parse("anything").unwrap().proves(&key, &first));
+        assert_eq!(format!("{token:?} {key:?}"), "ResultToken(..) ResultKey(..)");
+    }
+
+    #[test]
+    fn outside_ids_are_checked() {
+        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
+            assert!(ExecutionId::parse(bad).is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<TaskId>(bad.into()).is_err(), "{bad:?}");
+        }
+        assert_eq!(ExecutionId::parse("Run-1_a").unwrap().to_string(), "Run-1_a");
+    }
+
+    #[test]
+    fn shards_are_used_evenly() {
+        let shards = NonZeroU32::new(16).unwrap();
+        let mut used = [0; 16];
+        for n in 0..4_096 {
+            used[ExecutionId::of("ns", "c", &n.to_string()).shard(shards) as usize] += 1;
+        }
+        assert!(used.iter().all(|n| (190..320).contains(n)), "{used:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_are_legal_and_injective(a in ".{0,90}", b in ".{0,90}", c in "_{0,3}[xh]?[a-z2-7]{0,60}") {
+            for name in [&a, &b, &c] {
+                prop_assert!(is_token(&subject_token(name)));
+                let back = name_of_token(&subject_token(name));
+                prop_assert!(back.as_ref() == Some(name) || (back.is_none() && name.len() > 38));
+            }
+            for (left, right) in [(&a, &b), (&a, &c), (&b, &c)] {
+                prop_assert_eq!(left == right, subject_token(left) == subject_token(right));
+            }
+            // A token used as a name must not stand for the name it encodes.
+            let token = subject_token(&a);
+            prop_assert_eq!(token == a, subject_token(&token) == token);
+        }
+    }
+}

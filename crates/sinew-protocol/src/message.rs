@@ -1,0 +1,405 @@
+//! The workflow protocol: data parts that executors, agents and operators exchange inside A2A messages.
+//!
+//! Two vocabularies of these messages are in use (see [`Vocabulary`]). Reading takes either, mixed freely; writing takes
+//! the vocabulary as an argument. Optional fields are left out when they are empty, and unknown fields are ignored.
+
+mod protobuf;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::a2a;
+use crate::artifact::ArtifactRef;
+use crate::fault::Fault;
+
+/// Which words a message is written in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vocabulary {
+    /// `structured_invocation_*`, status `error`, `output_artifact_ref`: what current peers speak.
+    #[default]
+    Current,
+    /// `workflow_node_*`, status `failure`, `artifact_name` + `artifact_version`: the published specification.
+    Spec,
+}
+
+/// Why bytes or JSON are no mesh message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMessage {
+    /// No object with a known `type`.
+    #[error("no mesh message has the type {0:?}")]
+    Type(String),
+    /// The type is known, a field is missing or wrong.
+    #[error("a {kind} message cannot be read: {reason}")]
+    Field {
+        /// The `type` of the message.
+        kind: String,
+        /// Which field, and what is wrong with it.
+        reason: String,
+    },
+    /// Neither JSON nor protobuf, whichever was announced.
+    #[error("a mesh message cannot be decoded: {0}")]
+    Bytes(String),
+}
+
+impl BadMessage {
+    /// The operator code.
+    pub const CODE: &str = "SINEW-7002";
+}
+
+impl From<BadMessage> for Fault {
+    fn from(bad: BadMessage) -> Self {
+        Self::invalid(BadMessage::CODE, bad.to_string())
+    }
+}
+
+/// How a call, a node or an execution ended. `failure` is read as `error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It did what it was asked to do.
+    Success,
+    /// It did not.
+    #[serde(alias = "failure")]
+    Error,
+    /// It was not asked to do anything.
+    Skipped,
+    /// Somebody ended it.
+    #[serde(alias = "canceled")]
+    Cancelled,
+}
+
+/// Any message of the workflow protocol. `Serialize` writes the current vocabulary; [`MeshMessage::to_json`] either.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[expect(clippy::large_enum_variant, reason = "built, written and dropped one at a time")]
+pub enum MeshMessage {
+    /// Executor to agent: do this node's work.
+    #[serde(rename = "structured_invocation_request", alias = "workflow_node_request")]
+    NodeRequest(WorkflowNodeRequestData),
+    /// Agent to executor: how that work ended.
+    #[serde(rename = "structured_invocation_result", alias = "workflow_node_result")]
+    NodeResult(WorkflowNodeResultData),
+    /// An execution began.
+    #[serde(rename = "workflow_execution_start")]
+    ExecutionStart(WorkflowExecutionStartData),
+    /// An activation began.
+    #[serde(rename = "workflow_node_execution_start")]
+    NodeExecutionStart(WorkflowNodeExecutionStartData),
+    /// An activation ended.
+    #[serde(rename = "workflow_node_execution_result")]
+    NodeExecutionResult(WorkflowNodeExecutionResultData),
+    /// How far a map node is.
+    #[serde(rename = "workflow_map_progress")]
+    MapProgress(WorkflowMapProgressData),
+    /// An execution reached its terminal state.
+    #[serde(rename = "workflow_execution_result")]
+    ExecutionResult(WorkflowExecutionResultData),
+}
+
+/// Asks an agent to do a node's work; the first part of the message that starts the task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowNodeRequestData {
+    /// The workflow, or whoever else calls.
+    pub workflow_name: String,
+    /// The node, or the caller's own name for the call.
+    pub node_id: String,
+    /// Replaces the input schema of the agent's card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// Replaces the output schema of the agent's card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// A name for the output artifact that nobody else uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggested_output_filename: Option<String>,
+}
+
+/// An agent's answer to [`WorkflowNodeRequestData`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "vocabulary::NodeResultWire")]
+pub struct WorkflowNodeResultData {
+    /// [`Outcome::Success`] or [`Outcome::Error`].
+    pub status: Outcome,
+    /// The output, when there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_artifact_ref: Option<ArtifactRef>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Where input or output break their schema.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub validation_errors: Vec<String>,
+    /// How often the agent tried again by itself.
+    pub retry_count: u32,
+}
+
+impl WorkflowNodeResultData {
+    /// A success with this output.
+    pub fn success(output: ArtifactRef) -> Self {
+        Self { output_artifact_ref: Some(output), ..Self::ended(Outcome::Success) }
+    }
+
+    /// An error with this explanation.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { error_message: Some(message.into()), ..Self::ended(Outcome::Error) }
+    }
+
+    fn ended(status: Outcome) -> Self {
+        Self {
+            status,
+            output_artifact_ref: None,
+            error_message: None,
+            validation_errors: Vec::new(),
+            retry_count: 0,
+        }
+    }
+}
+
+/// Published when an execution begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowExecutionStartData {
+    /// The workflow.
+    pub workflow_name: String,
+    /// The execution.
+    pub execution_id: String,
+    /// Where the input is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_artifact_ref: Option<ArtifactRef>,
+    /// The input itself, when it is small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_input: Option<Value>,
+}
+
+/// One case of a switch node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchCaseInfo {
+    /// The condition as written.
+    #[serde(alias = "when")]
+    pub condition: String,
+    /// The node that runs when it is the first to hold.
+    #[serde(alias = "then")]
+    pub node: String,
+}
+
+/// Published when an activation begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowNodeExecutionStartData {
+    /// The node; iterations of a map or loop have ids of their own.
+    pub node_id: String,
+    /// `agent`, `workflow`, `conditional`, `switch`, `join`, `loop`, `map`, `fork`, or a word of another dialect.
+    pub node_type: String,
+    /// Who does the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
+    /// What it works on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_artifact_ref: Option<ArtifactRef>,
+    /// Map and loop: which iteration, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iteration_index: Option<u32>,
+    /// The A2A task that does the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sub_task_id: Option<String>,
+    /// The map, loop or fork that this activation belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_node_id: Option<String>,
+    /// Conditional and loop: the condition as written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Conditional: the node that runs when the condition holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub true_branch: Option<String>,
+    /// Conditional: the node that runs when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_branch: Option<String>,
+    /// Conditional: what to call the true branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub true_branch_label: Option<String>,
+    /// Conditional: what to call the false branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_branch_label: Option<String>,
+    /// Switch: its cases in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cases: Option<Vec<SwitchCaseInfo>>,
+    /// Switch: the node that runs when no case holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_branch: Option<String>,
+    /// Join: the nodes it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<Vec<String>>,
+    /// Join: `all`, `any` or `n_of_m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_strategy: Option<String>,
+    /// Join: how many are enough for `n_of_m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_n: Option<u32>,
+    /// Loop: its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u32>,
+    /// Loop: the wait between iterations as written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loop_delay: Option<String>,
+    /// Activations that run side by side share it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_group_id: Option<String>,
+}
+
+/// Published when an activation ends, also when it failed or was skipped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "vocabulary::NodeExecutionResultWire", into = "vocabulary::NodeExecutionResultWire")]
+pub struct WorkflowNodeExecutionResultData {
+    /// The node; iterations of a map or loop have ids of their own.
+    pub node_id: String,
+    /// How it ended.
+    pub status: Outcome,
+    /// The output, when there is one.
+    pub output_artifact_ref: Option<ArtifactRef>,
+    /// What went wrong.
+    pub error_message: Option<String>,
+    /// Conditional: what the condition was. The current vocabulary keeps it inside `metadata`.
+    pub condition_result: Option<bool>,
+    /// Conditional and switch: the node that was chosen. The current vocabulary keeps it inside `metadata`.
+    pub selected_branch: Option<String>,
+    /// Anything else worth showing.
+    pub metadata: Map<String, Value>,
+}
+
+impl WorkflowNodeExecutionResultData {
+    /// The end of this node with nothing else to say.
+    pub fn new(node_id: impl Into<String>, status: Outcome) -> Self {
+        Self {
+            node_id: node_id.into(),
+            status,
+            output_artifact_ref: None,
+            error_message: None,
+            condition_result: None,
+            selected_branch: None,
+            metadata: Map::new(),
+        }
+    }
+}
+
+/// How a map is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapStatus {
+    /// Items are still open.
+    InProgress,
+    /// All items are done.
+    Completed,
+    /// An item failed.
+    Failed,
+}
+
+/// Published each time an item of a map is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowMapProgressData {
+    /// The map node.
+    pub node_id: String,
+    /// How many items there are.
+    pub total_items: u32,
+    /// How many are done.
+    pub completed_items: u32,
+    /// How the map is doing.
+    pub status: MapStatus,
+}
+
+/// Published when an execution ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowExecutionResultData {
+    /// The workflow; current peers leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_name: Option<String>,
+    /// The execution; current peers leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
+    /// How it ended.
+    pub status: Outcome,
+    /// Where the output is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_artifact_ref: Option<ArtifactRef>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// The output itself, when it is small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_output: Option<Value>,
+}
+
+/// Every `type` that [`MeshMessage`] reads, in both vocabularies.
+pub const TYPES: [&str; 9] = [
+    "structured_invocation_request",
+    "structured_invocation_result",
+    "workflow_node_request",
+    "workflow_node_result",
+    "workflow_execution_start",
+    "workflow_node_execution_start",
+    "workflow_node_execution_result",
+    "workflow_map_progress",
+    "workflow_execution_result",
+];
+
+impl MeshMessage {
+    /// Reads a message in either vocabulary.
+    pub fn from_json(json: &Value) -> Result<Self, BadMessage> {
+        let kind = json.get("type").and_then(Value::as_str).unwrap_or_default();
+        if !TYPES.contains(&kind) {
+            return Err(BadMessage::Type(kind.chars().take(100).collect()));
+        }
+        Self::deserialize(json)
+            .map_err(|e| BadMessage::Field { kind: kind.to_owned(), reason: e.to_string() })
+    }
+
+    /// Reads the JSON text of a message in either vocabulary.
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, BadMessage> {
+        Self::from_json(&serde_json::from_slice(bytes).map_err(|e| BadMessage::Bytes(e.to_string()))?)
+    }
+
+    /// Writes the message in this vocabulary.
+    pub fn to_json(&self, vocabulary: Vocabulary) -> Value {
+        // Serialising plain data with text keys into a value cannot fail.
+        let current = serde_json::to_value(self).unwrap_or_default();
+        match vocabulary {
+            Vocabulary::Current => current,
+            Vocabulary::Spec => vocabulary::to_spec(current),
+        }
+    }
+
+    /// The message as a data part of an A2A message.
+    pub fn to_part(&self, vocabulary: Vocabulary) -> a2a::Part {
+        a2a::Part::data(self.to_json(vocabulary))
+    }
+
+    /// The first mesh message among the parts of an A2A message; other parts are passed over.
+    pub fn find(parts: &[a2a::Part]) -> Option<Result<Self, BadMessage>> {
+        let data = parts.iter().filter_map(a2a::part_data);
+        let mut known = data.filter(|data| {
+            data.get("type").and_then(Value::as_str).is_some_and(|kind| TYPES.contains(&kind))
+        });
+        known.next().map(Self::from_json)
+    }
+}
+
+macro_rules! into_message {
+    ($($variant:ident($data:ident)),*) => {$(
+        impl From<$data> for MeshMessage {
+            fn from(data: $data) -> Self {
+                Self::$variant(data)
+            }
+        }
+    )*};
+}
+
+into_message!(
+    NodeRequest(WorkflowNodeRequestData),
+    NodeResult(WorkflowNodeResultData),
+    ExecutionStart(WorkflowExecutionStartData),
+    NodeExecutionStart(WorkflowNodeExecutionStartData),
+    NodeExecutionResult(WorkflowNodeExecutionResultData),
+    MapProgress(WorkflowMapProgressData),
+    ExecutionResult(WorkflowExecutionResultData)
+);

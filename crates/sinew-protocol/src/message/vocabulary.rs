@@ -1,0 +1,143 @@
+//! Where the two vocabularies differ, and nothing else.
+//!
+//! Reading: the wire structs take both wordings of a message. Writing: serde writes the current words, [`to_spec`] turns
+//! them into the specification's.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, WorkflowNodeExecutionResultData, WorkflowNodeResultData};
+use crate::{ArtifactName, ArtifactRef};
+
+/// A node result with the output named either way.
+#[derive(Deserialize)]
+pub(super) struct NodeResultWire {
+    status: Outcome,
+    output_artifact_ref: Option<ArtifactRef>,
+    artifact_name: Option<ArtifactName>,
+    artifact_version: Option<u32>,
+    error_message: Option<String>,
+    validation_errors: Option<Vec<String>>,
+    retry_count: Option<u32>,
+}
+
+impl From<NodeResultWire> for WorkflowNodeResultData {
+    fn from(wire: NodeResultWire) -> Self {
+        let named = wire.artifact_name.map(|name| ArtifactRef { name, version: wire.artifact_version });
+        Self {
+            status: wire.status,
+            output_artifact_ref: wire.output_artifact_ref.or(named),
+            error_message: wire.error_message,
+            validation_errors: wire.validation_errors.unwrap_or_default(),
+            retry_count: wire.retry_count.unwrap_or_default(),
+        }
+    }
+}
+
+/// A node execution result with the branch either inside or beside `metadata`; written inside.
+#[derive(Serialize, Deserialize)]
+pub(super) struct NodeExecutionResultWire {
+    node_id: String,
+    status: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_artifact_ref: Option<ArtifactRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<String>,
+    #[serde(skip_serializing)]
+    condition_result: Option<bool>,
+    #[serde(skip_serializing)]
+    selected_branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Map<String, Value>>,
+}
+
+impl From<NodeExecutionResultWire> for WorkflowNodeExecutionResultData {
+    fn from(wire: NodeExecutionResultWire) -> Self {
+        let mut metadata = wire.metadata.unwrap_or_default();
+        let condition_result = wire.condition_result.or_else(|| {
+            let inside = metadata.get("condition_result")?.as_bool()?;
+            metadata.shift_remove("condition_result");
+            Some(inside)
+        });
+        let selected_branch = wire.selected_branch.or_else(|| {
+            let inside = metadata.get("selected_branch")?.as_str()?.to_owned();
+            metadata.shift_remove("selected_branch");
+            Some(inside)
+        });
+        Self {
+            node_id: wire.node_id,
+            status: wire.status,
+            output_artifact_ref: wire.output_artifact_ref,
+            error_message: wire.error_message,
+            condition_result,
+            selected_branch,
+            metadata,
+        }
+    }
+}
+
+impl From<WorkflowNodeExecutionResultData> for NodeExecutionResultWire {
+    fn from(data: WorkflowNodeExecutionResultData) -> Self {
+        let mut metadata = data.metadata;
+        if let Some(result) = data.condition_result {
+            metadata.insert("condition_result".to_owned(), result.into());
+        }
+        if let Some(branch) = data.selected_branch {
+            metadata.insert("selected_branch".to_owned(), branch.into());
+        }
+        Self {
+            node_id: data.node_id,
+            status: data.status,
+            output_artifact_ref: data.output_artifact_ref,
+            error_message: data.error_message,
+            condition_result: None,
+            selected_branch: None,
+            metadata: (!metadata.is_empty()).then_some(metadata),
+        }
+    }
+}
+
+/// Rewrites a message of the current vocabulary in the specification's words.
+pub(super) fn to_spec(current: Value) -> Value {
+    let Value::Object(mut message) = current else { return current };
+    let kind = message.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    match kind.as_str() {
+        "structured_invocation_request" => set(&mut message, "type", "workflow_node_request"),
+        "structured_invocation_result" => {
+            set(&mut message, "type", "workflow_node_result");
+            if let Some(Value::Object(mut artifact)) = message.shift_remove("output_artifact_ref") {
+                for (theirs, ours) in [("name", "artifact_name"), ("version", "artifact_version")] {
+                    if let Some(value) = artifact.shift_remove(theirs) {
+                        message.insert(ours.to_owned(), value);
+                    }
+                }
+            }
+        }
+        "workflow_node_execution_result" => {
+            for field in ["condition_result", "selected_branch"] {
+                let metadata = message.get_mut("metadata").and_then(Value::as_object_mut);
+                if let Some(value) = metadata.and_then(|metadata| metadata.shift_remove(field)) {
+                    message.insert(field.to_owned(), value);
+                }
+            }
+            if message.get("metadata") == Some(&json!({})) {
+                message.shift_remove("metadata");
+            }
+        }
+        _ => {}
+    }
+    // A map's status has words of its own; everywhere else the specification knows one word for a bad end.
+    match message.get("status").and_then(Value::as_str) {
+        Some("error") => set(&mut message, "status", "failure"),
+        Some("cancelled") => {
+            set(&mut message, "status", "failure");
+            message.entry("error_message").or_insert_with(|| "cancelled".into());
+        }
+        _ => {}
+    }
+    Value::Object(message)
+}
+
+fn set(message: &mut Map<String, Value>, field: &str, word: &str) {
+    message.insert(field.to_owned(), word.into());
+}

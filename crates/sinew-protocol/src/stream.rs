@@ -1,0 +1,127 @@
+//! The JetStream streams of the mesh and what each must be set to; provisioning writes them, `doctor` compares them.
+
+use std::time::Duration;
+
+use crate::card::CARD_TTL;
+
+/// How long messages stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Until they are removed on purpose.
+    Always,
+    /// This long.
+    For(Duration),
+    /// As long as the operator says.
+    Configured,
+}
+
+/// One stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The name inside one namespace; see [`Stream::name`].
+    pub kind: &'static str,
+    /// The token after `{ns}.v1.` of the subjects it captures.
+    pub subject: &'static str,
+    /// Whether a subject takes one message ever (`max_msgs_per_subject` 1, discard new per subject).
+    pub write_once: bool,
+    /// The number of messages kept per subject; `-1` for all.
+    pub per_subject: i64,
+    /// How long messages stay.
+    pub keep: Keep,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
+pub const STREAMS: [Stream; 7] = [
+    Stream {
+        kind: "JOURNAL",
+        subject: "journal",
+        write_once: false,
+        per_subject: -1,
+        keep: Keep::Always,
+        purpose: "the facts of open executions, the source of truth; purged below snapshots by the owner",
+    },
+    Stream {
+        kind: "HISTORY",
+        subject: "history",
+        write_once: true,
+        per_subject: 1,
+        keep: Keep::Configured,
+        purpose: "closed executions, complete",
+    },
+    Stream {
+        kind: "COMMANDS",
+        subject: "command",
+        write_once: true,
+        per_subject: 1,
+        keep: Keep::Configured,
+        purpose: "what was asked of executions",
+    },
+    Stream {
+        kind: "TASKS",
+        subject: "task",
+        write_once: true,
+        per_subject: 1,
+        keep: Keep::Configured,
+        purpose: "tasks that wait for an agent; one durable pull consumer per agent",
+    },
+    Stream {
+        kind: "RESULTS",
+        subject: "result",
+        write_once: true,
+        per_subject: 1,
+        keep: Keep::Configured,
+        purpose: "results that survive the executor; one durable pull consumer per shard",
+    },
+    Stream {
+        kind: "EVENTS",
+        subject: "event",
+        write_once: false,
+        per_subject: -1,
+        keep: Keep::Configured,
+        purpose: "what operators see; derived from facts",
+    },
+    Stream {
+        kind: "CARDS",
+        subject: "card",
+        write_once: false,
+        per_subject: 1,
+        keep: Keep::For(CARD_TTL),
+        purpose: "who is there; absence means gone",
+    },
+];
+
+/// The object store for artifacts above [`INLINE_LIMIT`].
+pub const ARTIFACTS: &str = "ARTIFACTS";
+
+/// The largest artifact that travels inside the result that made it, in bytes.
+pub const INLINE_LIMIT: usize = 64 * 1024;
+
+impl Stream {
+    /// The stream's name on the server: `{namespace}_{KIND}`.
+    pub fn name(&self, namespace: &str) -> String {
+        format!("{}_{}", crate::Token::of(namespace), self.kind)
+    }
+
+    /// The subjects it captures.
+    pub fn subjects(&self, namespace: &str) -> String {
+        crate::subject::below(namespace, &[self.subject])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_capture_subjects_that_exist() {
+        for stream in STREAMS {
+            let begins = format!("{}.", stream.subject);
+            assert!(crate::subject::TABLE.iter().any(|(p, _)| p.starts_with(&begins)), "{}", stream.kind);
+            assert!(!stream.write_once || stream.per_subject == 1, "{}", stream.kind);
+        }
+        assert_eq!(STREAMS[3].name("my.mesh"), format!("{}_TASKS", crate::Token::of("my.mesh")));
+        assert_eq!(STREAMS[3].subjects("prod"), "prod.v1.task.>");
+    }
+}

@@ -1,0 +1,269 @@
+//! Every subject of the mesh, built and read in one place: `{namespace}.v1.{kind}.…`.
+//!
+//! Names from users become tokens ([`Token::of`]) and are never pasted into a subject.
+
+use std::num::NonZeroU32;
+
+use crate::id::{ExecutionId, ResultToken, TaskId, Token, is_token};
+
+/// The namespace of a mesh that did not choose one.
+pub const DEFAULT_NAMESPACE: &str = "sinew";
+/// Shards of a mesh that was provisioned without a number.
+pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(16).unwrap();
+
+/// What somebody asks of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// Begin one.
+    Start,
+    /// End it.
+    Cancel,
+    /// Dispatch nothing new.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Answer a question that an activation waits for.
+    Approve,
+    /// Run a failed activation again.
+    Retry,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Start, Self::Cancel, Self::Pause, Self::Resume, Self::Approve, Self::Retry];
+
+    /// The word in the subject.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Approve => "approve",
+            Self::Retry => "retry",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.as_str() == word)
+    }
+}
+
+/// One subject of the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the tokens of the table below")]
+pub enum Subject {
+    /// The facts of a shard.
+    Journal { shard: u32 },
+    /// All facts of a closed execution.
+    History { execution: ExecutionId },
+    /// A request to the owner of a shard; `id` makes it write-once.
+    Command { shard: u32, operation: Operation, id: Token },
+    /// A task for an agent.
+    Task { agent: Token, execution: ExecutionId, task: TaskId },
+    /// The result of a task.
+    Result { shard: u32, agent: Token, execution: ExecutionId, task: TaskId, token: ResultToken },
+    /// Something operators see.
+    Event { workflow: Token, execution: ExecutionId, kind: Token },
+    /// An agent's card.
+    Card { agent: Token },
+    /// An A2A operation of an agent; the last token is the caller, which publish rights make trustworthy.
+    Rpc { agent: Token, method: Token, caller: Token },
+    /// Streaming status of a task.
+    Progress { execution: ExecutionId, task: TaskId },
+    /// A word to the replica of an agent that owns a task.
+    Control { agent: Token, task: TaskId },
+    /// A question to a shard's owner.
+    Query { shard: u32 },
+}
+
+/// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
+pub const TABLE: [(&str, &str); 11] = [
+    ("journal.{shard}", "facts, the source of truth"),
+    ("history.{execution}", "all facts of a closed execution"),
+    ("command.{shard}.{operation}.{id}", "start, cancel, pause, resume, approve, retry"),
+    ("task.{agent}.{execution}.{task}", "tasks that wait for an agent"),
+    ("result.{shard}.{agent}.{execution}.{task}.{token}", "results that wait for the shard's owner"),
+    ("event.{workflow}.{execution}.{kind}", "what operators see, live and replayable"),
+    ("card.{agent}", "agent cards; republished as heartbeat, absence means gone"),
+    ("rpc.{agent}.{method}.{caller}", "A2A operations, request and reply"),
+    ("progress.{execution}.{task}", "streaming status"),
+    ("control.{agent}.{task}", "cancellation, to the replica that owns the task"),
+    ("query.{shard}", "questions to a shard's owner"),
+];
+
+impl Subject {
+    /// The subject in this namespace.
+    ///
+    /// ```
+    /// # use sinew_protocol::{Subject, Token};
+    /// assert_eq!(Subject::Card { agent: Token::of("reviewer") }.name("prod"), "prod.v1.card.reviewer");
+    /// ```
+    pub fn name(&self, namespace: &str) -> String {
+        let number = |shard: &u32| shard.to_string();
+        match self {
+            Self::Journal { shard } => join(namespace, &["journal", &number(shard)]),
+            Self::History { execution } => join(namespace, &["history", execution.as_str()]),
+            Self::Command { shard, operation, id } => {
+                join(namespace, &["command", &number(shard), operation.as_str(), id.as_str()])
+            }
+            Self::Task { agent, execution, task } => {
+                join(namespace, &["task", agent.as_str(), execution.as_str(), task.as_str()])
+            }
+            Self::Result { shard, agent, execution, task, token } => join(
+                namespace,
+                &[
+                    "result",
+                    &number(shard),
+                    agent.as_str(),
+                    execution.as_str(),
+                    task.as_str(),
+                    token.as_str(),
+                ],
+            ),
+            Self::Event { workflow, execution, kind } => {
+                join(namespace, &["event", workflow.as_str(), execution.as_str(), kind.as_str()])
+            }
+            Self::Card { agent } => join(namespace, &["card", agent.as_str()]),
+            Self::Rpc { agent, method, caller } => {
+                join(namespace, &["rpc", agent.as_str(), method.as_str(), caller.as_str()])
+            }
+            Self::Progress { execution, task } => {
+                join(namespace, &["progress", execution.as_str(), task.as_str()])
+            }
+            Self::Control { agent, task } => join(namespace, &["control", agent.as_str(), task.as_str()]),
+            Self::Query { shard } => join(namespace, &["query", &number(shard)]),
+        }
+    }
+
+    /// Reads a subject of this namespace; none for anything else.
+    pub fn parse(namespace: &str, subject: &str) -> Option<Self> {
+        let rest = subject.strip_prefix(Token::of(namespace).as_str())?.strip_prefix(".v1.")?;
+        let tokens: Vec<&str> = rest.split('.').collect();
+        if !tokens.iter().all(|token| is_token(token)) {
+            return None;
+        }
+        let token = |text: &str| Token::parse(text).ok();
+        let execution = |text: &str| ExecutionId::parse(text).ok();
+        let task = |text: &str| TaskId::parse(text).ok();
+        Some(match tokens.as_slice() {
+            ["journal", shard] => Self::Journal { shard: number(shard)? },
+            ["history", eid] => Self::History { execution: execution(eid)? },
+            ["command", shard, operation, id] => Self::Command {
+                shard: number(shard)?,
+                operation: Operation::parse(operation)?,
+                id: token(id)?,
+            },
+            ["task", agent, eid, stid] => {
+                Self::Task { agent: token(agent)?, execution: execution(eid)?, task: task(stid)? }
+            }
+            ["result", shard, agent, eid, stid, proof] => Self::Result {
+                shard: number(shard)?,
+                agent: token(agent)?,
+                execution: execution(eid)?,
+                task: task(stid)?,
+                token: ResultToken::parse(proof).ok()?,
+            },
+            ["event", workflow, eid, kind] => {
+                Self::Event { workflow: token(workflow)?, execution: execution(eid)?, kind: token(kind)? }
+            }
+            ["card", agent] => Self::Card { agent: token(agent)? },
+            ["rpc", agent, method, caller] => {
+                Self::Rpc { agent: token(agent)?, method: token(method)?, caller: token(caller)? }
+            }
+            ["progress", eid, stid] => Self::Progress { execution: execution(eid)?, task: task(stid)? },
+            ["control", agent, stid] => Self::Control { agent: token(agent)?, task: task(stid)? },
+            ["query", shard] => Self::Query { shard: number(shard)? },
+            _ => return None,
+        })
+    }
+}
+
+/// All subjects that begin with these tokens: `{namespace}.v1.{tokens}.>`. The tokens must be legal ones.
+pub fn below(namespace: &str, tokens: &[&str]) -> String {
+    format!("{}.>", join(namespace, tokens))
+}
+
+fn join(namespace: &str, tokens: &[&str]) -> String {
+    format!("{}.v1.{}", Token::of(namespace), tokens.join("."))
+}
+
+/// A number in the only spelling that [`Subject::name`] writes.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number: &u32| number.to_string() == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ActivationKey, ResultKey};
+
+    fn all() -> Vec<Subject> {
+        let execution = ExecutionId::of("ns", "caller", "key");
+        let activation = ActivationKey::of::<&str>(&execution, "node", &[], 0);
+        let task = TaskId::of(&execution, &activation, 1);
+        let token = ResultToken::of(&ResultKey::new([0; 32]), &task);
+        let agent = Token::of("order reviewer");
+        let kind = Token::of("node_started");
+        vec![
+            Subject::Journal { shard: 3 },
+            Subject::History { execution: execution.clone() },
+            Subject::Command { shard: 3, operation: Operation::Start, id: Token::of("k") },
+            Subject::Task { agent: agent.clone(), execution: execution.clone(), task: task.clone() },
+            Subject::Result {
+                shard: 15,
+                agent: agent.clone(),
+                execution: execution.clone(),
+                task: task.clone(),
+                token,
+            },
+            Subject::Event { workflow: agent.clone(), execution: execution.clone(), kind },
+            Subject::Card { agent: agent.clone() },
+            Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller: Token::of("cli") },
+            Subject::Progress { execution, task: task.clone() },
+            Subject::Control { agent, task },
+            Subject::Query { shard: 0 },
+        ]
+    }
+
+    #[test]
+    fn subjects_read_back_and_match_the_table() {
+        for (subject, (pattern, _)) in all().into_iter().zip(TABLE) {
+            let name = subject.name("my mesh");
+            assert_eq!(Subject::parse("my mesh", &name), Some(subject), "{name}");
+            let (tokens, pattern) =
+                (name.split('.').skip(2).collect::<Vec<_>>(), pattern.split('.').collect::<Vec<_>>());
+            assert_eq!(tokens.len(), pattern.len(), "{name}");
+            assert_eq!(tokens[0], pattern[0]);
+            assert!(name.len() < 300, "{name} leaves too little of a control line for a reply subject");
+        }
+        assert_eq!(all().len(), TABLE.len());
+    }
+
+    #[test]
+    fn other_subjects_mean_nothing() {
+        for subject in [
+            "ns.v1.card",
+            "ns.v1.card.a.b",
+            "ns.v1.card.*",
+            "ns.v1.card.>",
+            "ns.v1.card.",
+            "ns.v2.card.a",
+            "other.v1.card.a",
+            "ns.v1.journal.03",
+            "ns.v1.journal.x",
+            "ns.v1.command.1.destroy.k",
+            "nsx.v1.card.a",
+        ] {
+            assert_eq!(Subject::parse("ns", subject), None, "{subject}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_reach_into_other_subjects() {
+        let name = Subject::Card { agent: Token::of("a.>") }.name("ns.*");
+        assert_eq!(name, "__xnzzs4kq.v1.card.__xmexd4");
+        assert_eq!(below("ns", &["task", "a"]), "ns.v1.task.a.>");
+    }
+}

@@ -1,0 +1,271 @@
+//! Workflows as tools of language models: the declaration a model sees, and the message a call becomes.
+//!
+//! A call has two modes. In parameter mode the model writes the input, which is checked and stored as an artifact; in
+//! artifact mode it names an artifact that exists, whose bytes never pass through the model again.
+
+mod render;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value, json};
+
+use crate::a2a::{AgentCard, Message, Part, SendMessageRequest};
+use crate::artifact::{ArtifactName, ArtifactRef, ArtifactUri};
+use crate::card::{self, AgentKind};
+use crate::embed::split_version;
+use crate::fault::Fault;
+use crate::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
+
+/// The operator code of a call whose arguments cannot be used.
+pub const BAD_ARGUMENTS: &str = "SINEW-4101";
+
+/// The parameter that switches a call to artifact mode. A parameter of the workflow with this name is hidden by it.
+pub const INPUT_ARTIFACT: &str = "input_artifact";
+
+/// A workflow that a model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkflowTool {
+    /// The workflow's name.
+    pub workflow: String,
+    /// What it does, when its card says so.
+    pub description: String,
+    /// JSON Schema of its input.
+    pub input_schema: Value,
+    /// JSON Schema of its output, when it has one.
+    pub output_schema: Option<Value>,
+}
+
+/// A tool as models are told about it, in the vocabulary of the specification (`nullable` parameters, none required).
+///
+/// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) word it for each of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDeclaration {
+    /// What the model calls it.
+    pub name: String,
+    /// When and how to call it.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// JSON Schema of the result, when it has one.
+    pub output_schema: Option<Value>,
+}
+
+/// What a call asks for, after its arguments were checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolInput {
+    /// Parameter mode: store this content under this new name first.
+    Parameters {
+        /// The name of the artifact to store; nobody else uses it, so its version will be 0.
+        artifact: ArtifactName,
+        /// Its content, JSON.
+        content: Value,
+    },
+    /// Artifact mode: the input exists.
+    Artifact(ArtifactRef),
+}
+
+impl ToolInput {
+    /// The artifact that the workflow is given.
+    pub fn reference(&self) -> ArtifactRef {
+        match self {
+            Self::Parameters { artifact, .. } => ArtifactRef { name: artifact.clone(), version: Some(0) },
+            Self::Artifact(reference) => reference.clone(),
+        }
+    }
+}
+
+/// Who calls, and on whose behalf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The calling agent.
+    pub agent: String,
+    /// The user it works for.
+    pub user: String,
+    /// The session (A2A context) it works in.
+    pub session: String,
+    /// The task during which it calls.
+    pub task: String,
+    /// The model's own id of the call.
+    pub function_call: String,
+    /// The id of the A2A message; the same call repeated has the same id.
+    pub message: String,
+}
+
+impl WorkflowTool {
+    /// The tool for a workflow. Without an input schema it takes one text.
+    pub fn new(workflow: impl Into<String>, input_schema: Option<&Value>) -> Self {
+        let text =
+            || json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        Self {
+            workflow: workflow.into(),
+            description: String::new(),
+            input_schema: input_schema.cloned().unwrap_or_else(text),
+            output_schema: None,
+        }
+    }
+
+    /// The tool for the workflow that a card announces; none when it announces another kind of agent.
+    pub fn from_card(card: &AgentCard) -> Option<Self> {
+        (card::kind(card) == AgentKind::Workflow).then(|| Self {
+            description: card.description.clone(),
+            output_schema: card::output_schema(card).cloned(),
+            ..Self::new(card.name.clone(), card::input_schema(card))
+        })
+    }
+
+    /// `workflow_` and the workflow's name, with `_` for what a tool's name may not hold.
+    pub fn name(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        format!("workflow_{}", self.workflow.chars().map(plain).collect::<String>())
+    }
+
+    /// The tool as models are told about it.
+    pub fn declaration(&self) -> ToolDeclaration {
+        let mut properties = Map::new();
+        let about = "Filename of an existing artifact containing the input JSON data. Use this OR individual parameters.";
+        properties.insert(
+            INPUT_ARTIFACT.to_owned(),
+            json!({"type": "string", "description": about, "nullable": true}),
+        );
+        for (name, schema) in self.properties() {
+            if name != INPUT_ARTIFACT {
+                properties.insert(name.clone(), nullable(schema));
+            }
+        }
+        let mut parameters = Map::new();
+        parameters.insert("type".to_owned(), "object".into());
+        parameters.insert("properties".to_owned(), properties.into());
+        parameters.insert("required".to_owned(), json!([]));
+        for definitions in ["$defs", "definitions"] {
+            if let Some(found) = self.input_schema.get(definitions) {
+                parameters.insert(definitions.to_owned(), found.clone());
+            }
+        }
+        let workflow = &self.workflow;
+        let mut description = format!(
+            "Invoke the '{workflow}' workflow. Dual-mode: provide parameters directly OR '{INPUT_ARTIFACT}'."
+        );
+        if !self.description.is_empty() {
+            description = format!("{description} {}", self.description);
+        }
+        ToolDeclaration {
+            name: self.name(),
+            description,
+            parameters: parameters.into(),
+            output_schema: self.output_schema.clone(),
+        }
+    }
+
+    fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.input_schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    }
+
+    /// Checks a call's arguments and decides its mode.
+    ///
+    /// `suffix` makes the name of a new artifact unique (8 hex digits are written). `check` lists where an instance (its
+    /// second argument) breaks a JSON Schema (its first). An existing artifact is not checked: the workflow does that.
+    pub fn prepare(
+        &self,
+        arguments: &Map<String, Value>,
+        suffix: u32,
+        check: impl FnOnce(&Value, &Value) -> Vec<String>,
+    ) -> Result<ToolInput, Fault> {
+        let content = self.given(arguments);
+        match arguments.get(INPUT_ARTIFACT) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(name)) if name.is_empty() => {}
+            Some(Value::String(_)) if !content.is_empty() => {
+                let names: Vec<&str> = content.keys().map(String::as_str).collect();
+                let message = format!("give either '{INPUT_ARTIFACT}' or parameters ({})", names.join(", "));
+                return Err(Fault::invalid(BAD_ARGUMENTS, message));
+            }
+            Some(Value::String(text)) => {
+                let (name, version) = split_version(text);
+                let name = ArtifactName::parse(name)?;
+                return Ok(ToolInput::Artifact(ArtifactRef { name, version }));
+            }
+            Some(_) => {
+                return Err(Fault::invalid(BAD_ARGUMENTS, format!("'{INPUT_ARTIFACT}' must be a filename")));
+            }
+        }
+        let content = Value::Object(content);
+        let violations = check(&self.input_schema, &content);
+        if !violations.is_empty() {
+            let message = format!("the arguments break the input schema of workflow '{}'", self.workflow);
+            return Err(Fault::invalid(BAD_ARGUMENTS, message).with_details(violations));
+        }
+        Ok(ToolInput::Parameters { artifact: self.artifact(suffix)?, content })
+    }
+
+    /// The parameters that were given. All are declared nullable, so null means "not given" unless the workflow's own
+    /// schema has a use for null.
+    fn given(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
+        let wants_null = |name: &str| {
+            self.properties().any(|(property, schema)| property == name && render::takes_null(schema))
+        };
+        let given = |(name, value): &(&String, &Value)| {
+            name.as_str() != INPUT_ARTIFACT && (!value.is_null() || wants_null(name))
+        };
+        arguments.iter().filter(given).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    fn artifact(&self, suffix: u32) -> Result<ArtifactName, Fault> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+        let name: String = self.workflow.chars().take(200).map(plain).collect();
+        Ok(ArtifactName::parse(&format!("wi_{name}_{suffix:08x}.json"))?)
+    }
+
+    /// The A2A request that a call becomes, in either vocabulary; it always carries the artifact's reference.
+    pub fn message(&self, input: &ToolInput, caller: &Caller, vocabulary: Vocabulary) -> SendMessageRequest {
+        let artifact = input.reference();
+        let mut metadata = json!({
+            "sessionBehavior": "RUN_BASED",
+            "parentTaskId": caller.task,
+            "function_call_id": caller.function_call,
+            "agent_name": self.workflow,
+        });
+        let parts = match vocabulary {
+            Vocabulary::Spec => {
+                let mut reference = json!({"filename": artifact.name});
+                if let Some(version) = artifact.version {
+                    reference["version"] = version.into();
+                }
+                metadata["invoked_with_artifacts"] = json!([reference]);
+                vec![Part::text(format!("Invoking workflow with input artifact: {}", artifact.name))]
+            }
+            Vocabulary::Current => {
+                let request = MeshMessage::from(WorkflowNodeRequestData {
+                    workflow_name: self.workflow.clone(),
+                    node_id: caller.function_call.clone(),
+                    ..WorkflowNodeRequestData::default()
+                });
+                vec![request.to_part(vocabulary), file(artifact, caller)]
+            }
+        };
+        let mut message = Message::user(caller.message.clone(), parts);
+        if !caller.session.is_empty() {
+            message = message.with_context_id(caller.session.clone());
+        }
+        SendMessageRequest { tenant: None, message, configuration: None, metadata: Some(metadata) }
+    }
+}
+
+fn file(artifact: ArtifactRef, caller: &Caller) -> Part {
+    let name = artifact.name.to_string();
+    let uri = ArtifactUri {
+        app: caller.agent.clone(),
+        user: caller.user.clone(),
+        session: caller.session.clone(),
+        artifact,
+    };
+    Part::url(uri.to_string()).with_filename(name).with_media_type("application/json")
+}
+
+fn nullable(schema: &Value) -> Value {
+    let mut schema = match schema {
+        Value::Object(fields) => fields.clone(),
+        _ => Map::new(),
+    };
+    schema.insert("nullable".to_owned(), true.into());
+    schema.into()
+}

@@ -1,0 +1,100 @@
+//! One declaration, worded for each kind of model interface.
+
+use serde_json::{Map, Value, json};
+
+use super::ToolDeclaration;
+use crate::artifact::sha256;
+use crate::id::is_token;
+
+impl ToolDeclaration {
+    /// As OpenAI-compatible chat completions take it.
+    pub fn openai(&self) -> Value {
+        json!({"type": "function", "function": {
+            "name": self.short_name(),
+            "description": self.description,
+            "parameters": self.plain_parameters(),
+        }})
+    }
+
+    /// As Anthropic's messages take it.
+    pub fn anthropic(&self) -> Value {
+        json!({
+            "name": self.short_name(),
+            "description": self.description,
+            "input_schema": self.plain_parameters(),
+        })
+    }
+
+    /// As an MCP server lists it. An output schema is only named when it describes an object, as MCP demands.
+    pub fn mcp(&self) -> Value {
+        let mut tool = json!({
+            "name": self.short_name(),
+            "description": self.description,
+            "inputSchema": self.plain_parameters(),
+        });
+        if let Some(schema) = self.output_schema.as_ref().filter(|schema| schema["type"] == "object") {
+            tool["outputSchema"] = schema.clone();
+        }
+        tool
+    }
+
+    /// As the specification writes it, which is also what Gemini takes: `nullable` instead of a null type.
+    pub fn spec(&self) -> Value {
+        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+    }
+
+    /// The name, cut to the 64 characters that models accept; a cut name ends in a hash, so that two stay apart.
+    pub fn short_name(&self) -> String {
+        if is_token(&self.name) {
+            return self.name.clone();
+        }
+        let head: String = self.name.chars().take(55).collect();
+        format!("{head}_{}", &sha256(self.name.as_bytes())[..8])
+    }
+
+    /// The parameters as plain JSON Schema, which has no word `nullable`.
+    fn plain_parameters(&self) -> Value {
+        let mut parameters = self.parameters.clone();
+        let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
+        for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+            if let Some(schema) = property.as_object_mut()
+                && schema.shift_remove("nullable").is_some()
+            {
+                take_null(schema);
+            }
+        }
+        parameters
+    }
+}
+
+/// Makes a schema take null too. One without `type` is left alone: leaving the parameter out is always allowed.
+fn take_null(schema: &mut Map<String, Value>) {
+    match schema.get_mut("type") {
+        Some(Value::Array(types)) => {
+            if !types.contains(&"null".into()) {
+                types.push("null".into());
+            }
+        }
+        Some(only) if only != "null" => *only = json!([only.take(), "null"]),
+        _ => return,
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+}
+
+/// Whether a workflow's own schema has a use for null.
+pub(super) fn takes_null(schema: &Value) -> bool {
+    let is_null = |kind: &Value| kind == "null";
+    match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().any(is_null),
+        Some(kind) => is_null(kind) || schema["nullable"] == true,
+        None => ["anyOf", "oneOf"]
+            .iter()
+            .filter_map(|combination| schema.get(combination)?.as_array())
+            .flatten()
+            .any(takes_null),
+    }
+}

@@ -1,0 +1,78 @@
+//! What can go wrong with a script, with the place in the author's text.
+
+/// Which kind of failure; each has its own operator code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptErrorKind {
+    /// The text is not valid Python, or not of the expected form.
+    Syntax,
+    /// The code raised an exception.
+    Runtime,
+    /// The code ran longer than its limit.
+    Timeout,
+    /// The code asked for more memory than its limit.
+    Memory,
+    /// Calls nested deeper than the limit.
+    Recursion,
+    /// The source text is longer than the limit.
+    TooLarge,
+    /// An input or the result is not plain JSON data.
+    Value,
+    /// The interpreter itself failed; a defect of ours, not of the author.
+    Internal,
+}
+
+/// A script failed to compile or to evaluate. `line` and `column` start at 1 and refer to the author's text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ScriptError {
+    /// Which kind of failure.
+    pub kind: ScriptErrorKind,
+    /// What happened; for Python exceptions the class and its text, `KeyError: name`.
+    pub message: String,
+    /// Class of the Python exception, if one was raised.
+    pub exception: Option<String>,
+    /// Line in the author's text.
+    pub line: Option<u32>,
+    /// Column in that line, in characters.
+    pub column: Option<u32>,
+    /// That line of the author's text, shortened.
+    pub snippet: Option<String>,
+}
+
+/// Longest message and snippet, in characters: data from a run must not flood logs.
+const MAX_TEXT: usize = 300;
+
+impl ScriptError {
+    pub(crate) fn new(kind: ScriptErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: shorten(&message.into()),
+            exception: None,
+            line: None,
+            column: None,
+            snippet: None,
+        }
+    }
+
+    /// The operator code of this error.
+    pub const fn code(&self) -> &'static str {
+        match self.kind {
+            ScriptErrorKind::Syntax => "SINEW-3001",
+            ScriptErrorKind::Runtime => "SINEW-3002",
+            ScriptErrorKind::Timeout => "SINEW-3003",
+            ScriptErrorKind::Memory => "SINEW-3004",
+            ScriptErrorKind::Recursion => "SINEW-3005",
+            ScriptErrorKind::TooLarge => "SINEW-3006",
+            ScriptErrorKind::Value => "SINEW-3007",
+            ScriptErrorKind::Internal => "SINEW-3008",
+        }
+    }
+}
+
+/// The text cut to [`MAX_TEXT`] characters.
+pub(crate) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Looks at the author's text without running it: which function to call, and how harmless it is.
+
+/// Name of the first function defined at top level: `def name(...)` or `name = lambda ...`.
+/// Text inside strings, brackets and comments does not count.
+pub(crate) fn first_function(source: &str) -> Option<&str> {
+    let mut scan = Scan { rest: source, depth: 0 };
+    loop {
+        if scan.depth == 0
+            && let Some(name) = function_at(scan.rest)
+        {
+            return Some(name);
+        }
+        if !scan.next_line() {
+            return None;
+        }
+    }
+}
+
+/// Whether evaluating the expression can neither loop, nor call itself, nor build something huge. Such a
+/// condition needs little stack and ends in microseconds, so it runs in the caller's thread.
+pub(crate) fn is_harmless(source: &str) -> bool {
+    const LONGEST: usize = 1024;
+    const RISKY: [&str; 5] = ["lambda", "for", "pow", "*", "<<"];
+    source.len() <= LONGEST && source.is_ascii() && !RISKY.iter().any(|word| source.contains(word))
+}
+
+/// Whether the text begins with the keyword `lambda`.
+pub(crate) fn is_lambda(source: &str) -> bool {
+    source.trim_start().strip_prefix("lambda").is_some_and(|rest| !rest.starts_with(is_name_char))
+}
+
+fn function_at(line: &str) -> Option<&str> {
+    if let Some(rest) = line.strip_prefix("def").filter(|rest| rest.starts_with([' ', '\t'])) {
+        let name = leading_name(rest.trim_start_matches([' ', '\t']));
+        return (!name.is_empty()).then_some(name);
+    }
+    let name = leading_name(line);
+    let value = line[name.len()..].trim_start_matches([' ', '\t']).strip_prefix('=')?;
+    (!name.is_empty() && is_lambda(value)).then_some(name)
+}
+
+fn leading_name(text: &str) -> &str {
+    let end = text.find(|c| !is_name_char(c)).unwrap_or(text.len());
+    &text[..end]
+}
+
+fn is_name_char(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+/// Walks logical lines: strings, comments and brackets are skipped over.
+struct Scan<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Scan<'_> {
+    /// Moves behind the next line break outside a string; false at the end of the text.
+    fn next_line(&mut self) -> bool {
+        while let Some(c) = self.rest.chars().next() {
+            match c {
+                '"' | '\'' => self.skip_string(c),
+                '#' => self.rest = self.rest.find('\n').map_or("", |end| &self.rest[end..]),
+                '\\' => {
+                    self.rest = &self.rest[1..];
+                    self.skip_char();
+                }
+                '\n' => {
+                    self.rest = &self.rest[1..];
+                    return true;
+                }
+                other => {
+                    match other {
+                        '(' | '[' | '{' => self.depth += 1,
+                        ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
+                        _ => {}
+                    }
+                    self.skip_char();
+                }
+            }
+        }
+        false
+    }
+
+    fn skip_string(&mut self, quote: char) {
+        let triple: String = [quote; 3].iter().collect();
+        let is_triple = self.rest.starts_with(&triple);
+        self.rest = &self.rest[if is_triple { 3 } else { 1 }..];
+        while let Some(c) = self.rest.chars().next() {
+            if is_triple && self.rest.starts_with(&triple) {
+                self.rest = &self.rest[3..];
+                return;
+            }
+            match c {
+                // An open single-quoted string is a syntax error the compiler will report.
+                '\n' if !is_triple => return,
+                '\\' => self.rest = &self.rest[1..],
+                _ => {}
+            }
+            self.skip_char();
+            if !is_triple && c == quote {
+                return;
+            }
+        }
+    }
+
+    fn skip_char(&mut self) {
+        self.rest = self.rest.chars().next().map_or("", |c| &self.rest[c.len_utf8()..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_function_is_found() {
+        for (source, expected) in [
+            ("def f(d): pass", Some("f")),
+            ("# def g(d)\nimport json\ndef  convert (d):\n  def inner(): pass\n", Some("convert")),
+            ("'''\ndef no(d): pass\n'''\ndef yes(d): pass", Some("yes")),
+            ("x = '\\'\\\\'\ndef f(d): pass", Some("f")),
+            ("x = (1,\ndef\n)\ng = lambda d: d", Some("g")),
+            ("x = 1\n", None),
+            ("definitely = 1", None),
+            ("  def indented(d): pass", None),
+            ("", None),
+        ] {
+            assert_eq!(first_function(source), expected, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn harmless_means_no_loop_no_call_of_itself_nothing_huge() {
+        for (source, expected) in [
+            ("status == 'ok' and len(items) > 3", true),
+            ("[x for x in y]", false),
+            ("(f := lambda n: f(n))(0)", false),
+            ("9 ** 9", false),
+            ("1 << n", false),
+            ("pow(9, 9)", false),
+            ("ｐow(9, 9)", false),
+        ] {
+            assert_eq!(is_harmless(source), expected, "{source:?}");
+        }
+    }
+}

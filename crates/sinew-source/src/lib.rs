@@ -1,0 +1,31 @@
+//! Bytes of a file become values that remember where they stood.
+//!
+//! Everything a person writes (workflows, agent files, application files) enters here: [`load()`]
+//! turns YAML or JSON into a [`Document`], a tree of [`Node`]s in file order, each with its [`Span`].
+//! The dialects read that tree, add [`Diagnostic`]s of their own, and a command renders them all with
+//! [`render_text`] or one of its machine-readable sisters. [`Schema`] checks values against JSON Schema,
+//! both those of files ([`check_node`]) and those that agents send.
+//!
+//! This crate never touches the file system, the environment or the network: file reads and variables
+//! come in as closures. It never runs what it reads, and no input makes it panic or grow without bound.
+
+mod diagnostic;
+mod environment;
+mod include_lines;
+mod load;
+mod render;
+mod scalar;
+mod schema;
+mod sources;
+mod suggest;
+mod syntax;
+mod tree;
+mod value;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use load::{Document, Limits, LoadOptions, load};
+pub use render::{render_github, render_json, render_sarif, render_text, summary};
+pub use schema::{Schema, SchemaCache, SchemaError, Violation, check_node};
+pub use sources::{SourceFile, Sources};
+pub use suggest::did_you_mean;
+pub use value::{Kind, Member, Node, Span};

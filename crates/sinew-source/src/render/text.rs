@@ -1,0 +1,128 @@
+//! For people: place, message, the line with a caret, advice.
+
+use std::fmt::Write;
+
+use super::{clean, file_name, message};
+use crate::{Diagnostic, Diagnostics, Severity, Sources, Span};
+
+/// More findings than this are counted, not shown.
+const MOST_SHOWN: usize = 50;
+/// Lines longer than this are shown around the caret only. In bytes.
+const LONGEST_LINE: usize = 120;
+
+/// For a terminal: `file:line:col: CODE: message`, then the line, a caret under the place, and the hint;
+/// warnings say so before the code. Ends with a line break unless empty. Shows the first 50 findings.
+pub fn render_text(diagnostics: &Diagnostics, colour: bool) -> String {
+    let paint = Paint { on: colour };
+    let mut out = String::new();
+    for item in diagnostics.items.iter().take(MOST_SHOWN) {
+        // Writing to a String cannot fail.
+        let _ = one(&mut out, diagnostics, item, paint);
+    }
+    let more = diagnostics.items.len().saturating_sub(MOST_SHOWN);
+    if more > 0 {
+        let _ = writeln!(out, "and {more} more");
+    }
+    out
+}
+
+/// The last line of a report: `1 error, 0 warnings in 1 file`.
+pub fn summary(errors: usize, warnings: usize, files: usize) -> String {
+    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    format!("{}, {} in {}", count(errors, "error"), count(warnings, "warning"), count(files, "file"))
+}
+
+fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Paint) -> std::fmt::Result {
+    let sources = &diagnostics.sources;
+    if let Some(name) = file_name(diagnostics, item) {
+        let place = match item.span {
+            Some(span) => format!("{}:{}:{}:", clean(name), span.line, span.column),
+            None => format!("{}:", clean(name)),
+        };
+        write!(out, "{} ", paint.bold(&place))?;
+    }
+    let strong = match item.severity {
+        Severity::Error => Paint::red,
+        Severity::Warning => Paint::yellow,
+    };
+    if item.severity == Severity::Warning {
+        write!(out, "{} ", strong(paint, "warning:"))?;
+    }
+    writeln!(out, "{} {}", strong(paint, &format!("{}:", item.code)), clean(&message(item)))?;
+    if let Some((line, lead, carets)) = item.span.and_then(|span| snippet(sources, span)) {
+        let number = item.span.map_or(0, |span| span.line);
+        writeln!(out, "{} {line}", paint.dim(&format!("{number:5} |")))?;
+        writeln!(out, "{} {:lead$}{}", paint.dim("      |"), "", strong(paint, &"^".repeat(carets)))?;
+    }
+    for (span, text) in &item.related {
+        let name = sources.get(span.file).map_or("", |file| &file.name);
+        writeln!(
+            out,
+            "{} {}:{}:{}: {}",
+            paint.dim("note:"),
+            clean(name),
+            span.line,
+            span.column,
+            clean(text)
+        )?;
+    }
+    if let Some(hint) = &item.hint {
+        writeln!(out, "{} {}", paint.cyan("hint:"), clean(hint))?;
+    }
+    Ok(())
+}
+
+/// The line of a span, how many characters stand before it, and how many carets go under it.
+fn snippet(sources: &Sources, span: Span) -> Option<(String, usize, usize)> {
+    let text: &str = &sources.get(span.file)?.text;
+    let (before, after) = (text.get(..span.start)?, text.get(span.start..)?);
+    let line_start = before.rfind(['\n', '\r']).map_or(0, |at| at + 1);
+    let line_end = span.start + after.find(['\n', '\r']).unwrap_or(after.len());
+    let (mut from, mut to) = (line_start, line_end);
+    if to - from > LONGEST_LINE {
+        from = text.floor_char_boundary(span.start.saturating_sub(LONGEST_LINE / 3)).max(line_start);
+        to = text.ceil_char_boundary(from + LONGEST_LINE).min(line_end);
+    }
+    let mut line = String::new();
+    if from > line_start {
+        line.push('…');
+    }
+    line.push_str(&clean(&text[from..span.start]));
+    let lead = line.chars().count();
+    line.push_str(&clean(&text[span.start..to]));
+    if to < line_end {
+        line.push('…');
+    }
+    // A value over several lines is marked to the end of its first.
+    let end = text.floor_char_boundary(span.end.clamp(span.start, to));
+    let carets = text[span.start..end].trim_end().chars().count().max(1);
+    line.truncate(line.trim_end().len());
+    (!line.is_empty()).then_some((line, lead, carets))
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy)]
+struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    fn with(self, code: &str, text: &str) -> String {
+        if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+    fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+    fn red(self, text: &str) -> String {
+        self.with("1;31", text)
+    }
+    fn yellow(self, text: &str) -> String {
+        self.with("1;33", text)
+    }
+    fn cyan(self, text: &str) -> String {
+        self.with("36", text)
+    }
+    fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+}

@@ -1,0 +1,116 @@
+//! How large a schema is once its references are followed.
+//!
+//! A few lines can say `allOf: [next, next]` forty times over and keep a validator busy for years, and a
+//! chain of ten thousand references takes its stack. Both are refused before they are compiled.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+/// Subschemas visited, each reference followed once per place it stands at; a loop counts once.
+const MOST: usize = 50_000;
+/// Steps down from the root, into subschemas and along references.
+const DEEPEST: usize = 300;
+
+/// Whether following the references of this schema leads too far.
+pub(super) fn too_large(schema: &Value) -> bool {
+    let mut names = BTreeMap::new();
+    collect_names(schema, &mut names);
+    let mut walk = Walk { root: schema, names, sizes: BTreeMap::new(), too_deep: false };
+    walk.size(schema, 0).count > MOST || walk.too_deep
+}
+
+/// What lies below one subschema.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    count: usize,
+    height: usize,
+}
+
+struct Walk<'s> {
+    root: &'s Value,
+    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`.
+    names: BTreeMap<&'s str, &'s Value>,
+    /// Sizes of targets by address; zero while being counted, so that a loop ends.
+    sizes: BTreeMap<*const Value, Size>,
+    too_deep: bool,
+}
+
+impl<'s> Walk<'s> {
+    fn size(&mut self, schema: &'s Value, depth: usize) -> Size {
+        let mut size = Size { count: 1, height: 0 };
+        if depth > DEEPEST {
+            self.too_deep = true;
+            return size;
+        }
+        match schema {
+            Value::Array(items) => {
+                for item in items {
+                    size.add(self.size(item, depth + 1));
+                }
+            }
+            Value::Object(members) => {
+                for (key, value) in members {
+                    match (key.as_str(), value) {
+                        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                            size.add(self.follow(target, depth + 1));
+                        }
+                        // Definitions count where they are used.
+                        ("$defs" | "definitions" | "enum" | "const" | "examples" | "default", _) => {}
+                        _ => size.add(self.size(value, depth + 1)),
+                    }
+                }
+            }
+            _ => {}
+        }
+        size
+    }
+
+    fn follow(&mut self, reference: &str, depth: usize) -> Size {
+        let Some(target) = self.resolve(reference) else { return Size::default() };
+        let address = std::ptr::from_ref(target);
+        let known = self.sizes.get(&address).copied();
+        let size = known.unwrap_or_else(|| {
+            self.sizes.insert(address, Size::default());
+            let size = self.size(target, depth);
+            self.sizes.insert(address, size);
+            size
+        });
+        self.too_deep |= depth + size.height > DEEPEST;
+        size
+    }
+
+    /// The subschema that a reference within the document names; the validator judges the rest.
+    fn resolve(&self, reference: &str) -> Option<&'s Value> {
+        if let Some(found) = self.names.get(reference) {
+            return Some(found);
+        }
+        let (base, fragment) = reference.split_once('#')?;
+        let base = if base.is_empty() { self.root } else { *self.names.get(base)? };
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
+        base.pointer(&fragment).or_else(|| self.names.get(&*fragment).copied())
+    }
+}
+
+impl Size {
+    fn add(&mut self, below: Self) {
+        self.count = self.count.saturating_add(below.count);
+        self.height = self.height.max(below.height + 1);
+    }
+}
+
+fn collect_names<'s>(schema: &'s Value, names: &mut BTreeMap<&'s str, &'s Value>) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
+        Value::Object(members) => {
+            for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
+                if let Some(Value::String(name)) = members.get(key) {
+                    names.insert(name, schema);
+                }
+            }
+            members.values().for_each(|value| collect_names(value, names));
+        }
+        _ => {}
+    }
+}

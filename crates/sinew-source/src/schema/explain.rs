@@ -1,0 +1,154 @@
+//! Errors of the validator in our own words, without the values they are about.
+
+use std::collections::BTreeSet;
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind as Is};
+use serde_json::Value;
+
+use super::{Finding, SchemaError};
+
+/// Messages longer than this are cut, in characters: schemas may list very long enums.
+const LONGEST_MESSAGE: usize = 300;
+
+/// Adds what one error says: several findings for several unknown properties, and those of the branch that
+/// was meant for `anyOf` and `oneOf`.
+pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<Finding>) {
+    let actual = type_name(error.instance());
+    match error.kind() {
+        Is::AdditionalProperties { unexpected } | Is::UnevaluatedProperties { unexpected } => {
+            for key in unexpected {
+                let mut finding = Finding::new(error, format!("unknown property '{}'", short(key, 60)));
+                finding.key = Some(key.clone());
+                out.push(finding);
+            }
+        }
+        Is::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            out.push(Finding::new(error, format!("'{}' is a required property", short(name, 60))));
+        }
+        Is::Type { kind } => {
+            let expected = match kind {
+                TypeKind::Single(one) => format!("type {one}"),
+                TypeKind::Multiple(set) => {
+                    let names: Vec<String> = set.iter().map(|one| one.to_string()).collect();
+                    format!("types {}", names.join(", "))
+                }
+            };
+            out.push(Finding::new(error, format!("{actual} is not of {expected}")));
+        }
+        Is::Enum { options } => {
+            let mut finding = Finding::new(error, masked(error, actual));
+            finding.expected = texts(options);
+            out.push(finding);
+        }
+        Is::Constant { expected_value } => {
+            let mut finding = Finding::new(error, masked(error, actual));
+            finding.expected = expected_value.as_str().map(str::to_owned).into_iter().collect();
+            out.push(finding);
+        }
+        Is::FalseSchema => out.push(Finding::new(error, "no value is allowed here".to_owned())),
+        Is::PropertyNames { error: inner } => {
+            let name = inner.instance().as_str().unwrap_or_default();
+            let message =
+                format!("property name '{}' is not allowed: {}", short(name, 60), masked(inner, "name"));
+            let mut finding = Finding::new(error, message);
+            finding.key = Some(name.to_owned());
+            out.push(finding);
+        }
+        Is::AnyOf { context } | Is::OneOfNotValid { context } => branches(error, context, actual, out),
+        Is::OneOfMultipleValid { .. } => {
+            out.push(Finding::new(error, format!("{actual} matches more than one of the allowed forms")));
+        }
+        _ => out.push(Finding::new(error, masked(error, actual))),
+    }
+}
+
+/// Of several forms, one was usually meant: the one of the right type whose marker (a `const` or `enum` one
+/// level down, such as `type: agent`) matches. Its errors are the useful ones.
+fn branches(
+    error: &ValidationError<'_>,
+    context: &[Vec<ValidationError<'static>>],
+    actual: &str,
+    out: &mut Vec<Finding>,
+) {
+    let here = error.instance_path().as_str();
+    let right_type = |branch: &&Vec<ValidationError<'static>>| {
+        !branch.iter().any(|e| matches!(e.kind(), Is::Type { .. }) && e.instance_path().as_str() == here)
+    };
+    let marker = |e: &&ValidationError<'static>| {
+        let below = e.instance_path().as_str().strip_prefix(here).unwrap_or("");
+        matches!(e.kind(), Is::Constant { .. } | Is::Enum { .. }) && below.matches('/').count() <= 1
+    };
+    let typed: Vec<_> = context.iter().filter(right_type).collect();
+    let meant: Vec<_> = typed.iter().filter(|branch| !branch.iter().any(|e| marker(&e))).collect();
+    if let [only] = meant[..] {
+        only.iter().for_each(|inner| findings(inner, out));
+        return;
+    }
+    let markers: Vec<&ValidationError<'static>> =
+        typed.iter().filter_map(|branch| branch.iter().find(marker)).collect();
+    let places: BTreeSet<&str> = markers.iter().map(|e| e.instance_path().as_str()).collect();
+    if let (true, [first, ..], 1) = (meant.is_empty(), &markers[..], places.len()) {
+        let expected: Vec<String> = markers.iter().flat_map(|e| marker_texts(e)).collect();
+        let listed: Vec<String> = expected.iter().map(|text| format!("'{text}'")).collect();
+        let message = format!("{} is none of {}", type_name(first.instance()), listed.join(", "));
+        let mut finding = Finding::new(first, short(&message, LONGEST_MESSAGE));
+        finding.expected = expected;
+        out.push(finding);
+        return;
+    }
+    out.push(Finding::new(error, format!("{actual} matches none of the allowed forms")));
+}
+
+fn marker_texts(error: &ValidationError<'_>) -> Vec<String> {
+    match error.kind() {
+        Is::Constant { expected_value } => expected_value.as_str().map(str::to_owned).into_iter().collect(),
+        Is::Enum { options } => texts(options),
+        _ => Vec::new(),
+    }
+}
+
+fn texts(options: &Value) -> Vec<String> {
+    options.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Why a schema did not compile.
+pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
+    match error.kind() {
+        Is::Referencing(inner) => SchemaError::Unresolved(short(&inner.to_string(), LONGEST_MESSAGE)),
+        _ => SchemaError::Invalid {
+            pointer: error.instance_path().as_str().to_owned(),
+            message: masked(error, type_name(error.instance())),
+        },
+    }
+}
+
+/// The validator's own text with the type in place of the value.
+fn masked(error: &ValidationError<'_>, placeholder: &str) -> String {
+    let text = error.masked_with(placeholder).to_string();
+    let mut letters = text.chars();
+    let lower: String =
+        letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default();
+    short(&lower, LONGEST_MESSAGE)
+}
+
+/// The first `most` characters, with a sign where something was cut.
+fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,69 @@
+//! Violations get their place in the file and advice from the schema.
+
+use serde_json::Value;
+
+use super::{Finding, Schema};
+use crate::{Diagnostic, Node, Span, did_you_mean};
+
+/// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
+/// object, anything else at the value. Codes SINEW-4001 (general), 4002 (unknown property), 4003 (missing
+/// property), 4004 (wrong type), 4007 (nested too deeply).
+pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
+    let findings = schema.findings(&node.to_json());
+    findings.into_iter().map(|finding| diagnostic(schema, node, finding)).collect()
+}
+
+fn diagnostic(schema: &Schema, root: &Node, finding: Finding) -> Diagnostic {
+    let Finding { violation, key, expected } = finding;
+    let code = match violation.keyword.as_str() {
+        "additionalProperties" | "unevaluatedProperties" => "SINEW-4002",
+        "required" => "SINEW-4003",
+        "type" => "SINEW-4004",
+        "depth" => "SINEW-4007",
+        _ => "SINEW-4001",
+    };
+    let node = root.at_pointer(&violation.pointer).unwrap_or(root);
+    let member = key.as_deref().and_then(|key| node.member(key));
+    let span = match (member, code) {
+        (Some(member), _) => member.key_span,
+        (None, "SINEW-4003") => Span { end: first_key_end(node), ..node.span },
+        (None, _) => node.span,
+    };
+    let place =
+        if violation.pointer.is_empty() { String::new() } else { format!(" at {}", violation.pointer) };
+    let finding = Diagnostic::error(code, format!("{}{place}", violation.message)).at(span);
+    let word = if code == "SINEW-4002" { key.as_deref() } else { node.as_str() };
+    let known = if code == "SINEW-4002" { properties(schema, &violation.schema_pointer) } else { expected };
+    match word.and_then(|word| did_you_mean(word, known.iter().map(String::as_str))) {
+        Some(known) => finding.hint(format!("did you mean '{known}'?")),
+        None if code == "SINEW-4002" && !known.is_empty() => finding.hint(allowed(known)),
+        None => finding,
+    }
+}
+
+/// Where an object lacks something, its first key (or bracket) is enough to mark.
+fn first_key_end(node: &Node) -> usize {
+    match node.as_object().and_then(<[_]>::first) {
+        Some(first) if first.key_span.file == node.span.file && first.key_span.start == node.span.start => {
+            first.key_span.end
+        }
+        _ => (node.span.start + 1).min(node.span.end.max(node.span.start)),
+    }
+}
+
+/// The properties that the schema names next to the keyword that was not met.
+fn properties(schema: &Schema, keyword: &str) -> Vec<String> {
+    let parent = keyword.rsplit_once('/').map_or("", |(parent, _)| parent);
+    match schema.source.pointer(parent).and_then(|schema| schema.get("properties")) {
+        Some(Value::Object(properties)) => properties.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn allowed(mut names: Vec<String>) -> String {
+    const MOST: usize = 12;
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("allowed here: {}{more}", names.join(", "))
+}

@@ -1,0 +1,48 @@
+//! Errors of the YAML parser as diagnostics, with advice for the usual slips.
+
+use granit_parser::{ErrorKind, ScanError};
+
+use crate::{Diagnostic, Span};
+
+/// The finding for a parser error in this file.
+pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
+    let mark = error.marker();
+    let start = mark.byte_offset().unwrap_or(0).min(text.len());
+    let span = Span { file, line: mark.line() as u32, column: mark.col() as u32 + 1, start, end: start };
+    let (code, message) = match error.kind() {
+        ErrorKind::RecursionLimitExceeded => ("SINEW-1008", "nested too deeply".to_owned()),
+        ErrorKind::ExpectedDocumentStart => ("SINEW-1002", "text after the end of the value".to_owned()),
+        _ => ("SINEW-1002", error.info()),
+    };
+    let finding = Diagnostic::error(code, message).at(span);
+    match hint(error.kind()) {
+        Some(hint) => finding.hint(hint),
+        None => finding,
+    }
+}
+
+fn hint(kind: &ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabNotAllowed
+        | ErrorKind::TabAtBlockScalarStart => "indent with spaces, not tabs",
+        ErrorKind::MappingValueNotAllowed => "check the indentation; a text with ': ' in it needs quotes",
+        ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+            "take the control character out, or write it as an escape in double quotes"
+        }
+        ErrorKind::UnexpectedCharacter { .. } => "a text that starts with this character needs quotes",
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "is there a ':' missing after a key?",
+        ErrorKind::ExpectedDocumentStart => "a file holds one value; put others into files of their own",
+        ErrorKind::MissingLowSurrogate | ErrorKind::UnpairedLowSurrogate | ErrorKind::InvalidLowSurrogate => {
+            "half of a surrogate pair is no character"
+        }
+        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
+            "a text with { or } inside brackets needs quotes"
+        }
+        ErrorKind::UnknownQuotedScalarEscape => {
+            "in double quotes a backslash starts an escape; use single quotes"
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,105 @@
+//! Ready-made agents behind the in-process driver.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use sinew_agents::{AgentSet, Artifacts};
+use sinew_engine::{Reply, Target};
+use sinew_executor::fleet::Call;
+use sinew_executor::local::{Agents, Progress};
+use sinew_protocol::Fault;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::Failure;
+
+/// No agent of the name is known here.
+const NO_SUCH_AGENT: &str = "SINEW-5091";
+
+/// Agents from files, with the artifacts of one execution.
+pub(crate) struct FileAgents {
+    /// The agents.
+    pub(crate) set: AgentSet,
+    /// Where they leave artifacts.
+    pub(crate) artifacts: Arc<dyn Artifacts>,
+}
+
+/// Reads agents from files and folders; without any, from beside the workflow and from `agent-cards/` there and here.
+pub(crate) fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
+    let mut places: Vec<PathBuf> = paths.to_vec();
+    if places.is_empty() {
+        let beside = match workflow.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let usual = [beside.join("agent-cards"), beside, PathBuf::from("agent-cards")];
+        let mut seen = Vec::new();
+        for place in usual.into_iter().filter(|place| place.is_dir()) {
+            let real = place.canonicalize().unwrap_or_else(|_| place.clone());
+            if !seen.contains(&real) {
+                seen.push(real);
+                places.push(place);
+            }
+        }
+    }
+    AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+}
+
+impl Agents for FileAgents {
+    fn call(
+        &self,
+        call: Call,
+        progress: Progress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, Result<Reply, Fault>> {
+        let Target::Agent(name) = &call.ask.target else {
+            // Sub-workflows are the driver's own business.
+            return std::future::ready(Err(unknown(call.ask.target.name()))).boxed();
+        };
+        let Some(agent) = self.set.get(name).cloned() else {
+            return std::future::ready(Err(unknown(name))).boxed();
+        };
+        let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+        let mut task =
+            sinew_agents::Call::new(name, Value::clone(&call.ask.input), Arc::clone(&self.artifacts));
+        task.instruction.clone_from(&call.ask.instruction);
+        task.input_schema.clone_from(&call.ask.input_schema);
+        task.output_schema.clone_from(&call.ask.output_schema);
+        task.context = context(&call);
+        task.cancel = cancel;
+        task.progress = sender;
+        async move {
+            // Ends with the call: its sender goes away with `task`.
+            tokio::spawn(async move {
+                while let Some(value) = said.recv().await {
+                    progress.say(value);
+                }
+            });
+            let reply = agent.call(task).await?;
+            let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
+            Ok(Reply { artifacts, ..Reply::new(reply.output) })
+        }
+        .boxed()
+    }
+}
+
+/// The request around the input, as agents see it.
+fn context(call: &Call) -> Value {
+    json!({
+        "workflow": call.workflow,
+        "execution": call.execution.as_str(),
+        "node": call.node,
+        "path": call.path,
+        "task": call.task.as_str(),
+        "activation": call.activation.as_str(),
+        "attempt": call.key.attempt,
+        "purpose": call.ask.tag,
+        "request": call.ask.context,
+    })
+}
+
+fn unknown(name: &str) -> Fault {
+    Fault::error(NO_SUCH_AGENT, format!("Agent '{name}' not found in registry")).with_retryable(false)
+}

@@ -1,0 +1,258 @@
+//! `sinew agent`: look at ready-made agents and call them, without a workflow.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::{Value, json};
+use sinew_agents::{Agent, AgentSet, Call, CancellationToken};
+use sinew_protocol::Fault;
+
+use crate::artifacts::Kept;
+use crate::cmd::run::input;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::{agents, tree};
+
+const CALL_EXAMPLES: &str = "Examples:
+  sinew agent call summarise -i '{\"text\": \"…\"}' --agents agent-cards
+  sinew agent call agent-cards/summarise.agent.yaml -m 'a few words'   # {\"text\": …}
+  echo '{\"n\": 1}' | sinew agent call double -i - -o json";
+
+/// Commands for agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// List agents
+    #[command(visible_alias = "ls")]
+    List(Places),
+    /// Say what an agent is and takes
+    Describe(Named),
+    /// Print an agent's A2A card
+    Card(Named),
+    /// Call an agent and print its answer
+    Call(CallArgs),
+}
+
+/// Where agents are looked for.
+#[derive(Args, Debug)]
+pub(crate) struct Places {
+    /// Agent files or folders of them [default: . and agent-cards/]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// One agent.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// Its name, or its file
+    name: String,
+    /// Agent files or folders of them [default: . and agent-cards/]
+    #[arg(short, long, value_name = "PATH")]
+    agents: Vec<PathBuf>,
+}
+
+/// Arguments of `sinew agent call`.
+#[derive(Args, Debug)]
+#[command(after_help = CALL_EXAMPLES)]
+pub(crate) struct CallArgs {
+    #[command(flatten)]
+    who: Named,
+    /// The input: JSON, @FILE or - for stdin
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// One field of the input. May be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    params: Vec<String>,
+    /// Text for an agent that takes `{text}`
+    #[arg(short, long, conflicts_with = "input")]
+    message: Option<String>,
+    /// What to do, in words
+    #[arg(long)]
+    instruction: Option<String>,
+    /// Give up after this time (`30s`, `5m`)
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    /// Folder for artifacts
+    #[arg(long, value_name = "DIR", default_value = ".sinew/calls")]
+    artifacts: PathBuf,
+}
+
+/// Does what the command line says.
+pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        AgentCommand::List(places) => list(&places.paths, output),
+        AgentCommand::Describe(named) => find(&named).map(|agent| describe(&agent, output)),
+        AgentCommand::Card(named) => {
+            let card = find(&named)?.announcement().card("local");
+            output.value(&card, |card| serde_json::to_string_pretty(card).unwrap_or_default());
+            Ok(Exit::Ok)
+        }
+        AgentCommand::Call(args) => call(&args, output),
+    }
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    version: &'a str,
+    description: &'a str,
+    skills: usize,
+    takes_schema: bool,
+}
+
+fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
+    let set = load(paths)?;
+    let rows: Vec<Listed<'_>> = set
+        .iter()
+        .map(|agent| Listed {
+            name: agent.name(),
+            version: agent.version(),
+            description: agent.description(),
+            skills: agent.announcement().skills.len(),
+            takes_schema: agent.input_schema().is_some(),
+        })
+        .collect();
+    if rows.is_empty() {
+        return Err(Failure::new(Exit::NotFound, "SINEW-5092", "no agent file was found").hint(
+            "agent files end in .agent.yaml; name files or folders, or start with: sinew new agent NAME",
+        ));
+    }
+    let names_only = output.format == crate::cli::Format::Name;
+    output.value(&rows, |rows| {
+        let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let line = |row: &Listed<'_>| {
+            if names_only {
+                row.name.to_owned()
+            } else {
+                format!("{:<width$}  {:<8}  {}", row.name, row.version, row.description)
+            }
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(Exit::Ok)
+}
+
+fn describe(agent: &Agent, output: &Output) -> Exit {
+    let value = json!({
+        "name": agent.name(),
+        "version": agent.version(),
+        "description": agent.description(),
+        "skills": agent.announcement().skills,
+        "input_schema": agent.input_schema(),
+        "output_schema": agent.output_schema(),
+        "delivery": format!("{:?}", agent.delivery()).to_lowercase(),
+        "concurrency": agent.concurrency(),
+        "timeout_ms": agent.timeout().as_millis() as u64,
+    });
+    output.value(&value, |value| {
+        let schema = |key: &str| match &value[key] {
+            Value::Null => "any JSON".to_owned(),
+            schema => serde_json::to_string(schema).unwrap_or_default(),
+        };
+        format!(
+            "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
+            agent.name(),
+            agent.version(),
+            agent.description(),
+            schema("input_schema"),
+            schema("output_schema"),
+            tree::duration(agent.timeout().as_millis() as u64),
+            agent.concurrency(),
+        )
+    });
+    Exit::Ok
+}
+
+fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
+    let agent = find(&args.who)?;
+    let value = match &args.message {
+        Some(text) => json!({ "text": text }),
+        None => input::read(args.input.as_deref(), &args.params)?,
+    };
+    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
+    let kept = Kept::open(args.artifacts.clone())?;
+    let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
+    task.timeout = timeout;
+    task.instruction.clone_from(&args.instruction);
+    let cancel = CancellationToken::new();
+    task.cancel = cancel.clone();
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
+    task.progress = sender;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+    })?;
+    let reply = runtime.block_on(async {
+        let watch = async {
+            while let Some(value) = said.recv().await {
+                let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
+                output.note(&text.unwrap_or_else(|| value.to_string()));
+            }
+            std::future::pending::<()>().await;
+        };
+        let interrupt = async {
+            let _ = tokio::signal::ctrl_c().await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            reply = agent.call(task) => reply,
+            () = watch => Err(Fault::cancelled("SINEW-6005", "cancelled")),
+            () = interrupt => Err(Fault::cancelled("SINEW-6005", "cancelled")),
+        }
+    });
+    kept.finish(output);
+    match reply {
+        Ok(reply) => {
+            if output.is_machine() {
+                output.value(&json!({ "output": reply.output, "artifacts": reply.artifacts }), |_| {
+                    String::new()
+                });
+            } else {
+                match &reply.output {
+                    Value::String(text) => output.text(text),
+                    value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
+                }
+                for artifact in &reply.artifacts {
+                    output.note(&format!("artifact {artifact} in {}", kept.folder.join("files").display()));
+                }
+            }
+            Ok(Exit::Ok)
+        }
+        Err(fault) => Err(failed(&fault)),
+    }
+}
+
+fn failed(fault: &Fault) -> Failure {
+    let mut message = fault.message.clone();
+    for detail in &fault.details {
+        message.push_str("\n  ");
+        message.push_str(detail);
+    }
+    // The code of a fault is one of ours, but it may have come from data: look it up instead of trusting it.
+    let code = sinew_protocol::code::all().iter().map(|(code, _)| *code).find(|code| *code == fault.code);
+    Failure::new(Exit::Failed, code.unwrap_or("SINEW-5090"), message)
+}
+
+fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
+    agents::load(paths, Path::new("./workflow.yaml"))
+}
+
+/// An agent by name, or by the path of its file.
+fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
+    let path = Path::new(&named.name);
+    if named.name.contains(".agent.") && path.is_file() {
+        return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);
+    }
+    let set = load(&named.agents)?;
+    set.get(&named.name).cloned().ok_or_else(|| {
+        let failure =
+            Failure::new(Exit::NotFound, "SINEW-5091", format!("there is no agent '{}'", named.name));
+        match sinew_source::did_you_mean(&named.name, set.names()) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("see `sinew agent list`"),
+        }
+    })
+}

@@ -1,0 +1,86 @@
+//! `sinew completions` and `sinew man`: made from the same definition that the command line is parsed with.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory as _};
+use serde_json::json;
+
+use crate::cli::{Cli, Format};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+const COMPLETIONS: &str = "Examples:
+  sinew completions bash > ~/.local/share/bash-completion/completions/sinew
+  sinew completions zsh > ~/.zfunc/_sinew
+  sinew completions fish > ~/.config/fish/completions/sinew.fish";
+
+const MAN: &str = "Examples:
+  sinew man ~/.local/share/man/man1
+  man sinew-workflow-validate";
+
+/// Arguments of `sinew completions`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Print completions for a shell, to be put where the shell looks for them.",
+    after_help = COMPLETIONS
+)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+/// Arguments of `sinew man`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Write man pages, one per command, into a folder that exists or is made. Pages that are there are \
+                  written anew.",
+    after_help = MAN
+)]
+pub(crate) struct ManArgs {
+    /// The folder
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Prints completions.
+pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "sinew", &mut script);
+    if output.is_machine() {
+        let script = String::from_utf8_lossy(&script);
+        output.value(&json!({ "shell": args.shell.to_string(), "script": script }), |_| String::new());
+    } else {
+        output.bytes(&script);
+    }
+    Exit::Ok
+}
+
+/// Writes man pages.
+pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<Exit, Failure> {
+    let pages = write(&args.folder).map_err(|error| {
+        let text = format!("cannot write man pages into {}: {error}", args.folder.display());
+        Failure::new(Exit::Failed, "SINEW-8006", text)
+    })?;
+    output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {
+        Format::Name => pages.join("\n"),
+        _ => format!("{} pages in {}", pages.len(), args.folder.display()),
+    });
+    Ok(Exit::Ok)
+}
+
+/// One page per command, named like it: `sinew-workflow-validate.1`.
+fn write(folder: &Path) -> std::io::Result<Vec<String>> {
+    std::fs::create_dir_all(folder)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    let mut left = vec![command];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned());
+        let page = clap_mangen::Man::new(command).generate_to(folder)?;
+        pages.extend(page.file_name().map(|name| name.to_string_lossy().into_owned()));
+    }
+    pages.sort();
+    Ok(pages)
+}

@@ -1,0 +1,29 @@
+//! One file per command.
+
+pub(crate) mod agent;
+pub(crate) mod completions;
+pub(crate) mod explain;
+pub(crate) mod new;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod test;
+pub(crate) mod workflow;
+
+use crate::cli::{Cli, Command};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Run(args) => run::run(&args, output),
+        Command::Test(args) => test::test(&args, output),
+        Command::Workflow(command) => workflow::workflow(command, output),
+        Command::Agent(command) => agent::agent(command, output),
+        Command::Schema(args) => schema::schema(&args, output),
+        Command::Explain(args) => explain::explain(&args, output),
+        Command::New(command) => new::new(&command, output),
+        Command::Completions(args) => Ok(completions::completions(&args, output)),
+        Command::Man(args) => completions::man(&args, output),
+    }
+}

@@ -1,0 +1,147 @@
+//! `sinew new`: files to start from, small, working and commented.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use crate::cmd::schema;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+const WORKFLOW: &str = include_str!("../templates/workflow.yaml");
+const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
+const COMMAND: &str = include_str!("../templates/command.agent.yaml");
+const HTTP: &str = include_str!("../templates/http.agent.yaml");
+
+/// A file is in the way.
+const EXISTS: &str = "SINEW-8012";
+
+const WORKFLOW_EXAMPLES: &str = "Examples:
+  sinew new workflow hello
+  sinew new workflow audit --dir flows";
+
+const AGENT_EXAMPLES: &str = "Examples:
+  sinew new agent greeter
+  sinew new agent lookup --kind http
+  sinew new agent convert --kind command --dir agents";
+
+/// Commands for new files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NewCommand {
+    /// Start a workflow
+    Workflow(NewWorkflow),
+    /// Start an agent
+    Agent(NewAgent),
+}
+
+/// Arguments of `sinew new workflow`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Start a workflow: writes NAME.yaml with one agent node, and the schema editors check it with. No \
+                  file that exists is changed.",
+    after_help = WORKFLOW_EXAMPLES
+)]
+pub(crate) struct NewWorkflow {
+    /// Its name: letters, digits, - and _
+    name: String,
+    /// The folder to write into
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+}
+
+/// Arguments of `sinew new agent`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Start an agent: writes NAME.agent.yaml, and the schema editors check it with. No file that exists \
+                  is changed.",
+    after_help = AGENT_EXAMPLES
+)]
+pub(crate) struct NewAgent {
+    /// Its name: letters, digits, - and _
+    name: String,
+    /// What it is
+    #[arg(long, value_enum, default_value_t = Kind::Script)]
+    kind: Kind,
+    /// The folder to write into
+    #[arg(long, value_name = "DIR", default_value = "agent-cards")]
+    dir: PathBuf,
+}
+
+/// What an agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A Python function in a sandbox
+    Script,
+    /// A program on this machine
+    Command,
+    /// A request to a service
+    Http,
+}
+
+/// Does what the command line says.
+pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure> {
+    let (name, dir, ending, template, kind, schema_name) = match command {
+        NewCommand::Workflow(args) => {
+            let schema = ".sinew/schema/workflow.json";
+            (&args.name, &args.dir, "yaml", WORKFLOW, schema::Kind::Workflow, schema)
+        }
+        NewCommand::Agent(args) => {
+            let template = match args.kind {
+                Kind::Script => SCRIPT,
+                Kind::Command => COMMAND,
+                Kind::Http => HTTP,
+            };
+            let schema = ".sinew/schema/agent.json";
+            (&args.name, &args.dir, "agent.yaml", template, schema::Kind::Agent, schema)
+        }
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
+        return Err(Failure::usage(format!("'{}' cannot be a name", name.escape_debug()))
+            .hint("use up to 64 letters, digits, - and _"));
+    }
+    // Paths are shown as people write them, without a `./` before them.
+    let dir = if dir == Path::new(".") { Path::new("") } else { dir };
+    let file = dir.join(format!("{name}.{ending}"));
+    let text = template
+        .replace("SCHEMA", schema_name)
+        .replace("FILE", &file.display().to_string())
+        .replace("NAME", name);
+    write_new(&file, &text)?;
+    let mut written = vec![file.clone()];
+    let schema_file = dir.join(schema_name);
+    if !schema_file.exists() {
+        let schema = schema::of(kind, None)?;
+        write_new(&schema_file, &format!("{schema:#}\n"))?;
+        written.push(schema_file);
+    }
+    let next = match command {
+        NewCommand::Workflow(_) => format!("sinew workflow validate {}", file.display()),
+        NewCommand::Agent(_) => format!("sinew agent describe {}", file.display()),
+    };
+    output.value(&json!({ "written": written }), |_| {
+        written.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n")
+    });
+    output.note(&format!("next: {next}"));
+    Ok(Exit::Ok)
+}
+
+/// Writes a file that is not there yet.
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let write = || {
+        if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
+            fs::create_dir_all(parent)?;
+        }
+        OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+    };
+    write().map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            return Failure::new(Exit::Conflict, EXISTS, format!("{} exists already", path.display()))
+                .hint("choose another name or folder; nothing was written");
+        }
+        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+    })
+}

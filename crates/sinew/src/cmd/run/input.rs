@@ -1,0 +1,102 @@
+//! Values from the command line.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::exit::{Exit, Failure};
+use crate::load;
+
+/// The input: JSON, `@file`, `-` or single fields. Nothing given = an empty object.
+pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Failure> {
+    let mut value = match input {
+        None => Value::Object(Map::new()),
+        Some("-") => parse("<stdin>", &load::read(Path::new("-"))?)?,
+        Some(text) => match text.strip_prefix('@') {
+            Some(file) => parse(file, &load::read(Path::new(file))?)?,
+            None => serde_json::from_str(text).map_err(|error| bad_json("--input", &error.to_string()))?,
+        },
+    };
+    for (key, text) in pairs(params, "--param")? {
+        match &mut value {
+            Value::Object(members) => {
+                members.insert(key, json_or_text(&text));
+            }
+            _ => return Err(Failure::usage("--param needs an input that is an object")),
+        }
+    }
+    Ok(value)
+}
+
+/// A file of JSON or YAML.
+fn parse(name: &str, bytes: &[u8]) -> Result<Value, Failure> {
+    load::document(Path::new(name), bytes)
+        .map(|document| document.root.to_json())
+        .map_err(Failure::diagnostics)
+}
+
+fn bad_json(flag: &str, why: &str) -> Failure {
+    Failure::new(Exit::Usage, "SINEW-8007", format!("{flag} is not JSON: {why}"))
+        .hint("quote it for your shell, or name a file with @FILE")
+}
+
+/// `key=value` pairs.
+pub(crate) fn pairs(texts: &[String], flag: &str) -> Result<Vec<(String, String)>, Failure> {
+    texts
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(Failure::usage(format!("{flag} takes KEY=VALUE, not '{text}'"))),
+        })
+        .collect()
+}
+
+/// JSON if it reads as JSON, else text.
+pub(crate) fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// `250ms`, `30s`, `5m`, `1h30m`, or a bare number of seconds; in milliseconds.
+pub(crate) fn duration(text: &str) -> Result<u64, Failure> {
+    let wrong =
+        || Failure::usage(format!("'{text}' is not a duration")).hint("write 250ms, 30s, 5m or 1h30m");
+    if let Ok(seconds) = text.parse::<u64>() {
+        return seconds.checked_mul(1000).ok_or_else(wrong);
+    }
+    let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    u64::try_from(span.as_millis()).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn input_comes_from_json_and_fields() {
+        let params = ["n=3".to_owned(), "name=Ada L".to_owned(), "eq=a=b".to_owned()];
+        assert_eq!(
+            read(Some(r#"{"n": 1, "k": [1]}"#), &params).unwrap(),
+            json!({"n": 3, "k": [1], "name": "Ada L", "eq": "a=b"})
+        );
+        assert_eq!(read(None, &[]).unwrap(), json!({}));
+        for (input, params) in
+            [(Some("{"), vec![]), (Some("[1]"), vec!["a=1".to_owned()]), (None, vec!["=1".to_owned()])]
+        {
+            assert_eq!(read(input, &params).unwrap_err().exit, Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn durations_are_milliseconds() {
+        for (text, want) in
+            [("250ms", 250), ("30", 30_000), ("30s", 30_000), ("5m", 300_000), ("1h30m", 5_400_000)]
+        {
+            assert_eq!(duration(text).unwrap(), want, "{text}");
+        }
+        for text in ["", "soon", "-5s", "99999999999999999999"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! `sinew run`: one execution in this process.
+
+pub(crate) mod input;
+mod show;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_engine::{Answer, Fact, Input, Mode, Outcome, Phase, Status, Time};
+use sinew_executor::local::{self, Control, Local};
+use sinew_executor::{Execution, Program};
+use sinew_plan::Op;
+use sinew_protocol::ExecutionId;
+
+use crate::agents::{self, FileAgents};
+use crate::artifacts::Kept;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Loaded};
+use crate::output::Output;
+use crate::tree;
+
+const EXAMPLES: &str = "Examples:
+  sinew run examples/orders/orders.yaml -i '{\"order_id\": \"A1\", \"amount\": 120}'
+  sinew run flow.yaml -p name=Ada -p count=3        # input from single fields
+  cat input.json | sinew run flow.yaml -i - -o json # all there is to know, as JSON
+  sinew run flow.yaml --dry-run                     # which agents would be asked, with what
+  sinew run flow.yaml --until enrich --given check='{\"ok\": true}'
+
+Nothing of an in-process execution survives the command but its artifacts and what --export writes.";
+
+/// Arguments of `sinew run`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The workflow file (`-` for stdin)
+    file: PathBuf,
+    /// Which workflow, when the file has several
+    #[arg(short, long)]
+    workflow: Option<String>,
+    /// The input: JSON, @FILE or - for stdin
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// One field of the input; the value is JSON if it reads as JSON, else text. May be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    params: Vec<String>,
+    /// Agent files or folders of them [default: beside the workflow and in agent-cards/]
+    #[arg(short, long, value_name = "PATH")]
+    agents: Vec<PathBuf>,
+    /// Dialect of the file, instead of what its content says
+    #[arg(long)]
+    dialect: Option<String>,
+    /// Who does work the file leaves open
+    #[arg(long, value_name = "KIND=AGENT")]
+    default_agent: Vec<String>,
+    /// Show the tree of nodes while it runs (the default on a terminal)
+    #[arg(long, conflicts_with = "detach")]
+    watch: bool,
+    /// Start and return at once (needs a mesh)
+    #[arg(long)]
+    detach: bool,
+    /// Give up after this time (`90s`, `5m`)
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    /// Ask no agent; show what would be asked
+    #[arg(long)]
+    dry_run: bool,
+    /// Take this node's output as given. May be repeated
+    #[arg(long, value_name = "NODE=JSON")]
+    given: Vec<String>,
+    /// Start at this node. May be repeated
+    #[arg(long, value_name = "NODE")]
+    from: Vec<String>,
+    /// Start nothing after this node. May be repeated
+    #[arg(long, value_name = "NODE")]
+    until: Vec<String>,
+    /// Answer this person's node in advance. May be repeated
+    #[arg(long, value_name = "NODE=JSON")]
+    answer: Vec<String>,
+    /// Print events: of the mesh protocol, or the dialect's own
+    #[arg(long, value_enum)]
+    events: Option<Events>,
+    /// Folder for artifacts [default: .sinew/executions/ID]
+    #[arg(long, value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+    /// Write plan and journal to a file that replays offline
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+}
+
+/// Which events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Events {
+    /// Mesh protocol messages, the same for every dialect
+    Mesh,
+    /// The same in the words of the published specification (`failure` for `error`, …)
+    MeshSpec,
+    /// The dialect's own
+    Native,
+}
+
+/// Runs a workflow.
+pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.detach {
+        return Err(Failure::usage("--detach needs a mesh: an in-process execution ends with its command")
+            .hint("leave --detach away, or run it in the background of your shell"));
+    }
+    let options = load::Options {
+        dialect: args.dialect.clone(),
+        agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+    };
+    let loaded = load::workflow(&args.file, &options)?;
+    let lowered = loaded.pick(args.workflow.as_deref())?;
+    if lowered.warnings.has_errors() {
+        return Err(Failure::diagnostics(lowered.warnings.clone()));
+    }
+    if !lowered.warnings.is_empty() {
+        output.note(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
+    }
+    let program = load::program(loaded.dialect, lowered)?;
+    let task = Task {
+        input: input::read(args.input.as_deref(), &args.params)?,
+        mode: mode(args)?,
+        timeout: args.timeout.as_deref().map(input::duration).transpose()?,
+        answers: answers(args)?,
+        id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
+        program,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+    })?;
+    runtime.block_on(execute(args, &loaded, task, output))
+}
+
+/// One execution to be.
+struct Task {
+    input: Value,
+    mode: Mode,
+    timeout: Option<Time>,
+    answers: Vec<(String, Value)>,
+    id: ExecutionId,
+    program: Program,
+}
+
+fn mode(args: &RunArgs) -> Result<Mode, Failure> {
+    let mut mode =
+        Mode { dry_run: args.dry_run, from: args.from.clone(), until: args.until.clone(), ..Mode::default() };
+    for (node, value) in input::pairs(&args.given, "--given")? {
+        mode.given.insert(node, Arc::new(input::json_or_text(&value)));
+    }
+    Ok(mode)
+}
+
+fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
+    let pairs = input::pairs(&args.answer, "--answer")?;
+    Ok(pairs.into_iter().map(|(node, value)| (node, input::json_or_text(&value))).collect())
+}
+
+async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
+    let set = agents::load(&args.agents, &args.file)?;
+    warn_of_missing_agents(&task, loaded, &set, output);
+    let folder = args.artifacts.clone();
+    let kept =
+        Kept::open(folder.unwrap_or_else(|| PathBuf::from(".sinew/executions").join(task.id.as_str())))?;
+    let library = Arc::new(loaded.library()?);
+    let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
+    let watcher = Arc::clone(&view);
+    let agents = Arc::new(FileAgents { set, artifacts: Arc::clone(&kept.artifacts) });
+    let driver = Local::new(
+        library,
+        agents,
+        Box::new(move |run, execution, facts| {
+            if let Ok(mut view) = watcher.lock() {
+                view.observe(run, execution, facts);
+            }
+        }),
+    );
+    let interrupts = tokio::spawn(interrupts(driver.control()));
+    let deadline = task.timeout.map(|timeout| tokio::spawn(give_up_after(timeout, driver.control())));
+    let repaint = tokio::spawn(show::repaint(Arc::clone(&view)));
+    let people = driver.control();
+    let mut answers = task.answers;
+    let idle = move |execution: &Execution| answer_next(execution, &mut answers, &people);
+    let execution = driver.run(task.id, task.program, task.input, task.mode, idle).await;
+    repaint.abort();
+    let interrupted = interrupts.is_finished();
+    interrupts.abort();
+    let timed_out = deadline.is_some_and(|deadline| {
+        let done = deadline.is_finished();
+        deadline.abort();
+        done
+    });
+    if let Ok(mut view) = view.lock() {
+        view.finish(&execution);
+    }
+    if let Some(file) = &args.export {
+        export(file, &execution)?;
+    }
+    let stored = kept.finish(output);
+    report(&execution, &stored, &kept.folder, args.events, output);
+    Ok(exit_of(&execution, interrupted, timed_out))
+}
+
+/// People's nodes are answered from `--answer`; without one left, waiting ends.
+fn answer_next(execution: &Execution, answers: &mut Vec<(String, Value)>, control: &Control) -> bool {
+    let plan = execution.program().graph.plan();
+    let next = execution.state().waiting().find_map(|act| {
+        let id = &plan.node(execution.state().act(act).node).id;
+        answers.iter().position(|(node, _)| node == id).map(|at| (act, at))
+    });
+    let Some((act, at)) = next else { return false };
+    let (_, data) = answers.remove(at);
+    let control = control.clone();
+    tokio::spawn(async move {
+        let answer = Answer { data, by: Some("--answer".into()), ..Answer::default() };
+        control.input(Input::Answer { act, answer }).await
+    });
+    true
+}
+
+/// The first Ctrl-C cancels the execution, the second ends the process.
+async fn interrupts(control: Control) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        tokio::spawn(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+        });
+        let _ = control.input(Input::Cancel { reason: "interrupted".into() }).await;
+    }
+}
+
+async fn give_up_after(timeout: Time, control: Control) {
+    tokio::time::sleep(std::time::Duration::from_millis(timeout)).await;
+    let _ = control.input(Input::Cancel { reason: "--timeout ran out".into() }).await;
+}
+
+fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
+    if task.mode.dry_run {
+        return;
+    }
+    let mut missing: Vec<&str> = loaded
+        .workflows
+        .iter()
+        .flat_map(|lowered| &lowered.plan.nodes)
+        .filter(|node| node.op == Op::Agent && !node.attached)
+        .filter_map(|node| node.agent.as_deref())
+        .filter(|name| set.get(name).is_none())
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if !missing.is_empty() {
+        output.note(&format!(
+            "warning: no agent file for {}; nodes that need one will fail [SINEW-5091]",
+            missing.join(", ")
+        ));
+    }
+}
+
+fn export(file: &std::path::Path, execution: &Execution) -> Result<(), Failure> {
+    let document = json!({
+        "format": 1,
+        "workflow": execution.program().name(),
+        "execution_id": execution.id().as_str(),
+        "plan": execution.program().graph.plan(),
+        "rounds": execution.journal(),
+    });
+    let text = serde_json::to_vec(&document).unwrap_or_default();
+    std::fs::write(file, text).map_err(|error| {
+        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", file.display()))
+    })
+}
+
+fn report(
+    execution: &Execution,
+    stored: &[sinew_agents::ArtifactMeta],
+    folder: &std::path::Path,
+    events: Option<Events>,
+    output: &Output,
+) {
+    let outcome = execution.state().outcome.as_ref();
+    if execution.ctx().dry_run() && !refused(execution) {
+        report_asks(execution, output);
+        return;
+    }
+    if output.is_machine() {
+        let document = document(execution, stored, folder);
+        // Events are one document a line; so is what they end with.
+        if events.is_some() {
+            output.text(&document.to_string());
+        } else {
+            output.value(&document, |_| String::new());
+        }
+        return;
+    }
+    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+        let text = match value {
+            Value::String(text) if output.format == Format::Table => text.clone(),
+            value => serde_json::to_string_pretty(value).unwrap_or_default(),
+        };
+        output.text(&text);
+    }
+    if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
+        let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
+        output.error_line(&format!("{word}: {} [{}]", fault.message, fault.code));
+        for detail in &fault.details {
+            output.error_line(&format!("  {detail}"));
+        }
+        output.note(&format!("hint: sinew explain {}", fault.code));
+    }
+    if outcome.is_none() {
+        for act in execution.state().waiting() {
+            let one = execution.state().act(act);
+            let node = &execution.program().graph.plan().node(one.node).id;
+            let prompt = one.wait.as_ref().map(|wait| wait.prompt.clone()).unwrap_or_default();
+            output.error_line(&format!("waiting for a person at '{node}': {prompt}"));
+            output.note(&format!("hint: answer it in advance with --answer {node}=approve"));
+        }
+    }
+    if !stored.is_empty() {
+        let mut names: Vec<&str> = stored.iter().map(|meta| meta.name.as_str()).collect();
+        names.dedup();
+        output.note(&format!("artifacts in {}: {}", folder.join("files").display(), names.join(", ")));
+    }
+}
+
+/// True if the input was not accepted, so that nothing was run.
+fn refused(execution: &Execution) -> bool {
+    execution.state().start.as_ref().is_some_and(|start| start.refused.is_some())
+}
+
+/// What a dry run would have asked, in order.
+fn report_asks(execution: &Execution, output: &Output) {
+    let plan = execution.program().graph.plan();
+    let facts = execution.journal().iter().flat_map(|round| &round.facts);
+    let asks: Vec<Value> = facts
+        .filter_map(|fact| match fact {
+            Fact::Noted { act: Some(act), note } if note["engine"] == "dry_run" => Some(json!({
+                "node": plan.node(execution.state().act(*act).node).id,
+                "agent": note["would_ask"],
+                "input": note["input"],
+            })),
+            _ => None,
+        })
+        .collect();
+    output.value(&asks, |asks| {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |ask: &Value| {
+            format!("{} asks {} with {}", word(&ask["node"]), word(&ask["agent"]), ask["input"])
+        };
+        asks.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    output
+        .note("dry run: nobody was asked; every answer was taken as null, so branches may differ in earnest");
+}
+
+fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder: &std::path::Path) -> Value {
+    let state = execution.state();
+    let outcome = state.outcome.as_ref();
+    let waits = state.waiting().next().is_some();
+    let mut document = json!({
+        "execution": execution.id().as_str(),
+        "workflow": execution.program().name(),
+        "status": match outcome {
+            Some(Outcome { status, .. }) => status.as_str(),
+            None if waits => "waiting",
+            None => "running",
+        },
+        "duration_ms": state.at.saturating_sub(state.started_at),
+        "output": outcome.and_then(|outcome| outcome.output.clone()),
+        "error": outcome.and_then(|outcome| outcome.fault.clone()),
+        "nodes": tree::rows(execution, state.at),
+    });
+    if !stored.is_empty() {
+        document["artifacts"] = json!(stored);
+        document["artifact_folder"] = json!(folder);
+    }
+    document
+}
+
+fn exit_of(execution: &Execution, interrupted: bool, timed_out: bool) -> Exit {
+    let state = execution.state();
+    if execution.ctx().dry_run() && !refused(execution) {
+        return Exit::Ok; // how it would end depends on answers nobody gave
+    }
+    match state.outcome.as_ref().map(|outcome| outcome.status) {
+        Some(Status::Success) => Exit::Ok,
+        Some(Status::Cancelled) if interrupted => Exit::Interrupted,
+        Some(Status::Cancelled) if timed_out => Exit::TimedOut,
+        Some(Status::Failure | Status::Cancelled) => Exit::Failed,
+        None if state.acts.iter().any(|one| one.phase == Phase::Waiting) => Exit::Waiting,
+        None => Exit::Interrupted,
+    }
+}

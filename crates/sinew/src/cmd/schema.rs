@@ -1,0 +1,83 @@
+//! `sinew schema`: JSON Schemas of the files that people write, for editors and checks.
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew schema workflow > .sinew/schema/workflow.json
+  sinew schema workflow --dialect agentflow
+  sinew schema agent -o yaml
+  sinew schema workflow -o name                        # the dialects there are
+
+In a YAML file, this line makes editors use a schema:
+  # yaml-language-server: $schema=.sinew/schema/workflow.json";
+
+/// The dialect of files that name none.
+pub(crate) const FIRST_DIALECT: &str = "sam";
+
+/// Arguments of `sinew schema`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Print the JSON Schema of a kind of file, for editors and checks in other tools.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct SchemaArgs {
+    /// Which files
+    #[arg(value_enum)]
+    kind: Kind,
+    /// Dialect of the workflow files [default: sam]
+    #[arg(long)]
+    dialect: Option<String>,
+}
+
+/// Files with a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Workflow files
+    Workflow,
+    /// Agent files, `NAME.agent.yaml`
+    Agent,
+    /// Test files, `NAME.test.yaml`
+    Test,
+}
+
+/// Does what the command line says.
+pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.dialect.is_some() && args.kind != Kind::Workflow {
+        return Err(Failure::usage("only workflow files have dialects").hint("leave --dialect out"));
+    }
+    if output.format == Format::Name {
+        output.text(&match args.kind {
+            Kind::Workflow => dialects().join("\n"),
+            Kind::Agent => "agent".to_owned(),
+            Kind::Test => "test".to_owned(),
+        });
+        return Ok(Exit::Ok);
+    }
+    let schema = of(args.kind, args.dialect.as_deref())?;
+    output.value(&schema, |schema| serde_json::to_string_pretty(schema).unwrap_or_default());
+    Ok(Exit::Ok)
+}
+
+/// The schema of a kind of file.
+pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
+    match kind {
+        Kind::Workflow => {
+            let name = dialect.unwrap_or(FIRST_DIALECT);
+            sinew_dialects::by_name(name).map(sinew_dialects::Dialect::schema).ok_or_else(|| {
+                Failure::usage(format!("there is no dialect '{name}'"))
+                    .hint(format!("use one of {}", dialects().join(", ")))
+            })
+        }
+        Kind::Agent => Ok(sinew_agents::agent_file_schema()),
+        Kind::Test => Ok(crate::cmd::test::schema()),
+    }
+}
+
+fn dialects() -> Vec<&'static str> {
+    sinew_dialects::all().iter().map(|dialect| dialect.name()).collect()
+}

@@ -1,0 +1,196 @@
+//! One case on the engine: what came of it.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+use sinew_engine::{Ctx, Fact, Mode, Phase, ROOT, Refused, Seen as Standing, Status, Time};
+use sinew_executor::sim::{Signal, Sim};
+use sinew_executor::{Execution, Library, Program, events};
+use sinew_plan::NodeIx;
+
+use super::file::Case;
+use super::stub::{Asked, Player};
+use crate::tree::{self, Word};
+
+/// Virtual time ends here: what has not ended after a hundred years never does.
+const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// `success`, `failure`, `cancelled`, `paused`, or `running` if nothing will ever happen again.
+    pub(super) status: &'static str,
+    /// The output, if there is one.
+    pub(super) output: Option<Value>,
+    /// The error's text.
+    pub(super) error: Option<String>,
+    /// Nodes by id, and children by the id events give them.
+    pub(super) nodes: IndexMap<String, NodeSeen>,
+    /// Ids of nodes that flow can reach, in file order.
+    pub(super) listed: Vec<String>,
+    /// All that agents were asked.
+    pub(super) asked: Vec<Asked>,
+    /// What began, in order.
+    pub(super) order: Vec<String>,
+    /// Virtual milliseconds to the end.
+    pub(super) elapsed: Time,
+    /// The dialect's own events.
+    pub(super) events: Vec<String>,
+    /// The dialect's own result.
+    pub(super) result: Value,
+    /// Facts over all executions.
+    pub(super) facts: usize,
+    /// What must not happen in any case.
+    pub(super) wrong: Vec<String>,
+    /// Positions of signals that were refused, with why.
+    pub(super) refused: Vec<String>,
+    /// All executions, for coverage.
+    pub(super) executions: Vec<Execution>,
+}
+
+/// What came of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NodeSeen {
+    /// A word.
+    pub(super) status: &'static str,
+    /// Attempts of its last activation.
+    pub(super) attempts: u32,
+    /// Its last output.
+    pub(super) output: Option<Value>,
+}
+
+/// Runs a case; `crashes` are facts after which all memory is lost.
+pub(super) fn run(case: &Case, program: &Program, library: &Arc<Library>, crashes: &[usize]) -> Seen {
+    let player = Player::new(case.stubs.clone());
+    let mut sim = Sim::new(Arc::clone(library), player);
+    for n in crashes {
+        sim.crash_after(*n);
+    }
+    for (at, signal, _) in &case.signals {
+        sim.signal(*at, signal.clone());
+    }
+    sim.run(program.clone(), case.input.clone(), Mode::default(), FOREVER);
+    let execution = sim.execution();
+    let ctx = execution.ctx();
+    let outcome = execution.state().outcome.as_ref().filter(|_| execution.state().ended);
+    let asked_unlisted = |(agent, node): &(String, String)| {
+        format!("node '{node}' asked agent '{agent}', which the case does not list")
+    };
+    Seen {
+        status: status(execution),
+        output: outcome.and_then(|outcome| outcome.output.as_deref().cloned()),
+        error: outcome.and_then(|outcome| outcome.fault.as_ref()).map(|fault| fault.message.clone()),
+        nodes: nodes(&ctx),
+        listed: listed(&ctx),
+        asked: sim.stub().asked.clone(),
+        order: order(execution),
+        elapsed: elapsed(execution).unwrap_or_else(|| sim.now()),
+        events: execution.native_events().into_iter().map(|event| event.line).collect(),
+        result: execution.program().adapter.native_result(&ctx),
+        facts: sim.facts(),
+        wrong: sim.stub().unlisted.iter().map(asked_unlisted).collect(),
+        refused: sim.refused.iter().map(refused).collect(),
+        executions: sim.executions().cloned().collect(),
+    }
+}
+
+/// Why a signal came to nothing.
+fn refused((signal, why): &(Signal, Refused)) -> String {
+    let what = match signal {
+        Signal::Answer(Some(node), _) => format!("the answer to '{node}'"),
+        Signal::Answer(None, _) => "the answer".to_owned(),
+        Signal::Cancel(_) => "the cancellation".to_owned(),
+        Signal::Pause(_) => "the pause".to_owned(),
+        Signal::Resume => "the resumption".to_owned(),
+        Signal::Retry(_) => "the retry".to_owned(),
+    };
+    match why {
+        Refused::NotWaiting(_) => format!("{what}: no person is waited for there at that time"),
+        why => format!("{what}: {why}"),
+    }
+}
+
+fn status(execution: &Execution) -> &'static str {
+    let state = execution.state();
+    match state.outcome.as_ref().filter(|_| state.ended).map(|outcome| outcome.status) {
+        Some(Status::Success) => "success",
+        Some(Status::Failure) => "failure",
+        Some(Status::Cancelled) => "cancelled",
+        None if state.paused.is_some() || state.acts.iter().any(|one| one.phase == Phase::Waiting) => {
+            "paused"
+        }
+        None => "running",
+    }
+}
+
+fn listed(ctx: &Ctx<'_>) -> Vec<String> {
+    let nodes = ctx.plan().nodes.iter().filter(|node| !node.inner && !node.attached);
+    nodes.map(|node| node.id.clone()).collect()
+}
+
+fn nodes(ctx: &Ctx<'_>) -> IndexMap<String, NodeSeen> {
+    let plan = ctx.plan();
+    let mut nodes = IndexMap::new();
+    for ix in 0..plan.nodes.len() as NodeIx {
+        let status = match ctx.seen(ROOT, ix) {
+            Standing::Dead(_) => "skipped",
+            _ => "planned",
+        };
+        nodes.insert(plan.node(ix).id.clone(), NodeSeen { status, attempts: 0, output: None });
+    }
+    for (act, one) in ctx.state.acts.iter().enumerate() {
+        let seen = NodeSeen {
+            status: word(tree::word(one)),
+            attempts: one.attempt,
+            output: one.output.as_ref().map(|output| Value::clone(&output.value)),
+        };
+        nodes.insert(events::label(ctx, act as u32), seen.clone());
+        nodes.insert(plan.node(one.node).id.clone(), seen);
+    }
+    nodes
+}
+
+fn word(word: Word) -> &'static str {
+    match word {
+        Word::Succeeded => "success",
+        Word::Failed => "failure",
+        other => other.as_str(),
+    }
+}
+
+fn order(execution: &Execution) -> Vec<String> {
+    let mut order = Vec::new();
+    execution.replay(|ctx, fact| {
+        if let Fact::Began { act } = fact {
+            order.push(events::label(ctx, *act));
+        }
+    });
+    order
+}
+
+/// When the execution ended.
+fn elapsed(execution: &Execution) -> Option<Time> {
+    let ended = |round: &&sinew_engine::Round| round.facts.contains(&Fact::Ended);
+    execution.journal().iter().rfind(ended).map(|round| round.at)
+}
+
+impl Seen {
+    /// What must be the same whatever was lost on the way.
+    pub(super) fn essence(&self) -> Value {
+        let nodes: IndexMap<&str, Value> = self
+            .nodes
+            .iter()
+            .map(|(id, node)| (id.as_str(), json!({ "status": node.status, "output": node.output })))
+            .collect();
+        json!({
+            "status": self.status,
+            "output": self.output,
+            "error": self.error,
+            "nodes": nodes,
+            "elapsed_ms": self.elapsed,
+            "events": self.events,
+            "result": self.result,
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! `sinew workflow convert`: a workflow in another form.
+
+use clap::Args;
+use sinew_dialects::Loss;
+
+use super::describe::Which;
+use super::trial;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::{self, Output};
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow convert flows/audit.yaml --plan
+  sinew workflow convert flows/audit.yaml --plan -o yaml
+  sinew workflow convert canvas.json --to sam > canvas.yaml    # what is lost stands on stderr
+  sinew workflow convert team.json --try c2 --sample '{\"content\": \"hi\"}'
+  sinew workflow convert team.json --try c2 --sample @reply.json
+  diff <(sinew workflow convert old.yaml --plan) <(sinew workflow convert new.yaml --plan)";
+
+/// Arguments of `sinew workflow convert`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Print a workflow in another form.\n\nThe plan is what every dialect becomes before it runs: nodes, \
+                  edges, joins, budgets. Two files with the same plan run the same way. A conversion to another \
+                  dialect never guesses: what that dialect cannot say stops it, what it says with another meaning is \
+                  reported.\n\nWith --try nothing is converted but data: the conversion function of one connection \
+                  is called with a sample, as a run would call it. A function that raises lets the sample travel on as \
+                  it is; the trial says so and fails.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct ConvertArgs {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    form: Form,
+    /// What leaves the port, for --try: JSON, or @FILE
+    #[arg(long, value_name = "JSON|@FILE", requires = "connection")]
+    sample: Option<String>,
+}
+
+/// The form wanted: exactly one.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Form {
+    /// The plan, as JSON or (with -o yaml) YAML
+    #[arg(long)]
+    plan: bool,
+    /// Another dialect, as far as it can say it
+    #[arg(long, value_name = "DIALECT", value_parser = ["sam"])]
+    to: Option<String>,
+    /// What the conversion function of a connection makes of sample data
+    #[arg(long = "try", value_name = "CONNECTION", requires = "sample")]
+    connection: Option<String>,
+}
+
+/// Does what the command line says.
+pub(super) fn convert(args: &ConvertArgs, output: &Output) -> Result<Exit, Failure> {
+    if let (Some(connection), Some(sample)) = (&args.form.connection, &args.sample) {
+        return trial::run(&args.which, connection, sample, output);
+    }
+    let loaded = args.which.load(output)?;
+    let plan = &args.which.pick(&loaded)?.plan;
+    if args.form.to.is_none() {
+        print(plan, &plan.name, Format::Json, output);
+        return Ok(Exit::Ok);
+    }
+    let converted =
+        sinew_dialects::to_sam(plan, loaded.dialect).map_err(|losses| impossible(&losses, output))?;
+    report(&converted.losses, output);
+    if output.is_machine() && output.format != Format::Yaml {
+        print(&converted, &plan.name, Format::Json, output);
+    } else {
+        print(&converted.document, &plan.name, Format::Yaml, output);
+    }
+    Ok(Exit::Ok)
+}
+
+/// Prints a document in the chosen format, or in its usual one for people.
+pub(super) fn print<T: serde::Serialize>(document: &T, name: &str, usual: Format, output: &Output) {
+    let format = match output.format {
+        Format::Table | Format::Wide => usual,
+        chosen => chosen,
+    };
+    match format {
+        Format::Name => output.text(name),
+        Format::Yaml => output.text(&output::to_yaml(document)),
+        Format::Jsonl => output.text(&serde_json::to_string(document).unwrap_or_default()),
+        Format::Table | Format::Wide | Format::Json => {
+            output.text(&serde_json::to_string_pretty(document).unwrap_or_default());
+        }
+    }
+}
+
+fn impossible(losses: &[Loss], output: &Output) -> Failure {
+    if !output.is_machine() {
+        report(losses, output);
+    }
+    let stops: Vec<String> = losses
+        .iter()
+        .filter(|loss| loss.fatal)
+        .map(|loss| format!("'{}': {}", loss.node, loss.what))
+        .collect();
+    Failure::new(
+        Exit::Failed,
+        "SINEW-2003",
+        format!("the workflow cannot be said in sam: {}", stops.join("; ")),
+    )
+}
+
+/// What is lost, one line each.
+fn report(losses: &[Loss], output: &Output) {
+    for loss in losses {
+        let word = if loss.fatal { "impossible" } else { "changed" };
+        output.note(&format!("{word}: node '{}': {}", loss.node, loss.what));
+    }
+}

@@ -1,0 +1,213 @@
+//! `sinew workflow describe`: what a workflow takes, does and needs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_dialects::Lowered;
+use sinew_plan::{NodeIx, Op, Plan};
+
+use super::list::{columns, short};
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Loaded, Options};
+use crate::output::Output;
+use crate::tree;
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow describe flows/audit.yaml
+  sinew workflow describe app.yaml --workflow audit
+  sinew workflow describe flow.yaml -o json | jq .agents
+  sinew workflow describe flow.yaml -o name            # the names of its nodes";
+
+/// Arguments of `sinew workflow describe`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Say what a workflow takes, does and needs: its nodes in file order with what they wait for, the \
+                  schemas of its input and output, the agents it works with, and its limits.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct DescribeArgs {
+    #[command(flatten)]
+    pub(super) which: Which,
+}
+
+/// One workflow of a file.
+#[derive(Args, Debug)]
+pub(super) struct Which {
+    /// The file, or - for stdin
+    #[arg(value_name = "FILE|-")]
+    pub(super) file: PathBuf,
+    /// Which of the file's workflows [default: the first]
+    #[arg(short, long, value_name = "NAME")]
+    workflow: Option<String>,
+    /// Take the file as this dialect, whatever it looks like
+    #[arg(long)]
+    pub(super) dialect: Option<String>,
+}
+
+impl Which {
+    /// Reads the file. Warnings are told on stderr, errors are the failure.
+    pub(super) fn load(&self, output: &Output) -> Result<Loaded, Failure> {
+        let options = Options { dialect: self.dialect.clone(), ..Options::default() };
+        let loaded = load::workflow(&self.file, &options)?;
+        for lowered in &loaded.workflows {
+            if lowered.warnings.has_errors() {
+                return Err(Failure::diagnostics(lowered.warnings.clone()));
+            }
+        }
+        let picked = self.pick(&loaded)?;
+        if self.workflow.is_none() && loaded.workflows.len() > 1 {
+            let names: Vec<&str> =
+                loaded.workflows.iter().map(|lowered| lowered.plan.name.as_str()).collect();
+            output.note(&format!(
+                "note: this is '{}'; the file has {}: choose with --workflow",
+                picked.plan.name,
+                names.join(", ")
+            ));
+        }
+        Ok(loaded)
+    }
+
+    /// The workflow that was asked for.
+    pub(super) fn pick<'l>(&self, loaded: &'l Loaded) -> Result<&'l Lowered, Failure> {
+        loaded.pick(self.workflow.as_deref())
+    }
+}
+
+/// Does what the command line says.
+pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Failure> {
+    let loaded = args.which.load(output)?;
+    let lowered = args.which.pick(&loaded)?;
+    let plan = &lowered.plan;
+    if output.format == Format::Name {
+        let names: Vec<&str> = plan.nodes.iter().map(|node| node.id.as_str()).collect();
+        output.text(&names.join("\n"));
+        return Ok(Exit::Ok);
+    }
+    output.value(&document(&loaded, lowered), |_| text(&loaded, lowered));
+    Ok(Exit::Ok)
+}
+
+/// Ids of the nodes whose tokens a node receives.
+fn waits_for(plan: &Plan, ix: NodeIx) -> Vec<&str> {
+    let mut ids: Vec<&str> = Vec::new();
+    for edge in plan.edges.iter().filter(|edge| edge.to == ix && !edge.attach) {
+        let id = plan.node(edge.from).id.as_str();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// Agents (true) or workflows (false) that the plan works with, by name.
+fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
+    plan.nodes
+        .iter()
+        .filter(|node| !node.attached)
+        .filter(|node| if agents { node.op == Op::Agent } else { node.op == Op::Workflow })
+        .filter_map(|node| node.agent.as_deref())
+        .collect()
+}
+
+/// The node that runs this one, for bodies of maps, loops and forks.
+fn owner(plan: &Plan, ix: NodeIx) -> Option<&str> {
+    let owns = |op: &Op| match op {
+        Op::Map { body } | Op::Loop { body } => *body == ix,
+        Op::Fork { bodies } => bodies.contains(&ix),
+        _ => false,
+    };
+    plan.nodes.iter().find(|node| owns(&node.op)).map(|node| node.id.as_str())
+}
+
+fn document(loaded: &Loaded, lowered: &Lowered) -> Value {
+    let plan = &lowered.plan;
+    let nodes: Vec<Value> = plan
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(ix, node)| {
+            let ix = ix as NodeIx;
+            let mut row = json!({
+                "id": node.id,
+                "kind": node.kind,
+                "agent": node.agent,
+                "depends_on": waits_for(plan, ix),
+            });
+            if let Some(label) = &node.label {
+                row["label"] = json!(label);
+            }
+            if let Some(owner) = owner(plan, ix) {
+                row["run_by"] = json!(owner);
+            }
+            if let Some(Some(place)) = lowered.places.get(ix as usize) {
+                row["line"] = json!(place.line);
+            }
+            row
+        })
+        .collect();
+    json!({
+        "name": plan.name,
+        "dialect": plan.dialect,
+        "description": plan.description,
+        "version": plan.version,
+        "digest": sinew_plan::digest(plan),
+        "file": loaded.path,
+        "nodes": nodes,
+        "agents": partners(plan, true),
+        "workflows": partners(plan, false),
+        "input_schema": plan.input_schema,
+        "output_schema": plan.output_schema,
+        "limits": plan.limits,
+        "profile": plan.profile,
+    })
+}
+
+fn text(loaded: &Loaded, lowered: &Lowered) -> String {
+    let plan = &lowered.plan;
+    let mut out = String::new();
+    let version = plan.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+    let digest = sinew_plan::digest(plan);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{}{version}  ({}, {})", plan.name, loaded.dialect.name(), short(&digest));
+    if !plan.description.is_empty() {
+        let _ = writeln!(out, "{}", plan.description.trim_end());
+    }
+    let schema =
+        |schema: &Option<Value>| schema.as_ref().map_or_else(|| "any JSON".to_owned(), Value::to_string);
+    let names = |names: BTreeSet<&str>| {
+        if names.is_empty() { "none".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+    };
+    let _ = writeln!(out, "\n  input      {}", schema(&plan.input_schema));
+    let _ = writeln!(out, "  output     {}", schema(&plan.output_schema));
+    let _ = writeln!(out, "  agents     {}", names(partners(plan, true)));
+    if !partners(plan, false).is_empty() {
+        let _ = writeln!(out, "  workflows  {}", names(partners(plan, false)));
+    }
+    let limits = &plan.limits;
+    let time = limits.wall_ms.map(|ms| format!(", {} in all", tree::duration(ms))).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "  limits     {} items a map, {} rounds a loop, depth {}{time}\n",
+        limits.fan_out, limits.iterations, limits.depth
+    );
+    let mut lines = vec![["NODE", "KIND", "AGENT", "DEPENDS ON"].map(str::to_owned)];
+    for (ix, node) in plan.nodes.iter().enumerate() {
+        let ix = ix as NodeIx;
+        let waits = match owner(plan, ix) {
+            Some(owner) => format!("(run by {owner})"),
+            None => waits_for(plan, ix).join(", "),
+        };
+        lines.push([
+            node.id.clone(),
+            node.kind.clone(),
+            node.agent.clone().unwrap_or_else(|| "-".to_owned()),
+            if waits.is_empty() { "-".to_owned() } else { waits },
+        ]);
+    }
+    out.push_str(&columns(&lines));
+    out
+}

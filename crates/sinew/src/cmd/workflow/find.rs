@@ -1,0 +1,117 @@
+//! Workflow files in files and folders.
+
+use std::path::{Path, PathBuf};
+
+use sinew_source::{Diagnostics, Sources};
+
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Loaded, Options};
+
+/// Nothing to work on.
+pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
+/// Folders that hold other people's files or our own leavings.
+const PASSED_BY: [&str; 2] = ["node_modules", "target"];
+
+/// A file, and what came of reading it.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// Its path, as it is shown.
+    pub(super) path: PathBuf,
+    /// Its workflows, where they could be read.
+    pub(super) loaded: Option<Loaded>,
+    /// All that is wrong with it.
+    pub(super) diagnostics: Diagnostics,
+}
+
+/// Reads every workflow file among the paths, in the order of the paths, folders by name. A file that is named is
+/// always read; a file that a folder holds only if it is broken or a dialect knows it.
+pub(super) fn workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Read>, Failure> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let mut files = Vec::new();
+            walk(path, &mut files)?;
+            for file in files {
+                found.extend(read(&file, options, true)?);
+            }
+        } else {
+            found.extend(read(path, options, false)?);
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Read>, Failure> {
+    let bytes = load::read(path)?;
+    let document = match load::document(path, &bytes) {
+        Ok(document) => document,
+        Err(diagnostics) => return Ok(Some(Read { path: path.to_owned(), loaded: None, diagnostics })),
+    };
+    if in_folder {
+        let known = match options.dialect.as_deref().and_then(sinew_dialects::by_name) {
+            Some(dialect) => dialect.detect(&document) > 0,
+            None => sinew_dialects::detect(&document).is_some(),
+        };
+        if !known {
+            return Ok(None);
+        }
+    }
+    let sources = document.sources.clone();
+    let (loaded, diagnostics) = match load::lower(path, document, options) {
+        Ok(loaded) => {
+            let diagnostics = check(&loaded, sources);
+            (Some(loaded), diagnostics)
+        }
+        Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
+        Err(failure) => return Err(failure),
+    };
+    Ok(Some(Read { path: path.to_owned(), loaded, diagnostics }))
+}
+
+/// What lowering found, and what only the finished plan shows.
+fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
+    let mut diagnostics = Diagnostics::new(sources);
+    for lowered in &loaded.workflows {
+        diagnostics.extend(lowered.warnings.items.iter().cloned());
+        if let Err(failure) = load::program(loaded.dialect, lowered) {
+            diagnostics.push(sinew_source::Diagnostic::error(failure.code, failure.message));
+        }
+    }
+    diagnostics.sort();
+    diagnostics
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let unreadable = |error: std::io::Error| Failure::unreadable(folder, &error);
+    let mut entries =
+        std::fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder == Path::new(".") { PathBuf::from(&name) } else { entry.path() };
+        // Links to folders are not followed, so no walk goes round in circles.
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            if !name.starts_with('.') && !PASSED_BY.contains(&name.as_str()) {
+                walk(&path, files)?;
+            }
+        } else if is_candidate(&name) && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// True if a file of this name may be a workflow.
+fn is_candidate(name: &str) -> bool {
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    let other = [".test", ".agent"].iter().any(|kind| stem.ends_with(kind));
+    matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')
+}
+
+/// Nothing was found where something should be.
+pub(super) fn nothing(exit: Exit, paths: &[PathBuf]) -> Failure {
+    let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Failure::new(exit, NOTHING_FOUND, format!("no workflow file in {}", places.join(", "))).hint(
+        "workflow files end in .yaml, .yml or .json; a file is always read when it is named, folders are searched",
+    )
+}

@@ -1,0 +1,123 @@
+//! `sinew workflow list`: what there is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::find;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::load::Options;
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow list
+  sinew workflow list flows examples -o wide
+  sinew workflow list -o name | xargs -n1 echo";
+
+/// Arguments of `sinew workflow list`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "List the workflows in files and folders, with their dialect and version.\n\nThe digest names a \
+                  workflow's exact content: an execution keeps the digest it was started with.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct ListArgs {
+    /// Files and folders
+    #[arg(value_name = "PATH", default_value = ".")]
+    paths: Vec<PathBuf>,
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    dialect: &'static str,
+    nodes: usize,
+    description: String,
+    version: Option<String>,
+    digest: String,
+    file: PathBuf,
+}
+
+/// Does what the command line says.
+pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut rows = Vec::new();
+    for file in find::workflows(&args.paths, &Options::default())? {
+        let Some(loaded) = file.loaded else {
+            let path = file.path.display();
+            output.note(&format!(
+                "warning: {path} cannot be read: {} (see `sinew workflow validate {path}`)",
+                sinew_source::summary(file.diagnostics.errors(), file.diagnostics.warnings(), 1)
+            ));
+            continue;
+        };
+        for lowered in loaded.workflows {
+            rows.push(Listed {
+                digest: sinew_plan::digest(&lowered.plan),
+                nodes: lowered.plan.nodes.len(),
+                name: lowered.plan.name,
+                dialect: loaded.dialect.name(),
+                description: lowered.plan.description,
+                version: lowered.plan.version,
+                file: file.path.clone(),
+            });
+        }
+    }
+    if rows.is_empty() {
+        return Err(find::nothing(Exit::NotFound, &args.paths));
+    }
+    if output.format == Format::Jsonl {
+        for row in &rows {
+            output.text(&serde_json::to_string(row).unwrap_or_default());
+        }
+        return Ok(Exit::Ok);
+    }
+    output.value(&rows, |rows| table(rows, output.format));
+    Ok(Exit::Ok)
+}
+
+fn table(rows: &[Listed], format: Format) -> String {
+    if format == Format::Name {
+        return rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join("\n");
+    }
+    let mut lines = vec![["NAME", "DIALECT", "NODES", "DIGEST", "FILE", "DESCRIPTION"].map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        let first = row.description.lines().next().unwrap_or_default();
+        [
+            row.name.clone(),
+            row.dialect.to_owned(),
+            row.nodes.to_string(),
+            short(&row.digest).to_owned(),
+            row.file.display().to_string(),
+            if format == Format::Wide { first.to_owned() } else { cut(first, 60) },
+        ]
+    }));
+    columns(&lines)
+}
+
+/// The part of a digest that people compare.
+pub(super) fn short(digest: &str) -> &str {
+    let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
+    hex.get(..12).unwrap_or(hex)
+}
+
+/// At most so many characters.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// Cells below each other, the last column as long as it is.
+pub(super) fn columns<const N: usize>(lines: &[[String; N]]) -> String {
+    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |cells: &[String; N]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}

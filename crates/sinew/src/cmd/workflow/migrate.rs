@@ -1,0 +1,123 @@
+//! `sinew workflow migrate`: from older output shapes to the standard message.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_dialects::agentteam::{self, Note};
+use sinew_source::{Diagnostic, Diagnostics, Document};
+
+use super::convert::print;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::load;
+use crate::output::Output;
+
+/// Nothing to migrate, or (with --check) something.
+const MIGRATION: &str = "SINEW-2307";
+/// The dialect that has older shapes.
+const DIALECT: &str = "agentteam";
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow migrate team.json --check              # what would be done, and what is left to do
+  sinew workflow migrate team.json -O team.json         # in place
+  sinew workflow migrate team.json | diff team.json -
+  sinew workflow migrate team.json -o json | jq .remaining";
+
+/// Arguments of `sinew workflow migrate`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Rewrite an Agent Team workflow from the output shapes of older nodes to the standard message \
+                  {content, metadata, format_type, source_node, timestamp}.\n\nOnly what is safe is rewritten: \
+                  templates, conditions and conversion functions that read an agent's text by an older name \
+                  (response, output). A file that reads nothing else of older shapes gets `message_format: standard` \
+                  in its metadata: then all that leaves a node at `result` is such a message, \
+                  also in what the workflow returns. The rest is told on stderr, with its place. All other text of the file stays as it \
+                  is.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct MigrateArgs {
+    /// The file, or - for stdin
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// Write the new text into this file, not to stdout
+    #[arg(short = 'O', long = "out", value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write nothing; fail if something would be rewritten or is left to do
+    #[arg(long, conflicts_with = "out")]
+    check: bool,
+    /// Take the file as this dialect, whatever it looks like
+    #[arg(long)]
+    dialect: Option<String>,
+}
+
+/// Does what the command line says.
+pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failure> {
+    let document = load::document(&args.file, &load::read(&args.file)?).map_err(Failure::diagnostics)?;
+    let dialect = load::dialect_of(&document, args.dialect.as_deref())?.name();
+    if dialect != DIALECT {
+        let text =
+            format!("{} is of the dialect {dialect}: it has no older output shapes", args.file.display());
+        return Err(Failure::new(Exit::Failed, MIGRATION, text));
+    }
+    let folder = load::folder_of(&args.file);
+    let migration =
+        agentteam::migrate(&document, &|wanted| load::read_beside(&folder, std::path::Path::new(wanted)));
+    if let Some(out) = &args.out {
+        std::fs::write(out, &migration.text).map_err(|error| {
+            Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", out.display()))
+        })?;
+    }
+    let text = (!args.check && args.out.is_none()).then_some(migration.text.as_str());
+    if output.is_machine() {
+        let report = json!({
+            "changes": notes(&migration.changes, &document),
+            "remaining": notes(&migration.rest, &document),
+            "standard": migration.standard,
+            "text": text,
+        });
+        print(&report, "", Format::Json, output);
+    } else {
+        if let Some(text) = text {
+            output.text(text);
+        }
+        say(&migration, &document, args.check, output);
+    }
+    let clean = migration.changes.is_empty() && migration.rest.is_empty();
+    Ok(if args.check && !clean { Exit::Failed } else { Exit::Ok })
+}
+
+/// What is done and what is left, for people.
+fn say(migration: &agentteam::Migration, document: &Document, check: bool, output: &Output) {
+    let done = if check { "to rewrite" } else { "rewritten" };
+    for (name, line, what) in migration.changes.iter().map(|note| place(note, document)) {
+        output.note(&format!("{name}:{line}: {done}: {what}"));
+    }
+    if !migration.rest.is_empty() && !output.quiet {
+        let mut left = Diagnostics::new(document.sources.clone());
+        for note in &migration.rest {
+            left.push(Diagnostic::warning(MIGRATION, note.what.clone()).at(note.span));
+        }
+        output.note(sinew_source::render_text(&left, output.color_err).trim_end());
+    }
+    let format = match (migration.standard, check) {
+        (true, true) => "standard then",
+        (true, false) => "the file uses the standard message",
+        (false, true) => "not standard then",
+        (false, false) => "not standard yet",
+    };
+    output.note(&format!("{} {done}, {} left; {format}", migration.changes.len(), migration.rest.len()));
+}
+
+fn place<'n>(note: &'n Note, document: &'n Document) -> (&'n str, u32, &'n str) {
+    let name = document.sources.get(note.span.file).map_or("", |file| file.name.as_str());
+    (name, note.span.line, &note.what)
+}
+
+fn notes(notes: &[Note], document: &Document) -> Vec<Value> {
+    let row = |note: &Note| {
+        let (file, line, what) = place(note, document);
+        json!({ "file": file, "line": line, "column": note.span.column, "what": what })
+    };
+    notes.iter().map(row).collect()
+}

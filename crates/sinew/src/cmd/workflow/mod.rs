@@ -1,0 +1,52 @@
+//! `sinew workflow`: look at workflow files without running them.
+
+mod convert;
+mod describe;
+mod export;
+mod find;
+mod list;
+mod migrate;
+mod nodes;
+mod render;
+mod trial;
+mod validate;
+
+use clap::Subcommand;
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Commands for workflow files.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkflowCommand {
+    /// Check workflow files and say what is wrong, and where
+    #[command(visible_alias = "lint")]
+    Validate(validate::ValidateArgs),
+    /// Draw a workflow, with or without an execution laid over it
+    #[command(visible_alias = "draw")]
+    Render(render::RenderArgs),
+    /// List the workflows in files and folders
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Say what a workflow takes, does and needs
+    Describe(describe::DescribeArgs),
+    /// Print a workflow in another form
+    Convert(convert::ConvertArgs),
+    /// Rewrite older output shapes of an Agent Team workflow to the standard message
+    Migrate(migrate::MigrateArgs),
+    /// Say what types of nodes take and give, also as TypeScript
+    Nodes(nodes::NodesArgs),
+}
+
+/// Does what the command line says.
+pub(crate) fn workflow(command: WorkflowCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        WorkflowCommand::Validate(args) => validate::validate(&args, output),
+        WorkflowCommand::Render(args) => render::render(&args, output),
+        WorkflowCommand::List(args) => list::list(&args, output),
+        WorkflowCommand::Describe(args) => describe::describe(&args, output),
+        WorkflowCommand::Convert(args) => convert::convert(&args, output),
+        WorkflowCommand::Migrate(args) => migrate::migrate(&args, output),
+        WorkflowCommand::Nodes(args) => nodes::nodes(&args, output),
+    }
+}

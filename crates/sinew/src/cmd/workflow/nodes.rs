@@ -1,0 +1,141 @@
+//! `sinew workflow nodes`: what types of nodes take and give.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::Value;
+use sinew_dialects::agentteam;
+use sinew_source::did_you_mean;
+
+use super::list::columns;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// No type of this name.
+const UNKNOWN_TYPE: &str = "SINEW-2304";
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow nodes
+  sinew workflow nodes EXTERNAL_ACTION
+  sinew workflow nodes AI_AGENT.OPENAI_CHATGPT
+  sinew workflow nodes EXTERNAL_ACTION.SLACK -o json | jq .configurations.required
+  sinew workflow nodes --typescript > nodes.d.ts";
+
+/// Arguments of `sinew workflow nodes`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Say what the types of nodes of a dialect take and give: settings with their defaults and which of \
+                  them are required, what an input should hold, what an output holds, and the ports it may leave \
+                  at.\n\nWith -o json, settings, input and output are JSON Schemas. --typescript prints types for \
+                  frontends, with the standard message between nodes.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct NodesArgs {
+    /// One type, or all subtypes of one [default: all]
+    #[arg(value_name = "TYPE[.SUBTYPE]")]
+    wanted: Option<String>,
+    /// Dialect of the nodes: the one whose types say what they take and give
+    #[arg(long, default_value = "agentteam", value_parser = ["agentteam"])]
+    dialect: String,
+    /// Print TypeScript types
+    #[arg(long)]
+    typescript: bool,
+}
+
+/// Does what the command line says.
+pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
+    let wanted = args.wanted.as_deref().map(str::to_uppercase);
+    let fits = |name: &str| match wanted.as_deref() {
+        None => true,
+        Some(wanted) => {
+            name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        }
+    };
+    let names: Vec<&str> = agentteam::specs().filter(|name| fits(name)).collect();
+    if names.is_empty() {
+        return Err(unknown(wanted.as_deref().unwrap_or_default()));
+    }
+    if args.typescript {
+        output.text(&agentteam::typescript_of(&fits));
+        return Ok(Exit::Ok);
+    }
+    if output.format == Format::Name {
+        output.text(&names.join("\n"));
+        return Ok(Exit::Ok);
+    }
+    let mut types: Vec<Value> = names.iter().filter_map(|name| agentteam::describe(name)).collect();
+    let one = wanted.is_some_and(|wanted| wanted.contains('.'));
+    match types.pop() {
+        Some(only) if one => output.value(&only, detail),
+        Some(last) => {
+            types.push(last);
+            output.value(&types, |types| table(types));
+        }
+        None => {}
+    }
+    Ok(Exit::Ok)
+}
+
+fn unknown(wanted: &str) -> Failure {
+    let known: Vec<&str> = agentteam::specs().collect();
+    let mut types: Vec<&str> = known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+    types.dedup();
+    let hint = match did_you_mean(wanted, known.into_iter().chain(types.iter().copied())) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("the types are {}", types.join(", ")),
+    };
+    Failure::new(Exit::NotFound, UNKNOWN_TYPE, format!("there is no node type '{wanted}'")).hint(hint)
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// Texts of a list, with commas.
+fn joined(value: &Value) -> String {
+    let texts: Vec<&str> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if texts.is_empty() { "-".to_owned() } else { texts.join(", ") }
+}
+
+fn table(types: &[Value]) -> String {
+    let mut lines = vec![["TYPE", "REQUIRED", "NEEDS", "PORTS", "DESCRIPTION"].map(str::to_owned)];
+    lines.extend(types.iter().map(|one| {
+        [
+            format!("{}.{}", text(one, "type"), text(one, "subtype")),
+            joined(&one["configurations"]["required"]),
+            joined(&one["input"]["required"]),
+            joined(&one["ports"]),
+            text(one, "description").to_owned(),
+        ]
+    }));
+    columns(&lines)
+}
+
+fn detail(one: &Value) -> String {
+    let mut out = format!("{}.{}", text(one, "type"), text(one, "subtype"));
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "  {}\n\nports: {}", text(one, "description"), joined(&one["ports"]));
+    for key in ["configurations", "input", "output"] {
+        let Some(members) = one[key]["properties"].as_object() else {
+            let _ = writeln!(out, "\n{key}: as it is");
+            continue;
+        };
+        if members.is_empty() {
+            let _ = writeln!(out, "\n{key}: none");
+            continue;
+        }
+        let required = one[key]["required"].as_array();
+        let rows: Vec<[String; 3]> = members
+            .iter()
+            .map(|(name, entry)| {
+                let must = required.is_some_and(|all| all.iter().any(|one| one == name));
+                let kind = entry["type"].as_str().unwrap_or("any").to_owned();
+                let usual = if must { "required".to_owned() } else { entry["default"].to_string() };
+                [format!("  {name}"), kind, usual]
+            })
+            .collect();
+        let _ = writeln!(out, "\n{key}:\n{}", columns(&rows));
+    }
+    out
+}

@@ -1,0 +1,186 @@
+//! `sinew workflow render`: one drawing of the graph, in every form.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use sinew_diagram::{DrawError, Drawing};
+use sinew_plan::Plan;
+
+use super::export;
+use crate::cli::Format;
+use crate::drawing::{self, Run};
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Options};
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew workflow render flow.yaml                            # as text, in a terminal
+  sinew workflow render flow.yaml --format mermaid           # for a pull request
+  sinew workflow render flow.yaml -O flow.svg --direction lr
+  sinew run flow.yaml --export run.json; sinew workflow render --execution run.json -O run.png
+  sinew workflow render flow.yaml -o json                    # the drawing as data";
+
+/// A PNG is drawn at twice its size in points: sharp on today's screens.
+const SCALE: f32 = 2.0;
+
+/// Arguments of `sinew workflow render`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Draw a workflow, with or without an execution laid over it.\n\nAn execution comes from a file that \
+                  `sinew run --export` wrote. Nodes show their state by colour, icon and word, with attempts and \
+                  counts; edges that were taken stand out. What is drawn then is the plan the execution ran.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct RenderArgs {
+    /// The file, or - for stdin
+    #[arg(value_name = "FILE|-", required_unless_present = "execution")]
+    file: Option<PathBuf>,
+    /// Which of the file's workflows [default: the first]
+    #[arg(short, long, value_name = "NAME", requires = "file")]
+    workflow: Option<String>,
+    /// Take the file as this dialect, whatever it looks like
+    #[arg(long, requires = "file")]
+    dialect: Option<String>,
+    /// Form of the drawing [default: by the ending of -O; terminal on a terminal, else mermaid]
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    /// Write the drawing into this file
+    #[arg(short = 'O', long = "out", value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Which way the graph grows
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Direction::Td)]
+    direction: Direction,
+    /// Lay this execution over the drawing
+    #[arg(long, value_name = "EXPORT.json")]
+    execution: Option<PathBuf>,
+}
+
+/// Forms of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Mermaid text
+    Mermaid,
+    /// A picture that scales
+    Svg,
+    /// A picture of pixels
+    Png,
+    /// Graphviz text
+    Dot,
+    /// Boxes and lines of characters
+    #[value(alias = "ascii", alias = "text")]
+    Terminal,
+}
+
+/// Directions, as Mermaid writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    /// Top down
+    Td,
+    /// From left to right
+    Lr,
+}
+
+impl From<Direction> for sinew_diagram::Direction {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Td => Self::TopDown,
+            Direction::Lr => Self::LeftRight,
+        }
+    }
+}
+
+/// Does what the command line says.
+pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure> {
+    if output.format == Format::Name || (output.is_machine() && (args.format.is_some() || args.out.is_some()))
+    {
+        return Err(Failure::usage("-o prints the drawing as data, without --format and -O")
+            .hint("use -o json for the data, or --format and -O for a drawing"));
+    }
+    let drawing = draw(args, output)?;
+    if output.is_machine() {
+        output.value(&drawing, |_| String::new());
+        return Ok(Exit::Ok);
+    }
+    let form = form(args)?;
+    if form == Form::Png && args.out.is_none() && std::io::stdout().is_terminal() {
+        return Err(Failure::usage("a PNG is nothing for a terminal").hint("name a file with -O"));
+    }
+    let bytes = paint(&drawing, form, args.out.is_some(), output)
+        .map_err(|error| Failure::new(Exit::Failed, error.code(), error.to_string()))?;
+    match &args.out {
+        Some(path) => {
+            std::fs::write(path, bytes).map_err(|error| {
+                Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+            })?;
+            output.note(&format!("wrote {}", path.display()));
+        }
+        None => output.bytes(&bytes),
+    }
+    Ok(Exit::Ok)
+}
+
+fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
+    let direction = args.direction.into();
+    let file = args.file.as_deref().map(|path| plan(path, args, output)).transpose()?;
+    let Some(execution) = &args.execution else {
+        // The parser asks for a file where there is no execution.
+        return Ok(file.map(|plan| drawing::draw(&plan, direction, None)).unwrap_or_default());
+    };
+    let export = export::read(execution)?;
+    if file.is_some_and(|plan| sinew_plan::digest(&plan) != export.graph.digest()) {
+        output.note("warning: the workflow has changed since; this is how it was when the execution ran");
+    }
+    let run = Run::of(&export.graph, &export.rounds);
+    Ok(drawing::draw(export.graph.plan(), direction, Some(&run)))
+}
+
+fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {
+    let options = Options { dialect: args.dialect.clone(), ..Options::default() };
+    let loaded = load::workflow(path, &options)?;
+    let lowered = loaded.pick(args.workflow.as_deref())?;
+    if args.workflow.is_none() && loaded.workflows.len() > 1 {
+        output.note(&format!(
+            "note: this is '{}', the first of {} workflows: choose with --workflow",
+            lowered.plan.name,
+            loaded.workflows.len()
+        ));
+    }
+    Ok(lowered.plan.clone())
+}
+
+fn form(args: &RenderArgs) -> Result<Form, Failure> {
+    if let Some(form) = args.format {
+        return Ok(form);
+    }
+    let Some(out) = &args.out else {
+        let terminal = std::io::stdout().is_terminal();
+        return Ok(if terminal { Form::Terminal } else { Form::Mermaid });
+    };
+    let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("mmd" | "mermaid") => Ok(Form::Mermaid),
+        Some("svg") => Ok(Form::Svg),
+        Some("png") => Ok(Form::Png),
+        Some("dot" | "gv") => Ok(Form::Dot),
+        Some("txt") => Ok(Form::Terminal),
+        _ => Err(Failure::usage(format!("the ending of {} does not say what to draw", out.display()))
+            .hint("add --format mermaid, svg, png, dot or terminal")),
+    }
+}
+
+fn paint(drawing: &Drawing, form: Form, to_file: bool, output: &Output) -> Result<Vec<u8>, DrawError> {
+    let text = match form {
+        Form::Mermaid => sinew_diagram::mermaid(drawing),
+        Form::Dot => sinew_diagram::dot(drawing),
+        Form::Svg => sinew_diagram::svg(drawing)?,
+        Form::Png => return sinew_diagram::png(drawing, SCALE),
+        Form::Terminal => match terminal_size::terminal_size() {
+            Some((width, _)) if !to_file && std::io::stdout().is_terminal() => {
+                sinew_diagram::terminal_within(drawing, output.ascii, usize::from(width.0))?
+            }
+            _ => sinew_diagram::terminal(drawing, output.ascii)?,
+        },
+    };
+    Ok(text.into_bytes())
+}

@@ -1,0 +1,154 @@
+//! What an execution did, counted per node and edge of its plan.
+
+use std::collections::BTreeMap;
+
+use sinew_diagram::{Mark, Status};
+use sinew_engine::{Activation, Fact, Graph, ROOT, Round, State};
+use sinew_plan::NodeIx;
+
+use crate::tree::{self, Word};
+
+/// What an execution did so far.
+#[derive(Debug)]
+pub(crate) struct Run {
+    marks: Vec<Mark>,
+    taken: Vec<u32>,
+    begun: Vec<u32>,
+    ended: Vec<u32>,
+    children: BTreeMap<(NodeIx, NodeIx), u32>,
+    outcome: Option<Mark>,
+}
+
+impl Run {
+    /// Folds the journal of an execution of this plan.
+    pub(crate) fn of(graph: &Graph, journal: &[Round]) -> Self {
+        let plan = graph.plan();
+        let mut state = State::new();
+        let mut taken = vec![0; plan.edges.len()];
+        for round in journal {
+            for fact in &round.facts {
+                sinew_engine::apply(graph, &mut state, round.at, fact);
+                if let Fact::Routed { tokens, .. } | Fact::Yielded { tokens, .. } = fact {
+                    for token in tokens.iter().filter(|token| token.value.is_live()) {
+                        taken[token.edge as usize] += 1;
+                    }
+                }
+            }
+        }
+        let nodes = plan.nodes.len();
+        let mut acts = vec![Vec::new(); nodes];
+        let mut run = Self {
+            marks: Vec::new(),
+            taken,
+            begun: vec![0; nodes],
+            ended: vec![0; nodes],
+            children: BTreeMap::new(),
+            outcome: state.outcome.as_ref().map(|outcome| {
+                let status = match outcome.status {
+                    sinew_engine::Status::Success => Status::Succeeded,
+                    sinew_engine::Status::Failure => Status::Failed,
+                    sinew_engine::Status::Cancelled => Status::Cancelled,
+                };
+                Mark { status, note: None }
+            }),
+        };
+        for one in &state.acts {
+            let node = one.node as usize;
+            acts[node].push(one);
+            run.begun[node] += u32::from(one.began_at.is_some());
+            run.ended[node] += u32::from(one.end == Some(sinew_engine::End::Succeeded));
+            if let Some(owner) = one.owner {
+                *run.children.entry((state.act(owner).node, one.node)).or_default() += 1;
+            }
+        }
+        run.marks = (0..nodes as NodeIx).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
+        run
+    }
+
+    /// How a node stands.
+    pub(super) fn mark(&self, node: NodeIx) -> Option<Mark> {
+        self.marks.get(node as usize).cloned()
+    }
+
+    /// How often an edge was taken.
+    pub(super) fn taken(&self, edge: usize) -> u32 {
+        self.taken.get(edge).copied().unwrap_or(0)
+    }
+
+    /// How often a node began.
+    pub(super) fn begun(&self, node: NodeIx) -> u32 {
+        self.begun.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// How often a node ended well.
+    pub(super) fn ended(&self, node: NodeIx) -> u32 {
+        self.ended.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// How often a map, loop or fork ran this child.
+    pub(super) fn children(&self, owner: NodeIx, body: NodeIx) -> u32 {
+        self.children.get(&(owner, body)).copied().unwrap_or(0)
+    }
+
+    /// How all ended, if it did.
+    pub(super) fn outcome(&self) -> Option<Mark> {
+        self.outcome.clone()
+    }
+}
+
+fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
+    let Some(last) = acts.last() else {
+        // What an execution has left behind unvisited was not on its way.
+        let skipped = state.ended || state.died(ROOT, ix).is_some();
+        let status = if skipped { Status::Skipped } else { Status::Planned };
+        return Mark { status, note: None };
+    };
+    let words: Vec<Word> = acts.iter().map(|one| tree::word(one)).collect();
+    let is_child = last.owner.is_some();
+    let word = if is_child { worst(&words) } else { tree::word(last) };
+    let note = match (&last.children, acts.len()) {
+        (Some(children), _) => {
+            let started = children.acts.iter().map(|act| tree::word(state.act(*act)));
+            tally(&started.collect::<Vec<_>>())
+        }
+        (None, 1) if last.tries > 1 => Some(format!("{} attempts", last.tries)),
+        (None, 1) => (word == Word::Queued).then(|| "queued".to_owned()),
+        (None, _) if is_child => tally(&words),
+        (None, times) => Some(format!("×{times}")),
+    };
+    let status = match word {
+        Word::Planned | Word::Queued => Status::Planned,
+        Word::Running => Status::Running,
+        Word::Waiting => Status::Waiting,
+        Word::Succeeded => Status::Succeeded,
+        Word::Failed => Status::Failed,
+        Word::Skipped => Status::Skipped,
+        Word::Cancelled => Status::Cancelled,
+    };
+    Mark { status, note }
+}
+
+/// Children stand as the one among them that people look for first.
+fn worst(words: &[Word]) -> Word {
+    let order = [Word::Failed, Word::Waiting, Word::Running, Word::Cancelled, Word::Queued, Word::Succeeded];
+    order.into_iter().find(|word| words.contains(word)).unwrap_or(Word::Skipped)
+}
+
+/// `387 ok, 9 running, 4 failed`.
+fn tally(words: &[Word]) -> Option<String> {
+    let parts: Vec<String> = [
+        (Word::Succeeded, "ok"),
+        (Word::Running, "running"),
+        (Word::Waiting, "waiting"),
+        (Word::Queued, "queued"),
+        (Word::Failed, "failed"),
+        (Word::Skipped, "skipped"),
+        (Word::Cancelled, "cancelled"),
+    ]
+    .into_iter()
+    .map(|(word, text)| (words.iter().filter(|other| **other == word).count(), text))
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, text)| format!("{count} {text}"))
+    .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}

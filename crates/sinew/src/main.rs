@@ -1,0 +1,35 @@
+//! `sinew`: every role and every tool in one binary.
+//!
+//! Place in the flow: the thin shell around the libraries. It parses the command line, reads files and the clock,
+//! and prints: data on stdout, everything else on stderr, one exit code per kind of end.
+//!
+//! It never holds rules of a dialect, the engine or the mesh: those live in their crates.
+
+mod agents;
+mod artifacts;
+mod cli;
+mod cmd;
+mod drawing;
+mod exit;
+mod load;
+mod output;
+mod tree;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::usage(&error),
+    };
+    let output = output::Output::new(&cli.global);
+    match cmd::run(cli, &output) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! An execution as a tree of nodes: what each does, for how long, and what it waits for.
+
+use serde::Serialize;
+use sinew_engine::{ActId, Activation, Ctx, End, Phase, ROOT, Seen, Time, WaitingFor};
+use sinew_executor::Execution;
+use sinew_plan::{NodeIx, Plan};
+
+/// A line of the tree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// The node's id.
+    pub(crate) node: String,
+    /// Its kind in the dialect.
+    pub(crate) kind: String,
+    /// How it stands, as a word.
+    pub(crate) status: Word,
+    /// Attempts of its latest activation.
+    pub(crate) attempts: u32,
+    /// Activations, when there were several.
+    pub(crate) activations: u32,
+    /// Milliseconds from begin to end (or now).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_ms: Option<Time>,
+    /// Who works on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    /// Why it failed or waits, or how its children stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+}
+
+/// How a node stands. A word, because colour alone says nothing to some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    Planned,
+    Queued,
+    Running,
+    Waiting,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+}
+
+impl Word {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// At work or waiting.
+    pub(crate) const fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting)
+    }
+
+    /// Nothing more will happen to it.
+    pub(crate) const fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
+    }
+
+    const fn icon(self, ascii: bool) -> &'static str {
+        match (self, ascii) {
+            (Self::Planned, false) => "·",
+            (Self::Queued, false) => "◌",
+            (Self::Running, false) => "◐",
+            (Self::Succeeded, false) => "✓",
+            (Self::Failed, false) => "✗",
+            (Self::Skipped, false) => "↷",
+            (Self::Cancelled, false) => "⊘",
+            (Self::Planned, true) => ".",
+            (Self::Queued, true) => "o",
+            (Self::Running, true) => "*",
+            (Self::Waiting, _) => "?",
+            (Self::Succeeded, true) => "+",
+            (Self::Failed, true) => "x",
+            (Self::Skipped, true) => "-",
+            (Self::Cancelled, true) => "/",
+        }
+    }
+
+    const fn color(self) -> &'static str {
+        match self {
+            Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
+            Self::Running => "\u{1b}[36m",
+            Self::Waiting => "\u{1b}[33m",
+            Self::Succeeded => "\u{1b}[32m",
+            Self::Failed => "\u{1b}[31m",
+            Self::Cancelled => "\u{1b}[35m",
+        }
+    }
+}
+
+/// One row per node that flow can reach, in file order. Children of maps, loops and forks are counted, not listed.
+pub(crate) fn rows(execution: &Execution, now: Time) -> Vec<Row> {
+    let ctx = execution.ctx();
+    let plan = ctx.plan();
+    (0..plan.nodes.len() as NodeIx)
+        .filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached)
+        .map(|ix| row(&ctx, ix, now))
+        .collect()
+}
+
+/// The row of one node.
+pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, now: Time) -> Row {
+    let node = ctx.plan().node(ix);
+    let mut row = Row {
+        node: node.id.clone(),
+        kind: node.kind.clone(),
+        status: Word::Planned,
+        attempts: 0,
+        activations: 0,
+        duration_ms: None,
+        agent: node.agent.clone(),
+        message: None,
+    };
+    let Some(act) = ctx.state.last(ROOT, ix) else {
+        if let Seen::Dead(reason) = ctx.seen(ROOT, ix) {
+            row.status = Word::Skipped;
+            row.message = Some(reason.to_owned());
+        }
+        return row;
+    };
+    let one = ctx.act(act);
+    row.status = word(one);
+    row.attempts = one.attempt;
+    row.activations = one.ordinal + 1;
+    row.duration_ms = one.began_at.map(|began| one.ended_at.unwrap_or(now).saturating_sub(began));
+    if let Some(ask) = &one.ask {
+        row.agent = Some(ask.target.name().to_owned());
+    }
+    row.message = message(ctx, act, now);
+    row
+}
+
+/// How one activation stands.
+pub(crate) fn word(one: &Activation) -> Word {
+    match (one.end, one.phase) {
+        (Some(End::Succeeded), _) => Word::Succeeded,
+        (Some(End::Failed), _) => Word::Failed,
+        (Some(End::Skipped), _) => Word::Skipped,
+        (Some(End::Cancelled), _) => Word::Cancelled,
+        (None, Phase::Ready | Phase::Deferred) => Word::Queued,
+        (None, Phase::Waiting) => Word::Waiting,
+        (None, _) => Word::Running,
+    }
+}
+
+fn message(ctx: &Ctx<'_>, act: ActId, now: Time) -> Option<String> {
+    let one = ctx.act(act);
+    if let Some(fault) = &one.fault {
+        return Some(fault.message.lines().next().unwrap_or_default().to_owned());
+    }
+    if let Some(children) = &one.children {
+        let count = |end: End| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
+        let mut parts = vec![format!("×{}", children.list.len())];
+        for (n, what) in [
+            (count(End::Succeeded), "ok"),
+            (children.active as usize, "running"),
+            (count(End::Failed), "failed"),
+            (count(End::Skipped), "skipped"),
+            (count(End::Cancelled), "cancelled"),
+        ] {
+            if n > 0 {
+                parts.push(format!("{n} {what}"));
+            }
+        }
+        return Some(parts.join(", "));
+    }
+    if one.reused {
+        return Some("output given, not run".into());
+    }
+    let waiting = sinew_engine::waiting_of(ctx.state, act)?;
+    let left = waiting.until.map(|until| duration(until.saturating_sub(now)));
+    Some(match waiting.what {
+        WaitingFor::Agent { tries, .. } if tries > 1 => format!("attempt {tries}"),
+        WaitingFor::Retry { tries } => {
+            format!("attempt {tries} failed, next in {}", left.unwrap_or_default())
+        }
+        WaitingFor::Person(wait) => {
+            let until = left.map(|left| format!(", {left} left")).unwrap_or_default();
+            format!("a person: {}{until}", wait.prompt)
+        }
+        WaitingFor::Sleep => format!("sleeps {}", left.unwrap_or_default()),
+        _ => return None,
+    })
+}
+
+/// Column widths that fit all nodes of a plan, so that lines printed one by one stand in columns too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns {
+    name: usize,
+    agent: usize,
+}
+
+impl Columns {
+    /// Widths for the nodes that have rows.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let shown = || plan.nodes.iter().filter(|node| !node.inner && !node.attached);
+        let name = shown().map(|node| node.id.chars().count()).max().unwrap_or(0);
+        let agent = shown().filter_map(|node| node.agent.as_ref()).map(|agent| agent.chars().count()).max();
+        Self { name: name.min(40), agent: agent.unwrap_or(0).clamp(5, 24) }
+    }
+}
+
+/// The tree as text, one line per row.
+pub(crate) fn render(rows: &[Row], columns: Columns, color: bool, ascii: bool) -> Vec<String> {
+    let Columns { name, agent } = columns;
+    rows.iter()
+        .map(|row| {
+            let (on, off) = if color { (row.status.color(), "\u{1b}[0m") } else { ("", "") };
+            let attempts = match (row.activations, row.attempts) {
+                (_, 0) => "-".to_owned(),
+                (0 | 1, attempts) => attempts.to_string(),
+                (activations, _) => format!("#{activations}"),
+            };
+            let line = format!(
+                "{on}{icon}{off} {node:<name$}  {on}{status:<9}{off}  {attempts:>3}  {time:>8}  {who:<agent$}  {message}",
+                icon = row.status.icon(ascii),
+                node = row.node,
+                status = row.status.as_str(),
+                time = row.duration_ms.map_or_else(|| "-".into(), duration),
+                who = row.agent.as_deref().unwrap_or("-"),
+                message = row.message.as_deref().unwrap_or(""),
+            );
+            line.trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// Milliseconds the way people read them.
+pub(crate) fn duration(ms: Time) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1000),
+        _ => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}

@@ -1,0 +1,277 @@
+//! What the command line says: transcripts in `cmd/`, and what holds for every command.
+#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const ORDERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/good/orders.yaml");
+const TEAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/team/support.json");
+const BAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/bad");
+
+/// A change to an export.
+type Damage = fn(&mut Value);
+
+/// Transcripts: what people see. `TRYCMD=overwrite cargo test` writes them anew.
+#[test]
+fn transcripts() {
+    trycmd::TestCases::new()
+        .default_bin_path(env!("CARGO_BIN_EXE_sinew"))
+        .register_bin("sinew", Path::new(env!("CARGO_BIN_EXE_sinew")))
+        .env("NO_COLOR", "1")
+        .case("tests/cmd/*.trycmd");
+}
+
+fn sinew(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sinew")).args(args).current_dir(folder).output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it writes UTF-8")
+}
+
+/// Runs a command that must succeed, and gives its stdout.
+fn ok(folder: &Path, args: &[&str]) -> String {
+    let output = sinew(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn json_is_one_document_and_yaml_and_lines_agree_with_it() {
+    let here = tempfile::tempdir().unwrap();
+    let commands: &[&[&str]] = &[
+        &["workflow", "validate", ORDERS],
+        &["workflow", "validate", BAD],
+        &["workflow", "list", ORDERS],
+        &["workflow", "describe", ORDERS],
+        &["workflow", "convert", ORDERS, "--plan"],
+        &["workflow", "render", ORDERS],
+        &["schema", "workflow"],
+        &["schema", "workflow", "--dialect", "agentflow"],
+        &["schema", "agent"],
+        &["schema", "test"],
+        &["workflow", "convert", TEAM, "--try", "c3", "--sample", "{\"response\": \"hi\"}"],
+        &["workflow", "migrate", TEAM],
+        &["workflow", "nodes"],
+        &["workflow", "nodes", "FLOW.IF"],
+        &["explain", "1003"],
+        &["explain", "--list"],
+        &["completions", "bash"],
+        &["man", "man1"],
+    ];
+    for command in commands {
+        let run = |format: &str| {
+            let mut args = command.to_vec();
+            args.extend(["-o", format]);
+            let output = sinew(here.path(), &args);
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", text(&output.stderr));
+            text(&output.stdout).to_owned()
+        };
+        let json: Value =
+            serde_json::from_str(&run("json")).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let yaml: Value =
+            serde_saphyr::from_str(&run("yaml")).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        assert_eq!(yaml, json, "{command:?}");
+        for line in run("jsonl").lines() {
+            serde_json::from_str::<Value>(line)
+                .unwrap_or_else(|error| panic!("{command:?}: {error}: {line}"));
+        }
+    }
+}
+
+#[test]
+fn failures_leave_stdout_alone_and_say_so_as_json_too() {
+    let here = tempfile::tempdir().unwrap();
+    let commands: &[(&[&str], i32, &str)] = &[
+        (&["workflow", "validate", "none.yaml"], 3, "SINEW-8002"),
+        (&["workflow", "validate", "."], 1, "SINEW-8010"),
+        (&["workflow", "list"], 3, "SINEW-8010"),
+        (&["workflow", "describe", ORDERS, "--workflow", "x"], 3, "SINEW-8004"),
+        (&["workflow", "render", ORDERS, "--dialect", "x"], 2, "SINEW-8001"),
+        (&["explain", "9999"], 3, "SINEW-8011"),
+        (&["schema", "workflow", "--dialect", "x"], 2, "SINEW-8001"),
+        (&["new", "agent", "a/b"], 2, "SINEW-8001"),
+    ];
+    for (command, exit, code) in commands {
+        let plain = sinew(here.path(), command);
+        assert_eq!((plain.status.code(), text(&plain.stdout)), (Some(*exit), ""), "{command:?}");
+        assert!(text(&plain.stderr).contains(code), "{command:?}: {}", text(&plain.stderr));
+        let mut args = command.to_vec();
+        args.extend(["-o", "json"]);
+        let machine = sinew(here.path(), &args);
+        assert_eq!((machine.status.code(), text(&machine.stdout)), (Some(*exit), ""), "{command:?}");
+        let error: Value = serde_json::from_slice(&machine.stderr).expect("one JSON object");
+        assert_eq!(error["error"]["code"], *code, "{command:?}");
+    }
+}
+
+#[test]
+fn sarif_of_several_files_is_one_run() {
+    let output = sinew(Path::new(BAD), &["workflow", "validate", ".", "--format", "sarif"]);
+    let sarif: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(sarif["runs"].as_array().unwrap().len(), 1);
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    assert!(results.len() >= 4, "{results:#?}");
+    for result in results {
+        assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]), "no rule for {result}");
+    }
+}
+
+#[test]
+fn a_file_from_stdin_is_checked_like_any_other() {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .args(["workflow", "validate", "-"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"nodes: [\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).starts_with("<stdin>:1:8: SINEW-1002"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_new_makes_works_and_is_never_overwritten() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    ok(here, &["new", "workflow", "hello"]);
+    ok(here, &["new", "agent", "greeter"]);
+    for kind in ["command", "http"] {
+        ok(here, &["new", "agent", kind, "--kind", kind]);
+        ok(here, &["agent", "describe", kind]);
+    }
+    ok(here, &["workflow", "validate", "hello.yaml", "--strict"]);
+    let answer = ok(here, &["run", "hello.yaml", "-i", r#"{"name": "Ada"}"#]);
+    assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["text"], "Hello, Ada!");
+    let echo = ok(here, &["agent", "call", "command", "-i", r#"{"n": 1}"#]);
+    assert_eq!(serde_json::from_str::<Value>(&echo).unwrap()["n"], 1);
+    // The schema that the files name is there, beside each of them.
+    for file in ["hello.yaml", "agent-cards/greeter.agent.yaml"] {
+        let path = here.join(file);
+        let content = std::fs::read_to_string(&path).unwrap();
+        let (_, schema) = content.lines().next().unwrap().split_once("$schema=").expect("a line for editors");
+        let schema = std::fs::read(path.parent().unwrap().join(schema)).expect("the schema is there");
+        assert!(serde_json::from_slice::<Value>(&schema).unwrap().is_object());
+        std::fs::write(&path, "mine").unwrap();
+    }
+    for args in [["new", "workflow", "hello"], ["new", "agent", "greeter"]] {
+        assert_eq!(sinew(here, &args).status.code(), Some(6), "{args:?}");
+    }
+    assert_eq!(std::fs::read_to_string(here.join("hello.yaml")).unwrap(), "mine");
+}
+
+#[test]
+fn an_execution_is_laid_over_the_drawing() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let agents = here.join("agent-cards");
+    std::fs::create_dir(&agents).unwrap();
+    for (name, source) in [
+        ("checker", "lambda input: {'kind': 'large'}"),
+        ("pricing", "lambda input: {'price': 100 // input['line']}"),
+    ] {
+        let file = format!("name: {name}\nrun: {{script: {{source: \"{source}\"}}}}\n");
+        std::fs::write(agents.join(format!("{name}.agent.yaml")), file).unwrap();
+    }
+    let run = |lines: &str, export: &str| {
+        let input = format!(r#"{{"lines": {lines}}}"#);
+        sinew(here, &["run", ORDERS, "--agents", "agent-cards", "-i", &input, "--export", export])
+            .status
+            .code()
+    };
+    assert_eq!(run("[1, 2, 4]", "good.json"), Some(0));
+    assert_eq!(run("[0]", "bad.json"), Some(1));
+    let drawn =
+        |export: &str| ok(here, &["workflow", "render", "--execution", export, "--format", "mermaid"]);
+    let (good, bad) = (drawn("good.json"), drawn("bad.json"));
+    for (drawing, line) in [
+        (&good, "✓ succeeded · 3 ok"),
+        (&good, "each_line -- \"each item ×3\" --> price"),
+        (&good, "approve(\"<b>Agent</b><br/>checker<br/>Approve<br/>↷ skipped\")"),
+        (&good, "Finish([\"Finish<br/>✓ succeeded\"])"),
+        (&bad, "✗ failed · 1 failed"),
+        (&bad, "Finish([\"Finish<br/>✗ failed\"])"),
+    ] {
+        assert!(drawing.contains(line), "no {line} in\n{drawing}");
+    }
+    // The edge to the branch that was not taken is drawn as such.
+    let edges: Vec<&str> = good.lines().filter(|line| line.contains("--> ")).collect();
+    let untaken = edges.iter().position(|line| line.contains("--> approve")).unwrap();
+    let style = good.lines().find(|line| line.contains("linkStyle") && line.contains("dasharray")).unwrap();
+    let numbers = style.trim().trim_start_matches("linkStyle ").split(' ').next().unwrap();
+    assert!(numbers.split(',').any(|n| n == untaken.to_string()), "{style}\n{good}");
+    for (file, magic) in [("run.png", &b"\x89PNG"[..]), ("run.svg", b"<svg")] {
+        ok(here, &["workflow", "render", ORDERS, "--execution", "bad.json", "-O", file]);
+        assert!(std::fs::read(here.join(file)).unwrap().starts_with(magic), "{file}");
+    }
+}
+
+#[test]
+fn damaged_exports_are_refused() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path();
+    let whole = ["run", ORDERS, "--dry-run", "--quiet", "-i", r#"{"lines": []}"#, "--export", "run.json"];
+    sinew(here, &whole);
+    let export: Value = serde_json::from_slice(&std::fs::read(here.join("run.json")).unwrap()).unwrap();
+    let change: &[(&str, Damage)] = &[
+        ("format", |file| file["format"] = 2.into()),
+        ("format", |file| file["format"] = Value::Null),
+        ("plan", |file| file["plan"]["nodes"] = Value::Null),
+        ("another plan", |file| file["plan"]["name"] = "other".into()),
+        ("points at something", |file| {
+            for fact in file["rounds"][0]["facts"].as_array_mut().unwrap() {
+                if fact["fact"] == "activated" {
+                    fact["node"] = 999.into();
+                }
+            }
+        }),
+        ("points at something", |file| {
+            // The first activation is forgotten: what follows speaks of one that never was.
+            let facts = file["rounds"][0]["facts"].as_array_mut().unwrap();
+            let first = facts.iter().position(|fact| fact["fact"] == "activated").unwrap();
+            facts.remove(first);
+        }),
+    ];
+    for (why, damage) in change {
+        let mut damaged = export.clone();
+        damage(&mut damaged);
+        std::fs::write(here.join("damaged.json"), damaged.to_string()).unwrap();
+        let output = sinew(here, &["workflow", "render", "--execution", "damaged.json"]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{why}: {said}");
+        assert!(said.contains(why) && said.contains("SINEW-8013"), "{why}: {said}");
+    }
+}
+
+#[test]
+fn every_command_shows_examples_and_has_a_page() {
+    let here = tempfile::tempdir().unwrap();
+    ok(here.path(), &["man", "pages"]);
+    for command in [
+        &["workflow", "validate"][..],
+        &["workflow", "render"],
+        &["workflow", "list"],
+        &["workflow", "describe"],
+        &["workflow", "convert"],
+        &["schema"],
+        &["explain"],
+        &["new", "workflow"],
+        &["new", "agent"],
+        &["completions"],
+        &["man"],
+    ] {
+        let help = ok(here.path(), &[command, &["--help"]].concat());
+        assert!(help.contains("Examples:"), "{command:?}");
+        let page = here.path().join("pages").join(format!("sinew-{}.1", command.join("-")));
+        assert!(page.is_file(), "{}", page.display());
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(ok(here.path(), &["completions", shell]).contains("validate"), "{shell}");
+    }
+}

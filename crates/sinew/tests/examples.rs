@@ -1,0 +1,199 @@
+//! The examples do what they say: they validate, pass their tests, run, and editors get the current schemas.
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Runs `sinew` in the root of the repository.
+fn sinew(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sinew")).args(args).current_dir(root()).output().unwrap()
+}
+
+/// What `sinew` prints, if it ends well.
+fn printed(args: &[&str]) -> String {
+    let output = sinew(args);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "sinew {args:?}: {told}{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn answer(args: &[&str]) -> Value {
+    serde_json::from_str(&printed(args)).unwrap()
+}
+
+#[test]
+fn schemas_for_editors_are_current() {
+    let dialects = printed(&["schema", "workflow", "-o", "name"]);
+    let workflows = dialects.lines().map(|dialect| {
+        (format!("workflow.{dialect}.json"), vec!["schema", "workflow", "--dialect", dialect])
+    });
+    let others = ["agent", "test"].map(|kind| (format!("{kind}.json"), vec!["schema", kind]));
+    for (file, args) in workflows.chain(others) {
+        let kept = std::fs::read_to_string(root().join("examples/schemas").join(&file)).unwrap_or_default();
+        assert_eq!(kept, printed(&args), "sinew {} > examples/schemas/{file}", args.join(" "));
+    }
+}
+
+#[test]
+fn examples_validate_and_pass_their_tests() {
+    printed(&["workflow", "validate", "--strict", "examples"]);
+    printed(&["test", "examples"]);
+}
+
+#[test]
+fn drawings_of_the_readme_are_current() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let files = [
+        "orders/orders.yaml#orders",
+        "release-notes/notes.yaml",
+        "doc-triage/triage.json",
+        "lint-report/lint.json",
+        "metrics-digest/digest.json",
+    ];
+    for file in files {
+        let (path, workflow) = file.split_once('#').unwrap_or((file, ""));
+        let path = format!("examples/{path}");
+        let mut args = vec!["workflow", "draw", &path, "--format", "mermaid"];
+        if !workflow.is_empty() {
+            args.extend(["-w", workflow]);
+        }
+        let drawing = printed(&args);
+        assert!(readme.contains(&drawing), "README.md shows another drawing than sinew {}", args.join(" "));
+    }
+}
+
+#[test]
+fn orders_take_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |input: &str| {
+        let artifacts = folder.path().to_str().unwrap();
+        answer(&["run", "-q", "examples/orders/orders.yaml", "-i", input, "--artifacts", artifacts])
+    };
+    assert_eq!(
+        run("@examples/orders/order.json"),
+        json!({
+            "status": "confirmed",
+            "message": "Order A-17 is on its way as EXPRESS-A-17. Thank you for staying with us, ada!",
+            "paid": 255.0
+        })
+    );
+    let empty = r#"{"order_id": "A-18", "customer": "bob", "lines": []}"#;
+    assert_eq!(run(empty)["message"], "Sorry: the order has no lines");
+}
+
+#[test]
+fn this_repository_is_reviewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let file = "examples/dependency-review/review.yaml";
+    let output = answer(&["run", "-q", file, "-p", "budget=4", "--artifacts", artifacts]);
+    let packages = output["packages"].as_u64().unwrap();
+    let levels: u64 = output["levels"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert!(packages > 100 && levels == packages, "{output}");
+    assert!(output["shortlist"].as_array().unwrap().len() <= 4, "{output}");
+    let report = std::fs::read_to_string(folder.path().join("files/report.md")).unwrap();
+    assert!(report.contains(&format!("{packages} packages were assessed")), "{report}");
+    let chart = std::fs::read_to_string(folder.path().join("files/chart.svg")).unwrap();
+    assert!(chart.starts_with("<svg ") && chart.trim_end().ends_with("</svg>"), "{chart}");
+}
+
+#[test]
+fn release_notes_are_shortened_until_they_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let file = "examples/release-notes/notes.yaml";
+    let mut args =
+        vec!["run", "-q", file, "-p", "commits=12", "-p", "max_lines=14", "--artifacts", artifacts];
+    for agent in ["work=NotesWriter", "route=EdgeChooser", "judge=RubricJudge"] {
+        args.extend(["--default-agent", agent]);
+    }
+    let results = &answer(&args)["results"];
+    assert_eq!(results["review"]["data"]["verdict"], "fits", "{results}");
+    let notes = std::fs::read_to_string(folder.path().join("files/notes.md")).unwrap();
+    assert_eq!(results["publish"]["data"]["lines"], notes.lines().count(), "{notes}");
+    assert!(
+        notes.starts_with("# Release notes\n") && notes.lines().all(|line| line.chars().count() <= 100),
+        "{notes}"
+    );
+}
+
+#[test]
+fn documents_have_no_broken_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let file = "examples/doc-triage/triage.json";
+    for documents in ["*.md", "examples/**/*.md"] {
+        let input = json!(documents).to_string();
+        let no = "ask=\"reject\"";
+        let state = answer(&["run", "-q", file, "-i", &input, "--answer", no, "--artifacts", artifacts]);
+        let report = state["read"].as_str().unwrap();
+        assert!(report.contains(" found.") && !report.contains("broken link"), "{report}");
+        assert_eq!(state["note"], "written to documents-for-the-record.md", "{state}");
+    }
+}
+
+#[test]
+fn metrics_are_those_of_this_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    for (limit, finding) in [("limit=100", "- `crates/"), ("limit=100000", "- No file is too long.")] {
+        let file = "examples/metrics-digest/digest.json";
+        let output = answer(&["run", "-q", file, "-p", limit, "--artifacts", artifacts]);
+        let headline = output["headline"].as_str().unwrap();
+        let digest = std::fs::read_to_string(folder.path().join("files/digest.md")).unwrap();
+        assert!(digest.starts_with(&format!("# {headline}\n")), "{digest}");
+        assert!(digest.contains("| sinew-plan |") && digest.contains(finding), "{digest}");
+    }
+}
+
+#[test]
+fn findings_of_the_linter_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let file = "examples/lint-report/lint.json";
+    let output = answer(&["run", "-q", file, "--artifacts", artifacts]);
+    let report = std::fs::read_to_string(folder.path().join("files/lint.md")).unwrap();
+    let heading = report.lines().next().unwrap();
+    assert_eq!(output["response"], format!("{}: see lint.md", &heading["# ".len()..]));
+    let listed = report.lines().filter(|line| line.starts_with("- `crates/")).count();
+    assert!(listed > 0 && heading.starts_with(&format!("# {listed} findings in ")), "{report}");
+}
+
+#[test]
+fn licences_are_judged_by_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        (json!("MIT"), "none"),
+        (json!("GPL-3.0 OR MIT"), "none"),
+        (json!("GPL-3.0/MIT"), "none"),
+        (json!("GPL-3.0 AND MIT"), "high"),
+        (json!("(GPL-3.0 OR MIT) AND Apache-2.0 WITH LLVM-exception"), "none"),
+        (json!("MIT AND (GPL-3.0 OR (GPL-2.0 AND MIT))"), "high"),
+        (json!("GPL-3.0 WITH LLVM-exception"), "high"),
+        (json!("MIT OR"), "none"),
+        (json!(""), "high"),
+        (Value::Null, "high"),
+    ];
+    for (licence, level) in cases {
+        let request = json!({
+            "package": {
+                "name": "p", "version": "1.0.0", "licence": licence, "source": "registry", "pinned": true, "copies": 1,
+                "subtree": 0, "direct": false, "build_script": false
+            },
+            "policy": {
+                "licences": ["MIT", "Apache-2.0 WITH LLVM-exception"], "points": {"licence": 5}, "large_subtree": 9,
+                "levels": {"low": 1, "medium": 3, "high": 5}
+            }
+        });
+        let (request, artifacts) = (request.to_string(), folder.path().to_str().unwrap());
+        let agent = "examples/dependency-review/agent-cards/risk-assessor.agent.yaml";
+        let output = answer(&["agent", "call", agent, "-i", &request, "--artifacts", artifacts]);
+        assert_eq!(output["level"], level, "{licence}");
+    }
+}
