@@ -20,7 +20,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-script"]),
-    ("sinew-executor", &["sinew-protocol", "sinew-plan", "sinew-engine"]),
+    ("sinew-mesh", &["sinew-protocol"]),
+    (
+        "sinew-executor",
+        &["sinew-protocol", "sinew-source", "sinew-plan", "sinew-engine", "sinew-mesh"],
+    ),
+    ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
         "sinew",
         &[
@@ -33,6 +38,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-dialects",
             "sinew-agents",
             "sinew-executor",
+            "sinew-mesh",
+            "sinew-agent",
         ],
     ),
 ];

@@ -1,0 +1,16 @@
+//! The mesh on NATS: the only crate that speaks to a broker.
+//!
+//! Place in the flow: the executor appends commits to a shard's [`journal`], sends tasks, reads results and commands from
+//! its [`inbox`]; agents take tasks from their queue and put results; everybody reads cards, events and artifacts. What
+//! the messages mean is said in `sinew-protocol`; here they are bytes with a subject, headers and a place in a stream.
+//!
+//! It never decides what a workflow does, never keeps state that the broker does not have, never lets a core
+//! subscription carry anything that may not be lost, and never pastes a name into a subject.
+
+pub use async_nats;
+
+mod error;
+mod mesh;
+
+pub use error::MeshError;
+pub use mesh::Mesh;
