@@ -27,9 +27,35 @@ pub const DEADLINE: &str = "Sinew-Deadline";
 pub const RESULT_SUBJECT: &str = "Sinew-Result-Subject";
 /// sha256 of the body, lower-case hex.
 pub const BODY_HASH: &str = "Sinew-Body-Hash";
+/// Which part of how many this message is, `i/n` counted from 1; absent means 1/1.
+pub const PART: &str = "Sinew-Part";
+/// The id of a journal commit, by which a writer knows its own again.
+pub const COMMIT: &str = "Sinew-Commit";
+/// The object of the artifact store that holds the body, when the message is empty.
+pub const OBJECT: &str = "Sinew-Object";
+/// Where in its execution an event lies, `round.index`.
+pub const SEQ: &str = "Sinew-Seq";
+/// The workflow's name, percent-encoded.
+pub const WORKFLOW: &str = "Sinew-Workflow";
+/// How an execution ended.
+pub const STATUS: &str = "Sinew-Status";
+/// When an execution began, milliseconds since 1970 UTC.
+pub const STARTED: &str = "Sinew-Started";
+/// When an execution ended, milliseconds since 1970 UTC.
+pub const ENDED: &str = "Sinew-Ended";
+/// Who started an execution.
+pub const CALLER: &str = "Sinew-Caller";
+/// Why a message lies in quarantine, percent-encoded.
+pub const REASON: &str = "Sinew-Reason";
+/// The subject a message in quarantine came on.
+pub const SUBJECT: &str = "Sinew-Subject";
+/// The place of a message in a stream, counted from 1 within a task.
+pub const A2A_SEQ: &str = "A2A-Seq";
+/// Present on the last message of a stream; the value says why it ended.
+pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 11] = [
+pub const TABLE: [(&str, &str); 24] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -41,6 +67,19 @@ pub const TABLE: [(&str, &str); 11] = [
     (DEADLINE, "when the answer must be there, ms since 1970 UTC"),
     (RESULT_SUBJECT, "where the task's result goes"),
     (BODY_HASH, "sha256 of the body"),
+    (PART, "part i of n of one body, `i/n`, counted from 1"),
+    (COMMIT, "id of a journal commit"),
+    (OBJECT, "object that holds the body"),
+    (SEQ, "place of an event in its execution, round.index"),
+    (WORKFLOW, "name of the workflow"),
+    (STATUS, "how an execution ended"),
+    (STARTED, "when an execution began, ms since 1970 UTC"),
+    (ENDED, "when an execution ended, ms since 1970 UTC"),
+    (CALLER, "who started an execution"),
+    (REASON, "why a message lies in quarantine"),
+    (SUBJECT, "subject that a message in quarantine came on"),
+    (A2A_SEQ, "place in a stream, counted from 1"),
+    (A2A_END, "marks the last message of a stream"),
 ];
 
 /// Whether a header from outside may be passed on.

@@ -33,19 +33,20 @@ pub struct Stream {
 }
 
 /// Every stream of a mesh. None allows roll-up headers: a publisher could empty it with one.
-pub const STREAMS: [Stream; 7] = [
+pub const STREAMS: [Stream; 9] = [
     Stream {
         kind: "JOURNAL",
         subject: "journal",
         write_once: false,
         per_subject: -1,
         keep: Keep::Always,
-        purpose: "the facts of open executions, the source of truth; purged below snapshots by the owner",
+        purpose: "the facts of open executions, the source of truth; purged below checkpoints by the owner",
     },
     Stream {
         kind: "HISTORY",
         subject: "history",
-        write_once: true,
+        // A retried execution is archived again, so the newer record takes the older one's place.
+        write_once: false,
         per_subject: 1,
         keep: Keep::Configured,
         purpose: "closed executions, complete",
@@ -72,7 +73,7 @@ pub const STREAMS: [Stream; 7] = [
         write_once: true,
         per_subject: 1,
         keep: Keep::Configured,
-        purpose: "results that survive the executor; one durable pull consumer per shard",
+        purpose: "results that survive the executor; read by the shard's owner",
     },
     Stream {
         kind: "EVENTS",
@@ -90,10 +91,55 @@ pub const STREAMS: [Stream; 7] = [
         keep: Keep::For(CARD_TTL),
         purpose: "who is there; absence means gone",
     },
+    Stream {
+        kind: "WORKFLOWS",
+        subject: "workflow",
+        write_once: false,
+        per_subject: 16,
+        keep: Keep::Always,
+        purpose: "deployed workflows, the last versions of each",
+    },
+    Stream {
+        kind: "QUARANTINE",
+        subject: "quarantine",
+        write_once: true,
+        per_subject: 1,
+        keep: Keep::Configured,
+        purpose: "what could not be read, with the reason",
+    },
 ];
+
+/// The key-value bucket of the executors: who lives, who owns which shard, the settings of the mesh.
+pub const FLEET: &str = "FLEET";
+
+/// Keys of [`FLEET`].
+pub mod fleet_key {
+    /// Settings made at provisioning: the number of shards.
+    pub const SETTINGS: &str = "settings";
+    /// The executors' shared key for result tokens, 64 hex digits.
+    pub const RESULT_KEY: &str = "result_key";
+
+    /// The heartbeat of an executor.
+    pub fn executor(id: &crate::Token) -> String {
+        format!("executor.{id}")
+    }
+
+    /// The owner of a shard.
+    pub fn shard(shard: u32) -> String {
+        format!("shard.{shard}")
+    }
+}
 
 /// The object store for artifacts above [`INLINE_LIMIT`].
 pub const ARTIFACTS: &str = "ARTIFACTS";
+
+/// The object store for plans; the key is the plan's digest.
+pub const PLANS: &str = "PLANS";
+
+/// The name of a bucket ([`FLEET`], [`ARTIFACTS`], [`PLANS`]) on the server: `{namespace}_{KIND}`.
+pub fn bucket(namespace: &str, kind: &str) -> String {
+    format!("{}_{kind}", crate::Token::of(namespace))
+}
 
 /// The largest artifact that travels inside the result that made it, in bytes.
 pub const INLINE_LIMIT: usize = 64 * 1024;
@@ -101,7 +147,7 @@ pub const INLINE_LIMIT: usize = 64 * 1024;
 impl Stream {
     /// The stream's name on the server: `{namespace}_{KIND}`.
     pub fn name(&self, namespace: &str) -> String {
-        format!("{}_{}", crate::Token::of(namespace), self.kind)
+        bucket(namespace, self.kind)
     }
 
     /// The subjects it captures.

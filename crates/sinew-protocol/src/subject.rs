@@ -3,6 +3,7 @@
 //! Names from users become tokens ([`Token::of`]) and are never pasted into a subject.
 
 use std::num::NonZeroU32;
+use std::str::FromStr;
 
 use crate::id::{ExecutionId, ResultToken, TaskId, Token, is_token};
 
@@ -45,7 +46,8 @@ impl Operation {
         }
     }
 
-    fn parse(word: &str) -> Option<Self> {
+    /// The operation of this word.
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operation| operation.as_str() == word)
     }
 }
@@ -58,8 +60,8 @@ pub enum Subject {
     Journal { shard: u32 },
     /// All facts of a closed execution.
     History { execution: ExecutionId },
-    /// A request to the owner of a shard; `id` makes it write-once.
-    Command { shard: u32, operation: Operation, id: Token },
+    /// A request to the owner of a shard; `id` makes it write-once, publish rights make the caller trustworthy.
+    Command { shard: u32, operation: Operation, caller: Token, id: Token },
     /// A task for an agent.
     Task { agent: Token, execution: ExecutionId, task: TaskId },
     /// The result of a task.
@@ -76,13 +78,17 @@ pub enum Subject {
     Control { agent: Token, task: TaskId },
     /// A question to a shard's owner.
     Query { shard: u32 },
+    /// The versions of a workflow that were deployed; the last message is the latest.
+    Workflow { name: Token },
+    /// Something that could not be read, by the stream and sequence it came from.
+    Quarantine { stream: Token, seq: u64 },
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 11] = [
+pub const TABLE: [(&str, &str); 13] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
-    ("command.{shard}.{operation}.{id}", "start, cancel, pause, resume, approve, retry"),
+    ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
     ("task.{agent}.{execution}.{task}", "tasks that wait for an agent"),
     ("result.{shard}.{agent}.{execution}.{task}.{token}", "results that wait for the shard's owner"),
     ("event.{workflow}.{execution}.{kind}", "what operators see, live and replayable"),
@@ -91,6 +97,8 @@ pub const TABLE: [(&str, &str); 11] = [
     ("progress.{execution}.{task}", "streaming status"),
     ("control.{agent}.{task}", "cancellation, to the replica that owns the task"),
     ("query.{shard}", "questions to a shard's owner"),
+    ("workflow.{name}", "versions of workflows that were deployed; the last is the latest"),
+    ("quarantine.{stream}.{seq}", "what could not be read, kept for a person to look at"),
 ];
 
 impl Subject {
@@ -105,9 +113,10 @@ impl Subject {
         match self {
             Self::Journal { shard } => join(namespace, &["journal", &number(shard)]),
             Self::History { execution } => join(namespace, &["history", execution.as_str()]),
-            Self::Command { shard, operation, id } => {
-                join(namespace, &["command", &number(shard), operation.as_str(), id.as_str()])
-            }
+            Self::Command { shard, operation, caller, id } => join(
+                namespace,
+                &["command", &number(shard), operation.as_str(), caller.as_str(), id.as_str()],
+            ),
             Self::Task { agent, execution, task } => {
                 join(namespace, &["task", agent.as_str(), execution.as_str(), task.as_str()])
             }
@@ -134,6 +143,10 @@ impl Subject {
             }
             Self::Control { agent, task } => join(namespace, &["control", agent.as_str(), task.as_str()]),
             Self::Query { shard } => join(namespace, &["query", &number(shard)]),
+            Self::Workflow { name } => join(namespace, &["workflow", name.as_str()]),
+            Self::Quarantine { stream, seq } => {
+                join(namespace, &["quarantine", stream.as_str(), &seq.to_string()])
+            }
         }
     }
 
@@ -150,9 +163,10 @@ impl Subject {
         Some(match tokens.as_slice() {
             ["journal", shard] => Self::Journal { shard: number(shard)? },
             ["history", eid] => Self::History { execution: execution(eid)? },
-            ["command", shard, operation, id] => Self::Command {
+            ["command", shard, operation, caller, id] => Self::Command {
                 shard: number(shard)?,
                 operation: Operation::parse(operation)?,
+                caller: token(caller)?,
                 id: token(id)?,
             },
             ["task", agent, eid, stid] => {
@@ -175,6 +189,8 @@ impl Subject {
             ["progress", eid, stid] => Self::Progress { execution: execution(eid)?, task: task(stid)? },
             ["control", agent, stid] => Self::Control { agent: token(agent)?, task: task(stid)? },
             ["query", shard] => Self::Query { shard: number(shard)? },
+            ["workflow", name] => Self::Workflow { name: token(name)? },
+            ["quarantine", stream, seq] => Self::Quarantine { stream: token(stream)?, seq: number(seq)? },
             _ => return None,
         })
     }
@@ -190,8 +206,8 @@ fn join(namespace: &str, tokens: &[&str]) -> String {
 }
 
 /// A number in the only spelling that [`Subject::name`] writes.
-fn number(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|number: &u32| number.to_string() == text)
+fn number<N: FromStr + ToString>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|number: &N| number.to_string() == text)
 }
 
 #[cfg(test)]
@@ -209,7 +225,12 @@ mod tests {
         vec![
             Subject::Journal { shard: 3 },
             Subject::History { execution: execution.clone() },
-            Subject::Command { shard: 3, operation: Operation::Start, id: Token::of("k") },
+            Subject::Command {
+                shard: 3,
+                operation: Operation::Start,
+                caller: Token::of("cli"),
+                id: Token::of("k"),
+            },
             Subject::Task { agent: agent.clone(), execution: execution.clone(), task: task.clone() },
             Subject::Result {
                 shard: 15,
@@ -224,6 +245,8 @@ mod tests {
             Subject::Progress { execution, task: task.clone() },
             Subject::Control { agent, task },
             Subject::Query { shard: 0 },
+            Subject::Workflow { name: Token::of("order intake") },
+            Subject::Quarantine { stream: Token::of("RESULTS"), seq: u64::MAX },
         ]
     }
 
@@ -253,7 +276,10 @@ mod tests {
             "other.v1.card.a",
             "ns.v1.journal.03",
             "ns.v1.journal.x",
-            "ns.v1.command.1.destroy.k",
+            "ns.v1.command.1.destroy.c.k",
+            "ns.v1.command.1.start.k",
+            "ns.v1.quarantine.RESULTS.01",
+            "ns.v1.quarantine.RESULTS.18446744073709551616",
             "nsx.v1.card.a",
         ] {
             assert_eq!(Subject::parse("ns", subject), None, "{subject}");
