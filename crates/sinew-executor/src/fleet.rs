@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_engine::{
-    ActId, Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, State, Status, Target, Time,
-};
-use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
+use sinew_engine::{Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, Status, Target, Time};
+use sinew_protocol::{ExecutionId, Fault};
 
+pub use crate::call::{Call, TaskKey};
+use crate::call::activation_key;
 use crate::execution::Execution;
 use crate::library::{Library, Program};
 
@@ -16,46 +16,6 @@ use crate::library::{Library, Program};
 const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
 /// A sub-workflow did not succeed and said no more about it.
 const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
-
-/// Names a task among executions that run together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskKey {
-    /// Which execution; 0 is the one that was asked for.
-    pub run: usize,
-    /// The activation.
-    pub act: ActId,
-    /// The attempt.
-    pub attempt: u32,
-}
-
-/// A task as an agent receives it.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// Names it among executions that run together.
-    pub key: TaskKey,
-    /// Its id: the same for every delivery of the same attempt.
-    pub task: TaskId,
-    /// The activation's key: the same for all attempts.
-    pub activation: ActivationKey,
-    /// The execution.
-    pub execution: ExecutionId,
-    /// The workflow's name.
-    pub workflow: String,
-    /// The node's id.
-    pub node: String,
-    /// Owners and positions around it, outermost first.
-    pub path: Vec<(String, u32)>,
-    /// What events call the activation: see [`crate::events::label`].
-    pub label: String,
-    /// Depth in a chain of workflows at which the task runs.
-    pub depth: u32,
-    /// Attempts at this ask so far, this one included.
-    pub tries: u32,
-    /// What is asked.
-    pub ask: Arc<Ask>,
-    /// When the attempt is given up.
-    pub deadline: Option<Time>,
-}
 
 /// The world outside the engine, as a driver provides it.
 pub trait Outside {
@@ -220,7 +180,7 @@ impl Fleet {
             return;
         };
         let parent = &self.runs[key.run].execution;
-        let id = ExecutionId::child(parent.id(), &activation_key(parent, key.act), key.attempt);
+        let id = ExecutionId::child(parent.id(), &activation_key(parent.id(), parent.program(), parent.state(), key.act), key.attempt);
         let start = parent.state().start.as_deref();
         let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
         chain.push(parent.program().name().to_owned());
@@ -245,42 +205,6 @@ impl Fleet {
 
     fn call(&self, key: TaskKey, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
         let execution = &self.runs[key.run].execution;
-        let activation = activation_key(execution, key.act);
-        let one = execution.state().act(key.act);
-        Call {
-            key,
-            task: TaskId::of(execution.id(), &activation, key.attempt),
-            activation,
-            execution: execution.id().clone(),
-            workflow: execution.program().name().to_owned(),
-            node: execution.program().graph.plan().node(one.node).id.clone(),
-            path: path(execution, key.act),
-            label: crate::events::label(&execution.ctx(), key.act),
-            depth: execution.state().start.as_ref().map_or(0, |start| start.depth) + 1,
-            tries: one.tries,
-            ask,
-            deadline,
-        }
+        crate::call::call(execution.id(), execution.program(), execution.state(), key, ask, deadline)
     }
-}
-
-/// Owners and positions around an activation, outermost first.
-pub fn path(execution: &Execution, act: ActId) -> Vec<(String, u32)> {
-    let state: &State = execution.state();
-    let plan = execution.program().graph.plan();
-    let mut path = Vec::new();
-    let mut scope = state.act(act).scope;
-    while let Some(inner) = state.scope(scope) {
-        path.push((plan.node(state.act(inner.owner).node).id.clone(), inner.index));
-        scope = inner.parent;
-    }
-    path.reverse();
-    path
-}
-
-/// The key of an activation: its node, the path to it, and which of its activations it is.
-pub fn activation_key(execution: &Execution, act: ActId) -> ActivationKey {
-    let one = execution.state().act(act);
-    let node = &execution.program().graph.plan().node(one.node).id;
-    ActivationKey::of(execution.id(), node, &path(execution, act), one.ordinal)
 }

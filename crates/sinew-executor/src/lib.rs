@@ -14,8 +14,10 @@ pub mod sim;
 
 pub mod fleet;
 
+mod call;
 mod execution;
 mod library;
 
+pub use call::{activation_key, path};
 pub use execution::{Execution, Step};
 pub use library::{Library, Program};

@@ -1,0 +1,100 @@
+//! A task as an execution hands it out: everything a request to an agent is built of.
+
+use std::sync::Arc;
+
+use sinew_engine::{ActId, Ask, State, Time};
+use sinew_protocol::{ActivationKey, ExecutionId, TaskId};
+
+use crate::library::Program;
+
+/// Names a task among executions that run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskKey {
+    /// Which execution; 0 is the one that was asked for.
+    pub run: usize,
+    /// The activation.
+    pub act: ActId,
+    /// The attempt.
+    pub attempt: u32,
+}
+
+/// A task as an agent receives it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Names it among executions that run together.
+    pub key: TaskKey,
+    /// Its id: the same for every delivery of the same attempt.
+    pub task: TaskId,
+    /// The activation's key: the same for all attempts.
+    pub activation: ActivationKey,
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The node's id.
+    pub node: String,
+    /// Owners and positions around it, outermost first.
+    pub path: Vec<(String, u32)>,
+    /// What events call the activation: see [`crate::events::label`].
+    pub label: String,
+    /// Depth in a chain of workflows at which the task runs.
+    pub depth: u32,
+    /// Attempts at this ask so far, this one included.
+    pub tries: u32,
+    /// What is asked.
+    pub ask: Arc<Ask>,
+    /// When the attempt is given up.
+    pub deadline: Option<Time>,
+}
+
+/// The task of one attempt.
+pub(crate) fn call(
+    execution: &ExecutionId,
+    program: &Program,
+    state: &State,
+    key: TaskKey,
+    ask: Arc<Ask>,
+    deadline: Option<Time>,
+) -> Call {
+    let activation = activation_key(execution, program, state, key.act);
+    let one = state.act(key.act);
+    Call {
+        key,
+        task: TaskId::of(execution, &activation, key.attempt),
+        activation,
+        execution: execution.clone(),
+        workflow: program.name().to_owned(),
+        node: program.graph.plan().node(one.node).id.clone(),
+        path: path(program, state, key.act),
+        label: crate::events::label(&sinew_engine::Ctx::new(&program.graph, state, state.at), key.act),
+        depth: state.start.as_ref().map_or(0, |start| start.depth) + 1,
+        tries: one.tries,
+        ask,
+        deadline,
+    }
+}
+
+/// Owners and positions around an activation, outermost first.
+pub fn path(program: &Program, state: &State, act: ActId) -> Vec<(String, u32)> {
+    let plan = program.graph.plan();
+    let mut path = Vec::new();
+    let mut scope = state.act(act).scope;
+    while let Some(inner) = state.scope(scope) {
+        path.push((plan.node(state.act(inner.owner).node).id.clone(), inner.index));
+        scope = inner.parent;
+    }
+    path.reverse();
+    path
+}
+
+/// The key of an activation: its node, the path to it, and which of its activations it is.
+pub fn activation_key(
+    execution: &ExecutionId,
+    program: &Program,
+    state: &State,
+    act: ActId,
+) -> ActivationKey {
+    let one = state.act(act);
+    let node = &program.graph.plan().node(one.node).id;
+    ActivationKey::of(execution, node, &path(program, state, act), one.ordinal)
+}
