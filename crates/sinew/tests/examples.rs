@@ -103,24 +103,89 @@ fn this_repository_is_reviewed() {
     assert!(chart.starts_with("<svg ") && chart.trim_end().ends_with("</svg>"), "{chart}");
 }
 
+/// Runs git in a folder, with nobody's settings.
+fn git(folder: &Path, args: &[&str]) {
+    let output = Command::new("git")
+        .args(["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"])
+        .args(args)
+        .current_dir(folder)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A copy of an example in a folder of its own.
+fn copied(example: &str, to: &Path) -> PathBuf {
+    let from = root().join("examples").join(example);
+    let to = to.join("examples").join(example);
+    std::fs::create_dir_all(to.join("agent-cards")).unwrap();
+    for folder in [Path::new(""), Path::new("agent-cards")] {
+        for entry in std::fs::read_dir(from.join(folder)).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), to.join(folder).join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    to
+}
+
 #[test]
 fn release_notes_are_shortened_until_they_fit() {
-    let folder = tempfile::tempdir().unwrap();
-    let artifacts = folder.path().to_str().unwrap();
-    let file = "examples/release-notes/notes.yaml";
-    let mut args =
-        vec!["run", "-q", file, "-p", "commits=12", "-p", "max_lines=14", "--artifacts", artifacts];
-    for agent in ["work=NotesWriter", "route=EdgeChooser", "judge=RubricJudge"] {
-        args.extend(["--default-agent", agent]);
+    let long = "Add a feature whose description has no end ".repeat(4);
+    let many: Vec<String> = (0..4)
+        .flat_map(|n| {
+            [format!("Add part {n}"), format!("Fix part {n}"), format!("Tests of part {n}"), long.clone()]
+        })
+        .collect();
+    let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Each history: its commits (none: no repository), lines of a change log, room, where changes are told, how many,
+    // and how many lines the notes have (none: there are no notes).
+    let log = texts(&["Adds a", "Fixes b"]);
+    let histories: [(&str, Option<Vec<String>>, &[String], u64, &str, u64, Option<usize>); 8] = [
+        ("all kinds, shortened", Some(many.clone()), &[], 16, "git", 12, Some(16)),
+        ("all kinds, in numbers", Some(many.clone()), &log, 15, "git", 12, Some(4)),
+        ("all kinds, hardly any room", Some(many), &[], 1, "git", 12, Some(1)),
+        ("a few commits", Some(texts(&["Add a", "Fix a"])), &[], 14, "git", 2, Some(9)),
+        ("one commit with a long name", Some(vec![long]), &[], 14, "git", 1, Some(5)),
+        ("a repository without a commit", Some(vec![]), &log, 14, "CHANGELOG.md", 2, Some(9)),
+        ("no repository", None, &log, 14, "CHANGELOG.md", 2, Some(9)),
+        ("nothing at all", None, &[], 14, "CHANGELOG.md", 0, None),
+    ];
+    for (name, subjects, log, room, source, count, lines) in histories {
+        let folder = tempfile::tempdir().unwrap();
+        let example = copied("release-notes", folder.path());
+        if let Some(subjects) = subjects {
+            git(folder.path(), &["init", "-q"]);
+            for subject in &subjects {
+                git(folder.path(), &["commit", "-q", "--allow-empty", "-m", subject]);
+            }
+        }
+        if !log.is_empty() {
+            std::fs::write(folder.path().join("CHANGELOG.md"), format!("- {}\n", log.join("\n- "))).unwrap();
+        }
+        let file = example.join("notes.yaml");
+        let (artifacts, room_given) = (folder.path().join("artifacts"), format!("max_lines={room}"));
+        let mut args = vec!["run", "-q", file.to_str().unwrap(), "-p", "commits=12", "-p", &room_given];
+        args.extend(["--artifacts", artifacts.to_str().unwrap()]);
+        for agent in ["work=NotesWriter", "route=EdgeChooser", "judge=RubricJudge"] {
+            args.extend(["--default-agent", agent]);
+        }
+        let results = &answer(&args)["results"];
+        assert_eq!(results["collect"]["data"]["source"], source, "{name}: {results}");
+        assert_eq!(results["collect"]["data"]["count"], count, "{name}: {results}");
+        let Some(lines) = lines else {
+            assert_eq!(results["nothing"]["status"], "success", "{name}: {results}");
+            continue;
+        };
+        assert_eq!(results["review"]["data"]["verdict"], "fits", "{name}: {results}");
+        let notes = std::fs::read_to_string(artifacts.join("files/notes.md")).unwrap();
+        assert_eq!(notes.lines().count(), lines, "{name}: {notes}");
+        assert_eq!(results["publish"]["data"]["lines"], lines, "{name}: {notes}");
+        assert!(notes.starts_with("# Release notes\n"), "{name}: {notes}");
+        assert!(notes.lines().all(|line| line.chars().count() <= 100), "{name}: {notes}");
     }
-    let results = &answer(&args)["results"];
-    assert_eq!(results["review"]["data"]["verdict"], "fits", "{results}");
-    let notes = std::fs::read_to_string(folder.path().join("files/notes.md")).unwrap();
-    assert_eq!(results["publish"]["data"]["lines"], notes.lines().count(), "{notes}");
-    assert!(
-        notes.starts_with("# Release notes\n") && notes.lines().all(|line| line.chars().count() <= 100),
-        "{notes}"
-    );
 }
 
 #[test]

@@ -42,9 +42,9 @@ def commits(most):
 
 
 def logged():
-    folders = Path(__file__).resolve().parents
-    log = next(path for path in (folder / "CHANGELOG.md" for folder in folders) if path.is_file())
-    lines = log.read_text(encoding="utf-8").splitlines()
+    logs = [folder / "CHANGELOG.md" for folder in Path(__file__).resolve().parents]
+    log = next((path for path in logs if path.is_file()), None)
+    lines = log.read_text(encoding="utf-8").splitlines() if log else []
     return [{"id": "", "subject": line[2:].strip(), "files": []} for line in lines if line.startswith("- ")]
 
 
@@ -64,20 +64,31 @@ def group_of(change):
 
 
 def draft(seen, instruction):
-    """After a review half as many changes are kept; after a judgement lines are cut."""
+    """After a review fewer changes are kept, as many as there is room for; after a judgement lines are cut."""
+    groups = {title: seen["classify"][group] for group, title in SHOWN.items() if seen["classify"][group]}
     before = seen.get("draft", {}).get("kept")
-    kept = max(before // 2, 1) if before else max(len(seen["classify"][group]) for group in SHOWN)
-    cut = "Retry guidance" in instruction or before
+    cut = LONGEST if "Retry guidance" in instruction or before is not None else None
+    if before is None:
+        kept = max(len(changes) for changes in groups.values())
+        return {"lines": written(groups, kept, cut), "kept": kept}
+    room = seen["input"]["max_lines"]
+    for kept in range(before - 1, 0, -1):
+        lines = written(groups, kept, cut)
+        if len(lines) <= room:
+            return {"lines": lines, "kept": kept}
+    # Not even one change of each group fits: numbers only, and a title always.
+    numbers = [f"- {title}: {len(changes)}" for title, changes in groups.items()]
+    return {"lines": ["# Release notes", *numbers][: max(int(room), 1)], "kept": 0}
+
+
+def written(groups, kept, cut):
     lines = ["# Release notes"]
-    for group, title in SHOWN.items():
-        changes = seen["classify"][group]
-        if not changes:
-            continue
+    for title, changes in groups.items():
         lines += ["", f"## {title}", ""]
-        lines += [line(change, LONGEST if cut else None) for change in changes[:kept]]
+        lines += [line(change, cut) for change in changes[:kept]]
         if len(changes) > kept:
             lines.append(f"- … and {len(changes) - kept} more")
-    return {"lines": lines, "kept": kept}
+    return lines
 
 
 def line(change, longest=None):
