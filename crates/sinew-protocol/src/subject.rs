@@ -5,6 +5,8 @@
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{ExecutionId, ResultToken, TaskId, Token, is_token};
 
 /// The namespace of a mesh that did not choose one.
@@ -13,7 +15,8 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 /// What somebody asks of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// Begin one.
     Start,

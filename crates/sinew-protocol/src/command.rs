@@ -1,0 +1,373 @@
+//! What somebody asks of an execution: the bodies of commands.
+//!
+//! Who asks, what is asked and the command's id stand in the subject ([`Subject::Command`](crate::Subject::Command)),
+//! where publish rights make them trustworthy; a body never says who its sender is.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::artifact::ArtifactUri;
+use crate::deployment::is_digest;
+use crate::fault::Fault;
+use crate::journal::ParentRef;
+use crate::subject::Operation;
+use crate::{ExecutionId, Token};
+
+/// The largest body, in bytes; larger inputs lie in the store of artifacts.
+pub const MAX_BODY: usize = 512 * 1024;
+/// The most labels of an execution.
+pub const MAX_LABELS: usize = 32;
+/// The longest label, key and value each, and the longest name of a user, a session or a workflow, in bytes.
+pub const MAX_NAME: usize = 256;
+/// The longest reason, comment or address, in bytes.
+pub const MAX_TEXT: usize = 4 * 1024;
+/// The most names in a list: nodes to retry, workflows above.
+pub const MAX_NAMES: usize = 1024;
+
+/// Why a command cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCommand {
+    /// More than [`MAX_BODY`] bytes.
+    #[error("a command has at most {MAX_BODY} bytes, this one has {0}")]
+    Size(usize),
+    /// Not the JSON that this operation asks for.
+    #[error("a {operation} command cannot be read: {reason}")]
+    Body {
+        /// What was asked, as the subject says.
+        operation: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A field that is too long, empty or contradicts another.
+    #[error("a {operation} command has a bad `{field}`: {reason}")]
+    Field {
+        /// What was asked, as the subject says.
+        operation: &'static str,
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl BadCommand {
+    /// The operator code.
+    pub const CODE: &str = "SINEW-7003";
+}
+
+impl From<BadCommand> for Fault {
+    fn from(bad: BadCommand) -> Self {
+        Self::invalid(BadCommand::CODE, bad.to_string())
+    }
+}
+
+/// Begin an execution. Its id is the command's id, so a start that was sent twice begins one execution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The digest of the version; the latest one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The input, unless it is in an artifact.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    /// The address of the artifact that holds the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_artifact: Option<String>,
+    /// Partial and dry runs, as the engine words them.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub mode: Value,
+    /// How many workflows called each other before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
+    /// Their names, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<String>,
+    /// The task it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentRef>,
+    /// On whose behalf.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// The session (A2A context).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// What to find it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What makes a repeated request the same one; the execution's id follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+impl StartCommand {
+    /// The start of this workflow with this input.
+    pub fn new(execution: ExecutionId, workflow: impl Into<String>, input: Value) -> Self {
+        Self {
+            execution,
+            workflow: workflow.into(),
+            version: None,
+            input,
+            input_artifact: None,
+            mode: Value::Null,
+            depth: 0,
+            chain: Vec::new(),
+            parent: None,
+            user: String::new(),
+            session: String::new(),
+            labels: BTreeMap::new(),
+            idempotency_key: None,
+        }
+    }
+
+    /// Whether the execution's id is the one that this caller's idempotency key makes; true without a key.
+    pub fn id_follows(&self, namespace: &str, caller: &Token) -> bool {
+        let of = |key: &String| ExecutionId::of(namespace, caller.as_str(), key) == self.execution;
+        self.idempotency_key.as_ref().is_none_or(of)
+    }
+}
+
+/// End an execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CancelCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Dispatch nothing new.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PauseCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+}
+
+/// Answer a question that an activation waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The node that waits; whichever waits when absent, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Which of the node's activations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<u32>,
+    /// What is decided.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub data: Value,
+    /// A word to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// True to say no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reject: bool,
+}
+
+/// Run again what failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryCommand {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The nodes to run again; all that failed when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Any command.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the types say it")]
+pub enum Command {
+    Start(StartCommand),
+    Cancel(CancelCommand),
+    Pause(PauseCommand),
+    Resume(ResumeCommand),
+    Approve(ApproveCommand),
+    Retry(RetryCommand),
+}
+
+impl Command {
+    /// Reads the body of this operation, whose subject ends with `id`.
+    pub fn read(operation: Operation, id: &Token, body: &[u8]) -> Result<Self, BadCommand> {
+        if body.len() > MAX_BODY {
+            return Err(BadCommand::Size(body.len()));
+        }
+        let read = match operation {
+            Operation::Start => serde_json::from_slice(body).map(Self::Start),
+            Operation::Cancel => serde_json::from_slice(body).map(Self::Cancel),
+            Operation::Pause => serde_json::from_slice(body).map(Self::Pause),
+            Operation::Resume => serde_json::from_slice(body).map(Self::Resume),
+            Operation::Approve => serde_json::from_slice(body).map(Self::Approve),
+            Operation::Retry => serde_json::from_slice(body).map(Self::Retry),
+        };
+        let read = read.map_err(|error| BadCommand::Body {
+            operation: operation.as_str(),
+            reason: error.to_string().chars().take(300).collect(),
+        })?;
+        read.check()?;
+        if operation == Operation::Start && read.execution().as_str() != id.as_str() {
+            return Err(read.bad("execution", "is not the id in the subject"));
+        }
+        Ok(read)
+    }
+
+    /// The body.
+    pub fn to_json(&self) -> String {
+        // Serialising plain data with text keys cannot fail.
+        match self {
+            Self::Start(body) => serde_json::to_string(body),
+            Self::Cancel(body) => serde_json::to_string(body),
+            Self::Pause(body) => serde_json::to_string(body),
+            Self::Resume(body) => serde_json::to_string(body),
+            Self::Approve(body) => serde_json::to_string(body),
+            Self::Retry(body) => serde_json::to_string(body),
+        }
+        .unwrap_or_default()
+    }
+
+    /// What is asked.
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Start(_) => Operation::Start,
+            Self::Cancel(_) => Operation::Cancel,
+            Self::Pause(_) => Operation::Pause,
+            Self::Resume(_) => Operation::Resume,
+            Self::Approve(_) => Operation::Approve,
+            Self::Retry(_) => Operation::Retry,
+        }
+    }
+
+    /// The execution it is about.
+    pub const fn execution(&self) -> &ExecutionId {
+        match self {
+            Self::Start(body) => &body.execution,
+            Self::Cancel(body) => &body.execution,
+            Self::Pause(body) => &body.execution,
+            Self::Resume(body) => &body.execution,
+            Self::Approve(body) => &body.execution,
+            Self::Retry(body) => &body.execution,
+        }
+    }
+
+    /// Sizes, and fields that depend on each other; what a sender checks too.
+    pub fn check(&self) -> Result<(), BadCommand> {
+        match self {
+            Self::Start(body) => self.check_start(body),
+            Self::Cancel(CancelCommand { reason, .. }) | Self::Pause(PauseCommand { reason, .. }) => {
+                self.most("reason", reason, MAX_TEXT)
+            }
+            Self::Resume(_) => Ok(()),
+            Self::Approve(body) => {
+                self.most("node", body.node.as_deref().unwrap_or_default(), MAX_TEXT)?;
+                self.most("comment", body.comment.as_deref().unwrap_or_default(), MAX_TEXT)
+            }
+            Self::Retry(body) => {
+                self.most("reason", &body.reason, MAX_TEXT)?;
+                self.names("nodes", &body.nodes)
+            }
+        }
+    }
+
+    fn check_start(&self, body: &StartCommand) -> Result<(), BadCommand> {
+        if body.workflow.is_empty() {
+            return Err(self.bad("workflow", "is empty"));
+        }
+        self.most("workflow", &body.workflow, MAX_NAME)?;
+        self.most("user", &body.user, MAX_NAME)?;
+        self.most("session", &body.session, MAX_NAME)?;
+        self.most("idempotency_key", body.idempotency_key.as_deref().unwrap_or_default(), MAX_TEXT)?;
+        self.names("chain", &body.chain)?;
+        if body.labels.len() > MAX_LABELS {
+            return Err(self.bad("labels", &format!("are more than {MAX_LABELS}")));
+        }
+        for (key, value) in &body.labels {
+            self.most("labels", key, MAX_NAME)?;
+            self.most("labels", value, MAX_NAME)?;
+        }
+        if body.version.as_deref().is_some_and(|version| !is_digest(version)) {
+            return Err(self.bad("version", "is no digest"));
+        }
+        if let Some(address) = &body.input_artifact {
+            self.most("input_artifact", address, MAX_TEXT)?;
+            if !body.input.is_null() {
+                return Err(self.bad("input_artifact", "stands beside an input"));
+            }
+            address.parse::<ArtifactUri>().map_err(|error| self.bad("input_artifact", &error.to_string()))?;
+        }
+        if let Some(parent) = &body.parent {
+            self.most("parent", &parent.result_subject, MAX_TEXT)?;
+            self.most("parent", &parent.agent, MAX_NAME)?;
+        }
+        Ok(())
+    }
+
+    fn names(&self, field: &'static str, names: &[String]) -> Result<(), BadCommand> {
+        if names.len() > MAX_NAMES {
+            return Err(self.bad(field, &format!("are more than {MAX_NAMES}")));
+        }
+        names.iter().try_for_each(|name| self.most(field, name, MAX_TEXT))
+    }
+
+    fn most(&self, field: &'static str, text: &str, most: usize) -> Result<(), BadCommand> {
+        if text.len() > most {
+            return Err(self.bad(field, &format!("has {} bytes, {most} are allowed", text.len())));
+        }
+        Ok(())
+    }
+
+    fn bad(&self, field: &'static str, reason: &str) -> BadCommand {
+        BadCommand::Field { operation: self.operation().as_str(), field, reason: reason.to_owned() }
+    }
+}
+
+macro_rules! into_command {
+    ($($variant:ident($body:ident)),*) => {$(
+        impl From<$body> for Command {
+            fn from(body: $body) -> Self {
+                Self::$variant(body)
+            }
+        }
+    )*};
+}
+
+into_command!(
+    Start(StartCommand),
+    Cancel(CancelCommand),
+    Pause(PauseCommand),
+    Resume(ResumeCommand),
+    Approve(ApproveCommand),
+    Retry(RetryCommand)
+);
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

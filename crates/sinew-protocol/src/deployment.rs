@@ -1,0 +1,93 @@
+//! A deployed workflow: one version of it, as the stream of workflows keeps it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::BadMessage;
+
+/// The largest deployment, in bytes of JSON.
+pub const MAX_DEPLOYMENT: usize = 512 * 1024;
+
+/// A version of a workflow. The plan itself lies in the store of plans, under its digest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deployment {
+    /// The workflow's name; its token is the subject's last.
+    pub name: String,
+    /// The plan's digest: the version.
+    pub digest: String,
+    /// The dialect it is written in.
+    pub dialect: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The card under which executors announce it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub card: Value,
+    /// Its drawing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mermaid: String,
+    /// When it was deployed, milliseconds since 1970 UTC.
+    pub at: u64,
+    /// Who deployed it.
+    pub by: String,
+}
+
+impl Deployment {
+    /// Reads one.
+    pub fn read(body: &[u8]) -> Result<Self, BadMessage> {
+        if body.len() > MAX_DEPLOYMENT {
+            return Err(BadMessage::Bytes(format!("a deployment has at most {MAX_DEPLOYMENT} bytes")));
+        }
+        let read: Self = serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(e.to_string()))?;
+        let field =
+            |reason: &str| BadMessage::Field { kind: "deployment".to_owned(), reason: reason.to_owned() };
+        if read.name.is_empty() || read.name.chars().any(char::is_control) {
+            return Err(field("name: empty, or with control characters"));
+        }
+        if !is_digest(&read.digest) {
+            return Err(field("digest: not 64 hex digits"));
+        }
+        Ok(read)
+    }
+
+    /// The deployment as JSON.
+    pub fn to_json(&self) -> String {
+        // Serialising plain data with text keys cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// Whether this text is a sha256 in lower-case hex, as digests of plans are.
+pub fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deployment_names_a_plan() {
+        let good = Deployment {
+            name: "order intake".to_owned(),
+            digest: "a1".repeat(32),
+            dialect: "sam".to_owned(),
+            description: String::new(),
+            card: Value::Null,
+            mermaid: "graph TD".to_owned(),
+            at: 7,
+            by: "ops".to_owned(),
+        };
+        assert_eq!(Deployment::read(good.to_json().as_bytes()), Ok(good.clone()));
+        for (name, digest) in [
+            ("", "a1".repeat(32)),
+            ("a\nb", "a1".repeat(32)),
+            ("a", "A1".repeat(32)),
+            ("a", "../x".to_owned()),
+        ] {
+            let bad = Deployment { name: name.to_owned(), digest, ..good.clone() };
+            assert!(Deployment::read(bad.to_json().as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(Deployment::read(&vec![b' '; MAX_DEPLOYMENT + 1]).is_err());
+    }
+}

@@ -1,0 +1,347 @@
+//! What a shard's journal and the history hold, as plain data beside its protobuf (`proto/sinew/v1/journal.proto`).
+//!
+//! Rounds stay opaque bytes here: only the engine knows facts. Reading is strict about what the journal rests on (ids,
+//! kinds) and tolerant of fields it does not know.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+
+use crate::message::BadMessage;
+use crate::pb;
+use crate::subject::Operation;
+use crate::{ExecutionId, TaskId, Token};
+
+/// One message of a shard's journal: inputs up to `positions` and all that followed from them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The executor that wrote it.
+    pub owner: Token,
+    /// Up to where commands and results are part of the journal after it.
+    pub positions: Positions,
+    /// One per execution that something happened to.
+    pub entries: Vec<Entry>,
+}
+
+/// Sequences of the streams that feed a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Positions {
+    /// Of COMMANDS.
+    pub commands: u64,
+    /// Of RESULTS.
+    pub results: u64,
+}
+
+/// What happened to one execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// On an execution's first entry and on checkpoints only.
+    pub meta: Option<ExecutionMeta>,
+    /// Encoded rounds, in order.
+    pub rounds: Vec<Bytes>,
+    /// What was answered to commands.
+    pub commands: Vec<Verdict>,
+    /// What the entry is.
+    pub kind: EntryKind,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// New rounds, or verdicts only.
+    Rounds,
+    /// All rounds of an open execution again, so that older messages can be purged.
+    Checkpoint,
+    /// The execution is archived and answered: the shard forgets it.
+    Closed,
+}
+
+/// What was answered to a command; also the body of the event `command`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The command's id.
+    pub id: Token,
+    /// What was asked.
+    pub op: Operation,
+    /// Who asked.
+    pub caller: Token,
+    /// Whether it was done.
+    pub accepted: bool,
+    /// Why not, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// What is known of an execution beside its rounds; never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionMeta {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// The dialect it is written in.
+    pub dialect: String,
+    /// The plan's digest.
+    pub plan: String,
+    /// Who started it: the token in the command's subject.
+    pub caller: Token,
+    /// On whose behalf.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// The session (A2A context).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// What the starter wants to find it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// When the command was taken, milliseconds since 1970 UTC.
+    pub created: u64,
+    /// The task that this execution answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentRef>,
+    /// W3C trace context of the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// The task of another execution that an execution answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParentRef {
+    /// The execution above.
+    pub execution: ExecutionId,
+    /// Its task.
+    pub task: TaskId,
+    /// Where the task's result goes.
+    pub result_subject: String,
+    /// The name under which the task was sent: the workflow's own.
+    pub agent: String,
+}
+
+/// All that is known of an execution: the body of the history and of an owner's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutionRecord {
+    /// What never changes.
+    pub meta: ExecutionMeta,
+    /// Encoded rounds, in order.
+    pub rounds: Vec<Bytes>,
+    /// What was answered to commands.
+    pub commands: Vec<Verdict>,
+}
+
+impl Commit {
+    /// The commit as bytes (`sinew.v1.Commit`).
+    pub fn encode(&self) -> Bytes {
+        let wire = pb::Commit {
+            owner: self.owner.to_string(),
+            positions: Some(pb::Positions {
+                commands: self.positions.commands,
+                results: self.positions.results,
+            }),
+            entries: self.entries.iter().map(Into::into).collect(),
+        };
+        wire.encode_to_vec().into()
+    }
+
+    /// Reads bytes (`sinew.v1.Commit`).
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let wire = pb::Commit::decode(bytes).map_err(unreadable)?;
+        let positions = wire.positions.unwrap_or_default();
+        Ok(Self {
+            owner: token("owner", &wire.owner)?,
+            positions: Positions { commands: positions.commands, results: positions.results },
+            entries: wire.entries.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Entry {
+    /// New rounds of an execution that is known.
+    pub fn rounds(execution: ExecutionId, rounds: Vec<Bytes>) -> Self {
+        Self { execution, meta: None, rounds, commands: Vec::new(), kind: EntryKind::Rounds }
+    }
+
+    /// The end of an execution in this shard.
+    pub fn closed(execution: ExecutionId) -> Self {
+        Self { kind: EntryKind::Closed, ..Self::rounds(execution, Vec::new()) }
+    }
+
+    /// Everything about an open execution again.
+    pub fn checkpoint(record: ExecutionRecord) -> Self {
+        Self {
+            execution: record.meta.execution.clone(),
+            meta: Some(record.meta),
+            rounds: record.rounds,
+            commands: record.commands,
+            kind: EntryKind::Checkpoint,
+        }
+    }
+
+    /// About how many bytes it takes in a commit; never less.
+    pub fn size(&self) -> usize {
+        pb::Entry::from(self).encoded_len() + 8
+    }
+}
+
+impl ExecutionRecord {
+    /// The record as bytes (`sinew.v1.ExecutionRecord`).
+    pub fn encode(&self) -> Bytes {
+        let wire = pb::ExecutionRecord {
+            meta: Some((&self.meta).into()),
+            rounds: self.rounds.clone(),
+            commands: self.commands.iter().map(Into::into).collect(),
+        };
+        wire.encode_to_vec().into()
+    }
+
+    /// Reads bytes (`sinew.v1.ExecutionRecord`).
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        let wire = pb::ExecutionRecord::decode(bytes).map_err(unreadable)?;
+        Ok(Self {
+            meta: wire.meta.ok_or_else(|| bad("meta", "missing"))?.try_into()?,
+            rounds: wire.rounds,
+            commands: wire.commands.into_iter().map(Verdict::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&Entry> for pb::Entry {
+    fn from(entry: &Entry) -> Self {
+        let kind = match entry.kind {
+            EntryKind::Rounds => pb::EntryKind::Rounds,
+            EntryKind::Checkpoint => pb::EntryKind::Checkpoint,
+            EntryKind::Closed => pb::EntryKind::Closed,
+        };
+        Self {
+            execution_id: entry.execution.to_string(),
+            meta: entry.meta.as_ref().map(Into::into),
+            rounds: entry.rounds.clone(),
+            commands: entry.commands.iter().map(Into::into).collect(),
+            kind: kind.into(),
+        }
+    }
+}
+
+impl TryFrom<pb::Entry> for Entry {
+    type Error = BadMessage;
+
+    fn try_from(wire: pb::Entry) -> Result<Self, BadMessage> {
+        // What an unknown kind does to an execution cannot be known either.
+        let kind = match wire.kind() {
+            pb::EntryKind::Rounds => EntryKind::Rounds,
+            pb::EntryKind::Checkpoint => EntryKind::Checkpoint,
+            pb::EntryKind::Closed => EntryKind::Closed,
+            pb::EntryKind::Unspecified => return Err(bad("kind", &format!("{} is none", wire.kind))),
+        };
+        let execution = execution("execution_id", &wire.execution_id)?;
+        let meta = wire.meta.map(ExecutionMeta::try_from).transpose()?;
+        if meta.as_ref().is_some_and(|meta| meta.execution != execution) {
+            return Err(bad("meta", "is of another execution"));
+        }
+        if kind == EntryKind::Checkpoint && meta.is_none() {
+            return Err(bad("meta", "missing on a checkpoint"));
+        }
+        let commands = wire.commands.into_iter().map(Verdict::try_from).collect::<Result<_, _>>()?;
+        Ok(Self { execution, meta, rounds: wire.rounds, commands, kind })
+    }
+}
+
+impl From<&Verdict> for pb::CommandVerdict {
+    fn from(verdict: &Verdict) -> Self {
+        Self {
+            id: verdict.id.to_string(),
+            op: verdict.op.as_str().to_owned(),
+            caller: verdict.caller.to_string(),
+            accepted: verdict.accepted,
+            reason: verdict.reason.clone(),
+        }
+    }
+}
+
+impl TryFrom<pb::CommandVerdict> for Verdict {
+    type Error = BadMessage;
+
+    fn try_from(wire: pb::CommandVerdict) -> Result<Self, BadMessage> {
+        Ok(Self {
+            id: token("id", &wire.id)?,
+            op: Operation::parse(&wire.op).ok_or_else(|| bad("op", "unknown"))?,
+            caller: token("caller", &wire.caller)?,
+            accepted: wire.accepted,
+            reason: wire.reason,
+        })
+    }
+}
+
+impl From<&ExecutionMeta> for pb::ExecutionMeta {
+    fn from(meta: &ExecutionMeta) -> Self {
+        Self {
+            execution: meta.execution.to_string(),
+            workflow: meta.workflow.clone(),
+            dialect: meta.dialect.clone(),
+            plan: meta.plan.clone(),
+            caller: meta.caller.to_string(),
+            user: meta.user.clone(),
+            session: meta.session.clone(),
+            labels: meta.labels.clone(),
+            created: meta.created,
+            parent: meta.parent.as_ref().map(|parent| pb::ParentRef {
+                execution: parent.execution.to_string(),
+                task: parent.task.to_string(),
+                result_subject: parent.result_subject.clone(),
+                agent: parent.agent.clone(),
+            }),
+            traceparent: meta.traceparent.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
+    type Error = BadMessage;
+
+    fn try_from(wire: pb::ExecutionMeta) -> Result<Self, BadMessage> {
+        let parent = wire.parent.map(|parent| {
+            Ok(ParentRef {
+                execution: execution("parent.execution", &parent.execution)?,
+                task: TaskId::parse(&parent.task).map_err(|e| bad("parent.task", &e.to_string()))?,
+                result_subject: parent.result_subject,
+                agent: parent.agent,
+            })
+        });
+        Ok(Self {
+            execution: execution("execution", &wire.execution)?,
+            workflow: wire.workflow,
+            dialect: wire.dialect,
+            plan: wire.plan,
+            caller: token("caller", &wire.caller)?,
+            user: wire.user,
+            session: wire.session,
+            labels: wire.labels,
+            created: wire.created,
+            parent: parent.transpose()?,
+            traceparent: Some(wire.traceparent).filter(|trace| !trace.is_empty()),
+        })
+    }
+}
+
+fn execution(field: &str, text: &str) -> Result<ExecutionId, BadMessage> {
+    ExecutionId::parse(text).map_err(|e| bad(field, &e.to_string()))
+}
+
+fn token(field: &str, text: &str) -> Result<Token, BadMessage> {
+    Token::parse(text).map_err(|e| bad(field, &e.to_string()))
+}
+
+fn unreadable(error: impl std::fmt::Display) -> BadMessage {
+    BadMessage::Bytes(error.to_string())
+}
+
+fn bad(field: &str, reason: &str) -> BadMessage {
+    BadMessage::Field { kind: "journal".to_owned(), reason: format!("{field}: {reason}") }
+}
