@@ -1,6 +1,12 @@
 //! What can go wrong between this process and the broker.
 
+use std::path::PathBuf;
+
 use sinew_protocol::Fault;
+use sinew_protocol::artifact::BadArtifact;
+
+use crate::card::BadCard;
+use crate::version::{OLDEST, Version};
 
 /// What went wrong on the mesh. Variants are added by the module that needs them.
 #[derive(Debug, thiserror::Error)]
@@ -22,14 +28,118 @@ pub enum MeshError {
         /// What the server says.
         reason: String,
     },
+    /// No program nats-server that could be started.
+    #[error("no nats-server {OLDEST} or newer was found; install one with deploy/get-nats.sh{}", looked_at(.seen))]
+    NoServer {
+        /// Programs that were looked at, each with why it does not do.
+        seen: String,
+    },
+    /// The server is too old to be trusted.
+    #[error("{what} is nats-server {version}; Sinew needs {OLDEST} or newer")]
+    OldServer {
+        /// The program or address.
+        what: String,
+        /// Its version.
+        version: Version,
+    },
+    /// The managed server did not start, or cannot be reached by signals.
+    #[error("the managed nats-server failed: {reason}")]
+    ServerFailed {
+        /// What happened, with the end of its log.
+        reason: String,
+    },
+    /// Another server works on the same files.
+    #[error("the store {} is in use by another nats-server", store.display())]
+    StoreInUse {
+        /// The folder.
+        store: PathBuf,
+    },
+    /// A card that must not be believed.
+    #[error("the card of agent {agent} is refused: {reason}")]
+    BadCard {
+        /// The agent's token in the subject.
+        agent: String,
+        /// The rule it breaks.
+        reason: BadCard,
+    },
+    /// An artifact's name, address or bytes.
+    #[error(transparent)]
+    Artifact(#[from] BadArtifact),
+    /// Nothing lies under this name.
+    #[error("{what} {id} is not there")]
+    NotFound {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        id: String,
+    },
+    /// What is stored is not what its name promises.
+    #[error("{what} {id} is damaged: {reason}")]
+    Damaged {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        id: String,
+        /// How one can tell.
+        reason: String,
+    },
+    /// More bytes than may travel or be stored in one piece.
+    #[error("{what} has {size} bytes, at most {limit} are allowed")]
+    TooLarge {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its size.
+        size: u64,
+        /// The most there may be.
+        limit: u64,
+    },
+    /// A question that nobody listens to: the agent is not there, the shard has no owner.
+    #[error("nobody answers for {what}")]
+    NobodyAnswers {
+        /// Who was asked.
+        what: String,
+    },
+    /// Somebody listens, but the answer did not come in time. What was asked may have been done.
+    #[error("{what} did not answer within {} ms", within.as_millis())]
+    NoAnswer {
+        /// Who was asked.
+        what: String,
+        /// How long was waited.
+        within: std::time::Duration,
+    },
+    /// Something that came does not have the form it must have.
+    #[error("{what} cannot be read: {reason}")]
+    Malformed {
+        /// What came.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What a search looked at, for the end of a message.
+fn looked_at(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" (looked at {text})") }
 }
 
 impl MeshError {
     /// The operator code.
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
+            Self::BadCard { .. } => "SINEW-7050",
+            Self::Artifact(bad) => bad.code(),
+            Self::NotFound { .. } => "SINEW-7051",
+            Self::Damaged { .. } => "SINEW-7052",
+            Self::TooLarge { .. } => "SINEW-7053",
+            Self::NobodyAnswers { .. } => "SINEW-7054",
+            Self::NoAnswer { .. } => "SINEW-7055",
+            Self::Malformed { .. } => "SINEW-7056",
             Self::Unreachable { .. } => "SINEW-7010",
             Self::Refused { .. } => "SINEW-7011",
+            Self::NoServer { .. } => "SINEW-7012",
+            Self::OldServer { .. } => "SINEW-7013",
+            Self::ServerFailed { .. } => "SINEW-7014",
+            Self::StoreInUse { .. } => "SINEW-7015",
         }
     }
 }

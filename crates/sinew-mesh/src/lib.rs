@@ -9,8 +9,20 @@
 
 pub use async_nats;
 
+pub mod artifact;
+pub mod card;
 mod error;
+mod follow;
+pub mod history;
+pub mod live;
 mod mesh;
+mod object;
+pub mod query;
+pub mod rpc;
+pub mod server;
+pub mod store;
+pub mod trace;
+pub mod version;
 
 pub use error::MeshError;
 pub use mesh::Mesh;

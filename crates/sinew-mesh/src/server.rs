@@ -1,0 +1,428 @@
+//! A nats-server as a child of this process: what `sinew dev` runs on, and what every test of the mesh runs on.
+//!
+//! It listens on the loopback interface only and asks for no password, so whoever can reach the loopback interface of
+//! this machine can use it.
+//!
+//! The server ends with this process. It is in a process group of its own, so a Ctrl-C at the terminal does not reach it
+//! before its owner has drained. When the owner is killed, a small watchdog kills it: a shell that waits for the end of a
+//! pipe which only the owner holds open. Not covered: somebody who kills watchdog and owner together; then the store stays
+//! locked until the server is stopped by hand, and a second server is refused rather than started on the same files.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{env, io};
+
+use rand::Rng as _;
+use rustix::process::{Pid, Signal, kill_process};
+use sinew_protocol::env::NATS_SERVER;
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::MeshError;
+use crate::version::Version;
+
+/// Where [`Server::find`] looks in the cache folder, and what deploy/get-nats.sh puts there.
+const CACHED: &str = "sinew/nats-server-2.15.1/nats-server";
+/// A script that prints the path of a nats-server and installs one if it must. Set where cargo starts programs of the
+/// repository (`.cargo/config.toml`), so that tests need nothing installed; an installed Sinew never fetches a program.
+const INSTALL: &str = "SINEW_NATS_INSTALL";
+/// Recovering a large store takes a while; a server that is broken ends at once.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long a graceful stop may take before the process is killed.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// How often a condition without an event of its own is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+/// Below the range from which systems take the local ends of connections: a client that tries to reach a stopped server
+/// can otherwise be given the server's own port, and connect to itself.
+const PORTS: std::ops::Range<u16> = 10_240..32_768;
+/// How many ports are tried.
+const TRIES: usize = 20;
+/// More than any server says of itself.
+const LONGEST_GREETING: usize = 64 * 1024;
+/// How much of the log an error shows, from its end.
+const SHOWN_OF_LOG: u64 = 2_000;
+
+/// How to start a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerOptions {
+    /// The folder that keeps its data, configuration and log; a temporary one when absent.
+    pub store: Option<PathBuf>,
+    /// The port; a free one when absent.
+    pub port: Option<u16>,
+    /// Whether every write is synced to the disk before it is acknowledged.
+    pub sync_always: bool,
+    /// More configuration, in the server's own syntax.
+    pub config_extra: Option<String>,
+    /// The program; [`Server::find`] when absent.
+    pub program: Option<PathBuf>,
+}
+
+/// A running nats-server with JetStream, killed on drop.
+#[derive(Debug)]
+pub struct Server {
+    options: ServerOptions,
+    program: PathBuf,
+    store: PathBuf,
+    port: u16,
+    /// What the server calls itself, so that another one on the port is not taken for it.
+    name: String,
+    process: Option<Process>,
+    _temporary: Option<TempDir>,
+}
+
+/// The server's process and the one that ends it when its owner is gone.
+#[derive(Debug)]
+struct Process {
+    server: Child,
+    watchdog: Option<Child>,
+}
+
+impl Server {
+    /// The nats-server to use: `SINEW_NATS_SERVER`, else the one in `PATH`, else the one in the cache folder; one that is
+    /// too old counts only if it was named.
+    pub fn find() -> Result<PathBuf, MeshError> {
+        if let Some(named) = env::var_os(NATS_SERVER).filter(|named| !named.is_empty()) {
+            let named = PathBuf::from(named);
+            version_of(&named)?;
+            return Ok(named);
+        }
+        let mut seen = Vec::new();
+        let path = env::var_os("PATH").unwrap_or_default();
+        let in_path = env::split_paths(&path).map(|folder| folder.join("nats-server"));
+        let in_cache = cache().map(|cache| cache.join(CACHED));
+        for program in in_path.chain(in_cache).filter(|program| program.is_file()) {
+            match version_of(&program) {
+                Ok(_) => return Ok(program),
+                Err(error) => seen.push(error.to_string()),
+            }
+        }
+        Err(MeshError::NoServer { seen: seen.join("; ") })
+    }
+
+    /// As [`Server::find`]; when there is none, this script installs one and prints its path. Once per process, since
+    /// tests that run side by side all ask.
+    pub fn find_or_install(script: &Path) -> Result<PathBuf, MeshError> {
+        static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let missing = match Server::find() {
+            Err(missing @ MeshError::NoServer { .. }) => missing,
+            found => return found,
+        };
+        let installed = INSTALLED.get_or_init(|| {
+            let output = Command::new(script).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let said = String::from_utf8_lossy(&output.stderr);
+            match printed.lines().last().map(PathBuf::from) {
+                Some(program) if output.status.success() && program.is_file() => Ok(program),
+                _ => Err(said.trim().to_owned()),
+            }
+        });
+        installed.clone().map_err(|reason| MeshError::NoServer { seen: format!("{missing}; {reason}") })
+    }
+
+    /// Starts a server and waits until it takes connections.
+    pub async fn start(options: ServerOptions) -> Result<Self, MeshError> {
+        let program = match (&options.program, env::var_os(INSTALL)) {
+            (Some(program), _) => program.clone(),
+            (None, Some(script)) => Self::find_or_install(Path::new(&script))?,
+            (None, None) => Self::find()?,
+        };
+        version_of(&program)?;
+        let failed = |what: &str, error: &io::Error| failed(format!("{what}: {error}"));
+        let temporary = match options.store {
+            Some(_) => None,
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("sinew-nats-")
+                    .tempdir()
+                    .map_err(|e| failed("cannot make a temporary folder", &e))?,
+            ),
+        };
+        let store =
+            temporary.as_ref().map_or_else(|| options.store.clone().unwrap_or_default(), |t| t.path().into());
+        fs::create_dir_all(&store).map_err(|e| failed(&store.display().to_string(), &e))?;
+        let store = fs::canonicalize(&store).map_err(|e| failed(&store.display().to_string(), &e))?;
+        let name = format!("sinew-{:016x}", rand::rng().random::<u64>());
+        let mut server =
+            Self { options, program, store, port: 0, name, process: None, _temporary: temporary };
+        match server.options.port {
+            Some(port) => {
+                server.port = port;
+                server.launch().await?;
+            }
+            None => server.launch_on_a_free_port().await?,
+        }
+        Ok(server)
+    }
+
+    /// The address clients connect to.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder with its data, configuration and log.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// Where it logs.
+    pub fn log(&self) -> PathBuf {
+        self.store.join("nats-server.log")
+    }
+
+    /// The process id; none when it does not run.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.server.id())
+    }
+
+    /// Whether the process runs; a paused one does.
+    pub fn is_running(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| matches!(process.server.try_wait(), Ok(None)))
+    }
+
+    /// Kills the process as a crash would, and waits for its end. The store stays.
+    pub async fn kill9(&mut self) -> Result<(), MeshError> {
+        self.end(Signal::KILL).await
+    }
+
+    /// Stops the server: it finishes what it writes and says goodbye to its clients. The store stays.
+    pub async fn stop(&mut self) -> Result<(), MeshError> {
+        self.end(Signal::TERM).await
+    }
+
+    /// Starts it again on the same port and store; stops it first when it runs.
+    pub async fn restart(&mut self) -> Result<(), MeshError> {
+        self.stop().await?;
+        self.launch().await
+    }
+
+    /// Halts the process without ending it, as a machine that hangs would.
+    pub fn pause(&self) -> Result<(), MeshError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a halted process go on.
+    pub fn resume(&self) -> Result<(), MeshError> {
+        self.signal(Signal::CONT)
+    }
+
+    async fn launch_on_a_free_port(&mut self) -> Result<(), MeshError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let port = rand::rng().random_range(PORTS);
+            if TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).is_err() && tries < TRIES {
+                continue;
+            }
+            self.port = port;
+            match self.launch().await {
+                // Somebody was faster.
+                Err(MeshError::ServerFailed { reason }) if reason.contains("in use") && tries < TRIES => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Starts the process and waits until it takes connections.
+    async fn launch(&mut self) -> Result<(), MeshError> {
+        let cannot = |path: &Path, error: &io::Error| failed(format!("{}: {error}", path.display()));
+        let config = self.store.join("nats-server.conf");
+        fs::write(&config, self.config()).map_err(|e| cannot(&config, &e))?;
+        let log = self.log();
+        // What the server before this one said is kept for who looks for the reason of its end.
+        let _ = fs::rename(&log, log.with_extension("log.old"));
+        let output = File::create(&log).map_err(|e| cannot(&log, &e))?;
+        let errors = output.try_clone().map_err(|e| cannot(&log, &e))?;
+        let server = Command::new(&self.program)
+            .arg("--config")
+            .arg(&config)
+            // The lock lives as long as the process that holds the file, whoever started it.
+            .stdin(self.lock().await?)
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .map_err(|e| cannot(&self.program, &e))?;
+        let watchdog = watch(server.id());
+        self.process = Some(Process { server, watchdog });
+        let ready = self.ready().await;
+        if ready.is_err() {
+            self.process = None;
+        }
+        ready
+    }
+
+    fn config(&self) -> String {
+        let sync = if self.options.sync_always { "sync_interval: always" } else { "" };
+        let extra = self.options.config_extra.as_deref().unwrap_or_default();
+        let store = quoted(&self.store.join("jetstream"));
+        format!(
+            "# written by sinew at every start\nserver_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
+             jetstream {{ store_dir: {store}, {sync} }}\n{extra}\n",
+            name = self.name,
+            port = self.port
+        )
+    }
+
+    /// Locks the store: two servers on one store destroy it. A process that was killed a moment ago may still hold it.
+    async fn lock(&self) -> Result<File, MeshError> {
+        let path = self.store.join("lock");
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(|e| failed(format!("{}: {e}", path.display())))?;
+        let until = Instant::now() + STOP_WITHIN / 10;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => sleep(LOOK).await,
+                Err(TryLockError::WouldBlock) => {
+                    return Err(MeshError::StoreInUse { store: self.store.clone() });
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(failed(format!("{}: {error}", path.display())));
+                }
+            }
+        }
+    }
+
+    /// Waits for the greeting, which the server sends once its streams are recovered.
+    async fn ready(&mut self) -> Result<(), MeshError> {
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            if let Some(status) = self.exited() {
+                return Err(failed(format!("it ended with {status}: {}", self.end_of_log())));
+            }
+            if timeout(Duration::from_secs(1), greeted(self.port, &self.name)).await.unwrap_or(false) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let seconds = READY_WITHIN.as_secs();
+                return Err(failed(format!("not ready after {seconds} s: {}", self.end_of_log())));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut().and_then(|process| process.server.try_wait().ok().flatten())
+    }
+
+    fn end_of_log(&self) -> String {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(self.log())?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_OF_LOG)))?;
+            let mut bytes = Vec::new();
+            file.take(SHOWN_OF_LOG).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<_> = text.lines().rev().take(3).collect();
+        let text = lines.into_iter().rev().collect::<Vec<_>>().join(" / ");
+        text.chars().filter(|c| !c.is_control()).collect()
+    }
+
+    async fn end(&mut self, signal: Signal) -> Result<(), MeshError> {
+        if self.process.is_none() {
+            return Ok(());
+        }
+        // One that is halted would never see the signal; one that has ended cannot be told.
+        let _ = self.signal(signal);
+        let _ = self.signal(Signal::CONT);
+        let until = Instant::now() + STOP_WITHIN;
+        while self.exited().is_none() && Instant::now() < until {
+            sleep(LOOK).await;
+        }
+        self.process = None;
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), MeshError> {
+        let pid = self.process.as_ref().and_then(|process| Pid::from_raw(process.server.id().cast_signed()));
+        let pid = pid.ok_or_else(|| failed("it does not run".to_owned()))?;
+        kill_process(pid, signal).map_err(|error| failed(format!("cannot signal it: {error}")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: once the server is reaped, its process id may be somebody else's.
+        for child in self.watchdog.iter_mut().chain([&mut self.server]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts the process that kills the server when this one is gone, however it ended.
+fn watch(server: u32) -> Option<Child> {
+    let script = "read -r _; kill -KILL \"$1\"";
+    let watchdog = Command::new("/bin/sh")
+        .args(["-c", script, "sinew-watchdog", &server.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    if let Err(error) = &watchdog {
+        tracing::warn!(%error, "nats-server will outlive this process if it is killed");
+    }
+    watchdog.ok()
+}
+
+/// Whether the server of this name says hello on this port.
+async fn greeted(port: u16, name: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else {
+        return false;
+    };
+    let mut greeting = Vec::new();
+    while !greeting.ends_with(b"\n") && greeting.len() < LONGEST_GREETING {
+        if !matches!(stream.read_buf(&mut greeting).await, Ok(1..)) {
+            return false;
+        }
+    }
+    greeting.starts_with(b"INFO ") && String::from_utf8_lossy(&greeting).contains(name)
+}
+
+/// The version of a nats-server program, if it is one that can be used.
+fn version_of(program: &Path) -> Result<Version, MeshError> {
+    let failed = |reason: String| MeshError::NoServer { seen: format!("{}: {reason}", program.display()) };
+    let run = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let output = run.map_err(|error| failed(error.to_string()))?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let version = printed.split_whitespace().find_map(Version::parse);
+    let version = version.ok_or_else(|| failed("it does not say which nats-server it is".to_owned()))?;
+    if version.is_supported() {
+        Ok(version)
+    } else {
+        Err(MeshError::OldServer { what: program.display().to_string(), version })
+    }
+}
+
+/// The user's folder for what can be fetched again.
+fn cache() -> Option<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+}
+
+/// A path as a string of the server's configuration language.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn failed(reason: String) -> MeshError {
+    MeshError::ServerFailed { reason }
+}
