@@ -49,13 +49,15 @@ pub const CALLER: &str = "Sinew-Caller";
 pub const REASON: &str = "Sinew-Reason";
 /// The subject a message in quarantine came on.
 pub const SUBJECT: &str = "Sinew-Subject";
+/// When a message in quarantine was stored where it came from, milliseconds since 1970 UTC.
+pub const TIME: &str = "Sinew-Time";
 /// The place of a message in a stream, counted from 1 within a task.
 pub const A2A_SEQ: &str = "A2A-Seq";
 /// Present on the last message of a stream; the value says why it ended.
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 24] = [
+pub const TABLE: [(&str, &str); 25] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -78,6 +80,7 @@ pub const TABLE: [(&str, &str); 24] = [
     (CALLER, "who started an execution"),
     (REASON, "why a message lies in quarantine"),
     (SUBJECT, "subject that a message in quarantine came on"),
+    (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),
     (A2A_SEQ, "place in a stream, counted from 1"),
     (A2A_END, "marks the last message of a stream"),
 ];
