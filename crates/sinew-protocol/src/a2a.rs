@@ -6,10 +6,11 @@
 pub use a2a_protocol_types::message::PartContent;
 pub use a2a_protocol_types::{
     A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, AgentCapabilities, AgentCard, AgentExtension,
-    AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId, Message, MessageRole,
-    MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration, SendMessageResponse,
-    StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskQueryParams, TaskState, TaskStatus,
-    TaskStatusUpdateEvent,
+    AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId, ListTasksParams,
+    Message, MessageRole, MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration,
+    SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskIdParams,
+    TaskListResponse, TaskQueryParams, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    parse_iso8601_to_unix_millis as parse_timestamp,
 };
 
 use serde_json::Value;

@@ -12,6 +12,10 @@ use unicode_normalization::is_nfc;
 
 use crate::fault::Fault;
 
+mod address;
+
+pub use address::StoredAt;
+
 /// The longest artifact name, in bytes of UTF-8: what every file system takes.
 pub const MAX_NAME: usize = 255;
 
@@ -35,7 +39,7 @@ pub enum BadArtifact {
     /// Two different byte strings that look the same must not both be names.
     #[error("artifact name {0:?} is not in Unicode normal form C")]
     NotNormal(String),
-    /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`.
+    /// Not `artifact://APP/USER/SESSION/NAME[?version=N]`; further parameters are passed over.
     #[error("{0:?} is no artifact address: expected artifact://APP/USER/SESSION/NAME?version=N")]
     Address(String),
     /// The bytes are not those that were stored.
@@ -256,13 +260,12 @@ impl FromStr for ArtifactUri {
             Some((path, query)) => (path, Some(query)),
             None => (text.trim_start_matches("artifact://"), None),
         };
-        let version = match query.filter(|query| !query.is_empty()) {
-            None => None,
-            Some(query) => {
-                let number = query.strip_prefix("version=").ok_or_else(bad)?;
-                (number != "latest").then(|| number.parse().map_err(|_| bad())).transpose()?
+        let mut version = None;
+        for (name, value) in query.into_iter().flat_map(parameters) {
+            if name == "version" && value != "latest" {
+                version = Some(value.parse().map_err(|_| bad())?);
             }
-        };
+        }
         let segments: Vec<String> = path
             .split('/')
             .map(|segment| percent_decode_str(segment).decode_utf8().map(Into::into))
@@ -276,6 +279,12 @@ impl FromStr for ArtifactUri {
             _ => Err(bad()),
         }
     }
+}
+
+/// The parameters behind the `?` of an address; a word without `=` has no value.
+fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let words = query.split('&').filter(|word| !word.is_empty());
+    words.map(|word| word.split_once('=').unwrap_or((word, "")))
 }
 
 #[cfg(test)]
@@ -362,7 +371,8 @@ mod tests {
             "artifact://a/u/s/n/m",
             "artifact://a/u/s/..",
             "artifact://a/u/s/%2e%2e%2fetc",
-            "artifact://a/u/s/n?v=1",
+            "artifact://a/u/s/n?version",
+            "artifact://a/u/s/n?task=t&version=x",
             "artifact://a/u/s/n?version=-1",
             "artifact://a/u/s/%ff",
         ] {
@@ -370,6 +380,8 @@ mod tests {
         }
         let latest: ArtifactUri = "artifact://a/u/s/n.json?version=latest".parse().unwrap();
         assert_eq!(latest.artifact.version, None);
+        let more: ArtifactUri = "artifact://a/u/s/n.json?task=t&version=3&sha256=00".parse().unwrap();
+        assert_eq!(more.artifact.version, Some(3));
     }
 
     proptest! {

@@ -207,7 +207,7 @@ pub struct RetryCommand {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the types say it")]
 pub enum Command {
-    Start(StartCommand),
+    Start(Box<StartCommand>),
     Cancel(CancelCommand),
     Pause(PauseCommand),
     Resume(ResumeCommand),
@@ -359,8 +359,13 @@ macro_rules! into_command {
     )*};
 }
 
+impl From<StartCommand> for Command {
+    fn from(body: StartCommand) -> Self {
+        Self::Start(Box::new(body))
+    }
+}
+
 into_command!(
-    Start(StartCommand),
     Cancel(CancelCommand),
     Pause(PauseCommand),
     Resume(ResumeCommand),

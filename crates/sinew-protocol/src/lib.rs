@@ -23,6 +23,7 @@ pub mod part;
 pub mod query;
 pub mod stream;
 pub mod subject;
+pub mod task;
 pub mod tool;
 
 pub use artifact::{ArtifactMeta, ArtifactName, ArtifactRef, ArtifactUri};

@@ -1,0 +1,213 @@
+//! Tasks and their results as A2A messages: what Sinew adds to a request, how a result is built, and how one is read.
+//!
+//! Agents that know nothing of Sinew are read too: a completed task without a structured result has its artifacts, its
+//! data or its text as output. All that an agent says is untrusted: everything has a limit, and codes are checked.
+
+mod artifact;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::a2a::{ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus};
+use crate::artifact::ArtifactRef;
+use crate::fault::{Fault, FaultKind};
+use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeResultData};
+use crate::{ActivationKey, TaskId};
+
+pub use artifact::{Content, ResultArtifact};
+pub use read::{NodeOutput, NodeResult, read_result, read_result_bytes};
+
+/// The member of `metadata` that holds [`TaskExtra`] and [`ResultExtra`].
+pub const METADATA: &str = "sinew";
+/// The largest result, in bytes of JSON.
+pub const MAX_RESULT: usize = 1024 * 1024;
+/// The largest input that travels inside the task, in bytes of JSON.
+pub const MAX_INPUT: usize = crate::stream::INLINE_LIMIT;
+/// The most artifacts of a result.
+pub const MAX_ARTIFACTS: usize = 256;
+/// The most events of a result.
+pub const MAX_EVENTS: usize = 1_000;
+/// The longest text of a fault or a detail, in characters.
+pub const MAX_TEXT: usize = 4_000;
+/// The most details of a fault.
+pub const MAX_DETAILS: usize = 100;
+
+/// The code of a fault whose agent said no more than that it failed.
+pub const FAILED: &str = "SINEW-5100";
+/// The code of a fault whose agent said that it gave up because it was told to.
+pub const CANCELLED: &str = "SINEW-5105";
+/// The code of a fault whose agent would not take the task.
+pub const REJECTED: &str = "SINEW-7004";
+
+/// What Sinew says beside the A2A request, in `metadata.sinew`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskExtra {
+    /// The input, when it is small; else it lies where the `url` part of the message says.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What to do, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// Rules, tools, model, choices: what the dialect tells its agents beside the input.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub context: Value,
+    /// Why it is asked.
+    #[serde(default)]
+    pub tag: String,
+    /// What the agent deduplicates its effects on: the same for all attempts.
+    pub activation: ActivationKey,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// When the answer must be there, milliseconds since 1970 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    /// Where the result goes.
+    pub result_subject: String,
+}
+
+impl TaskExtra {
+    /// Finds it in a request's metadata; none when there is none.
+    pub fn find(metadata: Option<&Value>) -> Option<Result<Self, BadMessage>> {
+        let extra = metadata?.get(METADATA)?;
+        Some(Self::deserialize(extra).map_err(|e| bad("metadata.sinew", &e.to_string())))
+    }
+
+    /// Puts it into a request's metadata, beside what is there.
+    pub fn put(&self, metadata: &mut Option<Value>) {
+        put(metadata, serde_json::to_value(self).unwrap_or_default());
+    }
+}
+
+/// What an agent of Sinew says beside the A2A result, in `metadata.sinew`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResultExtra {
+    /// Why there is no output, with what a retry policy has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// Tokens, cost, model.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub usage: Value,
+    /// What happened on the way, in the dialect's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Value>,
+}
+
+/// A result before it is worded.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    /// The task.
+    pub task: &'a TaskId,
+    /// Its context; the task's own id when empty.
+    pub session: &'a str,
+    /// The output, one of `artifacts`, or why there is none.
+    pub end: Result<ArtifactRef, Fault>,
+    /// What to tell people; a sentence is made up when empty.
+    pub text: &'a str,
+    /// All artifacts of the task, the output among them.
+    pub artifacts: &'a [ResultArtifact],
+    /// Tokens, cost, model.
+    pub usage: Value,
+    /// What happened on the way.
+    pub events: Vec<Value>,
+    /// How often the agent tried again by itself.
+    pub retries: u32,
+    /// The words of the structured result.
+    pub vocabulary: Vocabulary,
+    /// When it ended, as A2A writes times; left out when absent.
+    pub timestamp: Option<String>,
+}
+
+impl<'a> Draft<'a> {
+    /// The end of this task and nothing else to say.
+    pub fn new(task: &'a TaskId, end: Result<ArtifactRef, Fault>) -> Self {
+        Self {
+            task,
+            session: "",
+            end,
+            text: "",
+            artifacts: &[],
+            usage: Value::Null,
+            events: Vec::new(),
+            retries: 0,
+            vocabulary: Vocabulary::default(),
+            timestamp: None,
+        }
+    }
+}
+
+/// The A2A task that says how the work ended.
+pub fn result_task(draft: Draft<'_>) -> Task {
+    let Draft { task, session, end, text, artifacts, usage, events, retries, vocabulary, timestamp } = draft;
+    let session = if session.is_empty() { task.as_str() } else { session };
+    let (state, words, result) = match &end {
+        Ok(output) => (
+            TaskState::Completed,
+            format!("Done. Output artifact: {output}"),
+            WorkflowNodeResultData::success(output.clone()),
+        ),
+        Err(fault) => {
+            let state = match fault.kind {
+                FaultKind::Cancelled => TaskState::Canceled,
+                _ => TaskState::Failed,
+            };
+            let mut result = WorkflowNodeResultData::error(fault.message.clone());
+            if fault.kind == FaultKind::Cancelled {
+                result.status = Outcome::Cancelled;
+            }
+            if fault.kind == FaultKind::Invalid {
+                result.validation_errors.clone_from(&fault.details);
+            }
+            (state, fault.message.clone(), result)
+        }
+    };
+    let words = if text.is_empty() { words } else { text.to_owned() };
+    let result = WorkflowNodeResultData { retry_count: retries, ..result };
+    let parts = vec![Part::text(words), MeshMessage::from(result).to_part(vocabulary)];
+    let message = Message::agent(format!("{task}-result"), parts).with_task_id(task.as_str());
+    let mut status = TaskStatus::new(state);
+    status.message = Some(message.with_context_id(session));
+    status.timestamp = timestamp;
+    let extra = ResultExtra { fault: end.err(), usage, events };
+    let mut metadata = None;
+    if extra != ResultExtra::default() {
+        put(&mut metadata, serde_json::to_value(extra).unwrap_or_default());
+    }
+    Task {
+        id: A2aTaskId::new(task.as_str()),
+        context_id: ContextId::new(session),
+        status,
+        artifacts: (!artifacts.is_empty()).then(|| artifacts.iter().map(ResultArtifact::to_a2a).collect()),
+        history: None,
+        metadata,
+    }
+}
+
+fn put(metadata: &mut Option<Value>, extra: Value) {
+    match metadata {
+        Some(Value::Object(members)) => drop(members.insert(METADATA.to_owned(), extra)),
+        other => *other = Some(json!({ METADATA: extra })),
+    }
+}
+
+/// Tells null, which is an input, from nothing.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+fn bad(field: &str, reason: &str) -> BadMessage {
+    BadMessage::Field { kind: "task".to_owned(), reason: format!("{field}: {}", cut(reason, 300)) }
+}
+
+/// At most so many characters, none of them able to steer a terminal.
+fn cut(text: &str, most: usize) -> String {
+    let plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    text.chars().filter(plain).take(most).collect()
+}
+
+/// The members of an object; nothing of anything else.
+fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object)
+}

@@ -1,0 +1,224 @@
+//! An artifact inside a result: its bytes if they are few, else where they lie.
+
+use bytes::Bytes;
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD};
+use serde_json::{Value, json};
+
+use super::{bad, members};
+use crate::a2a::{Artifact, Part, PartContent};
+use crate::artifact::{ArtifactMeta, ArtifactName, ArtifactRef, StoredAt, sha256};
+use crate::deployment::is_digest;
+use crate::message::BadMessage;
+use crate::stream::INLINE_LIMIT;
+
+/// One version of an artifact in a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultArtifact {
+    /// What is known of the bytes.
+    pub meta: ArtifactMeta,
+    /// The bytes, or where they lie.
+    pub content: Content,
+}
+
+/// Bytes inside a message, or their address.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// JSON whose compact text is the bytes.
+    Data(Value),
+    /// Text.
+    Text(String),
+    /// Anything else.
+    Raw(Bytes),
+    /// An address: see [`StoredAt`]. What it says is not checked here.
+    Url(String),
+}
+
+impl Content {
+    /// These bytes inside a message; none when they are too many.
+    pub fn inline(media_type: &str, bytes: &Bytes) -> Option<Self> {
+        if bytes.len() > INLINE_LIMIT {
+            return None;
+        }
+        if is_json(media_type) {
+            // Only JSON that is written as we write it comes back with the same sha256.
+            let value = serde_json::from_slice::<Value>(bytes).ok();
+            let exact = value.filter(|value| value.to_string().as_bytes() == bytes.as_ref());
+            if let Some(value) = exact {
+                return Some(Self::Data(value));
+            }
+        }
+        Some(match std::str::from_utf8(bytes) {
+            Ok(text) if is_text(media_type) => Self::Text(text.to_owned()),
+            _ => Self::Raw(bytes.clone()),
+        })
+    }
+
+    /// The bytes, when they are here.
+    pub fn bytes(&self) -> Option<Bytes> {
+        match self {
+            Self::Data(value) => Some(value.to_string().into()),
+            Self::Text(text) => Some(text.clone().into()),
+            Self::Raw(bytes) => Some(bytes.clone()),
+            Self::Url(_) => None,
+        }
+    }
+
+    /// The content as the part of an A2A message.
+    pub fn to_part(&self) -> Part {
+        match self {
+            Self::Data(value) => Part::data(value.clone()),
+            Self::Text(text) => Part::text(text.clone()),
+            Self::Raw(bytes) => Part::raw(BASE64.encode(bytes)),
+            Self::Url(address) => Part::url(address.clone()),
+        }
+    }
+
+    /// Reads the part of an A2A message.
+    pub fn of(part: &Part) -> Result<Self, BadMessage> {
+        Ok(match &part.content {
+            PartContent::Data(value) => Self::Data(value.clone()),
+            PartContent::Text(text) => Self::Text(text.clone()),
+            PartContent::Url(address) => Self::Url(address.clone()),
+            PartContent::Raw(text) => {
+                Self::Raw(base64(text).ok_or_else(|| bad("raw", "is not base64"))?.into())
+            }
+            _ => return Err(bad("part", "is of an unknown kind")),
+        })
+    }
+}
+
+/// Any of the four ways to write base64, as A2A demands of readers.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let ways = [BASE64, BASE64URL, BASE64_NOPAD, BASE64URL_NOPAD];
+    ways.iter().find_map(|way| way.decode(text.as_bytes()).ok())
+}
+
+/// `application/json`, `application/ld+json`, …, whatever the parameters.
+fn is_json(media_type: &str) -> bool {
+    let bare = media_type.split(';').next().unwrap_or_default().trim();
+    bare.eq_ignore_ascii_case("application/json") || bare.to_ascii_lowercase().ends_with("+json")
+}
+
+fn is_text(media_type: &str) -> bool {
+    is_json(media_type) || media_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"))
+}
+
+impl ResultArtifact {
+    /// Bytes inside the result; none when they are too many, so that they must be stored first.
+    pub fn inline(name: ArtifactName, version: u32, media_type: &str, bytes: &Bytes) -> Option<Self> {
+        let content = Content::inline(media_type, bytes)?;
+        Some(Self { meta: ArtifactMeta::of(name, version, media_type, bytes), content })
+    }
+
+    /// Bytes that were stored.
+    pub fn stored(meta: ArtifactMeta, at: &StoredAt) -> Self {
+        Self { meta, content: Content::Url(at.to_string()) }
+    }
+
+    /// The reference to exactly this version.
+    pub fn reference(&self) -> ArtifactRef {
+        self.meta.reference()
+    }
+
+    /// The artifact as A2A writes it.
+    pub fn to_a2a(&self) -> Artifact {
+        let ArtifactMeta { name, version, media_type, sha256, size } = &self.meta;
+        let part = self.content.to_part().with_filename(name.to_string()).with_media_type(media_type.clone());
+        let mut artifact = Artifact::new(format!("{name}:{version}"), vec![part]);
+        artifact.name = Some(name.to_string());
+        artifact.metadata =
+            Some(json!({"version": version, "sha256": sha256, "size": size, "media_type": media_type}));
+        artifact
+    }
+
+    /// The artifact as the journal keeps it: what is known of it, and its bytes or where they lie.
+    pub fn to_value(&self) -> Value {
+        let mut value = serde_json::to_value(&self.meta).unwrap_or_default();
+        let (key, content) = match &self.content {
+            Content::Data(data) => ("data", data.clone()),
+            Content::Text(text) => ("text", text.clone().into()),
+            Content::Raw(bytes) => ("raw", BASE64.encode(bytes).into()),
+            Content::Url(address) => ("url", address.clone().into()),
+        };
+        value[key] = content;
+        value
+    }
+
+    /// Reads [`ResultArtifact::to_value`].
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let meta: ArtifactMeta = serde::Deserialize::deserialize(value).ok()?;
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let content = if let Some(data) = value.get("data") {
+            Content::Data(data.clone())
+        } else if let Some(text) = text("text") {
+            Content::Text(text.to_owned())
+        } else if let Some(raw) = text("raw") {
+            Content::Raw(base64(raw)?.into())
+        } else {
+            Content::Url(text("url")?.to_owned())
+        };
+        Some(Self { meta, content })
+    }
+
+    /// The value that the bytes mean to a workflow: JSON as it is, other text as text, other bytes as what is known of
+    /// them. None when the bytes are elsewhere.
+    pub fn value(&self) -> Option<Value> {
+        let meta = || serde_json::to_value(&self.meta).unwrap_or_default();
+        Some(match &self.content {
+            Content::Data(value) => value.clone(),
+            Content::Text(text) => value_of(&self.meta.media_type, text),
+            Content::Raw(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if is_text(&self.meta.media_type) => value_of(&self.meta.media_type, text),
+                _ => meta(),
+            },
+            Content::Url(_) => return None,
+        })
+    }
+
+    /// Reads an artifact of an A2A task, the `n`-th there. What is said of bytes that are here is worked out anew.
+    pub(super) fn read(artifact: &Artifact, n: usize) -> Result<Self, BadMessage> {
+        let part = artifact.parts.first().ok_or_else(|| bad("artifacts", "one has no part"))?;
+        let content = Content::of(part)?;
+        let said = members(artifact.metadata.as_ref());
+        let said = |key: &str| said.and_then(|said| said.get(key));
+        let named = artifact.name.as_deref().or(part.filename.as_deref());
+        let named = named.map_or_else(|| format!("artifact_{n}"), str::to_owned);
+        let name = ArtifactName::parse(&named).map_err(|e| bad("artifacts", &e.to_string()))?;
+        let version = match said("version") {
+            None => 0,
+            Some(version) => {
+                let version = version.as_u64().and_then(|version| u32::try_from(version).ok());
+                version.ok_or_else(|| bad("artifacts", "a version is no small number"))?
+            }
+        };
+        let media_type = said("media_type").and_then(Value::as_str).or(part.media_type.as_deref());
+        let usual = match &content {
+            Content::Data(_) => "application/json",
+            Content::Text(_) => "text/plain",
+            _ => "application/octet-stream",
+        };
+        let media_type = super::cut(media_type.unwrap_or(usual), 200);
+        let meta = match content.bytes() {
+            Some(bytes) => {
+                ArtifactMeta { sha256: sha256(&bytes), size: bytes.len() as u64, name, version, media_type }
+            }
+            None => ArtifactMeta {
+                sha256: said("sha256")
+                    .and_then(Value::as_str)
+                    .filter(|hash| is_digest(hash))
+                    .unwrap_or_default()
+                    .to_owned(),
+                size: said("size").and_then(Value::as_u64).unwrap_or_default(),
+                name,
+                version,
+                media_type,
+            },
+        };
+        Ok(Self { meta, content })
+    }
+}
+
+fn value_of(media_type: &str, text: &str) -> Value {
+    let json = is_json(media_type).then(|| serde_json::from_str(text).ok()).flatten();
+    json.unwrap_or_else(|| text.into())
+}

@@ -1,0 +1,200 @@
+//! What an agent's A2A task says about the work.
+
+use std::borrow::Cow;
+
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::{
+    CANCELLED, FAILED, MAX_ARTIFACTS, MAX_DETAILS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, METADATA, REJECTED,
+    ResultArtifact, ResultExtra, bad, cut,
+};
+use crate::a2a::{Part, Task, TaskState, is_terminal, part_data};
+use crate::artifact::ArtifactRef;
+use crate::fault::{Fault, FaultKind};
+use crate::message::{BadMessage, MeshMessage, Outcome, WorkflowNodeResultData};
+
+/// What came of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeResult {
+    /// The task, as the agent names it; whoever reads this knows which one it must be.
+    pub task: String,
+    /// The output; nothing when there is a fault.
+    pub output: NodeOutput,
+    /// All artifacts, the output among them.
+    pub artifacts: Vec<ResultArtifact>,
+    /// Why there is no output.
+    pub fault: Option<Fault>,
+    /// Tokens, cost, model.
+    pub usage: Value,
+    /// What happened on the way.
+    pub events: Vec<Value>,
+    /// What the agent tells people.
+    pub text: String,
+    /// How often the agent tried again by itself.
+    pub retries: u32,
+}
+
+/// Where an output is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum NodeOutput {
+    /// There is none.
+    #[default]
+    None,
+    /// Here.
+    Value(Value),
+    /// In an artifact that must be fetched first, of this address.
+    Address(String),
+}
+
+impl NodeResult {
+    /// The artifacts as the journal keeps them.
+    pub fn artifact_values(&self) -> Vec<Value> {
+        self.artifacts.iter().map(ResultArtifact::to_value).collect()
+    }
+}
+
+/// Reads the JSON of an A2A task.
+pub fn read_result_bytes(body: &[u8]) -> Result<NodeResult, BadMessage> {
+    if body.len() > MAX_RESULT {
+        return Err(BadMessage::Bytes(format!(
+            "a result has at most {MAX_RESULT} bytes, this one {}",
+            body.len()
+        )));
+    }
+    let task: Task = serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(cut(&e.to_string(), 300)))?;
+    read_result(&task)
+}
+
+/// What an A2A task that has ended says about the work.
+pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
+    if !is_terminal(task.status.state) {
+        return Err(bad("status.state", "the task has not ended"));
+    }
+    let parts = task.status.message.as_ref().map(|message| message.parts.as_slice()).unwrap_or_default();
+    let said = match MeshMessage::find(parts).transpose()? {
+        Some(MeshMessage::NodeResult(said)) => Some(said),
+        Some(_) => {
+            return Err(bad("status.message", "holds a message of the workflow protocol that is no result"));
+        }
+        None => None,
+    };
+    let found = task.artifacts.as_deref().unwrap_or_default();
+    if found.len() > MAX_ARTIFACTS {
+        return Err(bad("artifacts", &format!("are more than {MAX_ARTIFACTS}")));
+    }
+    let artifacts: Vec<ResultArtifact> =
+        found.iter().enumerate().map(|(n, one)| ResultArtifact::read(one, n)).collect::<Result<_, _>>()?;
+    let extra = extra(task)?;
+    let text = parts.iter().filter_map(Part::text_content).collect::<Vec<_>>().join("\n");
+    let text = cut(&text, MAX_TEXT);
+    let fault = fault(task.status.state, said.as_ref(), extra.fault, &text);
+    let output = match (&fault, said.as_ref().and_then(|said| said.output_artifact_ref.as_ref())) {
+        (Some(_), _) => NodeOutput::None,
+        (None, Some(reference)) => named(reference, &artifacts)?,
+        // A structured result without an output: the work had none.
+        (None, None) if said.is_some() => NodeOutput::None,
+        (None, None) => unnamed(parts, &artifacts, &text),
+    };
+    Ok(NodeResult {
+        task: cut(&task.id.0, 200),
+        output,
+        artifacts,
+        fault,
+        usage: extra.usage,
+        events: extra.events,
+        text,
+        retries: said.map_or(0, |said| said.retry_count),
+    })
+}
+
+fn extra(task: &Task) -> Result<ResultExtra, BadMessage> {
+    let Some(extra) = task.metadata.as_ref().and_then(|metadata| metadata.get(METADATA)) else {
+        return Ok(ResultExtra::default());
+    };
+    let extra = ResultExtra::deserialize(extra).map_err(|e| bad("metadata.sinew", &e.to_string()))?;
+    if extra.events.len() > MAX_EVENTS {
+        return Err(bad("metadata.sinew.events", &format!("are more than {MAX_EVENTS}")));
+    }
+    Ok(extra)
+}
+
+/// Why there is no output, if there is none: the most exact thing that was said, within its limits.
+fn fault(
+    state: TaskState,
+    said: Option<&WorkflowNodeResultData>,
+    own: Option<Fault>,
+    text: &str,
+) -> Option<Fault> {
+    let status = said.map(|said| said.status);
+    if state == TaskState::Completed && matches!(status, None | Some(Outcome::Success)) && own.is_none() {
+        return None;
+    }
+    if let Some(own) = own {
+        return Some(bounded(own));
+    }
+    let words = said.and_then(|said| said.error_message.as_deref()).filter(|words| !words.is_empty());
+    let words = |otherwise: &str| {
+        let text = Some(text).filter(|text| !text.is_empty());
+        cut(words.or(text).unwrap_or(otherwise), MAX_TEXT)
+    };
+    let violations = said.map(|said| said.validation_errors.clone()).unwrap_or_default();
+    Some(match (state, status) {
+        (TaskState::Canceled, _) | (_, Some(Outcome::Cancelled)) => {
+            Fault::cancelled(CANCELLED, words("the agent gave the task up"))
+        }
+        (TaskState::Rejected, _) => {
+            Fault::failure(REJECTED, words("the agent would not take the task")).with_retryable(false)
+        }
+        _ if !violations.is_empty() => bounded(
+            Fault::invalid(FAILED, words("input or output break their schema")).with_details(violations),
+        ),
+        _ => Fault::failure(FAILED, words("the agent failed and did not say why")),
+    })
+}
+
+/// A fault of an agent's own wording, within limits.
+fn bounded(mut fault: Fault) -> Fault {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    if fault.code.is_empty() || fault.code.len() > 64 || !fault.code.bytes().all(legal) {
+        fault.code = Cow::Borrowed(FAILED);
+    }
+    fault.message = cut(&fault.message, MAX_TEXT);
+    fault.details.truncate(MAX_DETAILS);
+    fault.details = fault.details.iter().map(|detail| cut(detail, MAX_TEXT)).collect();
+    if fault.kind == FaultKind::Cancelled {
+        fault.retryable = false;
+    }
+    fault
+}
+
+/// The output that the result names; its latest version when none is named.
+fn named(reference: &ArtifactRef, artifacts: &[ResultArtifact]) -> Result<NodeOutput, BadMessage> {
+    let same = |one: &&ResultArtifact| {
+        one.meta.name == reference.name && reference.version.is_none_or(|version| version == one.meta.version)
+    };
+    let found = artifacts.iter().filter(same).max_by_key(|one| one.meta.version);
+    let found = found
+        .ok_or_else(|| bad("output_artifact_ref", &format!("{reference} is not among the artifacts")))?;
+    Ok(content(found))
+}
+
+fn content(artifact: &ResultArtifact) -> NodeOutput {
+    match (artifact.value(), &artifact.content) {
+        (Some(value), _) => NodeOutput::Value(value),
+        (None, super::Content::Url(address)) => NodeOutput::Address(address.clone()),
+        (None, _) => NodeOutput::None,
+    }
+}
+
+/// The output of an agent that does not name it: its last artifact, else its data, else its text.
+fn unnamed(parts: &[Part], artifacts: &[ResultArtifact], text: &str) -> NodeOutput {
+    if let Some(last) = artifacts.last() {
+        return content(last);
+    }
+    match parts.iter().find_map(part_data) {
+        Some(data) => NodeOutput::Value(data.clone()),
+        None if text.is_empty() => NodeOutput::None,
+        None => NodeOutput::Value(json!({ "text": text })),
+    }
+}
