@@ -48,11 +48,89 @@ pub enum MeshError {
         /// What happened, with the end of its log.
         reason: String,
     },
+    /// No server takes connections at the address.
+    #[error("no NATS server answers at {address}: {reason}")]
+    NothingListens {
+        /// The address, without what is secret in it.
+        address: String,
+        /// What the client says.
+        reason: String,
+    },
+    /// The server knows nobody of these credentials.
+    #[error("the NATS server at {address} refuses the credentials: {reason}")]
+    NotAllowed {
+        /// The address, without what is secret in it.
+        address: String,
+        /// What the client says.
+        reason: String,
+    },
+    /// A context of the `nats` command line that cannot be used.
+    #[error("NATS context {name}: {reason}")]
+    BadContext {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The server or the account has no streams.
+    #[error("JetStream is not enabled at {address}: {reason}")]
+    NoJetStream {
+        /// The address, without what is secret in it.
+        address: String,
+        /// What the server says.
+        reason: String,
+    },
+    /// A setting of the connection that cannot be used.
+    #[error("{setting}: {reason}")]
+    BadSetting {
+        /// The setting, as it is named on the command line or in the environment.
+        setting: &'static str,
+        /// What is wrong with it; never its value if that is secret.
+        reason: String,
+    },
+    /// Nobody has made the streams of this mesh.
+    #[error("the mesh {namespace} is not provisioned on this server; run `sinew mesh provision`")]
+    NotProvisioned {
+        /// The namespace.
+        namespace: String,
+    },
+    /// What is on the server is not what the mesh needs.
+    #[error("the mesh {namespace} is not set up as it must be: {differences}")]
+    Differs {
+        /// The namespace.
+        namespace: String,
+        /// Every difference.
+        differences: String,
+    },
+    /// A mesh keeps the number of shards it was made with.
+    #[error("the mesh {namespace} has {have} shards and keeps them; {asked} were asked for")]
+    ShardsFixed {
+        /// The namespace.
+        namespace: String,
+        /// What it has.
+        have: u32,
+        /// What was asked for.
+        asked: u32,
+    },
     /// Another server works on the same files.
     #[error("the store {} is in use by another nats-server", store.display())]
     StoreInUse {
         /// The folder.
         store: PathBuf,
+    },
+    /// A journal that was not read up to its end, or whose last append ended nobody knows how.
+    #[error("the journal of shard {shard} has to be read before it is written to")]
+    JournalUnread {
+        /// The shard.
+        shard: u32,
+    },
+    /// A subject that is none for what is to be done with it.
+    #[error("{subject} is not {expected}")]
+    WrongSubject {
+        /// What was given.
+        subject: String,
+        /// What would do.
+        expected: &'static str,
     },
     /// A card that must not be believed.
     #[error("the card of agent {agent} is refused: {reason}")]
@@ -126,6 +204,8 @@ impl MeshError {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
+            Self::JournalUnread { .. } => "SINEW-7031",
+            Self::WrongSubject { .. } => "SINEW-7032",
             Self::BadCard { .. } => "SINEW-7050",
             Self::Artifact(bad) => bad.code(),
             Self::NotFound { .. } => "SINEW-7051",
@@ -140,6 +220,14 @@ impl MeshError {
             Self::OldServer { .. } => "SINEW-7013",
             Self::ServerFailed { .. } => "SINEW-7014",
             Self::StoreInUse { .. } => "SINEW-7015",
+            Self::NothingListens { .. } => "SINEW-7016",
+            Self::NotAllowed { .. } => "SINEW-7017",
+            Self::BadContext { .. } => "SINEW-7018",
+            Self::NoJetStream { .. } => "SINEW-7019",
+            Self::BadSetting { .. } => "SINEW-7020",
+            Self::NotProvisioned { .. } => "SINEW-7021",
+            Self::Differs { .. } => "SINEW-7022",
+            Self::ShardsFixed { .. } => "SINEW-7023",
         }
     }
 }

@@ -1,0 +1,132 @@
+//! What comes in for a shard: commands and results, read from the positions that its journal holds.
+//!
+//! Nothing is acknowledged: a commit carries the positions up to which inputs are part of it, so an input is applied
+//! together with what came of it or not at all, and whoever takes the shard over reads on from there at once.
+
+use std::fmt;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use sinew_protocol::Subject;
+use sinew_protocol::journal::Positions;
+use sinew_protocol::stream::bucket;
+use sinew_protocol::subject::below;
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::pull::{Item, Reader, Reading};
+
+/// The stream that something came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// What was asked of executions.
+    Commands,
+    /// What agents answered.
+    Results,
+}
+
+impl Source {
+    /// The stream's kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Commands => "COMMANDS",
+            Self::Results => "RESULTS",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One command or result.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The stream it came from.
+    pub source: Source,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub time: u64,
+    /// What its subject says; none when it is garbage.
+    pub subject: Option<Subject>,
+    /// The subject as it came.
+    pub name: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// The commands and results of one shard, each stream in its order, each message once.
+pub struct Inbox {
+    namespace: String,
+    commands: Reader,
+    results: Reader,
+    /// Whether results are asked first next time.
+    turn: bool,
+}
+
+impl Mesh {
+    /// Reads what comes in for a shard behind these positions; 0 is the beginning.
+    pub async fn inbox(&self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
+        let reading = |source: Source, token: &str, after: u64| Reading {
+            stream: bucket(self.namespace(), source.as_str()),
+            filter: below(self.namespace(), &[token, &shard.to_string()]),
+            after,
+            headers_only: false,
+        };
+        let (commands, results) = tokio::try_join!(
+            Reader::open(self, reading(Source::Commands, "command", behind.commands)),
+            Reader::open(self, reading(Source::Results, "result", behind.results)),
+        )?;
+        Ok(Inbox { namespace: self.namespace().to_owned(), commands, results, turn: false })
+    }
+}
+
+impl Inbox {
+    /// Whatever comes next. May be given up and called again; nothing is lost by it.
+    pub async fn next(&mut self) -> Received {
+        let results_first = self.turn;
+        let (source, item) = {
+            let commands = std::pin::pin!(self.commands.next());
+            let results = std::pin::pin!(self.results.next());
+            // The sides take turns, so that a flood of one does not keep the other waiting.
+            if results_first {
+                tokio::select! { biased;
+                    item = results => (Source::Results, item),
+                    item = commands => (Source::Commands, item),
+                }
+            } else {
+                tokio::select! { biased;
+                    item = commands => (Source::Commands, item),
+                    item = results => (Source::Results, item),
+                }
+            }
+        };
+        self.turn = source == Source::Commands;
+        self.received(source, item)
+    }
+
+    /// What has come already, if anything has. Looks at the connection once and does not wait.
+    pub fn try_next(&mut self) -> Option<Received> {
+        self.next().now_or_never()
+    }
+
+    fn received(&self, source: Source, item: Item) -> Received {
+        let Item { seq, time, message, .. } = item;
+        let subject = Subject::parse(&self.namespace, &message.subject);
+        Received {
+            source,
+            seq,
+            time,
+            subject,
+            name: message.subject.as_str().to_owned(),
+            headers: message.headers.unwrap_or_default(),
+            body: message.payload,
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Pulling messages of a stream: one consumer's deliveries ([`Pull`]), and an ordered reading that survives the loss of
+//! its consumer ([`Reader`]).
+//!
+//! The client's own ordered consumer is not used: when its consumer is lost before the first message came it begins at
+//! the start of the stream, it ends with an error when the server restarts, and it needs a minute to notice silence.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_nats::client::Statistics;
+use async_nats::jetstream;
+use async_nats::jetstream::consumer::pull::{BatchConfig, Config};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
+use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
+use async_nats::{Message, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
+use rand::Rng as _;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+
+/// How often the server says that it is there when it has nothing to deliver.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Silence after which deliveries are taken for lost.
+const SILENCE: Duration = Duration::from_secs(12);
+/// How long the server keeps a request for messages.
+const EXPIRES: Duration = Duration::from_secs(60);
+/// How often somebody who waits looks whether the connection is still the same.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long one request to the server may take before it is made again.
+const WAIT: Duration = Duration::from_secs(5);
+/// Unused consumers of readers go after this long.
+const UNUSED: Duration = Duration::from_secs(60);
+/// Messages that a reader asks for at once.
+const BATCH: usize = 512;
+/// Bytes that a reader asks for at once; a message of the server's largest size must fit.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// The longest wait between two attempts to open a consumer again.
+const SLOWEST: Duration = Duration::from_secs(2);
+
+/// Why a pull gives nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost(pub(crate) String);
+
+/// What the server delivers to one consumer, as much of it as was asked for.
+pub(crate) struct Pull {
+    consumer: Consumer<Config>,
+    inbox: async_nats::Subject,
+    subscriber: Subscriber,
+    link: Link,
+    /// Where a message lies while its place is read from its reply.
+    slot: jetstream::Message,
+    /// The largest message the server takes.
+    largest: usize,
+    /// Messages that were asked for and have not come.
+    asked: usize,
+    heard: Instant,
+}
+
+/// One message as it was delivered.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// Its place in the stream.
+    pub(crate) seq: u64,
+    /// Its place among this consumer's deliveries.
+    pub(crate) nth: u64,
+    /// How often it was delivered, this time included.
+    pub(crate) delivered: u64,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub(crate) time: u64,
+    /// How many the consumer had still to deliver.
+    pub(crate) pending: u64,
+    pub(crate) message: Message,
+}
+
+impl Pull {
+    /// Listens for what this consumer is going to be asked for.
+    pub(crate) async fn open(mesh: &Mesh, consumer: Consumer<Config>) -> Result<Self, MeshError> {
+        let link = Link::new(mesh);
+        let inbox = async_nats::Subject::from(mesh.client().new_inbox());
+        let subscriber = mesh
+            .client()
+            .subscribe(inbox.clone())
+            .await
+            .map_err(|error| unreachable("subscribe to deliveries", &error))?;
+        let slot = jetstream::Message { message: nothing(), context: mesh.jetstream().clone() };
+        let largest = mesh.client().max_payload();
+        Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard: Instant::now() })
+    }
+
+    /// Messages that were asked for and have not come.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked
+    }
+
+    /// Asks for so many more messages, of at most so many bytes together (0: no limit).
+    pub(crate) async fn ask(&mut self, messages: usize, bytes: usize) -> Result<(), Lost> {
+        let batch = BatchConfig {
+            batch: messages,
+            expires: Some(EXPIRES),
+            idle_heartbeat: HEARTBEAT,
+            max_bytes: bytes,
+            ..BatchConfig::default()
+        };
+        if self.asked == 0 {
+            self.heard = Instant::now();
+        }
+        // Nothing is awaited between sending and counting, so a caller that gives up cannot make the count wrong.
+        self.consumer
+            .request_batch(batch, self.inbox.clone())
+            .await
+            .map_err(|error| Lost(error.to_string()))?;
+        self.asked += messages;
+        Ok(())
+    }
+
+    /// The next message. May be given up and called again; nothing is lost by it.
+    pub(crate) async fn next(&mut self) -> Result<Item, Lost> {
+        loop {
+            // What has come is read before silence is judged: it shows that the consumer lives.
+            let came = match self.subscriber.next().now_or_never() {
+                Some(came) => came,
+                None => {
+                    self.alive()?;
+                    match timeout(LOOK, self.subscriber.next()).await {
+                        Ok(came) => came,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            let message = came.ok_or_else(|| Lost("the connection is closed".to_owned()))?;
+            self.heard = Instant::now();
+            // A publisher may give its message a status line, so what is data is told by the reply, which it cannot.
+            if message.reply.as_ref().is_some_and(|reply| reply.starts_with("$JS.ACK.")) {
+                self.asked = self.asked.saturating_sub(1);
+                return self.item(message);
+            }
+            self.control(&message)?;
+        }
+    }
+
+    fn item(&mut self, message: Message) -> Result<Item, Lost> {
+        self.slot.message = message;
+        let info = self.slot.info().map_err(|error| Lost(error.to_string()))?;
+        let (seq, nth) = (info.stream_sequence, info.consumer_sequence);
+        let (delivered, time) = (info.delivered.unsigned_abs(), milliseconds(info.published));
+        let pending = info.pending;
+        let message = std::mem::replace(&mut self.slot.message, nothing());
+        Ok(Item { seq, nth, delivered, time, pending, message })
+    }
+
+    fn alive(&self) -> Result<(), Lost> {
+        if self.link.broken() {
+            return Err(Lost("the connection was made anew".to_owned()));
+        }
+        if self.asked > 0 && self.heard.elapsed() > SILENCE {
+            return Err(Lost(format!("nothing was heard for {} s", SILENCE.as_secs())));
+        }
+        Ok(())
+    }
+
+    /// A word of the server about what was asked.
+    fn control(&mut self, message: &Message) -> Result<(), Lost> {
+        let description = message.description.as_deref().unwrap_or_default();
+        match message.status {
+            Some(StatusCode::IDLE_HEARTBEAT) => Ok(()),
+            // The end of one request: it expired, or the next message is larger than what is left of it.
+            Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED)
+                if description != "Consumer Deleted" && pending(message).is_some() =>
+            {
+                self.asked = self.asked.saturating_sub(pending(message).unwrap_or_default());
+                Ok(())
+            }
+            Some(status) => Err(Lost(format!("{status} {description}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a slot holds when it holds no message.
+const fn nothing() -> Message {
+    Message {
+        subject: async_nats::Subject::from_static("_"),
+        reply: None,
+        payload: Bytes::new(),
+        headers: None,
+        status: None,
+        description: None,
+        length: 0,
+    }
+}
+
+/// Messages that a request which ended had left to deliver.
+fn pending(message: &Message) -> Option<usize> {
+    message.headers.as_ref()?.get("Nats-Pending-Messages")?.as_str().parse().ok()
+}
+
+/// Whether the connection is still the one it was: requests that were under way on an older one have no answer.
+pub(crate) struct Link {
+    statistics: Arc<Statistics>,
+    connects: u64,
+}
+
+impl Link {
+    pub(crate) fn new(mesh: &Mesh) -> Self {
+        let statistics = mesh.client().statistics();
+        let connects = statistics.connects.load(Ordering::Relaxed);
+        Self { statistics, connects }
+    }
+
+    pub(crate) fn broken(&self) -> bool {
+        self.statistics.connects.load(Ordering::Relaxed) != self.connects
+    }
+}
+
+/// Waits for an answer of the server, but not longer than the connection lives on which it was asked for.
+pub(crate) async fn answer<F: Future>(
+    mesh: &Mesh,
+    what: &'static str,
+    wait: Duration,
+    asked: F,
+) -> Result<F::Output, MeshError> {
+    let (link, until) = (Link::new(mesh), Instant::now() + wait);
+    let mut asked = std::pin::pin!(asked);
+    loop {
+        if let Ok(answer) = timeout(LOOK, &mut asked).await {
+            return Ok(answer);
+        }
+        let reason = match () {
+            () if link.broken() => "the connection was made anew".to_owned(),
+            () if Instant::now() >= until => format!("no answer within {} s", wait.as_secs()),
+            () => continue,
+        };
+        return Err(MeshError::Unreachable { what, reason });
+    }
+}
+
+/// An error of the client as one of ours, for what may succeed when it is tried again.
+pub(crate) fn unreachable(what: &'static str, error: &dyn std::error::Error) -> MeshError {
+    MeshError::Unreachable { what, reason: error.to_string() }
+}
+
+/// How long to wait before attempt `n` (counted from 0); the first goes at once.
+pub(crate) fn pause(attempt: u32, slowest: Duration) -> Duration {
+    let Some(doublings) = attempt.checked_sub(1) else { return Duration::ZERO };
+    let longest = Duration::from_millis(25).saturating_mul(1 << doublings.min(16)).min(slowest);
+    // Many clients lose a server at the same moment and must not come back at the same moment.
+    longest.mul_f64(rand::rng().random_range(0.5..=1.0))
+}
+
+/// What a [`Reader`] reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// The stream's name on the server.
+    pub(crate) stream: String,
+    /// The subjects.
+    pub(crate) filter: String,
+    /// Read behind this sequence.
+    pub(crate) after: u64,
+    /// Leave the bodies on the server.
+    pub(crate) headers_only: bool,
+}
+
+/// A stream's messages of some subjects in order, each once, without acknowledgements. Loses nothing when the connection,
+/// the server's process or the consumer goes: it goes on behind the last message it gave.
+pub(crate) struct Reader {
+    mesh: Mesh,
+    reading: Reading,
+    state: State,
+}
+
+enum State {
+    Open {
+        pull: Pull,
+        /// How many deliveries of this consumer were read.
+        read: u64,
+    },
+    Opening(BoxFuture<'static, Pull>),
+}
+
+impl Reader {
+    /// Begins to read; an error when the server refuses or cannot be reached.
+    pub(crate) async fn open(mesh: &Mesh, reading: Reading) -> Result<Self, MeshError> {
+        let pull = consume(mesh.clone(), reading.clone()).await?;
+        Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 } })
+    }
+
+    /// How many messages there were to read when its consumer was opened.
+    pub(crate) fn pending(&self) -> u64 {
+        match &self.state {
+            State::Open { pull, .. } => pull.consumer.cached_info().num_pending,
+            State::Opening(_) => 0,
+        }
+    }
+
+    /// The next message, whenever it comes. May be given up and called again; nothing is lost by it.
+    pub(crate) async fn next(&mut self) -> Item {
+        loop {
+            match &mut self.state {
+                State::Opening(opening) => {
+                    let pull = opening.as_mut().await;
+                    self.state = State::Open { pull, read: 0 };
+                }
+                State::Open { pull, read } => {
+                    match next(pull, read).await {
+                        // A consumer that was opened again may begin with what was read before, but need not.
+                        Ok(item) if item.seq <= self.reading.after => {}
+                        Ok(item) => {
+                            self.reading.after = item.seq;
+                            return item;
+                        }
+                        Err(Lost(reason)) => self.reopen(&reason),
+                    }
+                }
+            }
+        }
+    }
+
+    fn reopen(&mut self, reason: &str) {
+        tracing::debug!(stream = self.reading.stream, filter = self.reading.filter, reason, "reading again");
+        if let State::Open { pull, .. } = &self.state {
+            forget(&self.mesh, &pull.consumer);
+        }
+        let (mesh, reading) = (self.mesh.clone(), self.reading.clone());
+        self.state = State::Opening(Box::pin(async move {
+            let mut attempt = 0;
+            loop {
+                sleep(pause(attempt, SLOWEST)).await;
+                match consume(mesh.clone(), reading.clone()).await {
+                    Ok(pull) => return pull,
+                    Err(error) => {
+                        // Once per loss: a server that is away for long fills no log.
+                        if attempt == 3 {
+                            tracing::warn!(stream = reading.stream, %error, "reading again does not succeed yet");
+                        }
+                        attempt = attempt.saturating_add(1);
+                    }
+                }
+            }
+        }));
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let State::Open { pull, .. } = &self.state {
+            forget(&self.mesh, &pull.consumer);
+        }
+    }
+}
+
+async fn next(pull: &mut Pull, read: &mut u64) -> Result<Item, Lost> {
+    if pull.asked() <= BATCH / 2 {
+        let largest = 2 * pull.largest;
+        pull.ask(BATCH, BATCH_BYTES.max(largest)).await?;
+    }
+    let item = pull.next().await?;
+    if item.nth != *read + 1 {
+        return Err(Lost(format!("delivery {} came after {read}", item.nth)));
+    }
+    *read = item.nth;
+    Ok(item)
+}
+
+/// A consumer for one reader, gone when it is not used.
+async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
+    const WHAT: &str = "open a consumer";
+    let config = Config {
+        name: Some(format!("read-{}", uuid::Uuid::now_v7().simple())),
+        deliver_policy: match reading.after {
+            0 => DeliverPolicy::All,
+            after => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
+        },
+        ack_policy: AckPolicy::None,
+        max_deliver: 1,
+        filter_subject: reading.filter,
+        headers_only: reading.headers_only,
+        inactive_threshold: UNUSED,
+        num_replicas: 1,
+        memory_storage: true,
+        ..Config::default()
+    };
+    let consumer = mesh.jetstream().create_consumer_on_stream(config, &reading.stream);
+    let consumer =
+        answer(&mesh, WHAT, WAIT, consumer).await?.map_err(|error| consumer_error(WHAT, &error))?;
+    Pull::open(&mesh, consumer).await
+}
+
+/// What the server says about consumers, as an error of ours.
+pub(crate) fn consumer_error(what: &'static str, error: &ConsumerError) -> MeshError {
+    match error.kind() {
+        ConsumerErrorKind::JetStream(_) => MeshError::Refused { what, reason: error.to_string() },
+        _ => unreachable(what, error),
+    }
+}
+
+/// Removes a consumer without waiting; one that stays goes when it has not been used for a while.
+fn forget(mesh: &Mesh, consumer: &Consumer<Config>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let info = consumer.cached_info();
+    let (mesh, stream, name) = (mesh.clone(), info.stream_name.clone(), info.name.clone());
+    runtime.spawn(async move {
+        let gone = mesh.jetstream().delete_consumer_from_stream(&name, &stream);
+        let _ = answer(&mesh, "delete a consumer", WAIT, gone).await;
+    });
+}
+
+/// Milliseconds since 1970 UTC.
+pub(crate) fn milliseconds(time: async_nats::datetime::DateTime) -> u64 {
+    u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
+}

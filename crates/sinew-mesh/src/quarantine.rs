@@ -1,0 +1,227 @@
+//! What could not be understood: kept whole, with the reason, for a person to look at.
+//!
+//! A message that nobody can read would otherwise come again for ever, or be lost. Its subject is the place it came from,
+//! so setting it aside twice is setting it aside once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use sinew_protocol::header::{PART, REASON, SUBJECT, TIME};
+use sinew_protocol::id::is_token;
+use sinew_protocol::stream::{STREAMS, bucket};
+use sinew_protocol::subject::below;
+use sinew_protocol::{Subject, Token};
+use tokio::time::timeout;
+
+use crate::error::MeshError;
+use crate::inbox::Received;
+use crate::mesh::Mesh;
+use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
+use crate::send::{FENCE, Put, clean, headers_len, value};
+
+/// Characters of a reason that are kept.
+const LONGEST_REASON: usize = 1_000;
+/// What a reason may not contain in a header.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+/// What this module adds to a message's headers.
+const OURS: [&str; 4] = [REASON, SUBJECT, TIME, PART];
+/// How long one request to the server may take.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A message that is to be set aside.
+#[derive(Clone, Debug)]
+pub struct Suspect {
+    /// The kind of the stream it came from.
+    pub stream: &'static str,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored there: milliseconds since 1970 UTC.
+    pub time: u64,
+    /// The subject as it came.
+    pub name: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl From<&Received> for Suspect {
+    fn from(received: &Received) -> Self {
+        Self {
+            stream: received.source.as_str(),
+            seq: received.seq,
+            time: received.time,
+            name: received.name.clone(),
+            headers: received.headers.clone(),
+            body: received.body.clone(),
+        }
+    }
+}
+
+/// A message that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The kind of the stream it came from.
+    pub stream: String,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored there: milliseconds since 1970 UTC.
+    pub time: u64,
+    /// When it was set aside: milliseconds since 1970 UTC, by the server's clock.
+    pub aside: u64,
+    /// Why.
+    pub reason: String,
+    /// The subject as it came.
+    pub subject: String,
+    /// Its own headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// Its body; empty in a list.
+    pub body: Bytes,
+    /// Whether the body is all there. One that filled the largest message leaves no room for the reason, and is cut.
+    pub whole: bool,
+}
+
+impl Mesh {
+    /// Sets a message aside, with the reason. Done once, however often it is asked for.
+    pub async fn quarantine(&self, suspect: impl Into<Suspect>, reason: &str) -> Result<(), MeshError> {
+        let suspect = suspect.into();
+        let subject = Subject::Quarantine { stream: Token::of(suspect.stream), seq: suspect.seq };
+        let reason: String = reason.chars().take(LONGEST_REASON).collect();
+        let mut ours = HeaderMap::new();
+        ours.insert(REASON, value(&utf8_percent_encode(&reason, ENCODED).to_string())?);
+        ours.insert(SUBJECT, value(&utf8_percent_encode(&suspect.name, ENCODED).to_string())?);
+        ours.insert(TIME, HeaderValue::from(suspect.time));
+        let mut headers = clean(suspect.headers);
+        for (name, values) in ours.iter() {
+            for value in values {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+        let mut body = suspect.body;
+        // The server's own two headers are added last.
+        let limit = self.client().max_payload().saturating_sub(FENCE);
+        if headers_len(&headers) + body.len() > limit {
+            headers = ours;
+            headers.insert(PART, value("1/2")?);
+            body.truncate(limit.saturating_sub(headers_len(&headers)));
+        }
+        // The same place twice is the same message; that the reason was worded differently the first time is no matter.
+        self.put_once(&subject, headers, body).await.map(drop)
+    }
+
+    /// What was set aside, oldest first, without the bodies; of more than `limit` the newest.
+    pub async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, MeshError> {
+        let reading = Reading {
+            stream: bucket(self.namespace(), "QUARANTINE"),
+            filter: below(self.namespace(), &["quarantine"]),
+            after: 0,
+            headers_only: true,
+        };
+        let mut reader = Reader::open(self, reading).await?;
+        let mut found = VecDeque::new();
+        let mut pending = reader.pending();
+        while pending > 0 {
+            // What was counted may be removed while we read; then nothing comes in its place.
+            let Ok(item) = timeout(WAIT, reader.next()).await else { break };
+            pending = item.pending;
+            let Item { time, message, .. } = item;
+            let headers = message.headers.unwrap_or_default();
+            found.extend(self.read_quarantined(&message.subject, time, headers, Bytes::new()));
+            if found.len() > limit {
+                found.pop_front();
+            }
+        }
+        Ok(found.into())
+    }
+
+    /// One message that was set aside, by where it came from.
+    pub async fn quarantined_one(&self, stream: &str, seq: u64) -> Result<Quarantined, MeshError> {
+        let subject = self.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let stored = self.stored(&bucket(self.namespace(), "QUARANTINE"), &subject).await?;
+        stored
+            .and_then(|stored| {
+                self.read_quarantined(&subject, milliseconds(stored.time), stored.headers, stored.payload)
+            })
+            .ok_or_else(|| MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") })
+    }
+
+    /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
+    /// behind all that came since; it stays in quarantine until it is removed.
+    pub async fn replay_quarantined(&self, stream: &str, seq: u64) -> Result<Put, MeshError> {
+        const WHAT: &str = "send a message again";
+        let aside = self.quarantined_one(stream, seq).await?;
+        let id = || format!("{stream}.{seq}");
+        if !aside.whole {
+            let reason = "it was too large to be kept whole".to_owned();
+            return Err(MeshError::Damaged { what: "quarantined message", id: id(), reason });
+        }
+        let kind = STREAMS.iter().find(|known| known.kind == aside.stream && known.write_once);
+        let within = kind.map(|kind| below(self.namespace(), &[kind.subject]));
+        let tokens =
+            within.as_deref().and_then(|within| aside.subject.strip_prefix(within.strip_suffix('>')?));
+        if !tokens.is_some_and(|tokens| tokens.split('.').all(is_token)) {
+            let subject = aside.subject;
+            return Err(MeshError::WrongSubject {
+                subject,
+                expected: "a subject of the stream it came from",
+            });
+        }
+        let name = bucket(self.namespace(), &aside.stream);
+        let handle = self.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        // The subject takes one message, and that is the one that was set aside.
+        let original = answer(self, WHAT, WAIT, handle.get_raw_message(seq)).await?;
+        if original.is_ok_and(|original| original.subject.as_str() == aside.subject) {
+            let deleted = answer(self, WHAT, WAIT, handle.delete_message(seq)).await?;
+            deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
+        }
+        let mut headers = HeaderMap::new();
+        // Its message id too: the server would take it for a repetition.
+        for (name, values) in
+            aside.headers.iter().filter(|(name, _)| !(*name).to_string().starts_with("Nats-"))
+        {
+            values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
+        }
+        self.put_once_at(&name, &aside.subject, headers, aside.body).await
+    }
+
+    /// Forgets a message that was set aside.
+    pub async fn remove_quarantined(&self, stream: &str, seq: u64) -> Result<(), MeshError> {
+        const WHAT: &str = "remove a quarantined message";
+        let subject = self.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let name = bucket(self.namespace(), "QUARANTINE");
+        let handle = self.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        let purge = handle.purge().filter(subject).into_future();
+        let purged = answer(self, WHAT, WAIT, purge).await?;
+        match purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged {
+            0 => Err(MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") }),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_quarantined(
+        &self,
+        subject: &str,
+        aside: u64,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Option<Quarantined> {
+        let Subject::Quarantine { stream, seq } = Subject::parse(self.namespace(), subject)? else {
+            return None;
+        };
+        let ours = |name: &'static str| headers.get(name).map(HeaderValue::as_str).unwrap_or_default();
+        let text = |name| percent_decode_str(ours(name)).decode_utf8_lossy().into_owned();
+        let (reason, subject, time) = (text(REASON), text(SUBJECT), ours(TIME).parse().unwrap_or_default());
+        let whole = headers.get(PART).is_none();
+        let stream = stream.name().unwrap_or_else(|| stream.to_string());
+        let own = headers.iter().filter(|(name, _)| {
+            let name: &str = (*name).as_ref();
+            !OURS.contains(&name)
+        });
+        let own =
+            own.flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))).collect();
+        Some(Quarantined { stream, seq, time, aside, reason, subject, headers: own, body, whole })
+    }
+}

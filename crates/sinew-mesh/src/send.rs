@@ -1,0 +1,420 @@
+//! Storing messages: write-once publishes whose end is always known, events that nobody waits for.
+//!
+//! A publish that was not acknowledged is neither done nor failed. What is stored is read back and decides; only when
+//! nothing is there the same message goes out again, under the same subject and the same condition, so that it cannot be
+//! stored twice even if the first one arrives late.
+
+use std::time::Duration;
+
+use async_nats::client::{Request, RequestErrorKind};
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind};
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use sinew_protocol::header::may_pass;
+use sinew_protocol::stream::{STREAMS, bucket};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{Subject, Token};
+use tokio::time::{Instant, sleep};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::pull::{answer, pause, unreachable};
+
+/// How long one publish waits for its acknowledgement before the subject is read back.
+const ACK: Duration = Duration::from_secs(5);
+/// How long a publish is pursued through timeouts and lost connections before the caller hears of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest wait between two attempts.
+const SLOWEST: Duration = Duration::from_secs(1);
+/// Publishes of [`Mesh::put_all`] that are under way at once.
+const AT_ONCE: usize = 256;
+
+/// More than the headers take with which a message is stored once: the stream's name and the condition.
+pub(crate) const FENCE: usize = 256;
+
+/// What became of a message that may be stored once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is stored, by this call.
+    New,
+    /// The same body is stored already.
+    Same,
+    /// Another body is stored under this subject.
+    Taken,
+}
+
+/// A message for [`Mesh::put_all`].
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Where to.
+    pub subject: Subject,
+    /// Headers; what commands the server is dropped.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Mesh {
+    /// Stores a message under a subject that takes one message ever.
+    pub async fn put_once(
+        &self,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Put, MeshError> {
+        let stream = stream_of(subject).ok_or_else(|| self.no_stream(subject))?;
+        let name = self.subject(subject);
+        self.put_once_at(&bucket(self.namespace(), stream), &name, headers, body).await
+    }
+
+    /// Stores many messages, many at once; the outcomes are in the order of the messages.
+    pub async fn put_all(&self, parcels: Vec<Parcel>) -> Vec<Result<Put, MeshError>> {
+        let puts = parcels
+            .into_iter()
+            .map(|parcel| async move { self.put_once(&parcel.subject, parcel.headers, parcel.body).await });
+        futures_util::stream::iter(puts).buffered(AT_ONCE).collect().await
+    }
+
+    /// Asks something of an execution, as this connection's caller. For a start, `id` is the execution's id; for the rest
+    /// it makes the request one that is heeded once.
+    pub async fn command(
+        &self,
+        operation: Operation,
+        shard: u32,
+        id: &Token,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Put, MeshError> {
+        let subject = Subject::Command { shard, operation, caller: self.caller().clone(), id: id.clone() };
+        self.put_once(&subject, headers, body).await
+    }
+
+    /// Stores the result of a task under the subject that the task named. Anything but a result's subject of this mesh is
+    /// refused: whoever sent the task must not choose where an agent writes.
+    pub async fn result(&self, subject: &str, headers: HeaderMap, body: Bytes) -> Result<Put, MeshError> {
+        match Subject::parse(self.namespace(), subject) {
+            Some(result @ Subject::Result { .. }) => self.put_once(&result, headers, body).await,
+            _ => {
+                Err(MeshError::WrongSubject { subject: shown(subject), expected: "the subject of a result" })
+            }
+        }
+    }
+
+    /// Publishes an event and does not wait for it to be stored.
+    pub async fn publish_event(
+        &self,
+        event: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), MeshError> {
+        let name = self.subject(event);
+        if !matches!(event, Subject::Event { .. }) {
+            return Err(MeshError::WrongSubject { subject: name, expected: "the subject of an event" });
+        }
+        self.fits_with("an event", &headers, body.len())?;
+        let published = self.client().publish_with_headers(name, clean(headers), body);
+        published.await.map_err(|error| unreachable("publish an event", &error))
+    }
+
+    /// Refuses what is larger than the server takes, headers counted, before anything is sent.
+    pub(crate) fn fits_with(
+        &self,
+        what: &'static str,
+        headers: &HeaderMap,
+        body: usize,
+    ) -> Result<(), MeshError> {
+        let (size, limit) = (headers_len(headers) + body, self.client().max_payload());
+        if size > limit {
+            return Err(MeshError::TooLarge { what, size: size as u64, limit: limit as u64 });
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn put_once_at(
+        &self,
+        stream: &str,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Put, MeshError> {
+        const WHAT: &str = "store a message";
+        let mut headers = clean(headers);
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
+        headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
+        self.fits_with("a message", &headers, body.len())?;
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
+            let reason = match self.publish(subject, headers.clone(), body.clone()).await? {
+                Published::At(_) => return Ok(Put::New),
+                Published::Conflict(reason) | Published::Unknown(reason) => reason,
+            };
+            // A server that cannot be read either is asked again, like one that has not stored the message.
+            let stored = self.stored(stream, subject).await;
+            if let Ok(Some(stored)) = &stored {
+                return Ok(if stored.payload == body { Put::Same } else { Put::Taken });
+            }
+            if let Err(refused @ MeshError::Refused { .. }) = stored {
+                return Err(refused);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(MeshError::Unreachable { what: WHAT, reason });
+            }
+            attempt += 1;
+            sleep(pause(attempt, SLOWEST)).await;
+        }
+    }
+
+    /// Publishes once and says what the server says; an error is final, and nothing was stored.
+    pub(crate) async fn publish(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Published, MeshError> {
+        const WHAT: &str = "store a message";
+        let request = Request::new().headers(headers).payload(body).timeout(Some(ACK));
+        let asked = self.client().send_request(subject.to_owned(), request);
+        let acknowledged = match answer(self, WHAT, ACK, asked).await {
+            Ok(Ok(message)) => message,
+            Ok(Err(error)) => match error.kind() {
+                RequestErrorKind::NoResponders => {
+                    // Nobody captures the subject: no stream, or a server whose JetStream has not started yet.
+                    return Ok(Published::Unknown("no stream takes the subject".to_owned()));
+                }
+                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                    return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
+                }
+                RequestErrorKind::TimedOut | RequestErrorKind::Other => {
+                    return Ok(Published::Unknown(error.to_string()));
+                }
+            },
+            Err(error) => return Ok(Published::Unknown(error.to_string())),
+        };
+        Acknowledgement::read(&acknowledged.payload)
+    }
+
+    /// The message under a subject that takes one; a replica may answer that has not seen it yet, so "none" is no proof.
+    pub(crate) async fn stored(
+        &self,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Option<StreamMessage>, MeshError> {
+        const WHAT: &str = "read a message back";
+        let jetstream = self.jetstream();
+        let handle = jetstream.get_stream_no_info(stream).await;
+        let handle = handle.map_err(|error| unreachable(WHAT, &error))?;
+        let got = answer(self, WHAT, ACK, handle.direct_get_last_for_subject(subject)).await?;
+        match got {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                DirectGetErrorKind::NotFound => Ok(None),
+                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
+                    self.last(stream, subject).await
+                }
+                _ => Err(unreachable(WHAT, &error)),
+            },
+        }
+    }
+
+    /// The last message under a subject, as the stream's leader knows it.
+    pub(crate) async fn last(&self, stream: &str, subject: &str) -> Result<Option<StreamMessage>, MeshError> {
+        const WHAT: &str = "read the last message";
+        let handle = self.jetstream().get_stream_no_info(stream).await;
+        let handle = handle.map_err(|error| unreachable(WHAT, &error))?;
+        match answer(self, WHAT, ACK, handle.get_last_raw_message_by_subject(subject)).await? {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::JetStream(_) => {
+                    Err(MeshError::Refused { what: WHAT, reason: error.to_string() })
+                }
+                _ => Err(unreachable(WHAT, &error)),
+            },
+        }
+    }
+
+    fn no_stream(&self, subject: &Subject) -> MeshError {
+        MeshError::WrongSubject { subject: self.subject(subject), expected: "a subject that a stream keeps" }
+    }
+}
+
+/// What the server said to a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// Stored, at this place in the stream.
+    At(u64),
+    /// Not stored: the condition on what is stored already does not hold.
+    Conflict(String),
+    /// No answer, or one that leaves open whether it is stored.
+    Unknown(String),
+}
+
+#[derive(Deserialize)]
+struct Acknowledgement {
+    #[serde(default)]
+    seq: u64,
+    #[serde(default)]
+    duplicate: bool,
+    error: Option<Refusal>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    code: u32,
+    #[serde(default)]
+    err_code: u32,
+    #[serde(default)]
+    description: String,
+}
+
+impl Acknowledgement {
+    fn read(body: &[u8]) -> Result<Published, MeshError> {
+        let read: Self = match serde_json::from_slice(body) {
+            Ok(read) => read,
+            Err(error) => {
+                return Ok(Published::Unknown(format!("an acknowledgement that says nothing: {error}")));
+            }
+        };
+        match read.error {
+            Some(refusal) => refusal.meaning(),
+            // The server has seen this message id before; that it still has the message is not said.
+            None if read.duplicate => Ok(Published::Conflict("the message id is known".to_owned())),
+            None if read.seq == 0 => {
+                Ok(Published::Unknown("an acknowledgement without a sequence".to_owned()))
+            }
+            None => Ok(Published::At(read.seq)),
+        }
+    }
+}
+
+impl Refusal {
+    fn meaning(self) -> Result<Published, MeshError> {
+        let reason = format!("{} (error {})", self.description, self.err_code);
+        match (self.code, self.err_code) {
+            // A lost race has two codes: another message came before, or is being stored at this moment. The third is the
+            // stream's own limit of one message per subject, told by its words only.
+            (_, 10_071 | 10_164) => Ok(Published::Conflict(reason)),
+            (_, 10_077) if self.description.contains("maximum messages per subject") => {
+                Ok(Published::Conflict(reason))
+            }
+            // Not now: no leader, no quorum, shutting down.
+            (503, _) => Ok(Published::Unknown(reason)),
+            _ => Err(MeshError::Refused { what: "store a message", reason }),
+        }
+    }
+}
+
+/// The kind of the stream that keeps a subject; none for what travels without one.
+pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
+    let token = match subject {
+        Subject::Journal { .. } => "journal",
+        Subject::History { .. } => "history",
+        Subject::Command { .. } => "command",
+        Subject::Task { .. } => "task",
+        Subject::Result { .. } => "result",
+        Subject::Event { .. } => "event",
+        Subject::Card { .. } => "card",
+        Subject::Workflow { .. } => "workflow",
+        Subject::Quarantine { .. } => "quarantine",
+        Subject::Rpc { .. } | Subject::Progress { .. } | Subject::Control { .. } | Subject::Query { .. } => {
+            return None;
+        }
+    };
+    STREAMS.iter().find(|stream| stream.subject == token).map(|stream| stream.kind)
+}
+
+/// Headers without commands to the server.
+pub(crate) fn clean(headers: HeaderMap) -> HeaderMap {
+    if headers.iter().all(|(name, _)| may_pass(name.as_ref())) {
+        return headers;
+    }
+    let passing = headers.iter().filter(|(name, _)| may_pass((*name).as_ref()));
+    passing.flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))).collect()
+}
+
+/// A header's value; text with line breaks is none.
+pub(crate) fn value(text: &str) -> Result<HeaderValue, MeshError> {
+    text.parse().map_err(|_| MeshError::Malformed {
+        what: "a header's value",
+        reason: "it contains a line break".to_owned(),
+    })
+}
+
+/// Bytes of headers on the wire; the server counts them against its largest message.
+pub(crate) fn headers_len(headers: &HeaderMap) -> usize {
+    if headers.is_empty() {
+        return 0;
+    }
+    let lines = headers.iter().flat_map(|(name, values)| {
+        let name: &str = name.as_ref();
+        values.iter().map(move |value| name.len() + ": ".len() + value.as_str().len() + "\r\n".len())
+    });
+    "NATS/1.0\r\n\r\n".len() + lines.sum::<usize>()
+}
+
+/// Text from outside, short enough for a message to a person.
+fn shown(text: &str) -> String {
+    text.chars().take(200).filter(|letter| !letter.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_has_one_meaning_each() {
+        let says = |body: &str| Acknowledgement::read(body.as_bytes()).map_err(|error| error.code());
+        let error = |code: u32, err_code: u32, text: &str| {
+            says(&format!(
+                r#"{{"error":{{"code":{code},"err_code":{err_code},"description":"{text}"}},"stream":"S","seq":0}}"#
+            ))
+        };
+        assert_eq!(says(r#"{"stream":"S","seq":7}"#), Ok(Published::At(7)));
+        for conflict in [
+            error(400, 10_071, "wrong last sequence: 3"),
+            error(400, 10_164, "wrong last sequence"),
+            error(503, 10_077, "maximum messages per subject exceeded"),
+            says(r#"{"stream":"S","seq":7,"duplicate":true}"#),
+        ] {
+            assert!(matches!(conflict, Ok(Published::Conflict(_))), "{conflict:?}");
+        }
+        for unknown in [
+            error(503, 10_008, "JetStream system temporarily unavailable"),
+            error(503, 10_077, "no space left"),
+            says("{}"),
+            says(""),
+            says(r#"{"seq":-1}"#),
+            says("[[[["),
+        ] {
+            assert!(matches!(unknown, Ok(Published::Unknown(_))), "{unknown:?}");
+        }
+        for refused in [error(400, 10_060, "expected stream does not match"), error(500, 10_047, "storage")] {
+            assert_eq!(refused, Err("SINEW-7011"));
+        }
+    }
+
+    #[test]
+    fn headers_are_counted_as_the_wire_has_them_and_commands_to_the_server_dropped() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(headers_len(&headers), 0);
+        headers.insert("a", "b");
+        headers.append("traceparent", "00-1");
+        headers.append("traceparent", "00-2");
+        headers.insert("Nats-Rollup", "all");
+        headers.insert("Nats-Msg-Id", "x");
+        let clean = clean(headers);
+        assert!(clean.get("Nats-Rollup").is_none());
+        assert_eq!(clean.get_all("traceparent").count(), 2);
+        assert_eq!(
+            headers_len(&clean),
+            "NATS/1.0\r\na: b\r\ntraceparent: 00-1\r\ntraceparent: 00-2\r\nNats-Msg-Id: x\r\n\r\n".len()
+        );
+        assert!(value("a\r\nb").is_err());
+    }
+}
