@@ -20,11 +20,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-script"]),
-    ("sinew-mesh", &["sinew-protocol"]),
-    (
-        "sinew-executor",
-        &["sinew-protocol", "sinew-source", "sinew-plan", "sinew-engine", "sinew-mesh"],
-    ),
+    ("sinew-mesh", &["sinew-protocol", "sinew-source"]),
+    ("sinew-executor", &["sinew-protocol", "sinew-source", "sinew-plan", "sinew-engine", "sinew-mesh"]),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
         "sinew",

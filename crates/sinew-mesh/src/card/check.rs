@@ -1,0 +1,320 @@
+//! The rules that a card must keep before anybody sees it.
+//!
+//! A card is text from a peer that ends in terminals, logs and prompts of language models. Its name must be the one that
+//! its publisher may use; its schemas must be usable; its texts are cut and lose their control characters.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use sinew_protocol::Token;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{SCHEMAS, extension_params};
+use sinew_source::Schema;
+
+/// The largest card, in bytes.
+pub const LARGEST_CARD: usize = 64 << 10;
+/// The most skills on a card.
+pub const MOST_SKILLS: usize = 100;
+/// The most extensions, interfaces, tags of a skill, examples and modes, each.
+pub const MOST_ENTRIES: usize = 64;
+/// The longest agent name, in bytes.
+pub const LONGEST_NAME: usize = 128;
+/// The longest version, id, tag, mode or binding, in bytes.
+const LONGEST_WORD: usize = 256;
+/// The longest address, in bytes.
+const LONGEST_ADDRESS: usize = 2048;
+/// A description is cut after this many characters: it goes into prompts and tables.
+pub const LONGEST_TEXT: usize = 4096;
+
+/// The rule that a card breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCard {
+    /// More bytes than a card may have.
+    #[error("it has {0} bytes, at most {LARGEST_CARD} are allowed")]
+    Size(usize),
+    /// No JSON, a member twice, nested too deeply.
+    #[error("it is no proper JSON: {0}")]
+    Json(String),
+    /// Not the form of an A2A agent card.
+    #[error("it is no A2A agent card: {0}")]
+    Form(String),
+    /// A card under somebody else's subject.
+    #[error("it names {name:?}, whose token is {token}; the subject is that of another agent")]
+    Name {
+        /// The name on the card.
+        name: String,
+        /// Its token.
+        token: String,
+    },
+    /// A field that every card must have is empty.
+    #[error("{0} is empty")]
+    Empty(&'static str),
+    /// More entries than one can look at.
+    #[error("{field} has {found} entries, at most {limit} are allowed")]
+    Many {
+        /// The list.
+        field: &'static str,
+        /// Its length.
+        found: usize,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// A word, name or address that is too long to be one.
+    #[error("{field} has {found} bytes, at most {limit} are allowed")]
+    Long {
+        /// The field.
+        field: &'static str,
+        /// Its length.
+        found: usize,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// Characters that steer a terminal, in a place where text is not cleaned but compared.
+    #[error("{0} holds control characters")]
+    Control(&'static str),
+    /// Two entries that must differ are the same.
+    #[error("{field} {value:?} stands there twice")]
+    Twice {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// A schema that cannot be used.
+    #[error("{which} cannot be used: {reason}")]
+    Schema {
+        /// `input_schema` or `output_schema`.
+        which: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The card in these bytes, cleaned, when it keeps every rule; `agent` is the token of the subject it came on.
+pub fn check(agent: &Token, body: &[u8]) -> Result<AgentCard, BadCard> {
+    if body.len() > LARGEST_CARD {
+        return Err(BadCard::Size(body.len()));
+    }
+    let Strict(mut value) = serde_json::from_slice(body).map_err(|error| BadCard::Json(error.to_string()))?;
+    if value.get("name").and_then(Value::as_str).is_some_and(|name| name.chars().any(steers)) {
+        return Err(BadCard::Control("name"));
+    }
+    clean(&mut value)?;
+    let mut card: AgentCard =
+        serde_json::from_value(value).map_err(|error| BadCard::Form(brief(&error.to_string())))?;
+    named(agent, &card)?;
+    limits(&card)?;
+    schemas(&card)?;
+    shorten(&mut card);
+    Ok(card)
+}
+
+fn named(agent: &Token, card: &AgentCard) -> Result<(), BadCard> {
+    if card.name.trim().is_empty() {
+        return Err(BadCard::Empty("name"));
+    }
+    long("name", &card.name, LONGEST_NAME)?;
+    let token = Token::of(&card.name);
+    if token == *agent {
+        return Ok(());
+    }
+    Err(BadCard::Name { name: card.name.clone(), token: token.to_string() })
+}
+
+fn limits(card: &AgentCard) -> Result<(), BadCard> {
+    if card.version.trim().is_empty() {
+        return Err(BadCard::Empty("version"));
+    }
+    long("version", &card.version, LONGEST_WORD)?;
+    if card.supported_interfaces.is_empty() && card.url.is_none() {
+        return Err(BadCard::Empty("supportedInterfaces"));
+    }
+    many("supportedInterfaces", card.supported_interfaces.len(), MOST_ENTRIES)?;
+    for interface in &card.supported_interfaces {
+        long("supportedInterfaces.url", &interface.url, LONGEST_ADDRESS)?;
+        long("supportedInterfaces.protocolBinding", &interface.protocol_binding, LONGEST_WORD)?;
+        long("supportedInterfaces.protocolVersion", &interface.protocol_version, LONGEST_WORD)?;
+    }
+    let addresses =
+        [("url", &card.url), ("documentationUrl", &card.documentation_url), ("iconUrl", &card.icon_url)];
+    for (field, address) in addresses {
+        long(field, address.as_deref().unwrap_or_default(), LONGEST_ADDRESS)?;
+    }
+    modes("defaultInputModes", &card.default_input_modes)?;
+    modes("defaultOutputModes", &card.default_output_modes)?;
+    let extensions = card.capabilities.extensions.as_deref().unwrap_or_default();
+    many("capabilities.extensions", extensions.len(), MOST_ENTRIES)?;
+    let mut uris = HashSet::new();
+    for extension in extensions {
+        long("capabilities.extensions.uri", &extension.uri, LONGEST_ADDRESS)?;
+        // Readers take the first with a URI, so a second one would only be there to be seen by others.
+        if !uris.insert(extension.uri.as_str()) {
+            return Err(BadCard::Twice { field: "extension", value: extension.uri.clone() });
+        }
+    }
+    skills(card)
+}
+
+fn skills(card: &AgentCard) -> Result<(), BadCard> {
+    if card.skills.is_empty() {
+        return Err(BadCard::Empty("skills"));
+    }
+    many("skills", card.skills.len(), MOST_SKILLS)?;
+    let mut ids = HashSet::new();
+    for skill in &card.skills {
+        if skill.id.trim().is_empty() {
+            return Err(BadCard::Empty("skills.id"));
+        }
+        long("skills.id", &skill.id, LONGEST_WORD)?;
+        long("skills.name", &skill.name, LONGEST_WORD)?;
+        modes("skills.tags", &skill.tags)?;
+        modes("skills.inputModes", skill.input_modes.as_deref().unwrap_or_default())?;
+        modes("skills.outputModes", skill.output_modes.as_deref().unwrap_or_default())?;
+        many("skills.examples", skill.examples.as_ref().map_or(0, Vec::len), MOST_ENTRIES)?;
+        if !ids.insert(skill.id.as_str()) {
+            return Err(BadCard::Twice { field: "skill", value: skill.id.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn schemas(card: &AgentCard) -> Result<(), BadCard> {
+    let Some(params) = extension_params(card, SCHEMAS) else { return Ok(()) };
+    if !params.is_object() {
+        return Err(BadCard::Form("the parameters of the schema extension are no object".to_owned()));
+    }
+    for which in ["input_schema", "output_schema"] {
+        let Some(schema) = params.get(which).filter(|schema| !schema.is_null()) else { continue };
+        if !schema.is_object() {
+            return Err(BadCard::Schema { which, reason: "it is no object".to_owned() });
+        }
+        Schema::compile(schema)
+            .map_err(|error| BadCard::Schema { which, reason: brief(&error.to_string()) })?;
+    }
+    Ok(())
+}
+
+fn modes(field: &'static str, words: &[String]) -> Result<(), BadCard> {
+    many(field, words.len(), MOST_ENTRIES)?;
+    words.iter().try_for_each(|word| long(field, word, LONGEST_WORD))
+}
+
+fn many(field: &'static str, found: usize, limit: usize) -> Result<(), BadCard> {
+    if found > limit { Err(BadCard::Many { field, found, limit }) } else { Ok(()) }
+}
+
+fn long(field: &'static str, text: &str, limit: usize) -> Result<(), BadCard> {
+    if text.len() > limit { Err(BadCard::Long { field, found: text.len(), limit }) } else { Ok(()) }
+}
+
+/// Cuts what people and models read; what is compared was refused already.
+fn shorten(card: &mut AgentCard) {
+    cut(&mut card.description);
+    for skill in &mut card.skills {
+        cut(&mut skill.description);
+        skill.examples.iter_mut().flatten().for_each(cut);
+    }
+    for extension in card.capabilities.extensions.iter_mut().flatten() {
+        extension.description.iter_mut().for_each(cut);
+    }
+}
+
+fn cut(text: &mut String) {
+    if let Some((at, _)) = text.char_indices().nth(LONGEST_TEXT) {
+        text.truncate(at);
+        text.push('…');
+    }
+}
+
+/// Takes the characters that steer a terminal out of every text; a member's name with one is refused.
+fn clean(value: &mut Value) -> Result<(), BadCard> {
+    match value {
+        Value::String(text) if text.chars().any(steers) => text.retain(|c| !steers(c)),
+        Value::Array(items) => items.iter_mut().try_for_each(clean)?,
+        Value::Object(members) => {
+            for (key, member) in members {
+                if key.chars().any(steers) {
+                    return Err(BadCard::Control("the name of a member"));
+                }
+                clean(member)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Control characters but line break and tab, and those that turn the direction of text or are not seen.
+fn steers(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+        || matches!(c, '\u{E0000}'..='\u{E007F}')
+}
+
+fn brief(text: &str) -> String {
+    text.chars().filter(|c| !steers(*c)).take(300).collect()
+}
+
+/// JSON in which no member stands twice: readers differ in which one they believe.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Once.deserialize(deserializer).map(Self)
+    }
+}
+
+struct Once;
+
+impl<'de> DeserializeSeed<'de> for Once {
+    type Value = Value;
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Once {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Once)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = members.next_key::<String>()? {
+            let value = members.next_value_seed(Once)?;
+            if map.insert(key, value).is_some() {
+                return Err(de::Error::custom("a member stands twice in one object"));
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}

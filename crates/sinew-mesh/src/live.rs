@@ -1,0 +1,169 @@
+//! What may be lost: streaming status of a task, and words to the replica of an agent that works on it.
+//!
+//! Both are core messages. Nothing durable depends on them: the result of a task says how it ended, and an agent that
+//! missed a word finds a deadline in its task.
+
+use async_nats::{HeaderMap, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
+
+use crate::{Mesh, MeshError, trace};
+
+/// The largest message, in bytes.
+pub const LARGEST_STATUS: usize = 64 << 10;
+
+/// A word to whoever works on a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// Nobody wants the result any more.
+    Cancel {
+        /// Why, for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
+
+/// A word as it arrives.
+#[derive(Clone, Debug)]
+pub struct Controlled {
+    /// The task.
+    pub task: TaskId,
+    /// The word.
+    pub control: Control,
+    /// The message's headers, without commands to the server.
+    pub headers: HeaderMap,
+}
+
+/// Streaming status as it arrives.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The task.
+    pub task: TaskId,
+    /// The message's headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// The status: A2A's, as the agent sent it.
+    pub body: Bytes,
+}
+
+/// Streaming status of tasks.
+#[derive(Debug)]
+pub struct ProgressFeed {
+    namespace: String,
+    messages: Subscriber,
+}
+
+/// Words to one agent.
+#[derive(Debug)]
+pub struct Controls {
+    namespace: String,
+    messages: Subscriber,
+}
+
+impl Mesh {
+    /// Says how a task goes; nobody need listen.
+    pub async fn progress(
+        &self,
+        execution: &ExecutionId,
+        task: &TaskId,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), MeshError> {
+        if body.len() > LARGEST_STATUS {
+            let (size, limit) = (body.len() as u64, LARGEST_STATUS as u64);
+            return Err(MeshError::TooLarge { what: "a status", size, limit });
+        }
+        let subject = Subject::Progress { execution: execution.clone(), task: task.clone() };
+        self.say("sending a status", &subject, headers, body).await
+    }
+
+    /// Streaming status of one task, of all tasks of an execution, or of all.
+    pub async fn watch_progress(
+        &self,
+        execution: Option<&ExecutionId>,
+        task: Option<&TaskId>,
+    ) -> Result<ProgressFeed, MeshError> {
+        let token = |id: Option<&str>| id.unwrap_or("*").to_owned();
+        let root = Token::of(self.namespace());
+        let (execution, task) = (token(execution.map(ExecutionId::as_str)), token(task.map(TaskId::as_str)));
+        let messages = self.listen(format!("{root}.v1.progress.{execution}.{task}")).await?;
+        Ok(ProgressFeed { namespace: self.namespace().to_owned(), messages })
+    }
+
+    /// A word to whichever replica of the agent works on a task.
+    pub async fn control(&self, agent: &str, task: &TaskId, control: &Control) -> Result<(), MeshError> {
+        let body = serde_json::to_vec(control)
+            .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
+        let subject = Subject::Control { agent: Token::of(agent), task: task.clone() };
+        self.say("sending a control message", &subject, HeaderMap::new(), body.into()).await
+    }
+
+    /// The words to this agent. Every replica hears all of them and knows its own tasks.
+    pub async fn controls(&self, agent: &str) -> Result<Controls, MeshError> {
+        let agent = Token::of(agent);
+        let subject = sinew_protocol::subject::below(self.namespace(), &["control", agent.as_str()]);
+        Ok(Controls { namespace: self.namespace().to_owned(), messages: self.listen(subject).await? })
+    }
+
+    async fn say(
+        &self,
+        what: &'static str,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), MeshError> {
+        let said = self.client().publish_with_headers(self.subject(subject), headers, body).await;
+        said.map_err(|error| MeshError::Refused { what, reason: error.to_string() })
+    }
+
+    /// A subscription that the server knows of when this returns: what is asked after it is heard.
+    pub(crate) async fn listen(&self, subject: String) -> Result<Subscriber, MeshError> {
+        let what = "subscribing";
+        let refused = |reason: String| MeshError::Refused { what, reason };
+        let messages = self.client().subscribe(subject).await.map_err(|error| refused(error.to_string()))?;
+        self.client()
+            .flush()
+            .await
+            .map_err(|error| MeshError::Unreachable { what, reason: error.to_string() })?;
+        Ok(messages)
+    }
+}
+
+impl ProgressFeed {
+    /// The next status; none when the connection was closed.
+    pub async fn next(&mut self) -> Option<Progress> {
+        loop {
+            let message = self.messages.next().await?;
+            let subject = Subject::parse(&self.namespace, &message.subject);
+            let Some(Subject::Progress { execution, task }) = subject else { continue };
+            if message.payload.len() <= LARGEST_STATUS {
+                let headers = trace::incoming(message.headers.as_ref());
+                return Some(Progress { execution, task, headers, body: message.payload });
+            }
+        }
+    }
+}
+
+impl Controls {
+    /// The next word; none when the connection was closed. What cannot be read is passed over.
+    pub async fn next(&mut self) -> Option<Controlled> {
+        loop {
+            let message = self.messages.next().await?;
+            let Some(Subject::Control { task, .. }) = Subject::parse(&self.namespace, &message.subject)
+            else {
+                continue;
+            };
+            match serde_json::from_slice(&message.payload) {
+                Ok(control) => {
+                    let headers = trace::incoming(message.headers.as_ref());
+                    return Some(Controlled { task, control, headers });
+                }
+                Err(error) => tracing::debug!(%task, %error, "a control message is passed over"),
+            }
+        }
+    }
+}

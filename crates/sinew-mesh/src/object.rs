@@ -1,0 +1,262 @@
+//! Objects of a bucket, in the form of NATS object stores, without the rights that the client's own needs.
+//!
+//! The client's object store asks for the stream's configuration, makes a consumer to read, and rolls up what it wrote.
+//! Agents may do none of that. Here reading is direct gets, and writing leaves an object as it is when it is there
+//! already: keys name contents, so what is there is what would be written.
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::object_store::{ObjectInfo, ObjectOptions};
+use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, Stream};
+use bytes::{Bytes, BytesMut};
+use data_encoding::BASE64URL;
+use futures_util::{StreamExt, stream};
+use sha2::{Digest, Sha256};
+use sinew_protocol::id::is_token;
+use sinew_protocol::stream::bucket;
+
+use crate::{Mesh, MeshError};
+
+/// Bytes of one piece of an object.
+const CHUNK: usize = 128 << 10;
+/// Pieces on their way at once.
+const WINDOW: usize = 8;
+/// The largest object that is written or read, in bytes: it is held in memory.
+pub const LARGEST_OBJECT: usize = 256 << 20;
+
+/// One bucket.
+#[derive(Clone)]
+pub(crate) struct Objects {
+    mesh: Mesh,
+    bucket: String,
+    what: &'static str,
+}
+
+impl Objects {
+    /// The bucket of this kind; `what` is the word for its objects in errors.
+    pub(crate) fn new(mesh: &Mesh, kind: &str, what: &'static str) -> Self {
+        Self { mesh: mesh.clone(), bucket: bucket(mesh.namespace(), kind), what }
+    }
+
+    /// The stream behind the bucket.
+    pub(crate) fn stream_name(&self) -> String {
+        format!("OBJ_{}", self.bucket)
+    }
+
+    /// The subjects of all descriptions.
+    pub(crate) fn descriptions(&self) -> String {
+        format!("$O.{}.M.>", self.bucket)
+    }
+
+    fn description(&self, key: &str) -> String {
+        format!("$O.{}.M.{}", self.bucket, BASE64URL.encode(key.as_bytes()))
+    }
+
+    /// Stores bytes under a key that names them.
+    pub(crate) async fn put(
+        &self,
+        key: &str,
+        metadata: impl IntoIterator<Item = (&'static str, String)>,
+        bytes: &Bytes,
+    ) -> Result<(), MeshError> {
+        if bytes.len() > LARGEST_OBJECT {
+            let (size, limit) = (bytes.len() as u64, LARGEST_OBJECT as u64);
+            return Err(MeshError::TooLarge { what: self.what, size, limit });
+        }
+        let subject = self.description(key);
+        let digest = digest(bytes);
+        let before = match self.last(&subject, true).await? {
+            None => 0,
+            Some(message) => {
+                let info = serde_json::from_slice::<ObjectInfo>(&message.payload).ok();
+                if info.is_some_and(|info| !info.deleted && info.digest.as_ref() == Some(&digest)) {
+                    return Ok(());
+                }
+                message.sequence
+            }
+        };
+        let nuid = uuid::Uuid::now_v7().simple().to_string();
+        let pieces = format!("$O.{}.C.{nuid}", self.bucket);
+        let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
+        let mut sending = stream::iter(&starts)
+            .map(|start| {
+                let piece = bytes.slice(*start..bytes.len().min(start + CHUNK));
+                store(&self.mesh, "storing an object", pieces.clone(), None, piece)
+            })
+            // In order, so that the stream's order is the object's.
+            .buffered(WINDOW);
+        let mut last = 0;
+        while let Some(stored) = sending.next().await {
+            let seq = stored?;
+            if seq <= last {
+                let reason = "its pieces were stored out of order".to_owned();
+                return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
+            }
+            last = seq;
+        }
+        drop(sending);
+        let info = ObjectInfo {
+            name: key.to_owned(),
+            description: None,
+            metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            headers: None,
+            options: Some(ObjectOptions { link: None, max_chunk_size: Some(CHUNK) }),
+            bucket: self.bucket.clone(),
+            nuid,
+            size: bytes.len(),
+            chunks: starts.len(),
+            modified: Some(time::OffsetDateTime::now_utc()),
+            digest: Some(digest),
+            deleted: false,
+        };
+        let info = serde_json::to_vec(&info)
+            .map_err(|error| MeshError::Malformed { what: self.what, reason: error.to_string() })?;
+        match store(&self.mesh, "storing an object", subject.clone(), Some(before), info.into()).await {
+            // Somebody stored the same key in between: its name says that it is the same.
+            Err(MeshError::Refused { .. })
+                if self.last(&subject, true).await?.is_some_and(|found| found.sequence > before) =>
+            {
+                Ok(())
+            }
+            stored => stored.map(drop),
+        }
+    }
+
+    /// The bytes under a key and what was said about them, checked against the digest that was stored with them.
+    pub(crate) async fn get(&self, key: &str) -> Result<(ObjectInfo, Bytes), MeshError> {
+        let missing = || MeshError::NotFound { what: self.what, id: key.to_owned() };
+        let damaged = |reason: &str| MeshError::Damaged {
+            what: self.what,
+            id: key.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let message = self.last(&self.description(key), false).await?.ok_or_else(missing)?;
+        let info: ObjectInfo = serde_json::from_slice(&message.payload)
+            .map_err(|_| damaged("its description cannot be read"))?;
+        if info.deleted {
+            return Err(missing());
+        }
+        if info.size > LARGEST_OBJECT {
+            let (size, limit) = (info.size as u64, LARGEST_OBJECT as u64);
+            return Err(MeshError::TooLarge { what: self.what, size, limit });
+        }
+        // The description comes from whoever may write to the bucket; it must not lead anywhere else.
+        if info.name != key || !is_token(&info.nuid) || info.chunks > info.size {
+            return Err(damaged("its description is not that of an object with this key"));
+        }
+        let pieces = format!("$O.{}.C.{}", self.bucket, info.nuid);
+        let mut bytes = BytesMut::with_capacity(info.size);
+        let mut from = 0;
+        for _ in 0..info.chunks {
+            let piece = self.next(&pieces, from + 1).await?.ok_or_else(|| damaged("a piece is missing"))?;
+            if bytes.len() + piece.payload.len() > info.size {
+                return Err(damaged("it is longer than its description says"));
+            }
+            bytes.extend_from_slice(&piece.payload);
+            from = piece.sequence;
+        }
+        let bytes = bytes.freeze();
+        if bytes.len() != info.size || info.digest.as_ref() != Some(&digest(&bytes)) {
+            return Err(damaged("its sha256 is not the one it was stored with"));
+        }
+        Ok((info, bytes))
+    }
+
+    /// The last message of a subject: from any replica where that is enough, else from the leader.
+    async fn last(&self, subject: &str, leader: bool) -> Result<Option<StreamMessage>, MeshError> {
+        let stream = self.stream().await?;
+        if !leader && let Some(found) = direct(stream.direct_get_last_for_subject(subject).await)? {
+            return Ok(Some(found));
+        }
+        raw(stream.get_last_raw_message_by_subject(subject).await)
+    }
+
+    /// The next message of a subject at or after a place in the stream.
+    async fn next(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, MeshError> {
+        let stream = self.stream().await?;
+        if let Some(found) = direct(stream.direct_get_next_for_subject(subject, Some(from)).await)? {
+            return Ok(Some(found));
+        }
+        raw(stream.raw_message_builder().sequence(from).next_by_subject(subject).send().await)
+    }
+
+    async fn stream(&self) -> Result<Stream<()>, MeshError> {
+        let named = self.mesh.jetstream().get_stream_no_info(self.stream_name()).await;
+        named.map_err(|error| MeshError::Refused { what: READING, reason: error.to_string() })
+    }
+}
+
+const READING: &str = "reading a stored message";
+
+/// A follower may be behind: what it does not have, the leader is asked for.
+fn direct(
+    found: Result<StreamMessage, async_nats::jetstream::stream::DirectGetError>,
+) -> Result<Option<StreamMessage>, MeshError> {
+    match found {
+        Ok(message) => Ok(Some(message)),
+        Err(error) => match error.kind() {
+            DirectGetErrorKind::TimedOut => {
+                Err(MeshError::Unreachable { what: READING, reason: error.to_string() })
+            }
+            _ => Ok(None),
+        },
+    }
+}
+
+/// What the leader says.
+pub(crate) fn raw(
+    found: Result<StreamMessage, async_nats::jetstream::stream::RawMessageError>,
+) -> Result<Option<StreamMessage>, MeshError> {
+    match found {
+        Ok(message) => Ok(Some(message)),
+        Err(error) => match error.kind() {
+            LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            LastRawMessageErrorKind::JetStream(why) => {
+                Err(MeshError::Refused { what: READING, reason: why.to_string() })
+            }
+            _ => Err(MeshError::Unreachable { what: READING, reason: error.to_string() }),
+        },
+    }
+}
+
+/// Publishes and waits until the server says that it is stored; `after` is the last sequence the subject must have.
+pub(crate) async fn store(
+    mesh: &Mesh,
+    what: &'static str,
+    subject: String,
+    after: Option<u64>,
+    body: Bytes,
+) -> Result<u64, MeshError> {
+    let mut headers = HeaderMap::new();
+    if let Some(after) = after {
+        headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, after.to_string());
+    }
+    store_with(mesh, what, subject, headers, body).await
+}
+
+/// Like [`store`], with headers.
+pub(crate) async fn store_with(
+    mesh: &Mesh,
+    what: &'static str,
+    subject: String,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<u64, MeshError> {
+    use async_nats::jetstream::context::PublishErrorKind;
+    let failed = |error: async_nats::jetstream::context::PublishError| {
+        let reason = error.to_string();
+        match error.kind() {
+            PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => {
+                MeshError::Unreachable { what, reason }
+            }
+            _ => MeshError::Refused { what, reason },
+        }
+    };
+    let sent = mesh.jetstream().publish_with_headers(subject, headers, body).await.map_err(failed)?;
+    Ok(sent.await.map_err(failed)?.sequence)
+}
+
+/// A digest as object stores write it.
+fn digest(bytes: &[u8]) -> String {
+    format!("SHA-256={}", BASE64URL.encode(&Sha256::digest(bytes)))
+}

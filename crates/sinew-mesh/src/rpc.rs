@@ -1,0 +1,135 @@
+//! The direct door of agents: A2A operations by request and reply.
+//!
+//! Where nobody serves, the caller knows at once. Who calls is in the subject, which only the caller may publish to.
+
+use std::time::Duration;
+
+use async_nats::client::RequestErrorKind;
+use async_nats::{HeaderMap, Request, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use sinew_protocol::{Subject, Token};
+
+use crate::{Mesh, MeshError, trace};
+
+/// The calls that reach one replica of an agent.
+#[derive(Debug)]
+pub struct RpcServer {
+    mesh: Mesh,
+    calls: Subscriber,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct RpcRequest {
+    /// The operation, for instance `SendMessage`.
+    pub method: String,
+    /// Who calls.
+    pub caller: Token,
+    /// The call's headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// The call's body: JSON-RPC.
+    pub body: Bytes,
+    mesh: Mesh,
+    reply: async_nats::Subject,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug)]
+pub struct RpcReply {
+    /// Its headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// Its body: JSON-RPC.
+    pub body: Bytes,
+}
+
+impl Mesh {
+    /// Serves an agent's direct door; replicas of one name share the calls.
+    pub async fn serve_rpc(&self, agent: &str) -> Result<RpcServer, MeshError> {
+        let agent = Token::of(agent);
+        let subject = sinew_protocol::subject::below(self.namespace(), &["rpc", agent.as_str()]);
+        let what = "serving an agent";
+        let calls = self
+            .client()
+            .queue_subscribe(subject, agent.to_string())
+            .await
+            .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
+        self.client()
+            .flush()
+            .await
+            .map_err(|error| MeshError::Unreachable { what, reason: error.to_string() })?;
+        Ok(RpcServer { mesh: self.clone(), calls })
+    }
+
+    /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`] it may
+    /// have been.
+    pub async fn call_rpc(
+        &self,
+        agent: &str,
+        method: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<RpcReply, MeshError> {
+        let what = || format!("agent {}", agent.chars().take(128).collect::<String>());
+        self.fits_with("a call", &headers, body.len())?;
+        let subject = self.subject(&Subject::Rpc {
+            agent: Token::of(agent),
+            method: Token::of(method),
+            caller: self.caller().clone(),
+        });
+        let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
+        match self.client().send_request(subject, request).await {
+            Ok(reply) => {
+                Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
+            }
+            Err(error) => Err(match error.kind() {
+                RequestErrorKind::NoResponders => MeshError::NobodyAnswers { what: what() },
+                RequestErrorKind::TimedOut => MeshError::NoAnswer { what: what(), within: timeout },
+                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                    MeshError::Refused { what: "calling an agent", reason: error.to_string() }
+                }
+                RequestErrorKind::Other => {
+                    MeshError::Unreachable { what: "calling an agent", reason: error.to_string() }
+                }
+            }),
+        }
+    }
+}
+
+impl RpcServer {
+    /// The next call; none when the connection was closed or [`RpcServer::stop`] has let the last one through.
+    pub async fn next(&mut self) -> Option<RpcRequest> {
+        loop {
+            let message = self.calls.next().await?;
+            let subject = Subject::parse(self.mesh.namespace(), &message.subject);
+            let (Some(Subject::Rpc { method, caller, .. }), Some(reply)) = (subject, message.reply) else {
+                continue;
+            };
+            let Some(method) = method.name() else { continue };
+            return Some(RpcRequest {
+                method,
+                caller,
+                headers: trace::incoming(message.headers.as_ref()),
+                body: message.payload,
+                mesh: self.mesh.clone(),
+                reply,
+            });
+        }
+    }
+
+    /// Takes no new calls; those that are here already still come out of [`RpcServer::next`].
+    pub async fn stop(&mut self) -> Result<(), MeshError> {
+        let drained = self.calls.drain().await;
+        drained.map_err(|error| MeshError::Refused { what: "leaving", reason: error.to_string() })
+    }
+}
+
+impl RpcRequest {
+    /// Answers.
+    pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
+        self.mesh.fits_with("an answer", &headers, body.len())?;
+        let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;
+        sent.map_err(|error| MeshError::Refused { what: "answering a call", reason: error.to_string() })
+    }
+}

@@ -1,0 +1,306 @@
+//! Plans by digest, and the workflows that were deployed: a live view of names with their versions.
+//!
+//! A plan is stored once under the sha256 of its canonical JSON and checked against it whenever it is read. Deploying
+//! gives a digest a name; executions keep the digest they began with.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::stream::PLANS;
+use sinew_protocol::{Subject, Token};
+use tokio::sync::watch;
+
+use crate::card::stream_name;
+use crate::follow::{Following, Source, Step, follow};
+use crate::object::{self, Objects};
+use crate::{Mesh, MeshError};
+
+/// The largest deployment, in bytes: one message.
+pub const LARGEST_DEPLOYMENT: usize = 768 << 10;
+/// Versions of a workflow that are kept.
+pub const MOST_VERSIONS: usize = 16;
+
+/// A plan as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredPlan {
+    /// The dialect that lowered it, whose adapter executes it.
+    pub dialect: String,
+    /// The plan.
+    pub plan: Value,
+    /// The file it came from, for people; not covered by the digest.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+impl StoredPlan {
+    /// The plan's identity: hex sha256 of its canonical JSON, with sorted members and no white space.
+    pub fn digest(&self) -> String {
+        let mut plan = self.plan.clone();
+        plan.sort_all_objects();
+        sha256(plan.to_string().as_bytes())
+    }
+}
+
+/// A workflow that got a name on the mesh.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Deployment {
+    /// The workflow's name.
+    pub name: String,
+    /// The digest of its plan, which lies in the store of plans.
+    pub digest: String,
+    /// The dialect.
+    pub dialect: String,
+    /// The card that announces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<AgentCard>,
+    /// Its picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mermaid: Option<String>,
+    /// What it does, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// When it was deployed, milliseconds since 1970 UTC.
+    pub at: u64,
+    /// Who deployed it.
+    pub by: String,
+}
+
+/// One version of a workflow.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its place in the stream: grows with every deployment.
+    pub seq: u64,
+    /// What was deployed.
+    pub deployment: Deployment,
+}
+
+impl Mesh {
+    fn plans(&self) -> Objects {
+        Objects::new(self, PLANS, "plan")
+    }
+
+    /// Stores a plan; gives its digest.
+    pub async fn put_plan(&self, plan: &StoredPlan) -> Result<String, MeshError> {
+        let digest = plan.digest();
+        let body = serde_json::to_vec(plan).map_err(|error| malformed("a plan", &error))?;
+        self.plans().put(&digest, [("dialect", plan.dialect.clone())], &body.into()).await?;
+        Ok(digest)
+    }
+
+    /// The plan with this digest.
+    pub async fn get_plan(&self, digest: &str) -> Result<StoredPlan, MeshError> {
+        if !is_digest(digest) {
+            return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
+        }
+        let (_, body) = self.plans().get(digest).await?;
+        let plan: StoredPlan = serde_json::from_slice(&body).map_err(|error| malformed("a plan", &error))?;
+        let found = plan.digest();
+        if found == digest {
+            return Ok(plan);
+        }
+        Err(MeshError::Damaged {
+            what: "plan",
+            id: digest.to_owned(),
+            reason: format!("its digest is {found}"),
+        })
+    }
+
+    /// Gives a stored plan a name; gives the version's place in the stream.
+    pub async fn deploy(&self, deployment: &Deployment) -> Result<u64, MeshError> {
+        let name = Token::of(&deployment.name);
+        let body = serde_json::to_vec(deployment).map_err(|error| malformed("a deployment", &error))?;
+        if body.len() > LARGEST_DEPLOYMENT {
+            let (size, limit) = (body.len() as u64, LARGEST_DEPLOYMENT as u64);
+            return Err(MeshError::TooLarge { what: "a deployment", size, limit });
+        }
+        read(&name, &body)?;
+        let subject = self.subject(&Subject::Workflow { name });
+        object::store(self, "deploying a workflow", subject, None, body.into()).await
+    }
+
+    /// Takes a workflow's name away; open executions go on.
+    pub async fn undeploy(&self, name: &str) -> Result<(), MeshError> {
+        let subject = self.subject(&Subject::Workflow { name: Token::of(name) });
+        object::store(self, "removing a workflow", subject, None, Bytes::new()).await.map(drop)
+    }
+
+    /// The latest version of a workflow, as the leader has it.
+    pub async fn workflow(&self, name: &str) -> Result<Option<Version>, MeshError> {
+        let token = Token::of(name);
+        let stream = stream_name("WORKFLOWS", self.namespace());
+        let subject = self.subject(&Subject::Workflow { name: token.clone() });
+        let stream = self
+            .jetstream()
+            .get_stream_no_info(stream)
+            .await
+            .map_err(|error| MeshError::Refused { what: "reading workflows", reason: error.to_string() })?;
+        let Some(message) = object::raw(stream.get_last_raw_message_by_subject(&subject).await)? else {
+            return Ok(None);
+        };
+        if message.payload.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Version { seq: message.sequence, deployment: read(&token, &message.payload)? }))
+    }
+
+    /// The workflows that are deployed, from now on.
+    pub fn workflows(&self) -> Workflows {
+        let shared = Arc::new(Shared::default());
+        let namespace = self.namespace().to_owned();
+        let source = Source {
+            stream: stream_name("WORKFLOWS", &namespace),
+            filter: sinew_protocol::subject::below(&namespace, &["workflow"]),
+            from: DeliverPolicy::All,
+            tick: Duration::from_secs(1),
+        };
+        let (board, mut next) = (Arc::clone(&shared), Some(Names::new()));
+        let following = follow(self.clone(), source, move |step| match step {
+            // A pass is shown when it is whole: names do not vanish while the stream is read again.
+            Step::Begin => next = Some(Names::new()),
+            Step::Message { subject, body, seq, .. } => {
+                let Some(Subject::Workflow { name }) = Subject::parse(&namespace, &subject) else { return };
+                match &mut next {
+                    Some(names) => add(names, name, seq, &body),
+                    None => {
+                        board.names(|names| add(names, name, seq, &body));
+                        board.version.send_modify(|version| *version += 1);
+                    }
+                }
+            }
+            Step::Whole => {
+                if let Some(whole) = next.take() {
+                    board.names(|names| *names = whole);
+                    board.version.send_modify(|version| *version += 1);
+                    board.whole.send_replace(true);
+                }
+            }
+            Step::Tick => {}
+        });
+        let changes = shared.version.subscribe();
+        Workflows { shared, changes, _following: Arc::new(following) }
+    }
+}
+
+fn malformed(what: &'static str, error: &serde_json::Error) -> MeshError {
+    MeshError::Malformed { what, reason: error.to_string() }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A deployment that came from the stream under this name.
+fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
+    let wrong = |reason: &str| MeshError::Malformed { what: "a deployment", reason: reason.to_owned() };
+    let deployment: Deployment =
+        serde_json::from_slice(body).map_err(|error| malformed("a deployment", &error))?;
+    if deployment.name.trim().is_empty() || deployment.name.chars().any(char::is_control) {
+        return Err(wrong("its name is empty or holds control characters"));
+    }
+    if Token::of(&deployment.name) != *name {
+        return Err(wrong("its name is not that of its subject"));
+    }
+    if !is_digest(&deployment.digest) {
+        return Err(wrong("its digest is no sha256"));
+    }
+    if deployment.card.as_ref().is_some_and(|card| card.name != deployment.name) {
+        return Err(wrong("its card names something else"));
+    }
+    Ok(deployment)
+}
+
+/// The versions of each name, oldest first; none where the name was taken away.
+type Names = BTreeMap<Token, Vec<Option<Arc<Version>>>>;
+
+fn add(names: &mut Names, name: Token, seq: u64, body: &[u8]) {
+    let version = if body.is_empty() {
+        None
+    } else {
+        match read(&name, body) {
+            Ok(deployment) => Some(Arc::new(Version { seq, deployment })),
+            Err(error) => {
+                tracing::warn!(workflow = name.as_str(), seq, %error, "a deployment is passed over");
+                return;
+            }
+        }
+    };
+    let versions = names.entry(name).or_default();
+    versions.push(version);
+    if versions.len() > MOST_VERSIONS {
+        versions.remove(0);
+    }
+}
+
+/// A live view of the workflows that are deployed. Clones share it; it ends with the last of them.
+#[derive(Clone)]
+pub struct Workflows {
+    shared: Arc<Shared>,
+    changes: watch::Receiver<u64>,
+    _following: Arc<Following>,
+}
+
+#[derive(Default)]
+struct Shared {
+    names: RwLock<Names>,
+    version: watch::Sender<u64>,
+    whole: watch::Sender<bool>,
+}
+
+impl Shared {
+    fn names(&self, change: impl FnOnce(&mut Names)) {
+        change(&mut self.names.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Workflows {
+    /// Waits until the view has seen everything that was deployed when it was made.
+    pub async fn ready(&self) {
+        let mut whole = self.shared.whole.subscribe();
+        let _gone = whole.wait_for(|whole| *whole).await;
+    }
+
+    /// The latest version of the workflow with this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Version>> {
+        self.by_token(&Token::of(name))
+    }
+
+    /// The latest version of the workflow with this token.
+    pub fn by_token(&self, name: &Token) -> Option<Arc<Version>> {
+        self.read(|names| names.get(name)?.last()?.clone())
+    }
+
+    /// The latest version of every workflow, by name.
+    pub fn list(&self) -> Vec<Arc<Version>> {
+        let mut all: Vec<_> =
+            self.read(|names| names.values().filter_map(|versions| versions.last()?.clone()).collect());
+        all.sort_by(|a, b| a.deployment.name.cmp(&b.deployment.name));
+        all
+    }
+
+    /// All versions of a name that are kept, oldest first, also those before it was taken away.
+    pub fn versions(&self, name: &str) -> Vec<Arc<Version>> {
+        self.read(|names| names.get(&Token::of(name)).into_iter().flatten().flatten().cloned().collect())
+    }
+
+    /// Waits until something was deployed or removed since this handle was last told.
+    pub async fn changed(&mut self) {
+        let _gone = self.changes.changed().await;
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Names) -> T) -> T {
+        look(&self.shared.names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for Workflows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workflows").finish_non_exhaustive()
+    }
+}
