@@ -237,7 +237,7 @@ impl Journal {
         if let Some(part) = part {
             headers.insert(PART, value(part)?);
         }
-        self.mesh.fits_with("a commit", &headers, body.len())?;
+        self.mesh.fits("a commit", &headers, body.len())?;
         let began = Instant::now();
         let mut attempt = 0;
         loop {

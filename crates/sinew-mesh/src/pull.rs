@@ -28,13 +28,13 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Silence after which deliveries are taken for lost.
 const SILENCE: Duration = Duration::from_secs(12);
 /// How long the server keeps a request for messages.
-const EXPIRES: Duration = Duration::from_secs(60);
+const EXPIRES: Duration = Duration::from_mins(1);
 /// How often somebody who waits looks whether the connection is still the same.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long one request to the server may take before it is made again.
 const WAIT: Duration = Duration::from_secs(5);
 /// Unused consumers of readers go after this long.
-const UNUSED: Duration = Duration::from_secs(60);
+const UNUSED: Duration = Duration::from_mins(1);
 /// Messages that a reader asks for at once.
 const BATCH: usize = 512;
 /// Bytes that a reader asks for at once; a message of the server's largest size must fit.
@@ -122,14 +122,13 @@ impl Pull {
     pub(crate) async fn next(&mut self) -> Result<Item, Lost> {
         loop {
             // What has come is read before silence is judged: it shows that the consumer lives.
-            let came = match self.subscriber.next().now_or_never() {
-                Some(came) => came,
-                None => {
-                    self.alive()?;
-                    match timeout(LOOK, self.subscriber.next()).await {
-                        Ok(came) => came,
-                        Err(_) => continue,
-                    }
+            let came = if let Some(came) = self.subscriber.next().now_or_never() {
+                came
+            } else {
+                self.alive()?;
+                match timeout(LOOK, self.subscriber.next()).await {
+                    Ok(came) => came,
+                    Err(_) => continue,
                 }
             };
             let message = came.ok_or_else(|| Lost("the connection is closed".to_owned()))?;
@@ -167,7 +166,7 @@ impl Pull {
     fn control(&mut self, message: &Message) -> Result<(), Lost> {
         let description = message.description.as_deref().unwrap_or_default();
         match message.status {
-            Some(StatusCode::IDLE_HEARTBEAT) => Ok(()),
+            Some(StatusCode::IDLE_HEARTBEAT) | None => Ok(()),
             // The end of one request: it expired, or the next message is larger than what is left of it.
             Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED)
                 if description != "Consumer Deleted" && pending(message).is_some() =>
@@ -176,7 +175,6 @@ impl Pull {
                 Ok(())
             }
             Some(status) => Err(Lost(format!("{status} {description}"))),
-            None => Ok(()),
         }
     }
 }
@@ -275,7 +273,7 @@ pub(crate) struct Reader {
 
 enum State {
     Open {
-        pull: Pull,
+        pull: Box<Pull>,
         /// How many deliveries of this consumer were read.
         read: u64,
     },
@@ -285,7 +283,7 @@ enum State {
 impl Reader {
     /// Begins to read; an error when the server refuses or cannot be reached.
     pub(crate) async fn open(mesh: &Mesh, reading: Reading) -> Result<Self, MeshError> {
-        let pull = consume(mesh.clone(), reading.clone()).await?;
+        let pull = Box::new(consume(mesh.clone(), reading.clone()).await?);
         Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 } })
     }
 
@@ -302,7 +300,7 @@ impl Reader {
         loop {
             match &mut self.state {
                 State::Opening(opening) => {
-                    let pull = opening.as_mut().await;
+                    let pull = Box::new(opening.as_mut().await);
                     self.state = State::Open { pull, read: 0 };
                 }
                 State::Open { pull, read } => {

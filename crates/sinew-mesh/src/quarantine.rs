@@ -20,7 +20,7 @@ use crate::error::MeshError;
 use crate::inbox::Received;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
-use crate::send::{FENCE, Put, clean, headers_len, value};
+use crate::send::{FENCE, Put, clean, headers_len, only, value};
 
 /// Characters of a reason that are kept.
 const LONGEST_REASON: usize = 1_000;
@@ -129,7 +129,7 @@ impl Mesh {
             pending = item.pending;
             let Item { time, message, .. } = item;
             let headers = message.headers.unwrap_or_default();
-            found.extend(self.read_quarantined(&message.subject, time, headers, Bytes::new()));
+            found.extend(self.read_quarantined(&message.subject, time, &headers, Bytes::new()));
             if found.len() > limit {
                 found.pop_front();
             }
@@ -143,7 +143,7 @@ impl Mesh {
         let stored = self.stored(&bucket(self.namespace(), "QUARANTINE"), &subject).await?;
         stored
             .and_then(|stored| {
-                self.read_quarantined(&subject, milliseconds(stored.time), stored.headers, stored.payload)
+                self.read_quarantined(&subject, milliseconds(stored.time), &stored.headers, stored.payload)
             })
             .ok_or_else(|| MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") })
     }
@@ -177,13 +177,10 @@ impl Mesh {
             let deleted = answer(self, WHAT, WAIT, handle.delete_message(seq)).await?;
             deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
         }
-        let mut headers = HeaderMap::new();
-        // Its message id too: the server would take it for a repetition.
-        for (name, values) in
-            aside.headers.iter().filter(|(name, _)| !(*name).to_string().starts_with("Nats-"))
-        {
-            values.iter().for_each(|value| headers.append(name.clone(), value.clone()));
-        }
+        // Not its message id either: the server would take it for a repetition.
+        let headers = only(&aside.headers, |name| {
+            !name.get(..5).is_some_and(|begins| begins.eq_ignore_ascii_case("nats-"))
+        });
         self.put_once_at(&name, &aside.subject, headers, aside.body).await
     }
 
@@ -205,7 +202,7 @@ impl Mesh {
         &self,
         subject: &str,
         aside: u64,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         body: Bytes,
     ) -> Option<Quarantined> {
         let Subject::Quarantine { stream, seq } = Subject::parse(self.namespace(), subject)? else {
@@ -216,12 +213,7 @@ impl Mesh {
         let (reason, subject, time) = (text(REASON), text(SUBJECT), ours(TIME).parse().unwrap_or_default());
         let whole = headers.get(PART).is_none();
         let stream = stream.name().unwrap_or_else(|| stream.to_string());
-        let own = headers.iter().filter(|(name, _)| {
-            let name: &str = (*name).as_ref();
-            !OURS.contains(&name)
-        });
-        let own =
-            own.flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))).collect();
+        let own = only(headers, |name| !OURS.contains(&name));
         Some(Quarantined { stream, seq, time, aside, reason, subject, headers: own, body, whole })
     }
 }

@@ -115,18 +115,13 @@ impl Mesh {
         if !matches!(event, Subject::Event { .. }) {
             return Err(MeshError::WrongSubject { subject: name, expected: "the subject of an event" });
         }
-        self.fits_with("an event", &headers, body.len())?;
+        self.fits("an event", &headers, body.len())?;
         let published = self.client().publish_with_headers(name, clean(headers), body);
         published.await.map_err(|error| unreachable("publish an event", &error))
     }
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
-    pub(crate) fn fits_with(
-        &self,
-        what: &'static str,
-        headers: &HeaderMap,
-        body: usize,
-    ) -> Result<(), MeshError> {
+    pub(crate) fn fits(&self, what: &'static str, headers: &HeaderMap, body: usize) -> Result<(), MeshError> {
         let (size, limit) = (headers_len(headers) + body, self.client().max_payload());
         if size > limit {
             return Err(MeshError::TooLarge { what, size: size as u64, limit: limit as u64 });
@@ -145,7 +140,7 @@ impl Mesh {
         let mut headers = clean(headers);
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
         headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
-        self.fits_with("a message", &headers, body.len())?;
+        self.fits("a message", &headers, body.len())?;
         let began = Instant::now();
         let mut attempt = 0;
         loop {
@@ -334,8 +329,18 @@ pub(crate) fn clean(headers: HeaderMap) -> HeaderMap {
     if headers.iter().all(|(name, _)| may_pass(name.as_ref())) {
         return headers;
     }
-    let passing = headers.iter().filter(|(name, _)| may_pass((*name).as_ref()));
-    passing.flat_map(|(name, values)| values.iter().map(|value| (name.clone(), value.clone()))).collect()
+    only(&headers, may_pass)
+}
+
+/// The headers whose names these are, with all their values.
+pub(crate) fn only(headers: &HeaderMap, wanted: impl Fn(&str) -> bool) -> HeaderMap {
+    let mut found = HeaderMap::new();
+    for (name, values) in headers.iter().filter(|(name, _)| wanted((*name).as_ref())) {
+        for value in values {
+            found.append(name.clone(), value.clone());
+        }
+    }
+    found
 }
 
 /// A header's value; text with line breaks is none.
