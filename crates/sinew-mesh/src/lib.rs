@@ -8,10 +8,12 @@
 //! subscription carry anything that may not be lost, and never pastes a name into a subject.
 
 pub use async_nats;
+pub use async_nats::HeaderMap;
 
 pub mod artifact;
 pub mod card;
 mod error;
+pub mod event;
 mod follow;
 pub mod history;
 pub mod inbox;

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use async_nats::jetstream::{self, Context};
 use sinew_protocol::{Subject, Token};
+use tokio::sync::OnceCell;
+
+use crate::layout::Layout;
 
 /// A connection to one mesh. Clones share it.
 #[derive(Clone)]
@@ -14,6 +17,7 @@ struct Inner {
     jetstream: Context,
     namespace: String,
     caller: Token,
+    layout: OnceCell<Layout>,
 }
 
 impl Mesh {
@@ -25,6 +29,7 @@ impl Mesh {
             jetstream,
             namespace: namespace.to_owned(),
             caller: Token::of(caller),
+            layout: OnceCell::new(),
         }))
     }
 
@@ -46,6 +51,10 @@ impl Mesh {
     /// The connection's JetStream.
     pub fn jetstream(&self) -> &Context {
         &self.0.jetstream
+    }
+
+    pub(crate) fn layout_cell(&self) -> &OnceCell<Layout> {
+        &self.0.layout
     }
 
     /// The name of a subject in this mesh.

@@ -1,0 +1,145 @@
+//! What a mesh was made with: the settings that provisioning stored and everybody reads, and the executors' key.
+
+use std::env;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use async_nats::StatusCode;
+use async_nats::jetstream::stream::DirectGetErrorKind;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::ResultKey;
+use sinew_protocol::env::RESULT_KEY;
+use sinew_protocol::stream::{FLEET, bucket, fleet_key};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+
+/// The most shards a mesh may have; more subjects and consumers than that help nobody.
+pub const MOST_SHARDS: u32 = 1_024;
+
+/// What a mesh was made with. The number of shards never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The number of shards.
+    pub shards: NonZeroU32,
+    /// How many servers hold a copy of every stream.
+    pub replicas: usize,
+    /// How long closed executions and what belongs to them are kept.
+    pub retention: Duration,
+    /// The most bytes that one stream may hold; none for as much as the account allows.
+    pub storage_limit: Option<u64>,
+    /// The largest message the server takes, headers included, in bytes.
+    pub max_payload: usize,
+}
+
+/// The settings as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// The version of this format.
+    pub(crate) version: u32,
+    pub(crate) shards: NonZeroU32,
+    pub(crate) replicas: usize,
+    /// In seconds.
+    pub(crate) retention: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) storage_limit: Option<u64>,
+}
+
+impl Settings {
+    pub(crate) const VERSION: u32 = 1;
+
+    pub(crate) fn read(body: &[u8]) -> Result<Self, MeshError> {
+        let bad = |reason: String| MeshError::Malformed { what: "the settings of the mesh", reason };
+        let settings: Self = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+        if settings.version != Self::VERSION {
+            return Err(bad(format!("version {} is not known here", settings.version)));
+        }
+        if settings.shards.get() > MOST_SHARDS {
+            return Err(bad(format!("{} shards, at most {MOST_SHARDS} are allowed", settings.shards)));
+        }
+        Ok(settings)
+    }
+}
+
+impl Mesh {
+    /// What the mesh was made with; asked once per connection.
+    pub async fn layout(&self) -> Result<Layout, MeshError> {
+        self.layout_cell().get_or_try_init(|| self.read_layout()).await.copied()
+    }
+
+    async fn read_layout(&self) -> Result<Layout, MeshError> {
+        let body = self.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.not_provisioned())?;
+        let settings = Settings::read(&body)?;
+        Ok(Layout {
+            shards: settings.shards,
+            replicas: settings.replicas,
+            retention: Duration::from_secs(settings.retention),
+            storage_limit: settings.storage_limit,
+            max_payload: self.client().max_payload(),
+        })
+    }
+
+    /// The executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
+    pub async fn result_key(&self) -> Result<ResultKey, MeshError> {
+        let bad = |reason: &str| MeshError::BadSetting { setting: RESULT_KEY, reason: reason.to_owned() };
+        if let Some(key) = env::var_os(RESULT_KEY).filter(|key| !key.is_empty()) {
+            let key = key.into_string().map_err(|_| bad("it is not text"))?;
+            return read_key(key.as_bytes()).ok_or_else(|| bad("it is not 64 hex digits"));
+        }
+        match self.fleet_value(fleet_key::RESULT_KEY).await? {
+            Some(key) => read_key(&key).ok_or(MeshError::Malformed {
+                what: "the executors' key",
+                reason: "it is not 64 hex digits".to_owned(),
+            }),
+            // Executors with different keys would refuse each other's results, so nobody makes one up here.
+            None => {
+                Err(bad("the mesh was provisioned to take the key from this variable, and it is not set"))
+            }
+        }
+    }
+
+    pub(crate) fn not_provisioned(&self) -> MeshError {
+        MeshError::NotProvisioned { namespace: self.namespace().to_owned() }
+    }
+
+    /// The stream behind the executors' bucket.
+    pub(crate) fn fleet_stream(&self) -> String {
+        format!("KV_{}", bucket(self.namespace(), FLEET))
+    }
+
+    /// The subject of a key in the executors' bucket.
+    pub(crate) fn fleet_subject(&self, key: &str) -> String {
+        format!("$KV.{}.{key}", bucket(self.namespace(), FLEET))
+    }
+
+    /// A value of the executors' bucket, read in the one way that can be allowed for a single key.
+    async fn fleet_value(&self, key: &str) -> Result<Option<bytes::Bytes>, MeshError> {
+        const WHAT: &str = "read what the mesh was made with";
+        let unreachable = |reason: String| MeshError::Unreachable { what: WHAT, reason };
+        let stream = self.jetstream().get_stream_no_info(self.fleet_stream()).await;
+        let stream = stream.map_err(|error| unreachable(error.to_string()))?;
+        match stream.direct_get_last_for_subject(self.fleet_subject(key)).await {
+            Ok(message) => Ok(Some(message.payload)),
+            Err(error) => match error.kind() {
+                DirectGetErrorKind::NotFound => Ok(None),
+                // Nobody serves the bucket: it is not there, or the server is only just starting.
+                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
+                    match self.jetstream().query_account().await {
+                        Ok(_) => Err(self.not_provisioned()),
+                        Err(error) => Err(unreachable(error.to_string())),
+                    }
+                }
+                DirectGetErrorKind::ErrorResponse(status, text) => {
+                    Err(MeshError::Refused { what: WHAT, reason: format!("{status} {text}") })
+                }
+                _ => Err(unreachable(error.to_string())),
+            },
+        }
+    }
+}
+
+/// Reads 64 hex digits.
+fn read_key(text: &[u8]) -> Option<ResultKey> {
+    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).ok()?;
+    Some(ResultKey::new(bytes.try_into().ok()?))
+}

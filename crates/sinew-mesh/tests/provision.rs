@@ -1,0 +1,290 @@
+//! Provisioning: made once, set right when it differs, refused where it would break; read by everybody.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use sinew_mesh::async_nats::jetstream::stream::{Config, DiscardPolicy};
+use sinew_mesh::async_nats::{self, HeaderMap};
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, MeshError, Provision};
+use sinew_protocol::stream::STREAMS;
+use sinew_protocol::{Subject, Token};
+
+async fn server() -> Server {
+    Server::start(ServerOptions::default()).await.unwrap()
+}
+
+async fn mesh(server: &Server, namespace: &str) -> Mesh {
+    Mesh::new(async_nats::connect(server.url()).await.unwrap(), namespace, "tester")
+}
+
+fn shards(shards: u32) -> Provision {
+    Provision { shards: NonZeroU32::new(shards), ..Provision::default() }
+}
+
+async fn config(mesh: &Mesh, stream: &str) -> Config {
+    mesh.jetstream().get_stream(stream).await.unwrap().cached_info().config.clone()
+}
+
+#[tokio::test]
+async fn a_mesh_is_made_once_and_read_by_everybody() {
+    let server = server().await;
+    let maker = mesh(&server, "prod").await;
+    let missing = maker.layout().await.unwrap_err();
+    assert!(matches!(missing, MeshError::NotProvisioned { .. }), "{missing}");
+    assert!(matches!(maker.check().await.unwrap_err(), MeshError::NotProvisioned { .. }));
+
+    let changes = maker.provision(&shards(4)).await.unwrap();
+    // The bucket of the executors, its settings, two object stores, and the streams.
+    assert_eq!(changes.len(), STREAMS.len() + 4, "{changes:?}");
+    assert!(changes.iter().all(|change| change.differed.is_empty()));
+    assert_eq!(maker.check().await.unwrap(), []);
+    assert_eq!(maker.provision(&Provision::default()).await.unwrap(), []);
+
+    // Who asked too early is not stuck with the answer.
+    for mesh in [maker, mesh(&server, "prod").await] {
+        let layout = mesh.layout().await.unwrap();
+        assert_eq!(layout.shards.get(), 4);
+        assert_eq!(layout.retention, Duration::from_hours(7 * 24));
+        assert_eq!(layout.max_payload, 1024 * 1024);
+    }
+}
+
+#[tokio::test]
+async fn meshes_share_a_server_and_nothing_else() {
+    let server = server().await;
+    let (one, two) = (mesh(&server, "one").await, mesh(&server, "t.w.o").await);
+    one.provision(&shards(2)).await.unwrap();
+    assert!(matches!(two.layout().await, Err(MeshError::NotProvisioned { .. })));
+    two.provision(&shards(3)).await.unwrap();
+    assert_eq!((one.layout().await.unwrap().shards.get(), two.layout().await.unwrap().shards.get()), (2, 3));
+    let task = sinew_protocol::TaskId::parse("task").unwrap();
+    let execution = sinew_protocol::ExecutionId::parse("execution").unwrap();
+    let proof = |mesh: Mesh| {
+        let task = task.clone();
+        async move {
+            sinew_protocol::ResultToken::of(&mesh.result_key().await.unwrap(), &task).as_str().to_owned()
+        }
+    };
+    assert_ne!(proof(one.clone()).await, proof(two.clone()).await);
+    assert_eq!(proof(one.clone()).await, proof(mesh(&server, "one").await).await);
+    let history = Subject::History { execution };
+    one.jetstream().publish(one.subject(&history), "x".into()).await.unwrap().await.unwrap();
+    let stream = two.jetstream().get_stream(STREAMS[1].name("t.w.o")).await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 0);
+}
+
+#[tokio::test]
+async fn shards_never_change_and_the_rest_may() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    mesh.provision(&shards(4)).await.unwrap();
+    let refused = mesh.provision(&shards(8)).await.unwrap_err();
+    assert!(matches!(refused, MeshError::ShardsFixed { have: 4, asked: 8, .. }), "{refused}");
+    mesh.provision(&shards(4)).await.unwrap();
+
+    let retention = Some(Duration::from_hours(1));
+    let changes = mesh.provision(&Provision { retention, ..Provision::default() }).await.unwrap();
+    let changed: Vec<_> = changes.iter().map(|change| change.of.as_str()).collect();
+    assert!(changed.contains(&"settings") && changed.contains(&"m_TASKS"), "{changed:?}");
+    assert!(!changed.contains(&"m_JOURNAL") && !changed.contains(&"m_WORKFLOWS"), "{changed:?}");
+    assert_eq!(config(&mesh, "m_TASKS").await.max_age, Duration::from_hours(1));
+    assert_eq!(config(&mesh, "OBJ_m_ARTIFACTS").await.max_age, Duration::from_hours(2));
+    assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
+    // What is not asked for stays.
+    assert_eq!(mesh.provision(&Provision::default()).await.unwrap(), []);
+}
+
+/// A way to break a stream, the stream, and the words in which it is reported.
+type Breakage = (&'static str, fn(&mut Config), &'static str);
+
+const BREAKAGES: [Breakage; 9] = [
+    ("m_JOURNAL", |c| c.max_age = Duration::from_hours(1), "m_JOURNAL: max_age is 3600s, must be unlimited"),
+    ("m_JOURNAL", |c| c.max_messages = 10, "m_JOURNAL: max_msgs is 10, must be unlimited"),
+    ("m_JOURNAL", |c| c.discard = DiscardPolicy::Old, "m_JOURNAL: discard is old, must be new"),
+    ("m_JOURNAL", |c| c.allow_direct = true, "m_JOURNAL: allow_direct is true, must be false"),
+    ("m_CARDS", |c| c.allow_rollup = true, "m_CARDS: allow_rollup_hdrs is true, must be false"),
+    (
+        "m_RESULTS",
+        |c| c.discard_new_per_subject = false,
+        "m_RESULTS: discard_new_per_subject is false, must be true",
+    ),
+    ("KV_m_FLEET", |c| c.max_age = Duration::from_mins(9), "KV_m_FLEET: max_age is 540s, must be unlimited"),
+    ("OBJ_m_PLANS", |c| c.allow_rollup = true, "OBJ_m_PLANS: allow_rollup_hdrs is true, must be false"),
+    (
+        "m_TASKS",
+        |c| c.subjects.push("other.>".into()),
+        "m_TASKS: subjects is m.v1.task.> other.>, must be m.v1.task.>",
+    ),
+];
+
+#[tokio::test]
+async fn what_differs_is_named_and_set_right() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    mesh.provision(&Provision::default()).await.unwrap();
+    for (stream, breaks, words) in BREAKAGES {
+        let mut config = config(&mesh, stream).await;
+        breaks(&mut config);
+        mesh.jetstream().update_stream(&config).await.unwrap();
+        let found: Vec<_> = mesh.check().await.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(found, [words]);
+        let refused = mesh.verify().await.unwrap_err();
+        assert!(matches!(refused, MeshError::Differs { .. }) && refused.to_string().contains(words));
+        let changes = mesh.provision(&Provision::default()).await.unwrap();
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].of, stream);
+        mesh.verify().await.unwrap();
+    }
+    mesh.jetstream().delete_stream("m_EVENTS").await.unwrap();
+    let found = mesh.check().await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].to_string(), "m_EVENTS: stream is missing, must be there");
+    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.verify().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_operator_set_beside_it_stays() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    mesh.provision(&Provision::default()).await.unwrap();
+    let mut config = config(&mesh, "m_EVENTS").await;
+    config.max_message_size = 500_000;
+    config.metadata.insert("team".into(), "billing".into());
+    mesh.jetstream().update_stream(&config).await.unwrap();
+    mesh.verify().await.unwrap();
+    let retention = Some(Duration::from_mins(1));
+    mesh.provision(&Provision { retention, ..Provision::default() }).await.unwrap();
+    let config = self::config(&mesh, "m_EVENTS").await;
+    assert_eq!((config.max_message_size, config.max_age), (500_000, Duration::from_mins(1)));
+    assert_eq!(config.metadata.get("team").map(String::as_str), Some("billing"));
+}
+
+#[tokio::test]
+async fn many_provisioners_at_once_agree() {
+    let server = server().await;
+    let asked: Vec<u32> = (1..=8).collect();
+    let makers = asked.iter().map(|n| {
+        let url = server.url();
+        async move {
+            let mesh = Mesh::new(async_nats::connect(url).await.unwrap(), "m", "tester");
+            (*n, mesh.provision(&shards(*n)).await)
+        }
+    });
+    let ends = futures_util::future::join_all(makers).await;
+    let mesh = mesh(&server, "m").await;
+    let have = mesh.layout().await.unwrap().shards.get();
+    for (asked, end) in ends {
+        match end {
+            Ok(_) => assert_eq!(asked, have),
+            Err(error) => {
+                assert!(matches!(error, MeshError::ShardsFixed { have: h, .. } if h == have), "{error}")
+            }
+        }
+    }
+    mesh.verify().await.unwrap();
+    mesh.result_key().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_provisioners_of_one_mind_all_succeed() {
+    let server = server().await;
+    let makers = (0..8).map(|_| {
+        let url = server.url();
+        async move {
+            let mesh = Mesh::new(async_nats::connect(url).await.unwrap(), "m", "tester");
+            mesh.provision(&shards(4)).await
+        }
+    });
+    for end in futures_util::future::join_all(makers).await {
+        end.unwrap();
+    }
+    mesh(&server, "m").await.verify().await.unwrap();
+}
+
+#[tokio::test]
+async fn bad_options_are_refused_before_anything_is_made() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    for options in [
+        shards(1_025),
+        Provision { replicas: Some(0), ..Provision::default() },
+        Provision { replicas: Some(6), ..Provision::default() },
+        Provision { retention: Some(Duration::ZERO), ..Provision::default() },
+        Provision { storage_limit: Some(0), ..Provision::default() },
+        Provision { storage_limit: Some(u64::MAX), ..Provision::default() },
+    ] {
+        let error = mesh.provision(&options).await.unwrap_err();
+        assert_eq!(error.code(), "SINEW-7020", "{error}");
+    }
+    assert!(matches!(mesh.layout().await, Err(MeshError::NotProvisioned { .. })));
+}
+
+#[tokio::test]
+async fn copies_a_server_cannot_keep_are_its_refusal() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    let error = mesh.provision(&Provision { replicas: Some(3), ..Provision::default() }).await.unwrap_err();
+    assert_eq!(error.code(), "SINEW-7011", "{error}");
+    // Nothing was settled, so the mesh can still be made.
+    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.verify().await.unwrap();
+}
+
+#[tokio::test]
+async fn damaged_settings_are_said_to_be_damaged() {
+    let server = server().await;
+    for (body, words) in [
+        ("{", "EOF"),
+        (r#"{"version":2,"shards":1,"replicas":1,"retention":60}"#, "version 2"),
+        (r#"{"version":1,"shards":0,"replicas":1,"retention":60}"#, "nonzero"),
+        (r#"{"version":1,"shards":4000000000,"replicas":1,"retention":60}"#, "at most"),
+    ] {
+        let mesh = mesh(&server, "m").await;
+        mesh.provision(&Provision::default()).await.unwrap_or_default();
+        mesh.jetstream().publish("$KV.m_FLEET.settings", body.into()).await.unwrap().await.unwrap();
+        let error = mesh.layout().await.unwrap_err();
+        assert!(error.to_string().contains(words), "{body}: {error}");
+        assert_eq!(mesh.provision(&Provision::default()).await.unwrap_err().code(), error.code());
+    }
+}
+
+#[tokio::test]
+async fn no_stream_can_be_emptied_or_misled_by_a_header() {
+    let server = server().await;
+    let mesh = mesh(&server, "m").await;
+    mesh.provision(&Provision::default()).await.unwrap();
+    let subjects = [
+        "m.v1.journal.0",
+        "m.v1.history.a",
+        "m.v1.event.w.e.k",
+        "m.v1.card.other",
+        "m.v1.workflow.w",
+        "$O.m_ARTIFACTS.M.a",
+        "$O.m_PLANS.M.a",
+        "$KV.m_FLEET.shard.1",
+        "m.v1.result.0.a.e.s.t",
+        "m.v1.task.a.e.s",
+        "m.v1.command.0.start.c.e",
+        "m.v1.quarantine.TASKS.1",
+    ];
+    let card = Subject::Card { agent: Token::of("kept") };
+    mesh.jetstream().publish(mesh.subject(&card), "{}".into()).await.unwrap().await.unwrap();
+    for subject in subjects {
+        for (name, value) in [
+            ("Nats-Rollup", "all"),
+            ("Nats-Rollup", "sub"),
+            ("Nats-Schedule", "@every 1s"),
+            ("Nats-Incr", "+1"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value);
+            let sent =
+                mesh.jetstream().publish_with_headers(subject, headers, "x".into()).await.unwrap().await;
+            assert!(sent.is_err(), "{subject} takes {name}: {value}");
+        }
+    }
+    let stream = mesh.jetstream().get_stream("m_CARDS").await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 1);
+}
