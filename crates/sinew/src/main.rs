@@ -13,7 +13,9 @@ mod drawing;
 mod exit;
 mod load;
 mod output;
+mod record;
 mod tree;
+mod views;
 
 use std::process::ExitCode;
 

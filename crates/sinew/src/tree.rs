@@ -29,17 +29,36 @@ pub(crate) struct Row {
     pub(crate) message: Option<String>,
 }
 
+impl Row {
+    /// Attempts as a cell: how often it was tried, or which of its activations this is.
+    pub(crate) fn tries(&self) -> String {
+        match (self.activations, self.attempts) {
+            (_, 0) => "-".to_owned(),
+            (0 | 1, attempts) => attempts.to_string(),
+            (activations, _) => format!("#{activations}"),
+        }
+    }
+}
+
 /// How a node stands. A word, because colour alone says nothing to some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
+    /// Not reached yet
     Planned,
+    /// Waits for its turn
     Queued,
+    /// At work
     Running,
+    /// Waits for a person
     Waiting,
+    /// Ended well
     Succeeded,
+    /// Ended badly
     Failed,
+    /// Did not have to run
     Skipped,
+    /// Was given up
     Cancelled,
 }
 
@@ -67,7 +86,8 @@ impl Word {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
     }
 
-    const fn icon(self, ascii: bool) -> &'static str {
+    /// Its sign.
+    pub(crate) const fn icon(self, ascii: bool) -> &'static str {
         match (self, ascii) {
             (Self::Planned, false) => "·",
             (Self::Queued, false) => "◌",
@@ -87,7 +107,8 @@ impl Word {
         }
     }
 
-    const fn color(self) -> &'static str {
+    /// Its colour on a terminal.
+    pub(crate) const fn color(self) -> &'static str {
         match self {
             Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
             Self::Running => "\u{1b}[36m",
@@ -129,16 +150,23 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, now: Time) -> Row {
         }
         return row;
     };
+    row_of(ctx, act, now)
+}
+
+/// The row of one activation.
+pub(crate) fn row_of(ctx: &Ctx<'_>, act: ActId, now: Time) -> Row {
     let one = ctx.act(act);
-    row.status = word(one);
-    row.attempts = one.attempt;
-    row.activations = one.ordinal + 1;
-    row.duration_ms = one.began_at.map(|began| one.ended_at.unwrap_or(now).saturating_sub(began));
-    if let Some(ask) = &one.ask {
-        row.agent = Some(ask.target.name().to_owned());
+    let node = ctx.node_of(act);
+    Row {
+        node: node.id.clone(),
+        kind: node.kind.clone(),
+        status: word(one),
+        attempts: one.attempt,
+        activations: one.ordinal + 1,
+        duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(now).saturating_sub(began)),
+        agent: one.ask.as_ref().map(|ask| ask.target.name().to_owned()).or_else(|| node.agent.clone()),
+        message: message(ctx, act, now),
     }
-    row.message = message(ctx, act, now);
-    row
 }
 
 /// How one activation stands.
@@ -217,11 +245,7 @@ pub(crate) fn render(rows: &[Row], columns: Columns, color: bool, ascii: bool) -
     rows.iter()
         .map(|row| {
             let (on, off) = if color { (row.status.color(), "\u{1b}[0m") } else { ("", "") };
-            let attempts = match (row.activations, row.attempts) {
-                (_, 0) => "-".to_owned(),
-                (0 | 1, attempts) => attempts.to_string(),
-                (activations, _) => format!("#{activations}"),
-            };
+            let attempts = row.tries();
             let line = format!(
                 "{on}{icon}{off} {node:<name$}  {on}{status:<9}{off}  {attempts:>3}  {time:>8}  {who:<agent$}  {message}",
                 icon = row.status.icon(ascii),

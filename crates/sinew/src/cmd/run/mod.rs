@@ -20,6 +20,7 @@ use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
 use crate::output::Output;
+use crate::record::Record;
 use crate::tree;
 
 const EXAMPLES: &str = "Examples:
@@ -196,7 +197,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         view.finish(&execution);
     }
     if let Some(file) = &args.export {
-        export(file, &execution)?;
+        Record::local(&execution).write(file)?;
     }
     let stored = kept.finish(output);
     report(&execution, &stored, &kept.folder, args.events, output);
@@ -257,20 +258,6 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
             missing.join(", ")
         ));
     }
-}
-
-fn export(file: &std::path::Path, execution: &Execution) -> Result<(), Failure> {
-    let document = json!({
-        "format": 1,
-        "workflow": execution.program().name(),
-        "execution_id": execution.id().as_str(),
-        "plan": execution.program().graph.plan(),
-        "rounds": execution.journal(),
-    });
-    let text = serde_json::to_vec(&document).unwrap_or_default();
-    std::fs::write(file, text).map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", file.display()))
-    })
 }
 
 fn report(

@@ -2,7 +2,6 @@
 
 mod convert;
 mod describe;
-mod export;
 mod find;
 mod list;
 mod migrate;

@@ -7,12 +7,12 @@ use clap::{Args, ValueEnum};
 use sinew_diagram::{DrawError, Drawing};
 use sinew_plan::Plan;
 
-use super::export;
 use crate::cli::Format;
 use crate::drawing::{self, Run};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Options};
 use crate::output::Output;
+use crate::record;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
@@ -127,12 +127,13 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
         // The parser asks for a file where there is no execution.
         return Ok(file.map(|plan| drawing::draw(&plan, direction, None)).unwrap_or_default());
     };
-    let export = export::read(execution)?;
-    if file.is_some_and(|plan| sinew_plan::digest(&plan) != export.graph.digest()) {
+    let record = record::read(execution)?;
+    let graph = &record.execution.program().graph;
+    if file.is_some_and(|plan| sinew_plan::digest(&plan) != graph.digest()) {
         output.note("warning: the workflow has changed since; this is how it was when the execution ran");
     }
-    let run = Run::of(&export.graph, &export.rounds);
-    Ok(drawing::draw(export.graph.plan(), direction, Some(&run)))
+    let run = Run::of(graph, record.execution.journal());
+    Ok(drawing::draw(graph.plan(), direction, Some(&run)))
 }
 
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {

@@ -1,0 +1,219 @@
+//! The record of one execution: what it ran, on whose behalf, and every fact of it. All views are made of it.
+//!
+//! A record comes from a file or from the mesh; either may come from anybody, so nothing in it is trusted to hold
+//! together: see [`check`].
+
+mod check;
+mod redact;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sinew_engine::{Fact, Round, Time};
+use sinew_executor::{Execution, Program};
+use sinew_plan::Plan;
+use sinew_protocol::{ExecutionId, Token};
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+
+use crate::exit::{Exit, Failure};
+use crate::load;
+
+pub(crate) use redact::redact;
+
+/// The file is no export, or a damaged one.
+const NOT_AN_EXPORT: &str = "SINEW-8013";
+/// The format this version reads and writes.
+const FORMAT: u64 = 1;
+
+/// On whose behalf an execution runs, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct About {
+    /// Who started it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) caller: String,
+    /// The user.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) user: String,
+    /// The session.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) session: String,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The execution whose activation it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+}
+
+impl From<ExecutionMeta> for About {
+    fn from(meta: ExecutionMeta) -> Self {
+        Self {
+            caller: caller(&meta.caller),
+            user: meta.user,
+            session: meta.session,
+            labels: meta.labels,
+            parent: meta.parent.map(|parent| parent.execution.to_string()),
+        }
+    }
+}
+
+/// A caller as people know it: the name behind the token of a subject.
+pub(crate) fn caller(token: &Token) -> String {
+    token.name().unwrap_or_else(|| token.to_string())
+}
+
+/// Everything there is to know about one execution.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// On whose behalf.
+    pub(crate) about: About,
+    /// The execution: plan, journal, and the fold of it.
+    pub(crate) execution: Execution,
+    /// Commands that were given.
+    pub(crate) commands: Vec<Verdict>,
+    /// True if values were taken out, so that decisions cannot be made again.
+    pub(crate) redacted: bool,
+}
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+struct File {
+    #[serde(default)]
+    execution_id: Option<String>,
+    #[serde(default)]
+    about: About,
+    #[serde(default)]
+    commands: Vec<Verdict>,
+    #[serde(default)]
+    redacted: bool,
+}
+
+impl Record {
+    /// A record of these parts, checked: the fold relies on every fact pointing at something that is there.
+    pub(crate) fn of(
+        id: ExecutionId,
+        plan: Plan,
+        rounds: Vec<Round>,
+        about: About,
+        commands: Vec<Verdict>,
+    ) -> Result<Self, String> {
+        let raw = serde_json::to_value(&rounds).map_err(|error| format!("its rounds: {error}"))?;
+        check::check(&raw, plan.nodes.len(), plan.edges.len())?;
+        let program = program(plan)?;
+        let started = rounds.iter().flat_map(|round| &round.facts).find_map(|fact| match fact {
+            Fact::Started(start) => Some(start.plan.as_str()),
+            _ => None,
+        });
+        if started.is_some_and(|digest| digest != program.graph.digest()) {
+            return Err("its rounds belong to another plan".to_owned());
+        }
+        let execution = Execution::recover(id, program, rounds);
+        Ok(Self { about, execution, commands, redacted: false })
+    }
+
+    /// A record as the mesh holds it, with the plan it names.
+    pub(crate) fn decode(stored: ExecutionRecord, plan: Plan) -> Result<Self, String> {
+        let ExecutionRecord { meta, rounds, commands } = stored;
+        let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
+        let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
+        let id = meta.execution.clone();
+        Self::of(id, plan, rounds, About::from(meta), commands)
+    }
+
+    /// An execution that this process ran.
+    pub(crate) fn local(execution: &Execution) -> Self {
+        Self {
+            about: About::default(),
+            execution: execution.clone(),
+            commands: Vec::new(),
+            redacted: false,
+        }
+    }
+
+    /// As a document: plan, journal, and who asked.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut document = json!({
+            "format": FORMAT,
+            "workflow": self.execution.program().name(),
+            "execution_id": self.execution.id().as_str(),
+            "about": self.about,
+            "commands": self.commands,
+            "plan": self.execution.program().graph.plan(),
+            "rounds": self.execution.journal(),
+        });
+        if self.redacted {
+            document["redacted"] = json!(true);
+        }
+        document
+    }
+
+    /// Writes it to a file.
+    pub(crate) fn write(&self, file: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_vec(&self.to_json()).unwrap_or_default();
+        std::fs::write(file, text).map_err(|error| {
+            Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", file.display()))
+        })
+    }
+
+    /// The plan.
+    pub(crate) fn plan(&self) -> &Plan {
+        self.execution.program().graph.plan()
+    }
+
+    /// Its id as text.
+    pub(crate) fn id(&self) -> &str {
+        self.execution.id().as_str()
+    }
+
+    /// When the last thing happened to it.
+    pub(crate) fn at(&self) -> Time {
+        self.execution.state().at
+    }
+}
+
+/// Reads an export.
+pub(crate) fn read(path: &Path) -> Result<Record, Failure> {
+    let bytes = load::read(path)?;
+    parse(&bytes).map_err(|why| {
+        let name = if path == Path::new("-") { "<stdin>".into() } else { path.display().to_string() };
+        Failure::new(Exit::Failed, NOT_AN_EXPORT, format!("{name} is no export of an execution: {why}"))
+            .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
+    })
+}
+
+/// Reads an export from its bytes.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Record, String> {
+    let mut file: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    match file.get("format").and_then(Value::as_u64) {
+        Some(FORMAT) => {}
+        Some(other) => return Err(format!("it has format {other}, this version reads {FORMAT}")),
+        None => return Err("it has no 'format'".to_owned()),
+    }
+    let plan: Plan =
+        serde_json::from_value(file["plan"].take()).map_err(|error| format!("its plan: {error}"))?;
+    let rounds = file["rounds"].take();
+    // Before they are read as facts: what is said about a damaged one is the same for every kind of damage.
+    check::check(&rounds, plan.nodes.len(), plan.edges.len())?;
+    let rounds: Vec<Round> =
+        serde_json::from_value(rounds).map_err(|error| format!("its rounds: {error}"))?;
+    let File { execution_id, about, commands, redacted } =
+        serde_json::from_value(file).map_err(|error| error.to_string())?;
+    let id = match execution_id {
+        Some(text) => ExecutionId::parse(&text).map_err(|error| error.to_string())?,
+        None => ExecutionId::of("local", "export", &plan.name),
+    };
+    Ok(Record { redacted, ..Record::of(id, plan, rounds, about, commands)? })
+}
+
+/// The plan with the adapter of its dialect.
+pub(crate) fn program(plan: Plan) -> Result<Program, String> {
+    let dialect = sinew_dialects::by_name(&plan.dialect)
+        .ok_or_else(|| format!("its plan: this version has no dialect '{}'", plan.dialect))?;
+    Program::new(plan, dialect.adapter()).map_err(|error| format!("its plan: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

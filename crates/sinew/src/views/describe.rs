@@ -1,0 +1,307 @@
+//! `execution describe`: how it stands, what it waits for, what failed first and why, and what to do next.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{ActId, End, Fact, Time};
+use sinew_executor::events;
+use sinew_protocol::Fault;
+use sinew_protocol::journal::Verdict;
+
+use super::waiting::{self, Wait};
+use super::{Standing, words};
+use crate::record::{About, Record, caller};
+use crate::tree::{self, Word};
+
+/// Waits that the text shows; all are in the data.
+const SHOWN: usize = 10;
+
+/// All that `describe` says.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Description {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    /// Digest of the plan it runs.
+    pub(crate) version: String,
+    pub(crate) dialect: String,
+    pub(crate) status: Standing,
+    #[serde(flatten)]
+    pub(crate) about: About,
+    #[serde(serialize_with = "words::serialize")]
+    pub(crate) started: Time,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub(crate) ended: Option<Time>,
+    pub(crate) duration_ms: Time,
+    pub(crate) nodes: Counts,
+    pub(crate) input: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<Value>,
+    pub(crate) waiting: Vec<Wait>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<Failure>,
+    /// How often an operator retried it.
+    pub(crate) retries: u32,
+    pub(crate) commands: Vec<Verdict>,
+    /// Commands that make sense now.
+    pub(crate) next: Vec<String>,
+}
+
+/// Nodes by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) total: usize,
+    pub(crate) over: usize,
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    pub(crate) failed: usize,
+}
+
+/// The first failure, outermost words first.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Failure {
+    /// Where it began; none if no node is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// What the execution says, then what each node around says, then the attempts of the innermost.
+    pub(crate) chain: Vec<Cause>,
+}
+
+/// One link of the chain.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Cause {
+    /// The node; none for the execution itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// Who was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    /// Which attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<u32>,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub(crate) at: Option<Time>,
+    #[serde(flatten)]
+    pub(crate) fault: Fault,
+}
+
+/// Describes an execution as it is at `now`.
+pub(crate) fn describe(record: &Record, now: Time) -> Description {
+    let state = record.execution.state();
+    let status = Standing::of(state);
+    let until = if state.ended { state.at } else { now.max(state.at) };
+    let waiting = waiting::waits(record, until);
+    let failure = failure(record);
+    let next = next(record, status, &waiting);
+    Description {
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        version: record.execution.program().graph.digest().to_owned(),
+        dialect: record.plan().dialect.clone(),
+        status,
+        about: record.about.clone(),
+        started: state.started_at,
+        ended: state.ended.then_some(state.at),
+        duration_ms: until.saturating_sub(state.started_at),
+        nodes: counts(record, until),
+        input: record.execution.ctx().input().clone(),
+        output: state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref().cloned()),
+        waiting,
+        failure,
+        retries: state.reopened,
+        commands: record.commands.clone(),
+        next,
+    }
+}
+
+/// Counts nodes by how they stand.
+pub(crate) fn counts(record: &Record, now: Time) -> Counts {
+    let rows = tree::rows(&record.execution, now);
+    let count = |wanted: fn(Word) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
+    Counts {
+        total: rows.len(),
+        over: count(Word::is_over),
+        running: count(|word| word == Word::Running),
+        waiting: count(|word| word == Word::Waiting),
+        failed: count(|word| word == Word::Failed),
+    }
+}
+
+/// The first failure with what led to it; none if nothing failed for good.
+fn failure(record: &Record) -> Option<Failure> {
+    let state = record.execution.state();
+    let ctx = record.execution.ctx();
+    let mut chain = Vec::new();
+    let outcome = state.outcome.as_ref();
+    if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
+        chain.push(Cause { node: None, agent: None, attempt: None, at: state.ended.then_some(state.at), fault: fault.clone() });
+    }
+    let first = state.failed.as_ref().map(|(act, _)| *act);
+    let mut act = outcome.and_then(|outcome| outcome.cause).or(first.flatten());
+    if chain.is_empty() && act.is_none() {
+        return None;
+    }
+    // Inwards: a map failed because its child did.
+    let mut inner = None;
+    while let Some(one) = act.filter(|act| state.acts.len() > *act as usize) {
+        inner = Some(one);
+        let activation = state.act(one);
+        if let Some(fault) = &activation.fault {
+            chain.push(cause(record, one, None, activation.ended_at, fault));
+        }
+        act = activation.children.as_ref().and_then(|children| children.failed).filter(|child| *child != one);
+    }
+    if let Some(act) = inner {
+        chain.extend(attempts(record, act));
+    }
+    chain.dedup_by(|later, earlier| later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none());
+    Some(Failure { node: inner.map(|act| events::label(&ctx, act)), chain })
+}
+
+fn cause(record: &Record, act: ActId, attempt: Option<u32>, at: Option<Time>, fault: &Fault) -> Cause {
+    let ctx = record.execution.ctx();
+    let agent = ctx.act(act).ask.as_ref().map(|ask| ask.target.name().to_owned());
+    Cause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
+}
+
+/// What went wrong in the attempts of an activation, in order.
+fn attempts(record: &Record, wanted: ActId) -> Vec<Cause> {
+    let mut found = Vec::new();
+    for round in record.execution.journal() {
+        for fact in &round.facts {
+            if let Fact::Replied { act, attempt, result: Err(fault), .. } = fact
+                && *act == wanted
+            {
+                found.push(cause(record, wanted, Some(*attempt), Some(round.at), fault));
+            }
+        }
+    }
+    // A single attempt said what its activation says.
+    if found.len() < 2 { Vec::new() } else { found }
+}
+
+/// Commands that make sense as things stand.
+fn next(record: &Record, status: Standing, waits: &[Wait]) -> Vec<String> {
+    let id = words::shell(record.id());
+    let mut next = Vec::new();
+    for wait in waits.iter().filter(|wait| wait.what == "person").take(3) {
+        let node = wait.node.as_deref().unwrap_or_default();
+        next.push(format!("sinew approval approve {id} --node {}", words::shell(node)));
+    }
+    match status {
+        Standing::Failure | Standing::Cancelled => {
+            if record.execution.state().acts.iter().any(|one| matches!(one.end, Some(End::Failed | End::Cancelled))) {
+                next.push(format!("sinew execution retry {id} --dry-run"));
+            }
+            next.push(format!("sinew execution tree {id}"));
+        }
+        Standing::Paused => next.push(format!("sinew execution resume {id}")),
+        Standing::Running | Standing::Waiting => next.push(format!("sinew execution watch {id}")),
+        Standing::Success => next.push(format!("sinew execution result {id}")),
+    }
+    next
+}
+
+/// The description for people.
+pub(crate) fn text(description: &Description, now: Time, color: bool) -> String {
+    let mut out = String::new();
+    let (on, off) = if color { (description.status.color(), "\u{1b}[0m") } else { ("", "") };
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<11} {value}");
+    };
+    line("execution", &description.execution);
+    line(
+        "workflow",
+        &format!("{}@{} ({})", description.workflow, words::short(&description.version), description.dialect),
+    );
+    let counts = description.nodes;
+    let mut nodes = format!("{}/{} nodes", counts.over, counts.total);
+    for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")] {
+        if count > 0 {
+            let _ = write!(nodes, ", {count} {word}");
+        }
+    }
+    let time = tree::duration(description.duration_ms);
+    line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
+    line("started", &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)));
+    if let Some(ended) = description.ended {
+        line("ended", &format!("{} ({})", words::instant(ended), words::ago(ended, now)));
+    }
+    let about = &description.about;
+    for (name, value) in [("caller", &about.caller), ("user", &about.user), ("session", &about.session)] {
+        if !value.is_empty() {
+            line(name, &words::one_line(value, 100));
+        }
+    }
+    if let Some(parent) = &about.parent {
+        line("called by", parent);
+    }
+    if !about.labels.is_empty() {
+        let labels: Vec<String> = about.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        line("labels", &words::one_line(&labels.join(" "), 200));
+    }
+    if description.retries > 0 {
+        line("retried", &format!("{} times", description.retries));
+    }
+    line("input", &words::one_line(&description.input.to_string(), 200));
+    if let Some(output) = &description.output {
+        line("output", &words::one_line(&output.to_string(), 200));
+    }
+    waiting_text(&mut out, &description.waiting);
+    if let Some(failure) = &description.failure {
+        failure_text(&mut out, failure);
+    }
+    if !description.commands.is_empty() {
+        out.push_str("commands\n");
+        for verdict in &description.commands {
+            let word = if verdict.accepted { "accepted" } else { "refused" };
+            let reason = if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
+            let (op, who) = (verdict.op.as_str(), caller(&verdict.caller));
+            let _ = writeln!(out, "  {op} by {}: {word}{}", words::one_line(&who, 60), words::one_line(&reason, 120));
+        }
+    }
+    out.push_str("next\n");
+    for command in &description.next {
+        let _ = writeln!(out, "  {command}");
+    }
+    out
+}
+
+fn waiting_text(out: &mut String, waits: &[Wait]) {
+    if waits.is_empty() {
+        return;
+    }
+    out.push_str("waiting\n");
+    for wait in waits.iter().take(SHOWN) {
+        let node = wait.node.as_deref().unwrap_or("the execution");
+        let _ = writeln!(out, "  {node}: for {}", words::plain(&wait.text));
+        if let Some(question) = &wait.question {
+            let _ = writeln!(out, "    asks: {}", words::one_line(&question.prompt, 200));
+            if !question.data.is_null() {
+                let _ = writeln!(out, "    about: {}", words::one_line(&question.data.to_string(), 200));
+            }
+        }
+    }
+    if waits.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more", waits.len() - SHOWN);
+    }
+}
+
+fn failure_text(out: &mut String, failure: &Failure) {
+    let node = failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
+    let _ = writeln!(out, "failed{node}");
+    for cause in &failure.chain {
+        let who = match (&cause.node, &cause.agent, cause.attempt) {
+            (Some(node), Some(agent), Some(attempt)) => format!("{node} ({agent}, attempt {attempt}): "),
+            (Some(node), Some(agent), None) => format!("{node} ({agent}): "),
+            (Some(node), None, _) => format!("{node}: "),
+            (None, ..) => String::new(),
+        };
+        let message = words::one_line(&cause.fault.message, 300);
+        let _ = writeln!(out, "  {who}{message} [{}]", cause.fault.code);
+        for detail in cause.fault.details.iter().take(5) {
+            let _ = writeln!(out, "    {}", words::one_line(detail, 200));
+        }
+    }
+}

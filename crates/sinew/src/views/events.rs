@@ -1,0 +1,99 @@
+//! `execution events`: what happened, one line each, as the mesh, the dialect or the engine words it.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{State, Time};
+use sinew_executor::events;
+use sinew_protocol::Vocabulary;
+
+use super::words;
+use crate::record::Record;
+
+/// Whose words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// Messages of the mesh protocol.
+    Mesh(Vocabulary),
+    /// The dialect's own events.
+    Native,
+    /// The engine's facts.
+    Facts,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Line {
+    /// `round.index`: the round, counted from 1, and the place in it.
+    pub(crate) seq: String,
+    #[serde(skip)]
+    pub(crate) round: usize,
+    #[serde(serialize_with = "words::serialize")]
+    pub(crate) at: Time,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// The node it is about, with its place in maps and loops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// The event itself.
+    pub(crate) event: Value,
+    #[serde(skip)]
+    text: String,
+}
+
+/// All events of a record. More facts make more lines and change none: whoever follows goes on where it stopped.
+pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
+    let program = record.execution.program();
+    let mut state = State::new();
+    let mut found = Vec::new();
+    for (n, round) in record.execution.journal().iter().enumerate() {
+        let mut index = 0;
+        for fact in &round.facts {
+            sinew_engine::apply(&program.graph, &mut state, round.at, fact);
+            let ctx = sinew_engine::Ctx::new(&program.graph, &state, round.at);
+            let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
+                index += 1;
+                let seq = format!("{}.{index}", n + 1);
+                found.push(Line { seq, round: n + 1, at: round.at, kind, node, event, text });
+            };
+            match whose {
+                Words::Mesh(words) => {
+                    for message in events::project(&ctx, record.execution.id(), fact) {
+                        let event = message.to_json(words);
+                        let word = |key: &str| event[key].as_str().map(str::to_owned);
+                        let text = word("status").into_iter().chain(word("error_message")).collect::<Vec<_>>();
+                        push(word("type").unwrap_or_default(), word("node_id"), event.clone(), text.join(" "));
+                    }
+                }
+                Words::Native => {
+                    for event in program.adapter.project(&ctx, fact) {
+                        let kind = ["type", "event", "kind"].iter().find_map(|key| event.json[*key].as_str());
+                        let node = ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
+                        let (kind, node) = (kind.unwrap_or("event").to_owned(), node.map(str::to_owned));
+                        push(kind, node, event.json, event.line);
+                    }
+                }
+                Words::Facts => {
+                    let event = serde_json::to_value(fact).unwrap_or_default();
+                    let act = event["act"].as_u64().and_then(|act| u32::try_from(act).ok());
+                    let node = act.filter(|act| (*act as usize) < state.acts.len()).map(|act| events::label(&ctx, act));
+                    let mut rest = event.clone();
+                    rest.as_object_mut().map(|fact| fact.shift_remove("fact"));
+                    push(event["fact"].as_str().unwrap_or_default().to_owned(), node, event, rest.to_string());
+                }
+            }
+        }
+    }
+    found
+}
+
+impl Line {
+    /// The line for people.
+    pub(crate) fn show(&self) -> String {
+        let at = words::instant(self.at);
+        let node = self.node.as_deref().unwrap_or("-");
+        format!("{:<7} {at:<24}  {:<32}  {node:<24}  {}", self.seq, self.kind, words::one_line(&self.text, 200))
+            .trim_end()
+            .to_owned()
+    }
+}

@@ -1,0 +1,114 @@
+//! `execution list`: one row per execution, and which of them are wanted.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sinew_engine::Time;
+
+use super::{Standing, waiting, words};
+use crate::record::Record;
+use crate::tree::duration;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    pub(crate) status: Standing,
+    #[serde(serialize_with = "words::serialize")]
+    pub(crate) started: Time,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub(crate) ended: Option<Time>,
+    /// Who started it.
+    pub(crate) caller: String,
+    /// What it waits for, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl Row {
+    /// The row of a record.
+    pub(crate) fn of(record: &Record, now: Time) -> Self {
+        let state = record.execution.state();
+        Self {
+            execution: record.id().to_owned(),
+            workflow: record.plan().name.clone(),
+            status: Standing::of(state),
+            started: state.started_at,
+            ended: state.ended.then_some(state.at),
+            caller: record.about.caller.clone(),
+            waiting: waiting::summary(&waiting::waits(record, now)),
+            labels: record.about.labels.clone(),
+        }
+    }
+}
+
+/// Which rows are wanted. Empty lists want all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) status: Vec<Standing>,
+    pub(crate) workflow: Vec<String>,
+    pub(crate) labels: Vec<(String, String)>,
+    /// Started at or after.
+    pub(crate) since: Option<Time>,
+    /// Started before.
+    pub(crate) until: Option<Time>,
+}
+
+impl Wanted {
+    /// True if the row is wanted.
+    pub(crate) fn takes(&self, row: &Row) -> bool {
+        (self.status.is_empty() || self.status.contains(&row.status))
+            && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
+            && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
+            && self.since.is_none_or(|since| row.started >= since)
+            && self.until.is_none_or(|until| row.started < until)
+    }
+}
+
+/// Active ones first, then the newest.
+pub(crate) fn sort(rows: &mut [Row]) {
+    rows.sort_by(|a, b| {
+        let key = |row: &Row| (row.status.is_over(), std::cmp::Reverse(row.started));
+        key(a).cmp(&key(b)).then_with(|| a.execution.cmp(&b.execution))
+    });
+}
+
+/// The rows for people.
+pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
+    let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
+    if wide {
+        heads.extend(["CALLER", "LABELS"]);
+    }
+    heads.push("WAITING FOR");
+    let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for row in rows {
+        let mut line = vec![
+            row.execution.clone(),
+            row.status.as_str().to_owned(),
+            words::one_line(&row.workflow, 40),
+            words::ago(row.started, now),
+            duration(row.ended.unwrap_or(now).saturating_sub(row.started)),
+        ];
+        if wide {
+            let labels: Vec<String> = row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
+        }
+        line.push(words::one_line(row.waiting.as_deref().unwrap_or_default(), if wide { 200 } else { 60 }));
+        lines.push(line);
+    }
+    let table = words::columns(&lines);
+    if !color {
+        return table;
+    }
+    // After the columns are laid out: colour has no width.
+    let mut painted = table.lines();
+    let head = painted.next().unwrap_or_default().to_owned();
+    let rest = painted.zip(rows).map(|(line, row)| {
+        let word = row.status.as_str();
+        line.replacen(&format!("  {word}"), &format!("  {}{word}\u{1b}[0m", row.status.color()), 1)
+    });
+    std::iter::once(head).chain(rest).collect::<Vec<_>>().join("\n")
+}

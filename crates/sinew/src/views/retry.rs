@@ -1,0 +1,75 @@
+//! `execution retry --dry-run`: what is kept, what runs again, what starts afresh and what is left alone.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sinew_engine::Refused;
+
+use super::words;
+use crate::record::Record;
+use crate::tree::{self, Word};
+
+/// What a retry would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Preview {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    /// Digest of the plan: an execution goes on with the version it was started with.
+    pub(crate) version: String,
+    /// Outputs that are used again.
+    pub(crate) keep: Vec<String>,
+    /// Nodes that run again, with how many of their children do (0: it has none).
+    pub(crate) rerun: BTreeMap<String, u32>,
+    /// Nodes that start afresh because they depend on one that runs again.
+    pub(crate) reset: Vec<String>,
+    /// Nodes that are not touched: they did not run, and nothing before them runs again.
+    pub(crate) untouched: Vec<String>,
+}
+
+/// What a retry of these nodes (all that failed when empty) would do. The engine's own rule decides.
+pub(crate) fn preview(record: &Record, nodes: &[String]) -> Result<Preview, Refused> {
+    let graph = &record.execution.program().graph;
+    let plan = sinew_engine::plan_retry(graph, record.execution.state(), nodes)?;
+    let touched = |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
+    let untouched = tree::rows(&record.execution, record.at())
+        .into_iter()
+        .filter(|row| !touched(&row.node))
+        .map(|row| row.node)
+        .collect();
+    Ok(Preview {
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        version: graph.digest().to_owned(),
+        keep: plan.keep,
+        rerun: plan.rerun,
+        reset: plan.reset,
+        untouched,
+    })
+}
+
+/// The preview for people.
+pub(crate) fn text(preview: &Preview, record: &Record) -> String {
+    let rows = tree::rows(&record.execution, record.at());
+    let word = |id: &str| rows.iter().find(|row| row.node == id).map_or(Word::Planned, |row| row.status);
+    let mut lines = Vec::new();
+    let mut line = |what: &str, nodes: String, why: String| {
+        if !nodes.is_empty() {
+            let why = if why.is_empty() { why } else { format!("({why})") };
+            lines.push(vec![what.to_owned(), nodes, why]);
+        }
+    };
+    line("would keep", preview.keep.join(", "), "ended well; outputs are used again".into());
+    for (node, children) in &preview.rerun {
+        let nodes = match children {
+            0 => node.clone(),
+            1 => format!("{node} (1 child)"),
+            children => format!("{node} ({children} children)"),
+        };
+        line("would run", nodes, word(node).as_str().to_owned());
+    }
+    line("would reset", preview.reset.join(", "), "depends on what runs again".into());
+    line("untouched", preview.untouched.join(", "), String::new());
+    let version = format!("{}@{}", preview.workflow, words::short(&preview.version));
+    line("workflow", version, "the version it was started with".into());
+    words::columns(&lines)
+}

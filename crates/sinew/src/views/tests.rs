@@ -1,0 +1,245 @@
+//! Views of records that the in-process driver made in virtual time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_engine::{Answer, Mode, Reply, Time};
+use sinew_executor::fleet::Call;
+use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
+use sinew_protocol::{Fault, Vocabulary};
+
+use super::events::Words;
+use super::tree::Options;
+use super::*;
+use crate::load;
+use crate::record::{self, About, Record};
+use crate::tree::Word;
+
+const ORDERS: &str = include_str!("../../tests/fixtures/good/orders.yaml");
+const APPROVAL: &str = include_str!("../../tests/fixtures/test/approval.test.json");
+
+/// Answers by agent, one after the other; the last one again and again. None = silence.
+pub(crate) struct Agents(BTreeMap<&'static str, Vec<Option<Result<Value, &'static str>>>>);
+
+impl Stub for Agents {
+    fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
+        let Some(answers) = self.0.get_mut(call.ask.target.name()) else { return Stubbed::Silent };
+        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+        match answer {
+            None => Stubbed::Silent,
+            Some(Ok(value)) => Stubbed::Answer { after: 1_500, result: Ok(Reply::new(value)), progress: Vec::new() },
+            Some(Err(why)) => Stubbed::Answer {
+                after: 3_000,
+                result: Err(Fault::failure("SINEW-5020", why).with_retryable(false)),
+                progress: Vec::new(),
+            },
+        }
+    }
+}
+
+/// Runs a workflow until nothing happens any more, or until then.
+pub(crate) fn ran(
+    file: &str,
+    text: &str,
+    input: Value,
+    agents: &[(&'static str, &[Option<Result<Value, &'static str>>])],
+    signals: &[(Time, Signal)],
+    until: Time,
+) -> Record {
+    let path = Path::new(file);
+    let document = load::document(path, text.as_bytes()).unwrap();
+    let loaded = load::lower(path, document, &load::Options::default()).unwrap();
+    let program = load::program(loaded.dialect, loaded.pick(None).unwrap()).unwrap();
+    let agents = agents.iter().map(|(name, answers)| (*name, answers.to_vec())).collect();
+    let mut sim = Sim::new(Arc::new(loaded.library().unwrap()), Agents(agents));
+    for (at, signal) in signals {
+        sim.signal(*at, signal.clone());
+    }
+    sim.run(program, input, Mode::default(), until);
+    Record::local(sim.execution())
+}
+
+const HOUR: Time = 3_600_000;
+
+fn failed() -> Record {
+    let agents: &[(&str, &[_])] = &[
+        ("checker", &[Some(Ok(json!({"kind": "large"})))]),
+        ("pricing", &[Some(Ok(json!({"price": 5}))), Some(Err("no price for line 2")), Some(Ok(json!(1)))]),
+    ];
+    ran("orders.yaml", ORDERS, json!({"lines": [1, 2, 3]}), agents, &[], HOUR)
+}
+
+fn asked(signals: &[(Time, Signal)]) -> Record {
+    let definition: Value = serde_json::from_str(APPROVAL).unwrap();
+    let text = definition["definition"].to_string();
+    let agents: &[(&str, &[_])] = &[("Writer", &[Some(Ok(json!("draft")))]), ("Editor", &[Some(Ok(json!("done")))])];
+    ran("approval.json", &text, json!({}), agents, signals, HOUR)
+}
+
+#[test]
+fn a_failure_is_told_from_the_outside_in() {
+    let record = failed();
+    let told = describe::describe(&record, HOUR * 2);
+    assert_eq!(told.status, Standing::Failure);
+    assert_eq!((told.nodes.total, told.nodes.failed), (4, 1));
+    let failure = told.failure.as_ref().unwrap();
+    assert_eq!(failure.node.as_deref(), Some("each_line_1"));
+    let innermost = failure.chain.last().unwrap();
+    assert_eq!((innermost.agent.as_deref(), innermost.fault.message.as_str()), (Some("pricing"), "no price for line 2"));
+    assert!(failure.chain.len() >= 2, "{:#?}", failure.chain);
+    assert!(told.next.iter().any(|next| next.ends_with("--dry-run")), "{:?}", told.next);
+    assert!(told.waiting.is_empty());
+    let text = describe::text(&told, HOUR * 2, false);
+    for wanted in ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failure"] {
+        assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+    }
+    let data = serde_json::to_value(&told).unwrap();
+    assert_eq!(data["started"], "1970-01-01T00:00:00Z");
+    assert_eq!(data["failure"]["chain"][0]["message"], json!(failure.chain[0].fault.message));
+}
+
+#[test]
+fn a_person_who_is_waited_for_comes_first_with_the_question() {
+    let record = asked(&[]);
+    let told = describe::describe(&record, HOUR);
+    assert_eq!(told.status, Standing::Waiting);
+    let wait = &told.waiting[0];
+    assert_eq!((wait.what, wait.node.as_deref()), ("person", Some("ok")));
+    assert!(wait.question.is_some());
+    assert!(told.next[0].starts_with("sinew approval approve"), "{:?}", told.next);
+    let row = list::Row::of(&record, HOUR);
+    assert!(row.waiting.unwrap().starts_with("a person at ok"));
+    assert!(tree::head(&record, HOUR).ends_with("1 waiting for a person"));
+}
+
+#[test]
+fn whoever_does_not_answer_is_named_with_since_and_until() {
+    let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[], 5_000);
+    let told = describe::describe(&record, 65_000);
+    assert_eq!(told.status, Standing::Running);
+    let wait = &told.waiting[0];
+    assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), 0));
+    assert!(wait.text.starts_with("agent checker, for 1m05s"), "{}", wait.text);
+}
+
+#[test]
+fn a_paused_execution_waits_to_be_resumed() {
+    let pause = (10, Signal::Pause("lunch".into()));
+    let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[pause], 5_000);
+    let told = describe::describe(&record, 6_000);
+    assert_eq!(told.status, Standing::Paused);
+    assert!(told.waiting.iter().any(|wait| wait.what == "resume" && wait.text.contains("lunch")));
+    assert!(told.next[0].starts_with("sinew execution resume"));
+}
+
+#[test]
+fn trees_fold_and_open() {
+    let record = failed();
+    let grown = |options: Options| tree::tree(&record, HOUR, &options).unwrap();
+    let folded = grown(Options::default());
+    let names = |branches: &[tree::Branch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&folded), ["check_order", "route", "each_line", "approve"]);
+    assert!(folded.iter().all(|one| one.children.is_empty()));
+    assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
+    let open = grown(Options { depth: 9, ..Options::default() });
+    assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
+    assert_eq!(open[2].children[1].row.status, Word::Failed);
+    let some = grown(Options { depth: 9, fold: vec![Word::Succeeded], node: None });
+    assert!(some[2].children.iter().all(|child| child.row.status != Word::Succeeded));
+    assert_eq!(some[2].folded.get("succeeded"), Some(&2));
+    let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
+    assert_eq!(names(&one), ["each_line_1"]);
+    assert!(tree::tree(&record, HOUR, &Options { node: Some("nobody".into()), ..Options::default() }).is_none());
+    let lines = tree::lines(&open, false, false);
+    assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");
+    let status = lines[0].find("STATUS").unwrap();
+    for line in &lines[1..] {
+        let at = line.char_indices().nth(status).unwrap().0;
+        assert!(line[at..].starts_with(|c: char| c.is_alphabetic()), "columns: {lines:#?}");
+    }
+}
+
+#[test]
+fn events_have_numbers_that_never_change() {
+    let record = failed();
+    for words in [Words::Mesh(Vocabulary::Current), Words::Mesh(Vocabulary::Spec), Words::Facts] {
+        let all = events::lines(&record, words);
+        let rounds = record.execution.journal();
+        let half = Record::of(
+            record.execution.id().clone(),
+            record.plan().clone(),
+            rounds[..rounds.len() / 2].to_vec(),
+            About::default(),
+            Vec::new(),
+        )
+        .unwrap();
+        let some = events::lines(&half, words);
+        assert!(!some.is_empty() && some.len() < all.len());
+        assert_eq!(some[..], all[..some.len()]);
+        assert!(all.iter().all(|line| !line.kind.is_empty() && !line.show().contains('\n')));
+    }
+    let native = events::lines(&asked(&[]), Words::Native);
+    assert!(native.iter().any(|line| line.event.to_string().contains("ok")), "{native:#?}");
+}
+
+#[test]
+fn a_dry_retry_lists_what_is_kept_and_what_runs() {
+    let record = failed();
+    let preview = retry::preview(&record, &[]).unwrap();
+    assert_eq!(preview.keep, ["check_order", "route"]);
+    assert_eq!(preview.rerun.keys().collect::<Vec<_>>(), ["each_line"]);
+    assert_eq!(preview.untouched, ["approve"]);
+    let text = retry::text(&preview, &record);
+    assert!(text.starts_with("would keep  check_order, route"), "{text}");
+    assert!(retry::preview(&record, &["check_order".into()]).is_err());
+    assert!(retry::preview(&asked(&[]), &[]).is_err());
+}
+
+#[test]
+fn what_was_decided_is_decided_again() {
+    let yes = Answer { data: json!("approve"), ..Answer::default() };
+    let no = Answer { data: json!("reject"), ..Answer::default() };
+    let records = [
+        failed(),
+        asked(&[]),
+        asked(&[(9_000, Signal::Answer(None, no)), (20_000, Signal::Answer(None, yes))]),
+        asked(&[(9_000, Signal::Pause("a".into())), (10_000, Signal::Resume), (11_000, Signal::Cancel("b".into()))]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(Vec::new()))]),
+    ];
+    for record in &records {
+        let report = replay::replay(record, true);
+        assert_eq!((report.difference, report.decided_again), (None, record.execution.journal().len()));
+    }
+    // A decision that this version would not make is found.
+    let mut file = records[0].to_json();
+    let rounds = file["rounds"].as_array_mut().unwrap();
+    let (at, ended) = rounds
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(at, round)| round["facts"].as_array_mut().unwrap().iter_mut().map(move |fact| (at, fact)))
+        .find(|(_, fact)| fact["fact"] == "concluded")
+        .unwrap();
+    ended["outcome"]["fault"]["message"] = "something else".into();
+    let changed = record::parse(file.to_string().as_bytes()).unwrap();
+    let difference = replay::replay(&changed, true).difference.unwrap();
+    assert_eq!(difference.round, at + 1);
+    assert_eq!(difference.recorded["outcome"]["fault"]["message"], "something else");
+}
+
+#[test]
+fn lists_show_what_goes_on_first_and_filter() {
+    let mut rows: Vec<list::Row> = [failed(), asked(&[])].iter().map(|record| list::Row::of(record, HOUR)).collect();
+    rows[0].labels.insert("team".into(), "a".into());
+    list::sort(&mut rows);
+    assert_eq!(rows[0].status, Standing::Waiting);
+    let text = list::text(&rows, HOUR, true, false);
+    assert!(text.lines().count() == 3 && text.contains("team=a"), "{text}");
+    let count = |wanted: list::Wanted| rows.iter().filter(|row| wanted.takes(row)).count();
+    assert_eq!(count(list::Wanted::default()), 2);
+    assert_eq!(count(list::Wanted { status: vec![Standing::Failure], ..list::Wanted::default() }), 1);
+    assert_eq!(count(list::Wanted { labels: vec![("team".into(), "b".into())], ..list::Wanted::default() }), 0);
+    assert_eq!(count(list::Wanted { since: Some(1), ..list::Wanted::default() }), 0);
+    assert_eq!(count(list::Wanted { workflow: vec!["orders".into()], ..list::Wanted::default() }), 1);
+}

@@ -1,0 +1,99 @@
+//! Words and columns that views share.
+
+use sinew_engine::Time;
+
+use crate::tree;
+
+/// A time as data: RFC 3339 in UTC.
+pub(crate) fn instant(at: Time) -> String {
+    i64::try_from(at)
+        .ok()
+        .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+        .map_or_else(|| at.to_string(), |at| at.to_string())
+}
+
+/// A time as serde writes it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&instant(*at))
+}
+
+/// The same for a time that may not be there.
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serialize(at, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// `12s ago`.
+pub(crate) fn ago(at: Time, now: Time) -> String {
+    format!("{} ago", tree::duration(now.saturating_sub(at)))
+}
+
+/// Rows in columns, the first of them the heads; the last column is as long as it is.
+pub(crate) fn columns(lines: &[Vec<String>]) -> String {
+    let wide = |text: &str| text.chars().count();
+    let count = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> =
+        (0..count).map(|n| lines.iter().filter_map(|line| line.get(n)).map(|cell| wide(cell)).max().unwrap_or(0)).collect();
+    let line = |cells: &Vec<String>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| {
+            let room = width.saturating_sub(wide(cell));
+            format!("{cell}{}", " ".repeat(room))
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// At most so many characters of the first line, without control characters: it may come from anybody.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let mut lines = text.lines();
+    let first: String = lines.next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    if first.chars().count() <= most && lines.next().is_none() {
+        return first;
+    }
+    first.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Text of others for a terminal: lines stay, other control characters (colours, cursor movement) go.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// The part of a digest that people compare.
+pub(crate) fn short(digest: &str) -> &str {
+    let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
+    hex.get(..12).unwrap_or(hex)
+}
+
+/// A word as a word of a shell: quoted when it holds anything a shell might read.
+pub(crate) fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '=' | ',');
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_others_cannot_paint() {
+        assert_eq!(one_line("a\u{1b}[31mb\nc", 80), "a[31mb…");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(plain("a\u{7}\nb\u{1b}[2J"), "a\nb[2J");
+        assert_eq!((shell("a-1"), shell("a b'c"), shell("")), ("a-1".into(), r"'a b'\''c'".into(), "''".into()));
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        assert_eq!(instant(1_500), "1970-01-01T00:00:01.5Z");
+        assert_eq!(instant(u64::MAX), u64::MAX.to_string());
+        assert_eq!(ago(1_000, 43_000), "42.0s ago");
+    }
+}
