@@ -230,6 +230,11 @@ impl MeshError {
             Self::ShardsFixed { .. } => "SINEW-7023",
         }
     }
+
+    /// Whether nobody listened, so that nothing was done.
+    pub const fn is_no_responders(&self) -> bool {
+        matches!(self, Self::NobodyAnswers { .. })
+    }
 }
 
 impl From<MeshError> for Fault {

@@ -20,9 +20,8 @@ pub const LARGEST_STATUS: usize = 64 << 10;
 pub enum Control {
     /// Nobody wants the result any more.
     Cancel {
-        /// Why, for people.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
+        /// The execution that the task is of; a word about a task of another one is none.
+        execution: ExecutionId,
     },
 }
 

@@ -3,75 +3,37 @@
 //! Nothing durable depends on an answer: where nobody owns the shard, whoever asks folds its journal itself. Answers of
 //! any size come in parts.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::{HeaderMap, StatusCode, Subscriber};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sinew_protocol::{ExecutionId, Subject, header};
+use serde_json::Value;
+use sinew_protocol::part::{Assembler, Part, split};
+pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
+use sinew_protocol::{Subject, header, query};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{Mesh, MeshError};
 
 /// How long to wait for an owner's answer, unless told otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest question, in bytes.
-const LARGEST_QUERY: usize = 4096;
-/// Bytes of one part of an answer.
+/// Bytes of one part of an answer: small enough that other messages get through in between.
 const PART: usize = 512 << 10;
-/// The most parts of an answer that are gathered: 256 MiB.
-const MOST_PARTS: u32 = 512;
-
-/// A question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Query {
-    /// The open executions of the shard.
-    List {},
-    /// The record of one open execution.
-    Get(ExecutionId),
-    /// How the owner does.
-    Status {},
-}
-
-/// One execution in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Its id.
-    pub execution: ExecutionId,
-    /// The workflow's name.
-    pub workflow: String,
-    /// `running`, `waiting`, `paused`, `success`, `failure` or `cancelled`.
-    pub status: String,
-    /// Who started it.
-    pub caller: String,
-    /// When it began, milliseconds since 1970 UTC.
-    pub started: u64,
-    /// When it ended, milliseconds since 1970 UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<u64>,
-    /// What it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<String>,
-    /// Its labels.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-}
+/// The largest answer that is gathered, in bytes.
+const LARGEST_ANSWER: usize = 256 << 20;
 
 /// An owner's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The open executions.
-    List(Vec<Summary>),
-    /// The record, protobuf `ExecutionRecord`.
+    Executions(Vec<Summary>),
+    /// The record of one, protobuf `ExecutionRecord`.
     Record(Bytes),
-    /// How the owner does, as it words it.
+    /// How the owner does, in its words.
     Status(Value),
-    /// The execution is not open here.
-    NotFound,
+    /// There is none.
+    Error(QueryError),
 }
 
 /// The questions to one shard.
@@ -109,7 +71,6 @@ impl Mesh {
         query: &Query,
         patience: Duration,
     ) -> Result<Answer, MeshError> {
-        let body = serde_json::to_vec(query).map_err(|error| malformed(error.to_string()))?;
         let inbox = self.client().new_inbox();
         let what = "asking the owner of a shard";
         let refused = |reason: String| MeshError::Refused { what, reason };
@@ -117,10 +78,10 @@ impl Mesh {
             self.client().subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
         let subject = self.subject(&Subject::Query { shard });
         self.client()
-            .publish_with_reply(subject, inbox, body.into())
+            .publish_with_reply(subject, inbox, query.to_json().into())
             .await
             .map_err(|error| refused(error.to_string()))?;
-        let (mut bytes, mut came) = (BytesMut::new(), 0);
+        let (mut whole, mut size) = (Assembler::default(), 0);
         loop {
             let who = || format!("shard {shard}");
             let next = timeout_at(Instant::now() + patience, parts.next()).await;
@@ -131,16 +92,18 @@ impl Mesh {
             if message.status == Some(StatusCode::NO_RESPONDERS) {
                 return Err(MeshError::NobodyAnswers { what: who() });
             }
-            let (part, of) = place(message.headers.as_ref())
-                .ok_or_else(|| malformed("a part without a place".to_owned()))?;
-            came += 1;
-            // One publisher's messages keep their order, so anything else is another answer or a loss.
-            if part != came {
-                return Err(malformed(format!("part {part} came where part {came} was due")));
+            size += message.payload.len();
+            if size > LARGEST_ANSWER {
+                let (size, limit) = (size as u64, LARGEST_ANSWER as u64);
+                return Err(MeshError::TooLarge { what: "an answer", size, limit });
             }
-            bytes.extend_from_slice(&message.payload);
-            if part == of {
-                return answer(query, bytes.freeze(), message.headers.as_ref());
+            let said = |name: &'static str| message.headers.as_ref()?.get(name).map(|value| value.as_str());
+            let part = Part::parse(said(header::PART)).map_err(|error| malformed(error.to_string()))?;
+            let record = said(header::CONTENT_TYPE) == Some(header::PROTOBUF);
+            // One publisher's messages keep their order, so anything else is another answer or a loss.
+            let taken = whole.take(part, message.payload.clone());
+            if let Some(body) = taken.map_err(|error| malformed(error.to_string()))? {
+                return answer(query, body, record);
             }
         }
     }
@@ -150,38 +113,19 @@ fn malformed(reason: String) -> MeshError {
     MeshError::Malformed { what: "the answer of a shard's owner", reason }
 }
 
-/// Which part of how many; one of one where nothing is said.
-fn place(headers: Option<&HeaderMap>) -> Option<(u32, u32)> {
-    let Some(text) = headers.and_then(|headers| headers.get(header::PART)) else { return Some((1, 1)) };
-    let (part, of) = text.as_str().split_once('/')?;
-    let (part, of) = (part.parse().ok()?, of.parse().ok()?);
-    (1 <= part && part <= of && of <= MOST_PARTS).then_some((part, of))
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    executions: Vec<Summary>,
-}
-
-fn answer(query: &Query, body: Bytes, headers: Option<&HeaderMap>) -> Result<Answer, MeshError> {
-    let kind = headers.and_then(|headers| headers.get(header::CONTENT_TYPE));
-    if kind.is_some_and(|kind| kind.as_str() == header::PROTOBUF) {
+fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError> {
+    use query::Answer as Worded;
+    if record {
         return match query {
             Query::Get(_) => Ok(Answer::Record(body)),
             _ => Err(malformed("a record that nobody asked for".to_owned())),
         };
     }
-    let value: Value = serde_json::from_slice(&body).map_err(|error| malformed(error.to_string()))?;
-    match (query, value.get("error").and_then(Value::as_str)) {
-        (_, Some("not_found")) => Ok(Answer::NotFound),
-        (_, Some(error)) => Err(malformed(error.chars().take(200).collect())),
-        (Query::List {}, None) => {
-            let listed: Listed =
-                serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-            Ok(Answer::List(listed.executions))
-        }
-        (Query::Status {}, None) => Ok(Answer::Status(value)),
-        (Query::Get(_), None) => Err(malformed("no record".to_owned())),
+    match (query, Worded::read(&body).map_err(|error| malformed(error.to_string()))?) {
+        (_, Worded::Error(error)) => Ok(Answer::Error(error)),
+        (Query::List {}, Worded::Executions(executions)) => Ok(Answer::Executions(executions)),
+        (Query::Status {}, Worded::Status(status)) => Ok(Answer::Status(status)),
+        _ => Err(malformed("it answers another question".to_owned())),
     }
 }
 
@@ -191,20 +135,15 @@ impl Queries {
         loop {
             let message = self.messages.next().await?;
             let Some(reply) = message.reply else { continue };
-            let (query, refusal) = if message.payload.len() > LARGEST_QUERY {
-                (None, "the question is too long".to_owned())
-            } else {
-                match serde_json::from_slice(&message.payload) {
-                    Ok(query) => (Some(query), String::new()),
-                    Err(error) => (None, format!("the question cannot be read: {error}")),
+            match Query::read(&message.payload) {
+                Ok(query) => return Some(Asked { query, mesh: self.mesh.clone(), reply }),
+                Err(error) => {
+                    tracing::debug!(%error, "a question cannot be read");
+                    let body = query::Answer::Error(QueryError::BadQuery).to_json();
+                    if let Err(error) = self.mesh.client().publish(reply, body.into()).await {
+                        tracing::debug!(%error, "a refusal was not sent");
+                    }
                 }
-            };
-            if let Some(query) = query {
-                return Some(Asked { query, mesh: self.mesh.clone(), reply });
-            }
-            let body = json!({ "error": refusal }).to_string();
-            if let Err(error) = self.mesh.client().publish(reply, body.into()).await {
-                tracing::debug!(%error, "a refusal was not sent");
             }
         }
     }
@@ -213,24 +152,21 @@ impl Queries {
 impl Asked {
     /// Answers, in as many parts as it takes.
     pub async fn answer(self, answer: Answer) -> Result<(), MeshError> {
+        let worded = |answer: query::Answer| (header::JSON, Bytes::from(answer.to_json()));
         let (kind, body) = match answer {
             Answer::Record(bytes) => (header::PROTOBUF, bytes),
-            Answer::List(executions) => {
-                (header::JSON, json!({ "executions": executions }).to_string().into())
-            }
-            Answer::Status(value) => (header::JSON, value.to_string().into()),
-            Answer::NotFound => (header::JSON, json!({ "error": "not_found" }).to_string().into()),
+            Answer::Executions(executions) => worded(query::Answer::Executions(executions)),
+            Answer::Status(status) => worded(query::Answer::Status(status)),
+            Answer::Error(error) => worded(query::Answer::Error(error)),
         };
-        let of = body.len().div_ceil(PART).max(1);
-        if of > MOST_PARTS as usize {
-            let (size, limit) = (body.len() as u64, u64::from(MOST_PARTS) * PART as u64);
+        if body.len() > LARGEST_ANSWER {
+            let (size, limit) = (body.len() as u64, LARGEST_ANSWER as u64);
             return Err(MeshError::TooLarge { what: "an answer", size, limit });
         }
-        for part in 0..of {
+        for (part, piece) in split(&body, PART).map_err(|error| malformed(error.to_string()))? {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, kind);
-            headers.insert(header::PART, format!("{}/{of}", part + 1));
-            let piece = body.slice(part * PART..body.len().min((part + 1) * PART));
+            headers.insert(header::PART, part.to_string());
             let sent = self.mesh.client().publish_with_headers(self.reply.clone(), headers, piece).await;
             sent.map_err(|error| MeshError::Refused {
                 what: "answering a question",

@@ -72,7 +72,7 @@ impl Mesh {
         timeout: Duration,
     ) -> Result<RpcReply, MeshError> {
         let what = || format!("agent {}", agent.chars().take(128).collect::<String>());
-        self.fits_with("a call", &headers, body.len())?;
+        self.fits("a call", &headers, body.len())?;
         let subject = self.subject(&Subject::Rpc {
             agent: Token::of(agent),
             method: Token::of(method),
@@ -128,7 +128,7 @@ impl RpcServer {
 impl RpcRequest {
     /// Answers.
     pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
-        self.mesh.fits_with("an answer", &headers, body.len())?;
+        self.mesh.fits("an answer", &headers, body.len())?;
         let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;
         sent.map_err(|error| MeshError::Refused { what: "answering a call", reason: error.to_string() })
     }

@@ -11,19 +11,19 @@ use async_nats::jetstream::consumer::DeliverPolicy;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::artifact::sha256;
+use sinew_protocol::deployment::{MAX_DEPLOYMENT, is_digest};
 use sinew_protocol::stream::PLANS;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::watch;
+
+pub use sinew_protocol::deployment::Deployment;
 
 use crate::card::stream_name;
 use crate::follow::{Following, Source, Step, follow};
 use crate::object::{self, Objects};
 use crate::{Mesh, MeshError};
 
-/// The largest deployment, in bytes: one message.
-pub const LARGEST_DEPLOYMENT: usize = 768 << 10;
 /// Versions of a workflow that are kept.
 pub const MOST_VERSIONS: usize = 16;
 
@@ -48,32 +48,8 @@ impl StoredPlan {
     }
 }
 
-/// A workflow that got a name on the mesh.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Deployment {
-    /// The workflow's name.
-    pub name: String,
-    /// The digest of its plan, which lies in the store of plans.
-    pub digest: String,
-    /// The dialect.
-    pub dialect: String,
-    /// The card that announces it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card: Option<AgentCard>,
-    /// Its picture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mermaid: Option<String>,
-    /// What it does, for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    /// When it was deployed, milliseconds since 1970 UTC.
-    pub at: u64,
-    /// Who deployed it.
-    pub by: String,
-}
-
 /// One version of a workflow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Version {
     /// Its place in the stream: grows with every deployment.
     pub seq: u64,
@@ -115,14 +91,14 @@ impl Mesh {
     /// Gives a stored plan a name; gives the version's place in the stream.
     pub async fn deploy(&self, deployment: &Deployment) -> Result<u64, MeshError> {
         let name = Token::of(&deployment.name);
-        let body = serde_json::to_vec(deployment).map_err(|error| malformed("a deployment", &error))?;
-        if body.len() > LARGEST_DEPLOYMENT {
-            let (size, limit) = (body.len() as u64, LARGEST_DEPLOYMENT as u64);
+        let body = Bytes::from(deployment.to_json());
+        if body.len() > MAX_DEPLOYMENT {
+            let (size, limit) = (body.len() as u64, MAX_DEPLOYMENT as u64);
             return Err(MeshError::TooLarge { what: "a deployment", size, limit });
         }
         read(&name, &body)?;
         let subject = self.subject(&Subject::Workflow { name });
-        object::store(self, "deploying a workflow", subject, None, body.into()).await
+        object::store(self, "deploying a workflow", subject, None, body).await
     }
 
     /// Takes a workflow's name away; open executions go on.
@@ -192,26 +168,12 @@ fn malformed(what: &'static str, error: &serde_json::Error) -> MeshError {
     MeshError::Malformed { what, reason: error.to_string() }
 }
 
-fn is_digest(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 /// A deployment that came from the stream under this name.
 fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
-    let wrong = |reason: &str| MeshError::Malformed { what: "a deployment", reason: reason.to_owned() };
-    let deployment: Deployment =
-        serde_json::from_slice(body).map_err(|error| malformed("a deployment", &error))?;
-    if deployment.name.trim().is_empty() || deployment.name.chars().any(char::is_control) {
-        return Err(wrong("its name is empty or holds control characters"));
-    }
+    let wrong = |reason: String| MeshError::Malformed { what: "a deployment", reason };
+    let deployment = Deployment::read(body).map_err(|error| wrong(error.to_string()))?;
     if Token::of(&deployment.name) != *name {
-        return Err(wrong("its name is not that of its subject"));
-    }
-    if !is_digest(&deployment.digest) {
-        return Err(wrong("its digest is no sha256"));
-    }
-    if deployment.card.as_ref().is_some_and(|card| card.name != deployment.name) {
-        return Err(wrong("its card names something else"));
+        return Err(wrong("its name is not that of its subject".to_owned()));
     }
     Ok(deployment)
 }

@@ -21,7 +21,7 @@ pub const MOST_SKILLS: usize = 100;
 /// The most extensions, interfaces, tags of a skill, examples and modes, each.
 pub const MOST_ENTRIES: usize = 64;
 /// The longest agent name, in bytes.
-pub const LONGEST_NAME: usize = 128;
+pub const LONGEST_NAME: usize = 255;
 /// The longest version, id, tag, mode or binding, in bytes.
 const LONGEST_WORD: usize = 256;
 /// The longest address, in bytes.
