@@ -3,14 +3,17 @@
 //! They read 0.3 enum words and ignore unknown fields. Keep a card's raw bytes beside the parsed card where a signature
 //! has to be checked: parsing drops what it does not know.
 
+pub use a2a_protocol_types::error::A2A_ERROR_DOMAIN;
 pub use a2a_protocol_types::message::PartContent;
+pub use a2a_protocol_types::method::Method as CoreMethod;
 pub use a2a_protocol_types::{
-    A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, AgentCapabilities, AgentCard, AgentExtension,
-    AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId, ListTasksParams,
-    Message, MessageRole, MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration,
-    SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskIdParams,
-    TaskListResponse, TaskQueryParams, TaskState, TaskStatus, TaskStatusUpdateEvent,
-    parse_iso8601_to_unix_millis as parse_timestamp,
+    A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, A2aError, AgentCapabilities, AgentCard,
+    AgentExtension, AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId,
+    ErrorCode, JsonRpcError, JsonRpcErrorResponse, JsonRpcId, JsonRpcRequest, JsonRpcRequestId,
+    JsonRpcResponse, JsonRpcSuccessResponse, JsonRpcVersion, ListTasksParams, Message, MessageRole,
+    MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration, SendMessageResponse,
+    StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskIdParams, TaskListResponse, TaskQueryParams,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, parse_iso8601_to_unix_millis as parse_timestamp,
 };
 
 use serde_json::Value;

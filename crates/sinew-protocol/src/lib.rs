@@ -18,6 +18,7 @@ pub mod fault;
 pub mod header;
 pub mod id;
 pub mod journal;
+pub mod jsonrpc;
 pub mod message;
 pub mod part;
 pub mod query;

@@ -11,7 +11,10 @@ mod tests;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::a2a::{ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus};
+use crate::a2a::{
+    ContextId, Message, Part, PartContent, SendMessageRequest, Task, TaskId as A2aTaskId, TaskState,
+    TaskStatus,
+};
 use crate::artifact::ArtifactRef;
 use crate::fault::{Fault, FaultKind};
 use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeResultData};
@@ -76,8 +79,21 @@ impl TaskExtra {
     }
 
     /// Puts it into a request's metadata, beside what is there.
-    pub fn put(&self, metadata: &mut Option<Value>) {
-        put(metadata, serde_json::to_value(self).unwrap_or_default());
+    pub fn put(&self, request: &mut SendMessageRequest) {
+        put(&mut request.metadata, serde_json::to_value(self).unwrap_or_default());
+    }
+}
+
+/// Lets the request's input part point to where the input was stored; a request without one gets it.
+pub fn point_to(request: &mut SendMessageRequest, address: &str) {
+    let parts = &mut request.message.parts;
+    let url = parts.iter_mut().find_map(|part| match &mut part.content {
+        PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
+        _ => None,
+    });
+    match url {
+        Some(url) => address.clone_into(url),
+        None => parts.push(Part::url(address).with_media_type("application/json")),
     }
 }
 

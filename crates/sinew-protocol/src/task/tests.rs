@@ -213,14 +213,26 @@ fn what_sinew_adds_to_a_request_stays_apart() {
         deadline: Some(9),
         result_subject: "s".to_owned(),
     };
-    let mut metadata = Some(json!({"workflow_name": "w"}));
-    extra.put(&mut metadata);
-    assert_eq!(metadata.as_ref().unwrap()["workflow_name"], "w");
-    assert_eq!(TaskExtra::find(metadata.as_ref()), Some(Ok(extra.clone())), "null is an input");
-    let mut none = None;
+    let request = |metadata| SendMessageRequest {
+        tenant: None,
+        message: Message::user("m", vec![Part::text("do")]),
+        configuration: None,
+        metadata,
+    };
+    let mut full = request(Some(json!({"workflow_name": "w"})));
+    extra.put(&mut full);
+    assert_eq!(full.metadata.as_ref().unwrap()["workflow_name"], "w");
+    assert_eq!(TaskExtra::find(full.metadata.as_ref()), Some(Ok(extra.clone())), "null is an input");
+    let mut none = request(None);
     let absent = TaskExtra { input: None, ..extra };
     absent.put(&mut none);
-    assert_eq!(TaskExtra::find(none.as_ref()), Some(Ok(absent)));
+    assert_eq!(TaskExtra::find(none.metadata.as_ref()), Some(Ok(absent)));
+    for address in ["artifact://a/u/e/first", "artifact://a/u/e/second"] {
+        point_to(&mut none, address);
+        let parts: Vec<Value> = none.message.parts.iter().map(|part| json!(part)).collect();
+        let url = json!({"url": address, "mediaType": "application/json"});
+        assert_eq!(parts, [json!({"text": "do"}), url]);
+    }
     assert_eq!(TaskExtra::find(None), None);
     assert!(TaskExtra::find(Some(&json!({"sinew": {"attempt": 1}}))).unwrap().is_err());
 }
