@@ -4,3 +4,47 @@
 //! to the subject that the task names.
 //!
 //! It never answers a task twice with two different results, and never runs one without checking its input.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/greeter.rs")]
+//! ```
+//!
+//! With a NATS server and a provisioned mesh (`sinew dev`), `cargo run --example greeter` serves it. What comes in is
+//! checked against the schema of `Greet` before the function sees it; what it returns, against that of `Greeting`.
+//!
+//! - A task that comes again (its process died, a message was lost) is answered, not done again, while this process
+//!   remembers it. Effects outside are deduplicated on [`Context::activation`].
+//! - [`Context`] has the deadline, the cancellation token, progress, artifacts, and the other agents and workflows.
+//! - [`Agent::dynamic`] takes JSON with schemas known at run time, [`Agent::model`] a language model's last message.
+//! - The process ends gracefully on SIGTERM: it takes nothing new, finishes what runs, gives the rest back.
+
+mod agent;
+mod artifacts;
+mod context;
+mod door;
+mod envelope;
+mod error;
+mod failure;
+mod feed;
+mod handler;
+mod micro;
+mod operations;
+mod peers;
+mod queue;
+mod reply;
+mod request;
+mod serve;
+mod site;
+mod table;
+mod work;
+
+pub use agent::Agent;
+pub use artifacts::Artifacts;
+pub use context::Context;
+pub use error::AgentError;
+pub use failure::Failure;
+pub use schemars;
+pub use schemars::JsonSchema;
+pub use sinew_mesh::Mesh;
+pub use sinew_protocol::card::Delivery;
+pub use tokio_util::sync::CancellationToken;

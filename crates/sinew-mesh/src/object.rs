@@ -78,9 +78,10 @@ impl Objects {
         let nuid = uuid::Uuid::now_v7().simple().to_string();
         let pieces = format!("$O.{}.C.{nuid}", self.bucket);
         let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
-        let mut sending = stream::iter(&starts)
+        // By value: a closure over a reference would make the whole future one that no task can be spawned of.
+        let mut sending = stream::iter(starts.iter().copied())
             .map(|start| {
-                let piece = bytes.slice(*start..bytes.len().min(start + CHUNK));
+                let piece = bytes.slice(start..bytes.len().min(start + CHUNK));
                 store(&self.mesh, "storing an object", pieces.clone(), None, piece)
             })
             // In order, so that the stream's order is the object's.

@@ -1,0 +1,230 @@
+//! An agent: who it is, what it takes and gives, and the function that does the work.
+
+use std::future::Future;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sinew_protocol::a2a::AgentSkill;
+use sinew_protocol::card::{AgentKind, Announcement, Delivery};
+use sinew_source::{Schema, SchemaCache};
+
+use crate::context::Context;
+use crate::error::AgentError;
+use crate::failure::Failure;
+use crate::handler::{self, Handler};
+
+/// Tasks at once, when nothing else is said.
+const CONCURRENCY: usize = 16;
+/// The longest time for a task that names no deadline, when nothing else is said.
+const TIMEOUT: Duration = Duration::from_hours(1);
+/// How long a stopping agent waits for what it has begun.
+const GRACE: Duration = Duration::from_secs(30);
+/// Tries after the first that a language model gets to write a usable result.
+const MODEL_RETRIES: u32 = 2;
+
+/// An agent that is ready to be served.
+#[derive(Clone)]
+pub struct Agent {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) version: String,
+    pub(crate) skills: Vec<AgentSkill>,
+    pub(crate) concurrency: usize,
+    pub(crate) delivery: Delivery,
+    pub(crate) timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) output_retries: u32,
+    pub(crate) input_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) handler: Handler,
+}
+
+impl Agent {
+    /// An agent whose input and output are Rust types; their schemas go on its card.
+    pub fn new<I, O, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    where
+        I: DeserializeOwned + JsonSchema,
+        O: Serialize + JsonSchema,
+        F: Fn(I, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let input = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<I>().to_value();
+        let settings = SchemaSettings::draft2020_12().for_serialize();
+        let output = settings.into_generator().into_root_schema_for::<O>().to_value();
+        Self::of(name.into(), Some(input), Some(output), handler::typed(handler))
+    }
+
+    /// An agent over JSON, with schemas that are known at run time only.
+    pub fn dynamic<F, Fut>(
+        name: impl Into<String>,
+        input_schema: Option<Value>,
+        output_schema: Option<Value>,
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
+    {
+        Self::of(name.into(), input_schema, output_schema, handler::dynamic(handler))
+    }
+
+    /// An agent around a language model: the handler gives back the model's last message, whose marker
+    /// (`«result:artifact=NAME status=success»`) names an artifact of this task as the output. A message without a
+    /// usable marker, or with an output that breaks its schema, is tried again twice with [`Context::feedback`].
+    pub fn model<F, Fut>(
+        name: impl Into<String>,
+        input_schema: Option<Value>,
+        output_schema: Option<Value>,
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<String, Failure>> + Send + 'static,
+    {
+        let agent = Self::of(name.into(), input_schema, output_schema, handler::model(handler));
+        agent.output_retries(MODEL_RETRIES)
+    }
+
+    fn of(name: String, input_schema: Option<Value>, output_schema: Option<Value>, handler: Handler) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            version: "1.0.0".to_owned(),
+            skills: Vec::new(),
+            concurrency: CONCURRENCY,
+            delivery: Delivery::Queue,
+            timeout: TIMEOUT,
+            grace: GRACE,
+            output_retries: 0,
+            input_schema,
+            output_schema,
+            handler,
+        }
+    }
+
+    /// What it does, for people and models.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = text.into();
+        self
+    }
+
+    /// Its own version.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// One more skill on its card.
+    #[must_use]
+    pub fn skill(mut self, id: impl Into<String>, description: impl Into<String>) -> Self {
+        let id = id.into();
+        self.skills.push(AgentSkill {
+            name: id.clone(),
+            id,
+            description: description.into(),
+            tags: vec!["agent".to_owned()],
+            examples: None,
+            input_modes: None,
+            output_modes: None,
+            security_requirements: None,
+        });
+        self
+    }
+
+    /// One more skill on its card, in A2A's own shape.
+    #[must_use]
+    pub fn a2a_skill(mut self, skill: AgentSkill) -> Self {
+        self.skills.push(skill);
+        self
+    }
+
+    /// How many tasks it works on at once, over both doors; at least one.
+    #[must_use]
+    pub fn concurrency(mut self, tasks: usize) -> Self {
+        self.concurrency = tasks.clamp(1, tokio::sync::Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// How executors reach it: through its queue (the default) or directly.
+    #[must_use]
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
+        self
+    }
+
+    /// The longest time for one task; a task's own deadline may be earlier.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long a stopping agent waits for what it has begun, before it gives it to others.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How often the handler is called again when its output breaks the schema.
+    #[must_use]
+    pub fn output_retries(mut self, retries: u32) -> Self {
+        self.output_retries = retries;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its card says.
+    pub fn announcement(&self) -> Announcement {
+        Announcement {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            version: self.version.clone(),
+            kind: AgentKind::Agent,
+            input_schema: self.input_schema.clone(),
+            output_schema: self.output_schema.clone(),
+            skills: self.skills.clone(),
+            visualisation: None,
+            delivery: self.delivery,
+        }
+    }
+
+    /// The agent with its schemas compiled, or why it cannot be served.
+    pub(crate) fn compiled(self) -> Result<Compiled, AgentError> {
+        if self.name.is_empty() || self.name.len() > 255 || self.name.chars().any(char::is_control) {
+            return Err(AgentError::Name(crate::failure::short(&self.name, 64)));
+        }
+        let compile = |which, schema: &Option<Value>| {
+            let compiled = schema.as_ref().map(Schema::compile).transpose();
+            compiled.map_err(|reason| AgentError::Schema { agent: self.name.clone(), which, reason })
+        };
+        let input = compile("input", &self.input_schema)?;
+        let output = compile("output", &self.output_schema)?;
+        Ok(Compiled { input, output, schemas: SchemaCache::default(), agent: self })
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// An agent whose schemas are usable.
+pub(crate) struct Compiled {
+    pub(crate) agent: Agent,
+    pub(crate) input: Option<Schema>,
+    pub(crate) output: Option<Schema>,
+    /// Schemas that requests bring along.
+    pub(crate) schemas: SchemaCache,
+}

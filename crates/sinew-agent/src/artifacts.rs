@@ -1,0 +1,133 @@
+//! The artifacts of one task: what the handler leaves, kept until its result goes out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_protocol::artifact::{ArtifactMeta, ArtifactName, ArtifactRef};
+use sinew_protocol::{Fault, FaultKind};
+
+use crate::failure::{ARTIFACTS, Failure};
+
+/// The most bytes that one task may leave.
+const MOST_BYTES: usize = 256 << 20;
+/// The most artifacts that one task may leave, versions counted.
+const MOST: usize = 200;
+
+/// One version of one artifact.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) meta: ArtifactMeta,
+    pub(crate) bytes: Bytes,
+}
+
+/// The artifacts of a task. Versions count from 0 within it; clones share them.
+///
+/// Nothing is stored for others before the task's result goes out: small artifacts travel in it, larger ones lie in the
+/// mesh's object store by then.
+#[derive(Clone, Debug, Default)]
+pub struct Artifacts(Arc<Mutex<Shelf>>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: Vec<Kept>,
+    versions: BTreeMap<ArtifactName, u32>,
+    bytes: usize,
+}
+
+impl Artifacts {
+    /// Keeps bytes as the next version of a name.
+    pub fn put(
+        &self,
+        name: &str,
+        media_type: impl Into<String>,
+        bytes: impl Into<Bytes>,
+    ) -> Result<ArtifactRef, Failure> {
+        let name = ArtifactName::parse(name).map_err(Fault::from)?;
+        let bytes = bytes.into();
+        let mut shelf = self.shelf();
+        if shelf.kept.len() >= MOST || shelf.bytes.saturating_add(bytes.len()) > MOST_BYTES {
+            let message = format!("a task may leave {MOST} artifacts and {MOST_BYTES} bytes at most");
+            return Err(Fault::new(FaultKind::Invalid, ARTIFACTS, message).into());
+        }
+        let next = shelf.versions.entry(name.clone()).or_default();
+        let version = *next;
+        *next += 1;
+        shelf.bytes += bytes.len();
+        let meta = ArtifactMeta::of(name, version, media_type, &bytes);
+        let reference = meta.reference();
+        shelf.kept.push(Kept { meta, bytes });
+        Ok(reference)
+    }
+
+    /// Keeps a value as JSON.
+    pub fn put_json(&self, name: &str, value: &Value) -> Result<ArtifactRef, Failure> {
+        self.put(name, "application/json", value.to_string())
+    }
+
+    /// The bytes of a version that this task left; of the newest when none is named.
+    pub fn get(&self, name: &str, version: Option<u32>) -> Result<Bytes, Failure> {
+        self.find(name, version).map(|kept| kept.bytes).ok_or_else(|| {
+            let named = version.map_or_else(String::new, |version| format!(":v{version}"));
+            let message = format!("this task has no artifact {:?}{named}", crate::failure::short(name, 255));
+            Fault::new(FaultKind::Failure, ARTIFACTS, message).with_retryable(false).into()
+        })
+    }
+
+    /// What this task left so far, in the order in which it did.
+    pub fn list(&self) -> Vec<ArtifactMeta> {
+        self.shelf().kept.iter().map(|kept| kept.meta.clone()).collect()
+    }
+
+    pub(crate) fn find(&self, name: &str, version: Option<u32>) -> Option<Kept> {
+        let shelf = self.shelf();
+        let fits = |kept: &&Kept| {
+            kept.meta.name.as_str() == name && version.is_none_or(|version| kept.meta.version == version)
+        };
+        shelf.kept.iter().rev().find(fits).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Kept> {
+        self.shelf().kept.clone()
+    }
+
+    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+        // Every change of the shelf is complete before anything in it can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_count_by_name() {
+        let artifacts = Artifacts::default();
+        for (name, want) in [("a.txt", "a.txt:v0"), ("b.txt", "b.txt:v0"), ("a.txt", "a.txt:v1")] {
+            let reference = artifacts.put(name, "text/plain", format!("{want} bytes")).unwrap();
+            assert_eq!(reference.to_string(), want);
+        }
+        assert_eq!(artifacts.get("a.txt", None).unwrap(), "a.txt:v1 bytes");
+        assert_eq!(artifacts.get("a.txt", Some(0)).unwrap(), "a.txt:v0 bytes");
+        assert_eq!(artifacts.list().len(), 3);
+        for (name, version) in [("a.txt", Some(2)), ("c.txt", None), ("../a.txt", None)] {
+            let fault = artifacts.get(name, version).unwrap_err().into_fault();
+            assert_eq!((fault.code.as_ref(), fault.retryable), (ARTIFACTS, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_task_leaves_is_bounded() {
+        let artifacts = Artifacts::default();
+        assert_eq!(artifacts.put("../a", "text/plain", "x").unwrap_err().fault().code, "SINEW-5001");
+        let large = Bytes::from(vec![0; MOST_BYTES]);
+        artifacts.put("large", "application/octet-stream", large).unwrap();
+        assert_eq!(artifacts.put("one-more", "text/plain", "x").unwrap_err().fault().code, ARTIFACTS);
+        for n in 1..MOST {
+            artifacts.put(&format!("{n}"), "text/plain", "").unwrap();
+        }
+        assert_eq!(artifacts.put("last", "text/plain", "").unwrap_err().fault().code, ARTIFACTS);
+    }
+}

@@ -1,0 +1,285 @@
+//! What a handler knows and can do while it works on a task.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::tool::ToolDeclaration;
+use sinew_protocol::{ExecutionId, TaskId};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Artifacts;
+use crate::failure::{ARTIFACTS, Failure, NO_PEER};
+use crate::feed::Feed;
+use crate::peers::Peers;
+
+/// The task a handler works on. Clones are the same task.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+    feedback: Arc<[String]>,
+    retry: u32,
+}
+
+/// What a task says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) agent: String,
+    pub(crate) execution: ExecutionId,
+    pub(crate) task: TaskId,
+    pub(crate) activation: String,
+    pub(crate) attempt: u32,
+    pub(crate) workflow: String,
+    pub(crate) node: String,
+    pub(crate) session: String,
+    pub(crate) deadline: Option<SystemTime>,
+    pub(crate) instruction: Option<String>,
+    pub(crate) context: Value,
+    pub(crate) input_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) output_name: Option<String>,
+    pub(crate) trace_parent: Option<String>,
+    pub(crate) depth: u32,
+}
+
+struct Inner {
+    about: About,
+    cancel: CancellationToken,
+    artifacts: Artifacts,
+    feed: Option<Feed>,
+    peers: Option<Peers>,
+    usage: std::sync::Mutex<Option<Value>>,
+    calls: AtomicU32,
+}
+
+impl Context {
+    pub(crate) fn new(
+        about: About,
+        cancel: CancellationToken,
+        feed: Option<Feed>,
+        peers: Option<Peers>,
+    ) -> Self {
+        let inner = Inner {
+            about,
+            cancel,
+            artifacts: Artifacts::default(),
+            feed,
+            peers,
+            usage: std::sync::Mutex::new(None),
+            calls: AtomicU32::new(0),
+        };
+        Self { inner: Arc::new(inner), feedback: Arc::default(), retry: 0 }
+    }
+
+    /// The same task, tried again by the same agent.
+    pub(crate) fn again(&self, retry: u32, feedback: Vec<String>) -> Self {
+        Self { inner: Arc::clone(&self.inner), feedback: feedback.into(), retry }
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.inner.about
+    }
+
+    /// The agent's own name.
+    pub fn agent(&self) -> &str {
+        &self.inner.about.agent
+    }
+
+    /// The execution the task belongs to.
+    pub fn execution(&self) -> &ExecutionId {
+        &self.inner.about.execution
+    }
+
+    /// The task: one per attempt. It may come again, always under this id.
+    pub fn task(&self) -> &TaskId {
+        &self.inner.about.task
+    }
+
+    /// What to deduplicate effects on: the same for all attempts of one activation.
+    pub fn activation(&self) -> &str {
+        &self.inner.about.activation
+    }
+
+    /// The attempt, counted from 1.
+    pub fn attempt(&self) -> u32 {
+        self.inner.about.attempt
+    }
+
+    /// The workflow that asks; empty when somebody else does.
+    pub fn workflow(&self) -> &str {
+        &self.inner.about.workflow
+    }
+
+    /// The node that asks; empty when somebody else does.
+    pub fn node(&self) -> &str {
+        &self.inner.about.node
+    }
+
+    /// The session (A2A context).
+    pub fn session(&self) -> &str {
+        &self.inner.about.session
+    }
+
+    /// When the answer must be there.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.inner.about.deadline
+    }
+
+    /// Words for the agent, when the node has some.
+    pub fn instruction(&self) -> Option<&str> {
+        self.inner.about.instruction.as_deref()
+    }
+
+    /// What the workflow sends around the input; null when it sends nothing.
+    pub fn context(&self) -> &Value {
+        &self.inner.about.context
+    }
+
+    /// The schema that replaces the agent's own for this input.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.inner.about.input_schema.as_ref()
+    }
+
+    /// The schema that replaces the agent's own for this output.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.inner.about.output_schema.as_ref()
+    }
+
+    /// How often this handler was called before for this task, because its output broke the schema.
+    pub fn retry(&self) -> u32 {
+        self.retry
+    }
+
+    /// What was wrong with the output before; empty on the first try.
+    pub fn feedback(&self) -> &[String] {
+        &self.feedback
+    }
+
+    /// Fires when the task is given up: cancelled, too late, or the process ends. What comes after that is discarded.
+    pub fn cancel(&self) -> &CancellationToken {
+        &self.inner.cancel
+    }
+
+    /// Tells who watches what is going on. May be lost, and is dropped when it comes faster than the mesh takes it.
+    pub fn progress(&self, value: impl Into<Value>) {
+        if let Some(feed) = &self.inner.feed {
+            feed.working(value.into());
+        }
+    }
+
+    /// What the work cost (tokens, money), for the result; the last word counts.
+    pub fn usage(&self, usage: Value) {
+        *self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(usage);
+    }
+
+    pub(crate) fn take_usage(&self) -> Option<Value> {
+        self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+    }
+
+    /// The artifacts of this task.
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.inner.artifacts
+    }
+
+    /// The bytes behind an address (`artifact://…`) that the input names, checked against its sha256.
+    pub async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
+        match &self.inner.peers {
+            Some(peers) => peers.fetch(address).await,
+            None => Err(offline(ARTIFACTS)),
+        }
+    }
+
+    /// The agents and workflows that are there now, by name.
+    pub async fn peers(&self) -> Vec<AgentCard> {
+        match &self.inner.peers {
+            Some(peers) => peers.list().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// How many calls this task has made before this one.
+    pub(crate) fn next_call(&self) -> u32 {
+        self.inner.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks another agent through its A2A door and waits for its output, until this task's own deadline at most.
+    pub async fn call(&self, agent: &str, input: Value) -> Result<Value, Failure> {
+        match &self.inner.peers {
+            Some(peers) => peers.call(self, agent, input).await,
+            None => Err(offline(NO_PEER)),
+        }
+    }
+
+    /// The workflows that are there now, as tools for a language model.
+    pub async fn tools(&self) -> Vec<ToolDeclaration> {
+        match &self.inner.peers {
+            Some(peers) => peers.tools().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Does what a language model asked of one of [`tools`](Self::tools).
+    pub async fn call_tool(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
+        match &self.inner.peers {
+            Some(peers) => peers.call_tool(self, name, arguments).await,
+            None => Err(offline(NO_PEER)),
+        }
+    }
+
+    /// The W3C trace context that the task came with.
+    pub fn trace_parent(&self) -> Option<&str> {
+        self.inner.about.trace_parent.as_deref()
+    }
+
+    /// A task outside any mesh, for tests of a handler: no peers, and progress goes nowhere.
+    pub fn detached(agent: &str) -> Self {
+        let execution = ExecutionId::of("detached", agent, "");
+        let activation = sinew_protocol::ActivationKey::of::<&str>(&execution, agent, &[], 0);
+        let task = TaskId::of(&execution, &activation, 1);
+        let mut about = About::new(agent, execution, task);
+        activation.as_str().clone_into(&mut about.activation);
+        Self::new(about, CancellationToken::new(), None, None)
+    }
+}
+
+impl About {
+    /// A task of which nothing but the ids is known.
+    pub(crate) fn new(agent: &str, execution: ExecutionId, task: TaskId) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            activation: task.as_str().to_owned(),
+            execution,
+            task,
+            attempt: 1,
+            workflow: String::new(),
+            node: String::new(),
+            session: String::new(),
+            deadline: None,
+            instruction: None,
+            context: Value::Null,
+            input_schema: None,
+            output_schema: None,
+            output_name: None,
+            trace_parent: None,
+            depth: 0,
+        }
+    }
+}
+
+fn offline(code: &'static str) -> Failure {
+    sinew_protocol::Fault::error(code, "this task does not come from a mesh").with_retryable(false).into()
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Payloads stay out of logs.
+        f.debug_struct("Context")
+            .field("agent", &self.inner.about.agent)
+            .field("execution", &self.inner.about.execution)
+            .field("task", &self.inner.about.task)
+            .finish_non_exhaustive()
+    }
+}

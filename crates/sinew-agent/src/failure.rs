@@ -1,0 +1,171 @@
+//! Why a handler did not answer, and the faults that the SDK itself words.
+
+use std::any::Any;
+use std::error::Error;
+
+use sinew_protocol::{Fault, FaultKind};
+use sinew_source::Violation;
+
+/// The handler said that its work failed.
+pub(crate) const FAILED: &str = "SINEW-5100";
+/// The handler panicked.
+pub(crate) const PANICKED: &str = "SINEW-5101";
+/// The input breaks its schema or type.
+pub(crate) const BAD_INPUT: &str = "SINEW-5102";
+/// The output breaks its schema.
+pub(crate) const BAD_OUTPUT: &str = "SINEW-5103";
+/// No answer before the deadline.
+pub(crate) const TOO_LATE: &str = "SINEW-5104";
+/// Somebody gave the task up.
+pub(crate) const CANCELLED: &str = "SINEW-5105";
+/// A model's last message names no usable result.
+pub(crate) const NO_MARKER: &str = "SINEW-5106";
+/// The task came again and again.
+pub(crate) const POISON: &str = "SINEW-5107";
+/// The task itself cannot be read.
+pub(crate) const UNREADABLE: &str = "SINEW-5108";
+/// A task's artifacts are too large or its input cannot be had.
+pub(crate) const ARTIFACTS: &str = "SINEW-5109";
+/// An agent is not there, or did not answer a call.
+pub(crate) const NO_PEER: &str = "SINEW-5110";
+/// The agent stops.
+pub(crate) const STOPPING: &str = "SINEW-5111";
+/// What was built cannot be served.
+pub(crate) const BAD_AGENT: &str = "SINEW-5112";
+/// The agent has no room for another task.
+pub(crate) const BUSY: &str = "SINEW-5113";
+
+/// The longest explanation that goes out, in characters.
+const LONGEST: usize = 2_000;
+/// The most violations that go out.
+const MOST_DETAILS: usize = 50;
+
+/// Why a handler has no output. Any error becomes one with `?`; [`Failure::new`] makes one of words.
+///
+/// ```
+/// # use sinew_agent::Failure;
+/// fn parse(text: &str) -> Result<u8, Failure> {
+///     Ok(text.parse::<u8>()?)
+/// }
+/// assert!(parse("x").unwrap_err().fault().retryable);
+/// assert!(!Failure::new("there is no such order").for_good().fault().retryable);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure(Fault);
+
+impl Failure {
+    /// The work was tried and failed; a workflow's retry policy decides what follows.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(bounded(Fault::failure(FAILED, message)))
+    }
+
+    /// Something around the work failed (a service is away): worth trying again.
+    pub fn temporary(message: impl Into<String>) -> Self {
+        Self(bounded(Fault::error(FAILED, message)))
+    }
+
+    /// The same failure, never to be tried again.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self(self.0.with_retryable(false))
+    }
+
+    /// The failure as others see it.
+    pub const fn fault(&self) -> &Fault {
+        &self.0
+    }
+
+    /// The fault itself.
+    pub fn into_fault(self) -> Fault {
+        self.0
+    }
+}
+
+impl<E: Error + 'static> From<E> for Failure {
+    /// The whole chain of causes in one line; a [`Fault`] stays what it is.
+    fn from(error: E) -> Self {
+        if let Some(fault) = (&error as &dyn Any).downcast_ref::<Fault>() {
+            return Self(bounded(fault.clone()));
+        }
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Self::new(message)
+    }
+}
+
+/// A fault that is small enough to travel with a result, whoever wrote its words.
+pub(crate) fn bounded(mut fault: Fault) -> Fault {
+    fault.message = short(&fault.message, LONGEST);
+    fault.details.truncate(MOST_DETAILS);
+    for detail in &mut fault.details {
+        *detail = short(detail, LONGEST / 4);
+    }
+    fault
+}
+
+/// At most so many characters, and a mark where something was left out.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+/// The fault of a value that breaks a schema; `what` is `input` or `output`.
+pub(crate) fn violations(code: &'static str, what: &str, found: &[Violation]) -> Fault {
+    let line = |violation: &Violation| {
+        let at = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
+        format!("{at}: {}", violation.message)
+    };
+    bounded(
+        Fault::invalid(code, format!("the {what} breaks its schema")).with_details(found.iter().map(line)),
+    )
+}
+
+/// The fault of a value that no `serde` type takes.
+pub(crate) fn mistyped(code: &'static str, what: &str, error: &serde_json::Error) -> Fault {
+    let fault = Fault::invalid(code, format!("the {what} does not have the expected type"));
+    bounded(fault.with_details([short(&error.to_string(), 200)]))
+}
+
+/// Whether the same handler may try again to write a better output.
+pub(crate) fn is_bad_output(fault: &Fault) -> bool {
+    fault.kind == FaultKind::Invalid && matches!(fault.code.as_ref(), BAD_OUTPUT | NO_MARKER)
+}
+
+/// Why a request's own schema cannot be used.
+pub(crate) fn bad_schema(code: &'static str, what: &str, error: &sinew_source::SchemaError) -> Fault {
+    bounded(Fault::invalid(code, format!("the schema of the {what} cannot be used: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_become_failures_with_their_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read the order")]
+        struct Outer(#[source] std::num::ParseIntError);
+        let inner = "x".parse::<u8>().unwrap_err();
+        let failure = Failure::from(Outer(inner));
+        assert_eq!(failure.fault().message, "cannot read the order: invalid digit found in string");
+        assert_eq!((failure.fault().kind, failure.fault().code.as_ref()), (FaultKind::Failure, FAILED));
+        let fault = Fault::timeout("SINEW-6001", "too slow");
+        assert_eq!(Failure::from(fault.clone()).into_fault(), fault);
+    }
+
+    #[test]
+    fn what_goes_out_is_bounded() {
+        let long = "ä".repeat(100_000);
+        let fault = Fault::invalid("X", long.clone()).with_details(vec![long; 1_000]);
+        let fault = Failure::from(fault).into_fault();
+        assert!(serde_json::to_string(&fault).unwrap().len() < 64 * 1024);
+        assert_eq!(fault.details.len(), MOST_DETAILS);
+    }
+}

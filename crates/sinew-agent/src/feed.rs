@@ -1,0 +1,181 @@
+//! What the outside hears of a task while it is worked on: numbered A2A stream events on one core subject.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_mesh::Mesh;
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::live::LARGEST_STATUS;
+use sinew_protocol::a2a::{
+    ContextId, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use sinew_protocol::{Subject, header};
+use tokio::sync::mpsc;
+
+use crate::context::About;
+
+/// Events that wait for the connection; progress beyond that is dropped.
+const WAITING: usize = 4_096;
+
+/// The way out of all feeds of a process.
+#[derive(Clone)]
+pub(crate) struct Outgoing(mpsc::Sender<Packet>);
+
+struct Packet {
+    subject: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Outgoing {
+    /// Sends what feeds say, in order, until the last of them is gone.
+    pub(crate) fn start(mesh: &Mesh) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<Packet>(WAITING);
+        let client = mesh.client().clone();
+        tokio::spawn(async move {
+            while let Some(Packet { subject, headers, body }) = receiver.recv().await {
+                if let Err(error) = client.publish_with_headers(subject, headers, body).await {
+                    tracing::debug!(%error, "progress was not sent");
+                }
+            }
+        });
+        Self(sender)
+    }
+}
+
+/// The events of one task. Clones share its numbering.
+#[derive(Clone)]
+pub(crate) struct Feed(Arc<Inner>);
+
+struct Inner {
+    outgoing: Outgoing,
+    subject: String,
+    task: TaskId,
+    session: ContextId,
+    /// The number of the last event, and whether it was the last of all.
+    last: Mutex<(u64, bool)>,
+}
+
+impl Feed {
+    pub(crate) fn new(mesh: &Mesh, outgoing: &Outgoing, about: &About) -> Self {
+        let subject = Subject::Progress { execution: about.execution.clone(), task: about.task.clone() };
+        Self(Arc::new(Inner {
+            outgoing: outgoing.clone(),
+            subject: mesh.subject(&subject),
+            task: TaskId::new(about.task.as_str()),
+            session: ContextId::new(about.session.as_str()),
+            last: Mutex::new((0, false)),
+        }))
+    }
+
+    /// The number of the newest event; 0 before the first.
+    pub(crate) fn seq(&self) -> u64 {
+        self.last().0
+    }
+
+    /// The task begins.
+    pub(crate) fn begun(&self) {
+        self.status(TaskStatus::with_timestamp(TaskState::Working));
+    }
+
+    /// The handler says something. Anything but a text travels as data.
+    pub(crate) fn working(&self, value: Value) {
+        let part = match value {
+            Value::String(text) => Part::text(text),
+            value => Part::data(value),
+        };
+        let mut status = TaskStatus::with_timestamp(TaskState::Working);
+        let id = format!("{}-progress-{}", self.0.task, self.seq() + 1);
+        status.message = Some(Message::agent(id, vec![part]).with_task_id(self.0.task.clone()));
+        self.status(status);
+    }
+
+    fn status(&self, status: TaskStatus) {
+        let event = TaskStatusUpdateEvent {
+            task_id: self.0.task.clone(),
+            context_id: self.0.session.clone(),
+            status,
+            metadata: None,
+        };
+        let Some(body) =
+            body(&StreamResponse::StatusUpdate(event)).filter(|body| body.len() <= LARGEST_STATUS)
+        else {
+            tracing::warn!(task = %self.0.task, "progress larger than 64 KiB was not sent");
+            return;
+        };
+        let mut last = self.last();
+        if last.1 {
+            return;
+        }
+        // A number is used only for what goes out, so that a gap always means a loss on the way.
+        let Ok(place) = self.0.outgoing.0.try_reserve() else {
+            tracing::debug!(task = %self.0.task, "progress was dropped: the connection is slower");
+            return;
+        };
+        last.0 += 1;
+        place.send(self.packet(last.0, None, body));
+    }
+
+    /// The task ended: its artifacts, then its last status. What comes after that is not sent.
+    pub(crate) async fn ended(&self, task: &Task) {
+        let artifacts = task.artifacts.iter().flatten().map(|artifact| {
+            StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id: task.id.clone(),
+                context_id: task.context_id.clone(),
+                artifact: artifact.clone(),
+                append: None,
+                last_chunk: Some(true),
+                metadata: None,
+            })
+        });
+        let status = |metadata| {
+            StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
+                task_id: task.id.clone(),
+                context_id: task.context_id.clone(),
+                status: task.status.clone(),
+                metadata,
+            })
+        };
+        // What is too large for a stream is in the task itself.
+        let small = |body: &Bytes| body.len() <= LARGEST_STATUS;
+        let mut bodies: Vec<Bytes> = artifacts.filter_map(|event| body(&event)).filter(small).collect();
+        let last = body(&status(task.metadata.clone())).filter(small);
+        bodies.extend(last.or_else(|| body(&status(None))));
+        let mut packets = Vec::with_capacity(bodies.len());
+        {
+            let mut last = self.last();
+            if std::mem::replace(&mut last.1, true) {
+                return;
+            }
+            let count = bodies.len();
+            for (at, body) in bodies.into_iter().enumerate() {
+                last.0 += 1;
+                let end = (at + 1 == count).then(|| crate::reply::state_word(task.status.state));
+                packets.push(self.packet(last.0, end, body));
+            }
+        }
+        for packet in packets {
+            let _ = self.0.outgoing.0.send(packet).await;
+        }
+    }
+
+    fn packet(&self, seq: u64, end: Option<&str>, body: Bytes) -> Packet {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::A2A_SEQ, seq.to_string());
+        if let Some(end) = end {
+            headers.insert(header::A2A_END, end);
+        }
+        Packet { subject: self.0.subject.clone(), headers, body }
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, (u64, bool)> {
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The event as JSON; plain data can always be written.
+fn body(event: &StreamResponse) -> Option<Bytes> {
+    serde_json::to_vec(event).ok().map(Bytes::from)
+}

@@ -1,0 +1,78 @@
+//! The agent as a NATS micro service, so that `nats micro ls`, `info` and `stats` show it. Its one endpoint is the A2A
+//! door itself, so the figures are those of real calls.
+
+use std::collections::HashMap;
+
+use sinew_mesh::async_nats::service::endpoint::Endpoint;
+use sinew_mesh::async_nats::service::{Service, ServiceExt as _};
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::Token;
+
+use crate::agent::Agent;
+
+/// The service and its door.
+pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<(Service, Endpoint), MeshError> {
+    let token = Token::of(&agent.name);
+    let refused = |error: sinew_mesh::async_nats::Error| MeshError::Refused {
+        what: "opening the A2A door",
+        reason: error.to_string(),
+    };
+    let metadata = HashMap::from([
+        ("sinew_agent".to_owned(), agent.name.clone()),
+        ("sinew_namespace".to_owned(), mesh.namespace().to_owned()),
+        ("sinew_version".to_owned(), agent.version.clone()),
+        ("a2a_version".to_owned(), sinew_protocol::a2a::A2A_VERSION.to_owned()),
+    ]);
+    let service = mesh
+        .client()
+        .service_builder()
+        .description(&agent.description)
+        .metadata(metadata)
+        .queue_group(token.as_str())
+        .start(token.as_str(), semantic(&agent.version))
+        .await
+        .map_err(refused)?;
+    let door =
+        service.endpoint_builder().name("a2a").add(door(mesh.namespace(), &token)).await.map_err(refused)?;
+    Ok((service, door))
+}
+
+/// All operations of all callers: `{ns}.v1.rpc.{agent}.*.*`.
+fn door(namespace: &str, agent: &Token) -> String {
+    let below = sinew_protocol::subject::below(namespace, &["rpc", agent.as_str()]);
+    below.trim_end_matches('>').to_owned() + "*.*"
+}
+
+/// Micro services have versions like `1.2.3`; what agents call their version may be anything.
+fn semantic(version: &str) -> &str {
+    let numbers: Vec<&str> = version.split('.').collect();
+    let number = |text: &&str| {
+        !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && (*text == "0" || !text.starts_with('0'))
+    };
+    if numbers.len() == 3 && numbers.iter().all(number) { version } else { "0.0.0" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_what_micro_services_take() {
+        for (version, want) in [
+            ("1.2.3", "1.2.3"),
+            ("0.10.0", "0.10.0"),
+            ("1.02.3", "0.0.0"),
+            ("2024-05", "0.0.0"),
+            ("", "0.0.0"),
+        ] {
+            assert_eq!(semantic(version), want);
+        }
+    }
+
+    #[test]
+    fn the_door_is_for_this_agent_only() {
+        assert_eq!(door("ns", &Token::of("greeter")), "ns.v1.rpc.greeter.*.*");
+    }
+}

@@ -1,0 +1,207 @@
+//! The durable door: tasks from the agent's queue, one answer each, stored before the task is acknowledged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::quarantine::Suspect;
+use sinew_mesh::send::Put;
+use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::a2a::{SendMessageRequest, Task};
+use sinew_protocol::{Fault, header};
+use tokio::time::{Instant, sleep};
+
+use crate::context::About;
+use crate::failure::POISON;
+use crate::reply;
+use crate::request::{Request, read, unreadable};
+use crate::site::Site;
+use crate::table::Begin;
+
+/// How long a result may need to be stored once it is there; until then the task is kept.
+const STORING: Duration = Duration::from_mins(2);
+/// The wait before a result is offered again to a broker that did not take it.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Takes tasks until the agent drains.
+pub(crate) async fn serve(site: Arc<Site>) {
+    let mut queue = site.mesh.agent_queue(&site.token, site.agent.agent.concurrency);
+    loop {
+        let delivery = tokio::select! {
+            biased;
+            () = site.draining.cancelled() => break,
+            delivery = queue.next() => delivery,
+        };
+        let deliver = deliver(Arc::clone(&site), delivery);
+        site.going_on.spawn(deliver);
+    }
+    // What came and was given to nobody goes to others at once.
+    while let Some(delivery) = queue.try_next() {
+        give_back(&delivery).await;
+    }
+}
+
+async fn deliver(site: Arc<Site>, delivery: Delivery) {
+    let subject = delivery.headers.get(header::RESULT_SUBJECT).map(|value| value.as_str().to_owned());
+    let own = (delivery.execution.clone(), delivery.task.clone());
+    let subject = subject.filter(|subject| site.asked().result_subject(subject).as_ref() == Some(&own));
+    let about = About::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
+    if delivery.exhausted() {
+        let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
+        let fault = Fault::error(POISON, what).with_retryable(false);
+        return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await;
+    }
+    let request = match parse(&site, &delivery) {
+        Ok(request) => request,
+        Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
+    };
+    let Some(subject) = request.result_subject.clone() else {
+        let fault = unreadable("the task names no subject for its result");
+        return refuse(&site, &delivery, None, &about, &fault).await;
+    };
+    let keep = Keep::start(delivery.answers(), site.patience(&request) + STORING);
+    let trace_parent = request.about.trace_parent.clone();
+    if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
+        // Whoever had it before stored the result and could not say so any more.
+        tracing::debug!(task = %delivery.task, "the task is answered already");
+        return settle(&delivery).await;
+    }
+    let entry = match site.begin(request, None, usize::MAX) {
+        Begin::New(entry) | Begin::Known(entry) => entry,
+        Begin::Full => return give_back(&delivery).await,
+    };
+    match entry.ended().await {
+        None => give_back(&delivery).await,
+        Some(task) => {
+            if answer(&site, &subject, trace_parent.as_deref(), &task).await {
+                settle(&delivery).await;
+            }
+        }
+    }
+    drop(keep);
+}
+
+fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
+    let request: SendMessageRequest = serde_json::from_slice(&delivery.body)
+        .map_err(|error| unreadable(format!("the task is no A2A message: {error}")))?;
+    let ids = (delivery.execution.clone(), delivery.task.clone());
+    read(site.asked(), |_| Ok(ids), &request, &delivery.headers)
+}
+
+/// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
+async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: &About, fault: &Fault) {
+    tracing::warn!(task = %delivery.task, code = %fault.code, message = fault.message, "the task is refused");
+    let poison = fault.code == POISON;
+    if subject.is_none() || poison {
+        if let Err(error) = site.mesh.quarantine(Suspect::from(delivery), &fault.message).await {
+            // It stays on the queue and comes again.
+            tracing::warn!(%error, "the task could not be set aside");
+            return;
+        }
+    }
+    if let Some(subject) = subject {
+        let task = reply::refused(about, fault);
+        if !answer(site, subject, None, &task).await {
+            return;
+        }
+    }
+    if let Err(error) = delivery.term(&fault.message).await {
+        tracing::debug!(%error, "the task may come again");
+    }
+}
+
+/// Stores a result, however often that takes. False when the process ends before.
+async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &Task) -> bool {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::MESSAGE_ID, task.id.0.as_str());
+    if let Some(trace_parent) = trace_parent.and_then(|text| text.parse().ok()) {
+        headers.insert::<_, sinew_mesh::async_nats::HeaderValue>(header::TRACE_PARENT, trace_parent);
+    }
+    // A task holds nothing that JSON could not.
+    let mut body = Bytes::from(serde_json::to_vec(task).unwrap_or_default());
+    loop {
+        match site.mesh.result(subject, headers.clone(), body.clone()).await {
+            Ok(Put::New | Put::Same) => return true,
+            Ok(Put::Taken) => {
+                tracing::info!(task = %task.id, "the task has another answer already; this one is dropped");
+                return true;
+            }
+            Err(MeshError::TooLarge { size, limit, .. }) => {
+                let fault = Fault::failure(
+                    crate::failure::ARTIFACTS,
+                    format!("the result has {size} bytes, the mesh takes {limit}"),
+                );
+                let Some(small) = shrunk(site, subject, &fault) else { return true };
+                if small.len() >= body.len() {
+                    return true;
+                }
+                body = small;
+            }
+            Err(error) => {
+                tracing::warn!(task = %task.id, %error, "the result is not stored yet");
+                tokio::select! {
+                    () = site.halt.cancelled() => return false,
+                    () = sleep(AGAIN) => {}
+                }
+            }
+        }
+    }
+}
+
+/// A result that fits, for one that does not.
+fn shrunk(site: &Site, subject: &str, fault: &Fault) -> Option<Bytes> {
+    let (execution, task) = site.asked().result_subject(subject)?;
+    let task = reply::refused(&About::new(&site.agent.agent.name, execution, task), fault);
+    serde_json::to_vec(&task).ok().map(Bytes::from)
+}
+
+/// The result is stored: the task need not come again.
+async fn settle(delivery: &Delivery) {
+    if let Err(error) = delivery.ack().await {
+        tracing::debug!(task = %delivery.task, %error, "the task may come again; its answer is there");
+    }
+}
+
+/// Somebody else shall do it.
+async fn give_back(delivery: &Delivery) {
+    if let Err(error) = delivery.nak(Duration::ZERO).await {
+        tracing::debug!(task = %delivery.task, %error, "the task comes again when its time is up");
+    }
+}
+
+/// Whether a result lies under this subject. When that cannot be told, the task is done once more: the same id makes one
+/// of the two results count.
+async fn is_answered(mesh: &Mesh, subject: &str) -> bool {
+    let stream = sinew_protocol::stream::bucket(mesh.namespace(), "RESULTS");
+    match mesh.jetstream().get_stream_no_info(stream).await {
+        Ok(results) => results.direct_get_last_for_subject(subject).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// Says that a task goes on, from a task of its own, until it is dropped or the time is up: a handler that hangs must not
+/// keep its task for ever.
+struct Keep(tokio::task::JoinHandle<()>);
+
+impl Keep {
+    fn start(answers: Answers, most: Duration) -> Self {
+        Self(tokio::spawn(async move {
+            let until = Instant::now() + most;
+            while Instant::now() < until {
+                sleep(PROGRESS_EVERY).await;
+                if let Err(error) = answers.progress().await {
+                    tracing::debug!(%error, "the queue did not hear that a task goes on");
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

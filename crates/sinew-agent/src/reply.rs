@@ -1,0 +1,126 @@
+//! A task's end as the A2A task that goes out.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_mesh::artifact::{ArtifactStore, Place};
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::Fault;
+use sinew_protocol::a2a::{Task, TaskState, TaskStatus};
+use sinew_protocol::task::{Content, Draft, ResultArtifact, result_task};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Kept;
+use crate::context::{About, Context};
+use crate::failure::ARTIFACTS;
+use crate::work::Ended;
+
+/// Bytes of artifacts, as JSON, that travel inside one result; the rest lies in the object store.
+const MOST_INLINE: usize = 512 * 1024;
+/// The largest account of what the work cost, as JSON.
+const LARGEST_USAGE: usize = 16 * 1024;
+/// Tries to store one artifact.
+const TRIES: u32 = 8;
+
+/// The end of a task, with its artifacts stored where others find them.
+pub(crate) async fn task(mesh: &Mesh, context: &Context, ended: &Ended, halt: &CancellationToken) -> Task {
+    let usage =
+        context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default();
+    match store(mesh, context, halt).await {
+        Ok(artifacts) => build(context.about(), ended, &artifacts, usage),
+        Err(error) => {
+            let fault =
+                Fault::error(ARTIFACTS, format!("the artifacts of the task cannot be stored: {error}"));
+            build(context.about(), &Ended { result: Err(fault), retries: ended.retries }, &[], usage)
+        }
+    }
+}
+
+/// The end of a task that nobody began to work on.
+pub(crate) fn refused(about: &About, fault: &Fault) -> Task {
+    build(about, &Ended::refused(fault.clone()), &[], Value::Null)
+}
+
+fn build(about: &About, ended: &Ended, artifacts: &[ResultArtifact], usage: Value) -> Task {
+    result_task(Draft {
+        session: &about.session,
+        artifacts,
+        usage,
+        retries: ended.retries,
+        timestamp: TaskStatus::with_timestamp(TaskState::Completed).timestamp,
+        ..Draft::new(&about.task, ended.result.clone())
+    })
+}
+
+async fn store(
+    mesh: &Mesh,
+    context: &Context,
+    halt: &CancellationToken,
+) -> Result<Vec<ResultArtifact>, MeshError> {
+    let about = context.about();
+    // The user is whom the executor acts for; agents are not told, and addresses grant nothing.
+    let place = Place { app: &about.agent, user: "", execution: &about.execution, task: &about.task };
+    let artifacts = mesh.artifacts();
+    let mut inline = 0;
+    let mut stored = Vec::new();
+    for kept in context.artifacts().all() {
+        let Kept { meta, bytes } = &kept;
+        let small = ResultArtifact::inline(meta.name.clone(), meta.version, &meta.media_type, bytes);
+        // As it will be written: escapes can make a text several times as long.
+        let size = small.as_ref().map_or(0, |artifact| {
+            serde_json::to_vec(&artifact.to_a2a()).map_or(MOST_INLINE, |json| json.len())
+        });
+        stored.push(match small.filter(|_| inline + size <= MOST_INLINE) {
+            Some(artifact) => {
+                inline += size;
+                artifact
+            }
+            None => put(&artifacts, &place, &kept, halt).await?,
+        });
+    }
+    Ok(stored)
+}
+
+/// Stores one artifact, patiently: the work behind it is done and must not be lost to a broker that is away for a moment.
+async fn put(
+    store: &ArtifactStore,
+    place: &Place<'_>,
+    kept: &Kept,
+    halt: &CancellationToken,
+) -> Result<ResultArtifact, MeshError> {
+    let Kept { meta, bytes } = kept;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let put = store.put_object(place, meta.name.clone(), meta.version, &meta.media_type, bytes.clone());
+        match put.await {
+            Err(MeshError::Unreachable { .. }) if tries < TRIES && !halt.is_cancelled() => {
+                sleep(Duration::from_millis(100) * tries * tries).await;
+            }
+            Err(error) => return Err(error),
+            Ok(stored) => {
+                let content = Content::of(&stored.part).map_err(|error| MeshError::Malformed {
+                    what: "an artifact",
+                    reason: error.to_string(),
+                })?;
+                return Ok(ResultArtifact { meta: stored.meta, content });
+            }
+        }
+    }
+}
+
+/// The word for a state, in lower case.
+pub(crate) const fn state_word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Submitted => "submitted",
+        TaskState::Working => "working",
+        TaskState::Completed => "completed",
+        TaskState::Failed => "failed",
+        TaskState::Canceled => "canceled",
+        TaskState::Rejected => "rejected",
+        TaskState::InputRequired => "input-required",
+        TaskState::AuthRequired => "auth-required",
+        _ => "unspecified",
+    }
+}

@@ -1,0 +1,158 @@
+//! What a message asks for: its parts and metadata as a task.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest, part_data};
+use sinew_protocol::fault::Fault;
+use sinew_protocol::message::{MeshMessage, WorkflowNodeRequestData};
+use sinew_protocol::task::TaskExtra;
+use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
+
+use crate::context::About;
+use crate::failure::UNREADABLE;
+
+/// The most workflows that may have called each other before a task; beyond that it is refused.
+const DEEPEST: u32 = 32;
+
+/// A task that somebody asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) about: About,
+    pub(crate) input: Input,
+    /// Where the result goes, when an execution asks.
+    pub(crate) result_subject: Option<String>,
+}
+
+/// Where a task's input is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Input {
+    Value(Value),
+    /// The address of an artifact.
+    Address(String),
+}
+
+/// Who is asked, in which mesh.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) agent: &'a str,
+}
+
+impl Asked<'_> {
+    fn token(&self) -> Token {
+        Token::of(self.agent)
+    }
+
+    /// The result subject of a task of this agent, and the ids in it; none for anything else.
+    pub(crate) fn result_subject(&self, subject: &str) -> Option<(ExecutionId, TaskId)> {
+        match Subject::parse(self.namespace, subject)? {
+            Subject::Result { agent, execution, task, .. } if agent == self.token() => {
+                Some((execution, task))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads a message that came on a task's subject or through the A2A door.
+///
+/// `ids` are those that the subject vouches for, else those of the caller's message.
+pub(crate) fn read(
+    asked: Asked<'_>,
+    ids: impl FnOnce(Option<&TaskExtra>) -> Result<(ExecutionId, TaskId), Fault>,
+    request: &SendMessageRequest,
+    headers: &HeaderMap,
+) -> Result<Request, Fault> {
+    let found = TaskExtra::find(request.metadata.as_ref())
+        .or_else(|| TaskExtra::find(request.message.metadata.as_ref()));
+    let extra = found.transpose()?;
+    let (execution, task) = ids(extra.as_ref())?;
+    let parts = &request.message.parts;
+    let node = match MeshMessage::find(parts) {
+        Some(Ok(MeshMessage::NodeRequest(node))) => Some(node),
+        Some(Err(error)) => return Err(error.into()),
+        _ => None,
+    };
+    let WorkflowNodeRequestData {
+        workflow_name,
+        node_id,
+        input_schema,
+        output_schema,
+        suggested_output_filename,
+        ..
+    } = node.unwrap_or_default();
+    let text = |name: &str| headers.get(name).map(|value| value.as_str());
+    let depth: u32 = text(header::CALL_DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
+    if depth > DEEPEST {
+        return Err(unreadable(format!("more than {DEEPEST} agents and workflows called each other")));
+    }
+    let mut about = About {
+        workflow: workflow_name,
+        node: node_id,
+        session: request.message.context_id.as_ref().map_or_else(String::new, |context| context.0.clone()),
+        input_schema,
+        output_schema,
+        output_name: suggested_output_filename,
+        trace_parent: text(header::TRACE_PARENT).map(str::to_owned),
+        depth,
+        ..About::new(asked.agent, execution, task)
+    };
+    let mut result_subject = None;
+    let mut given = None;
+    if let Some(extra) = extra {
+        if asked.result_subject(&extra.result_subject) != Some((about.execution.clone(), about.task.clone()))
+        {
+            return Err(unreadable("the result subject is not one of this task"));
+        }
+        result_subject = Some(extra.result_subject);
+        extra.activation.as_str().clone_into(&mut about.activation);
+        about.attempt = extra.attempt;
+        about.deadline = extra.deadline.map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
+        about.instruction = extra.instruction;
+        about.context = extra.context;
+        given = extra.input;
+    } else if let Some(deadline) = text(header::DEADLINE) {
+        let ms = deadline.parse().map_err(|_| unreadable("the deadline is no number of milliseconds"))?;
+        about.deadline = Some(UNIX_EPOCH + Duration::from_millis(ms));
+    }
+    let input = given.map_or_else(|| input(parts), Input::Value);
+    Ok(Request { about, input, result_subject })
+}
+
+impl Request {
+    /// Whether the deadline has passed already.
+    pub(crate) fn is_late(&self, now: SystemTime) -> bool {
+        self.about.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// The input in the parts of a message: the first artifact, else the first data that is no message of the mesh, else
+/// the text as `{"text": …}`, else an empty object.
+pub(crate) fn input(parts: &[Part]) -> Input {
+    let address = parts.iter().find_map(|part| match &part.content {
+        PartContent::Url(url) if url.starts_with("artifact://") => Some(url.clone()),
+        _ => None,
+    });
+    if let Some(address) = address {
+        return Input::Address(address);
+    }
+    let is_message = |data: &&Value| {
+        let kind = data.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| sinew_protocol::message::TYPES.contains(&kind))
+    };
+    if let Some(data) = parts.iter().filter_map(part_data).find(|data| !is_message(data)) {
+        return Input::Value(data.clone());
+    }
+    let texts: Vec<&str> = parts.iter().filter_map(Part::text_content).collect();
+    Input::Value(if texts.is_empty() {
+        Value::Object(Map::new())
+    } else {
+        json!({ "text": texts.join("\n") })
+    })
+}
+
+pub(crate) fn unreadable(message: impl Into<String>) -> Fault {
+    Fault::invalid(UNREADABLE, message)
+}

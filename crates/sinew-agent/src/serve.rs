@@ -1,0 +1,124 @@
+//! An agent on the mesh: both doors, its card, and the way it leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sinew_mesh::live::Control;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::Subject;
+use sinew_protocol::card::CARD_TTL;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::error::AgentError;
+use crate::site::Site;
+use crate::{door, micro, queue};
+
+/// The wait before a card is announced again that was not taken.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long what is left may take when the grace time is over: telling the queue, answering callers.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+impl Agent {
+    /// Serves on this mesh until `shutdown` fires; then takes nothing new, waits for what runs up to the grace time, and
+    /// gives the rest back.
+    pub async fn serve(self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
+        let grace = self.grace;
+        let compiled = self.compiled()?;
+        let card = compiled.agent.announcement().card(mesh.namespace());
+        let (service, endpoint) = micro::open(&mesh, &compiled.agent).await?;
+        let site = Arc::new(Site::new(mesh, compiled));
+        let name = site.agent.agent.name.clone();
+        let controls = site.mesh.controls(&name).await?;
+        // What is announced must be there already.
+        let doors = [
+            tokio::spawn(door::serve(Arc::clone(&site), endpoint)),
+            tokio::spawn(queue::serve(Arc::clone(&site))),
+        ];
+        let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
+        let mut own_card = own_card(&site).await?;
+        let served = tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            failed = async {
+                loop {
+                    let wait = match site.mesh.announce(&card).await {
+                        Ok(()) => CARD_TTL / 3,
+                        Err(error @ MeshError::Unreachable { .. }) => {
+                            tracing::warn!(agent = name, %error, "the card is not announced");
+                            AGAIN
+                        }
+                        Err(error) => break error,
+                    };
+                    // Another process of this name leaves and takes the card with it: we are still here.
+                    let _ = timeout(wait, own_card.retracted()).await;
+                }
+            } => Err(failed.into()),
+        };
+        drop(own_card);
+        tracing::info!(agent = name, "the agent takes nothing new");
+        site.draining.cancel();
+        if let Err(error) = site.mesh.retract(&name).await {
+            tracing::debug!(%error, "the card was not retracted; it grows old");
+        }
+        for door in doors {
+            let _ = timeout(LAST_WORDS, door).await;
+        }
+        site.going_on.close();
+        if timeout(grace, site.going_on.wait()).await.is_err() {
+            tracing::warn!(agent = name, "the grace time is over; what is not done is given back");
+            site.halt.cancel();
+            let _ = timeout(LAST_WORDS, site.going_on.wait()).await;
+        }
+        hearing.abort();
+        if let Err(error) = service.stop().await {
+            tracing::debug!(%error, "the micro service was not stopped");
+        }
+        // What was said last is on its way when this returns.
+        let _ = timeout(LAST_WORDS, site.mesh.client().flush()).await;
+        served
+    }
+}
+
+/// Hears who gives a task up.
+async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::Controls) {
+    while let Some(said) = controls.next().await {
+        match said.control {
+            Control::Cancel { execution } => {
+                for entry in site.table.open(&execution, said.task.as_str()) {
+                    tracing::info!(task = %said.task, "the task is given up by whoever asked");
+                    entry.cancel.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// What is said on the subject of the agent's own card.
+struct OwnCard(sinew_mesh::async_nats::Subscriber);
+
+async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
+    let subject = site.mesh.subject(&Subject::Card { agent: site.token.clone() });
+    let heard = site.mesh.client().subscribe(subject).await;
+    heard
+        .map(OwnCard)
+        .map_err(|error| MeshError::Refused { what: "hearing the own card", reason: error.to_string() })
+}
+
+impl OwnCard {
+    /// Somebody says that the agent is gone.
+    async fn retracted(&mut self) {
+        loop {
+            match self.0.next().await {
+                Some(message) if message.payload.is_empty() => {
+                    // Several processes that leave one after the other are one news.
+                    sleep(Duration::from_millis(50)).await;
+                    return;
+                }
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What both doors of an agent share: its tasks, its slots, and the way a task is carried out.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use sinew_mesh::Mesh;
+use sinew_protocol::a2a::Task;
+use sinew_protocol::{Fault, Token};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::agent::Compiled;
+use crate::context::Context;
+use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, mistyped};
+use crate::feed::{Feed, Outgoing};
+use crate::peers::Peers;
+use crate::reply;
+use crate::request::{Asked, Input, Request};
+use crate::table::{Begin, Entry, Origin, Table};
+use crate::work::{Ended, GivenUp, time_left, work};
+
+/// One agent in one process.
+pub(crate) struct Site {
+    pub(crate) mesh: Mesh,
+    pub(crate) agent: Compiled,
+    pub(crate) token: Token,
+    pub(crate) table: Table,
+    pub(crate) peers: Peers,
+    /// Nothing new is taken.
+    pub(crate) draining: CancellationToken,
+    /// Nothing is waited for any more.
+    pub(crate) halt: CancellationToken,
+    /// Everything that is going on.
+    pub(crate) going_on: TaskTracker,
+    slots: Semaphore,
+    outgoing: Outgoing,
+}
+
+impl Site {
+    pub(crate) fn new(mesh: Mesh, agent: Compiled) -> Self {
+        Self {
+            token: Token::of(&agent.agent.name),
+            table: Table::default(),
+            peers: Peers::new(&mesh),
+            draining: CancellationToken::new(),
+            halt: CancellationToken::new(),
+            going_on: TaskTracker::new(),
+            slots: Semaphore::new(agent.agent.concurrency),
+            outgoing: Outgoing::start(&mesh),
+            mesh,
+            agent,
+        }
+    }
+
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        Asked { namespace: self.mesh.namespace(), agent: &self.agent.agent.name }
+    }
+
+    /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A door.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        request: Request,
+        caller: Option<Token>,
+        most_open: usize,
+    ) -> Begin {
+        let origin = match (&request.result_subject, &caller) {
+            (Some(subject), _) => Origin::Execution(subject.clone()),
+            (None, Some(caller)) => Origin::Caller(caller.clone()),
+            (None, None) => Origin::Caller(self.token.clone()),
+        };
+        let id = request.about.task.as_str().to_owned();
+        let begin = self.table.begin(&origin, &id, most_open, || {
+            let feed = Feed::new(&self.mesh, &self.outgoing, &request.about);
+            Entry::new(origin.clone(), caller, &request.about, feed)
+        });
+        if let Begin::New(entry) = &begin {
+            let (site, entry) = (Arc::clone(self), Arc::clone(entry));
+            let about = &request.about;
+            let span = tracing::info_span!(
+                "task",
+                agent = about.agent,
+                execution = %about.execution,
+                task = %about.task,
+                attempt = about.attempt,
+                trace_parent = about.trace_parent,
+            );
+            self.going_on.spawn(async move { site.carry_out(entry, request).await }.instrument(span));
+        }
+        begin
+    }
+
+    async fn carry_out(&self, entry: Arc<Entry>, request: Request) {
+        // However this ends, nobody waits for it in vain.
+        let open = Open { site: self, entry: Some(entry) };
+        let Some(entry) = open.entry.as_ref() else { return };
+        let about = request.about.clone();
+        let context =
+            Context::new(about, entry.cancel.clone(), Some(entry.feed.clone()), Some(self.peers.clone()));
+        let Ok(ended) = self.attempt(entry, request, &context).await else {
+            tracing::warn!(task = %context.task(), "the task is given up: this process ends");
+            return;
+        };
+        let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
+        tracing::info!(
+            state = reply::state_word(task.status.state),
+            retries = ended.retries,
+            "the task ended"
+        );
+        open.end(task).await;
+    }
+
+    async fn attempt(&self, entry: &Entry, request: Request, context: &Context) -> Result<Ended, GivenUp> {
+        if request.is_late(SystemTime::now()) {
+            return Ok(Ended::refused(Fault::timeout(
+                TOO_LATE,
+                "the deadline had passed when the task came",
+            )));
+        }
+        let until = Instant::now() + time_left(&self.agent, context);
+        let slot = tokio::select! {
+            biased;
+            () = self.halt.cancelled() => return Err(GivenUp),
+            () = context.cancel().cancelled() => {
+                return Ok(Ended::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+            }
+            () = sleep_until(until) => {
+                return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
+            }
+            slot = self.slots.acquire() => slot,
+        };
+        entry.working();
+        entry.feed.begun();
+        let input = match request.input {
+            Input::Value(value) => value,
+            Input::Address(address) => match self.fetch(&address, until).await {
+                Ok(value) => value,
+                Err(fault) => return Ok(Ended::refused(fault)),
+            },
+        };
+        let ended = work(&self.agent, &input, context, &self.halt).await;
+        drop(slot);
+        ended
+    }
+
+    /// The input behind an address.
+    async fn fetch(&self, address: &str, until: Instant) -> Result<Value, Fault> {
+        let bytes = tokio::select! {
+            bytes = self.peers.fetch(address) => bytes.map_err(crate::Failure::into_fault)?,
+            () = sleep_until(until) => return Err(Fault::timeout(ARTIFACTS, "the input was not there in time")),
+        };
+        serde_json::from_slice(&bytes).map_err(|error| mistyped(BAD_INPUT, "input", &error))
+    }
+
+    /// The time after which nobody waits for a task's answer any more.
+    pub(crate) fn patience(&self, request: &Request) -> Duration {
+        let left = request.about.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+        left.unwrap_or(self.agent.agent.timeout).min(self.agent.agent.timeout)
+    }
+}
+
+/// A task that is being carried out; it is forgotten when this is dropped without an end.
+struct Open<'a> {
+    site: &'a Site,
+    entry: Option<Arc<Entry>>,
+}
+
+impl Open<'_> {
+    async fn end(mut self, task: Task) {
+        if let Some(entry) = self.entry.take() {
+            self.site.table.end(&entry, task.clone());
+            entry.feed.ended(&task).await;
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.site.table.forget(&entry);
+        }
+    }
+}

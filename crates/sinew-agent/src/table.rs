@@ -1,0 +1,197 @@
+//! The tasks of this process, open and lately ended: so that one that comes again is answered, not done again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sinew_protocol::a2a::{ContextId, Task, TaskId, TaskState, TaskStatus, is_terminal};
+use sinew_protocol::{ExecutionId, Token};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::About;
+use crate::feed::Feed;
+
+/// Ended tasks that are remembered.
+const MOST_ENDED: usize = 10_000;
+/// Bytes of ended tasks that are remembered, as JSON.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Where a task comes from. Only the same origin is given an answer that is there already.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// An execution: the subject for the result, which holds a token that nobody can guess.
+    Execution(String),
+    /// Somebody at the A2A door.
+    Caller(Token),
+}
+
+/// One task of this process.
+pub(crate) struct Entry {
+    origin: Origin,
+    /// Who asked through the A2A door; only they may look at it there.
+    caller: Option<Token>,
+    execution: ExecutionId,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) feed: Feed,
+    state: watch::Sender<Task>,
+    given_up: CancellationToken,
+}
+
+impl Entry {
+    pub(crate) fn new(origin: Origin, caller: Option<Token>, about: &About, feed: Feed) -> Self {
+        let task = Task {
+            id: TaskId::new(about.task.as_str()),
+            context_id: ContextId::new(about.session.as_str()),
+            status: TaskStatus::with_timestamp(TaskState::Submitted),
+            artifacts: None,
+            history: None,
+            metadata: None,
+        };
+        Self {
+            origin,
+            caller,
+            execution: about.execution.clone(),
+            cancel: CancellationToken::new(),
+            feed,
+            state: watch::Sender::new(task),
+            given_up: CancellationToken::new(),
+        }
+    }
+
+    /// The task as it is now.
+    pub(crate) fn snapshot(&self) -> Task {
+        self.state.borrow().clone()
+    }
+
+    /// Whether the task will not change any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        is_terminal(self.state.borrow().status.state)
+    }
+
+    /// The task once it has ended; none when the process gave it up.
+    pub(crate) async fn ended(&self) -> Option<Task> {
+        let mut state = self.state.subscribe();
+        tokio::select! {
+            biased;
+            ended = state.wait_for(|task| is_terminal(task.status.state)) => ended.ok().map(|task| task.clone()),
+            () = self.given_up.cancelled() => None,
+        }
+    }
+
+    /// The work begins.
+    pub(crate) fn working(&self) {
+        self.state.send_modify(|task| {
+            if !is_terminal(task.status.state) {
+                task.status = TaskStatus::with_timestamp(TaskState::Working);
+            }
+        });
+    }
+
+    fn end(&self, ended: Task) {
+        self.state.send_if_modified(|task| {
+            let first = !is_terminal(task.status.state);
+            if first {
+                *task = ended;
+            }
+            first
+        });
+    }
+}
+
+/// All tasks of this process.
+#[derive(Default)]
+pub(crate) struct Table(Mutex<Rows>);
+
+#[derive(Default)]
+struct Rows {
+    entries: BTreeMap<(Origin, String), Arc<Entry>>,
+    ended: VecDeque<(Origin, String, usize)>,
+    bytes: usize,
+}
+
+/// What [`Table::begin`] found.
+pub(crate) enum Begin {
+    /// Nobody has worked on it here.
+    New(Arc<Entry>),
+    /// It is open, or its answer is known.
+    Known(Arc<Entry>),
+    /// There is no room.
+    Full,
+}
+
+impl Table {
+    /// The task of this origin and id, made when it is not there and fewer than `most_open` are open.
+    pub(crate) fn begin(
+        &self,
+        origin: &Origin,
+        id: &str,
+        most_open: usize,
+        make: impl FnOnce() -> Entry,
+    ) -> Begin {
+        let mut rows = self.rows();
+        let key = (origin.clone(), id.to_owned());
+        if let Some(entry) = rows.entries.get(&key) {
+            return Begin::Known(Arc::clone(entry));
+        }
+        if rows.entries.len() - rows.ended.len() >= most_open {
+            return Begin::Full;
+        }
+        let entry = Arc::new(make());
+        rows.entries.insert(key, Arc::clone(&entry));
+        Begin::New(entry)
+    }
+
+    /// The task has ended like this.
+    pub(crate) fn end(&self, entry: &Entry, task: Task) {
+        let size = serde_json::to_vec(&task).map_or(0, |bytes| bytes.len());
+        let id = task.id.0.clone();
+        let mut rows = self.rows();
+        entry.end(task);
+        rows.ended.push_back((entry.origin.clone(), id, size));
+        rows.bytes += size;
+        while rows.ended.len() > MOST_ENDED || rows.bytes > MOST_BYTES {
+            let Some((origin, id, size)) = rows.ended.pop_front() else { break };
+            rows.bytes -= size;
+            rows.entries.remove(&(origin, id));
+        }
+    }
+
+    /// The process gives the task up: it was never here.
+    pub(crate) fn forget(&self, entry: &Entry) {
+        let id = entry.snapshot().id.0;
+        self.rows().entries.remove(&(entry.origin.clone(), id));
+        entry.given_up.cancel();
+    }
+
+    /// A caller's own task.
+    pub(crate) fn find(&self, caller: &Token, id: &str) -> Option<Arc<Entry>> {
+        let rows = self.rows();
+        let own = (Origin::Caller(caller.clone()), id.to_owned());
+        let theirs = |entry: &&Arc<Entry>| entry.caller.as_ref() == Some(caller) && entry.id_is(id);
+        rows.entries.get(&own).or_else(|| rows.entries.values().find(theirs)).cloned()
+    }
+
+    /// All of a caller's tasks.
+    pub(crate) fn of(&self, caller: &Token) -> Vec<Arc<Entry>> {
+        let rows = self.rows();
+        rows.entries.values().filter(|entry| entry.caller.as_ref() == Some(caller)).cloned().collect()
+    }
+
+    /// Open tasks of an execution, whoever asked: for the control subject, which says who may publish there.
+    pub(crate) fn open(&self, execution: &ExecutionId, id: &str) -> Vec<Arc<Entry>> {
+        let rows = self.rows();
+        let meant =
+            |entry: &&Arc<Entry>| entry.execution == *execution && entry.id_is(id) && !entry.has_ended();
+        rows.entries.values().filter(meant).cloned().collect()
+    }
+
+    fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn id_is(&self, id: &str) -> bool {
+        self.state.borrow().id.0 == id
+    }
+}
