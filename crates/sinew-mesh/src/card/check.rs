@@ -159,9 +159,6 @@ fn limits(card: &AgentCard) -> Result<(), BadCard> {
 }
 
 fn skills(card: &AgentCard) -> Result<(), BadCard> {
-    if card.skills.is_empty() {
-        return Err(BadCard::Empty("skills"));
-    }
     many("skills", card.skills.len(), MOST_SKILLS)?;
     let mut ids = HashSet::new();
     for skill in &card.skills {
