@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_nats::StatusCode;
+use async_nats::jetstream::context::{AccountError, AccountErrorKind};
 use async_nats::jetstream::stream::DirectGetErrorKind;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::ResultKey;
@@ -98,6 +99,17 @@ impl Mesh {
         }
     }
 
+    /// Why the account says nothing of itself.
+    fn no_account(&self, error: &AccountError) -> MeshError {
+        let reason = error.to_string();
+        match error.kind() {
+            AccountErrorKind::JetStream(_) | AccountErrorKind::JetStreamUnavailable => {
+                MeshError::NoJetStream { address: self.client().server_info().host, reason }
+            }
+            _ => MeshError::Unreachable { what: "ask for the account", reason },
+        }
+    }
+
     pub(crate) fn not_provisioned(&self) -> MeshError {
         MeshError::NotProvisioned { namespace: self.namespace().to_owned() }
     }
@@ -126,7 +138,7 @@ impl Mesh {
                 DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
                     match self.jetstream().query_account().await {
                         Ok(_) => Err(self.not_provisioned()),
-                        Err(error) => Err(unreachable(error.to_string())),
+                        Err(error) => Err(self.no_account(&error)),
                     }
                 }
                 DirectGetErrorKind::ErrorResponse(status, text) => {

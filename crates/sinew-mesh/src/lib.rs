@@ -12,8 +12,11 @@ pub use async_nats::HeaderMap;
 
 pub mod artifact;
 pub mod card;
+pub mod connect;
+mod context;
 mod error;
 pub mod event;
+pub mod fleet;
 mod follow;
 pub mod history;
 pub mod inbox;
@@ -34,6 +37,7 @@ pub mod task;
 pub mod trace;
 pub mod version;
 
+pub use connect::Connect;
 pub use error::MeshError;
 pub use inbox::{Inbox, Received, Source};
 pub use journal::{AppendError, Journal, Stored};

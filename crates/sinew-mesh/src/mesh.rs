@@ -24,11 +24,20 @@ impl Mesh {
     /// The mesh of this namespace over an open connection; `caller` is who publishes.
     pub fn new(client: async_nats::Client, namespace: &str, caller: &str) -> Self {
         let jetstream = jetstream::new(client.clone());
+        Self::over(client, jetstream, namespace, Token::of(caller))
+    }
+
+    pub(crate) fn over(
+        client: async_nats::Client,
+        jetstream: Context,
+        namespace: &str,
+        caller: Token,
+    ) -> Self {
         Self(Arc::new(Inner {
             client,
             jetstream,
             namespace: namespace.to_owned(),
-            caller: Token::of(caller),
+            caller,
             layout: OnceCell::new(),
         }))
     }

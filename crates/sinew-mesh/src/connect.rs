@@ -1,0 +1,465 @@
+//! Opening a connection: where settings come from, and what a server must be.
+//!
+//! A setting is the one given ([`Connect`]), else that of the environment, else that of a context of the `nats` command
+//! line, else a default. Credentials are one setting: whoever gives a user does not get the context's key as well. The
+//! *selected* context counts only where no address is given: a password that belongs to one server is not sent to another
+//! because somebody typed its address. A context that is *named* counts always.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fmt};
+
+use async_nats::jetstream::context::AccountErrorKind;
+use async_nats::jetstream::{self, ContextBuilder};
+use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr};
+use data_encoding::BASE64URL_NOPAD;
+use percent_encoding::percent_decode_str;
+use sinew_protocol::env as var;
+use sinew_protocol::subject::DEFAULT_NAMESPACE;
+use sinew_protocol::{Token, id::is_token};
+
+use crate::context::{Context, Contexts};
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::version::Version;
+
+/// Where a server is looked for when nobody says where.
+const LOCALHOST: &str = "nats://localhost:4222";
+/// How long to wait for the server when nobody says how long.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Notices a connection that is cut without a word within two of these.
+const PING: Duration = Duration::from_secs(10);
+/// The longest wait before the first attempt to come back; it doubles from there.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+/// The longest wait between two attempts to come back.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// More than any file of credentials has.
+const LONGEST_SECRET: u64 = 64 * 1024;
+
+/// How to connect. What is absent comes from the environment, a context or a default.
+#[derive(Clone, Default)]
+pub struct Connect {
+    /// Addresses of servers, separated by commas.
+    pub url: Option<String>,
+    /// A context of the `nats` command line.
+    pub context: Option<String>,
+    /// File with credentials.
+    pub creds: Option<PathBuf>,
+    /// File with an nkey seed.
+    pub nkey: Option<PathBuf>,
+    /// User; without a password it is a token.
+    pub user: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// File with the client's TLS certificate.
+    pub cert: Option<PathBuf>,
+    /// File with the client's TLS key.
+    pub key: Option<PathBuf>,
+    /// File with the certificate authorities to trust.
+    pub ca: Option<PathBuf>,
+    /// How long to wait for the server.
+    pub timeout: Option<Duration>,
+    /// The mesh.
+    pub namespace: Option<String>,
+    /// Who publishes. By default the user that the credentials name, else the system's user and host. It is a claim:
+    /// only the server's permissions make it more.
+    pub caller: Option<String>,
+    /// What this process is on the mesh: part of the connection's name.
+    pub role: &'static str,
+}
+
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("role", &self.role)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who we are to the server.
+#[derive(Clone, PartialEq, Eq)]
+enum Auth {
+    Nobody,
+    Creds(PathBuf),
+    Nkey(PathBuf),
+    User(String, String),
+    Token(String),
+    Jwt { jwt: String, seed: String },
+}
+
+/// All settings, wherever they came from.
+struct Settings {
+    servers: Vec<ServerAddr>,
+    /// Where the addresses came from, for people.
+    origin: String,
+    auth: Auth,
+    cert: Option<(PathBuf, PathBuf)>,
+    ca: Option<PathBuf>,
+    tls_first: bool,
+    timeout: Duration,
+    namespace: String,
+    caller: Option<String>,
+    inbox: Option<String>,
+    domain: Option<String>,
+    api_prefix: Option<String>,
+}
+
+impl Connect {
+    /// Connects, and makes sure that the server is one the mesh can trust.
+    pub async fn open(self) -> Result<Mesh, MeshError> {
+        // Fails when somebody has installed one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let variable = |name: &str| env::var(name).ok();
+        let role = self.role;
+        let settings = self.settle(&variable)?;
+        let mut options = ConnectOptions::new();
+        let mut named = None;
+        options = match settings.auth {
+            Auth::Nobody => options,
+            Auth::User(ref user, ref password) => {
+                named = Some(user.clone());
+                options.user_and_password(user.clone(), password.clone())
+            }
+            Auth::Token(ref token) => options.token(token.clone()),
+            Auth::Nkey(ref path) => {
+                let seed = secret(var::NATS_NKEY, path)?;
+                options.nkey(
+                    seed.lines()
+                        .map(str::trim)
+                        .find(|line| line.starts_with("SU"))
+                        .unwrap_or_default()
+                        .to_owned(),
+                )
+            }
+            Auth::Creds(ref path) => {
+                let creds = secret(var::NATS_CREDS, path)?;
+                named = name_in(&creds);
+                let reason = format!("{}: this is no file of NATS credentials", path.display());
+                options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
+            }
+            Auth::Jwt { ref jwt, ref seed } => {
+                let creds = format!(
+                    "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+                     -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+                );
+                named = name_in(&creds);
+                let reason = "user_jwt and user_seed of the context do not fit each other".to_owned();
+                options.credentials(&creds).map_err(|_| bad(var::NATS_CONTEXT, reason))?
+            }
+        };
+        if let Some(ca) = &settings.ca {
+            readable(var::NATS_CA, ca)?;
+            // Who says whom to trust does not want to talk in the open.
+            options = options.add_root_certificates(ca.clone()).require_tls(true);
+        }
+        if let Some((cert, key)) = &settings.cert {
+            readable(var::NATS_CERT, cert)?;
+            readable(var::NATS_KEY, key)?;
+            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
+        }
+        if settings.tls_first {
+            options = options.tls_first();
+        }
+        let caller = settings.caller.clone().or(named).unwrap_or_else(|| default_caller(&variable));
+        let caller = Token::of(&caller);
+        let inbox = settings.inbox.clone().unwrap_or_else(|| format!("_INBOX_{caller}"));
+        let version = env!("CARGO_PKG_VERSION");
+        let name =
+            if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
+        let client = options
+            .name(name)
+            .custom_inbox_prefix(inbox)
+            .connection_timeout(settings.timeout)
+            .ping_interval(PING)
+            .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
+            .event_callback(|event| async move { log(&event) })
+            .connect(settings.servers.clone())
+            .await
+            .map_err(|error| settings.cannot_connect(&error))?;
+        settings.check(&client).await?;
+        let jetstream = match (settings.api_prefix, settings.domain) {
+            (Some(prefix), _) => ContextBuilder::new().api_prefix(prefix).build(client.clone()),
+            (None, Some(domain)) => ContextBuilder::new().domain(domain).build(client.clone()),
+            (None, None) => jetstream::new(client.clone()),
+        };
+        Ok(Mesh::over(client, jetstream, &settings.namespace, caller))
+    }
+
+    /// Puts all layers together. Reads contexts, nothing else.
+    fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settings, MeshError> {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let file = |name: &str| variable(name).map(PathBuf::from);
+        let given = |value: Option<String>| value.filter(|value| !value.is_empty());
+
+        let address = given(self.url).map(|url| (url, "as given".to_owned()));
+        let address = address.or_else(|| Some((variable(var::NATS_URL)?, format!("from {}", var::NATS_URL))));
+        let contexts = Contexts::of(&variable);
+        let name = match given(self.context).or_else(|| variable(var::NATS_CONTEXT)) {
+            Some(name) => Some(name),
+            None if address.is_some() => None,
+            None => contexts.as_ref().map_or(Ok(None), Contexts::selected)?,
+        };
+        let context = match (&name, contexts) {
+            (None, _) => Context::default(),
+            (Some(name), Some(contexts)) => contexts.load(name)?,
+            (Some(name), None) => {
+                let reason = "neither HOME nor XDG_CONFIG_HOME says where contexts are".to_owned();
+                return Err(MeshError::BadContext { name: name.clone(), reason });
+            }
+        };
+        let (url, origin) = address
+            .or_else(|| Some((context.url.clone()?, format!("from context {}", name.unwrap_or_default()))))
+            .unwrap_or_else(|| (LOCALHOST.to_owned(), "the default".to_owned()));
+        let (servers, in_address) = servers(&url)?;
+
+        let layers = [
+            auth(self.creds, self.nkey, given(self.user), given(self.password))?,
+            in_address,
+            auth(
+                file(var::NATS_CREDS),
+                file(var::NATS_NKEY),
+                variable(var::NATS_USER),
+                variable(var::NATS_PASSWORD),
+            )?,
+            in_context(&context)?,
+        ];
+        let auth = layers.into_iter().find(|auth| *auth != Auth::Nobody).unwrap_or(Auth::Nobody);
+
+        let pairs = [
+            (self.cert, self.key),
+            (file(var::NATS_CERT), file(var::NATS_KEY)),
+            (context.cert.clone().map(PathBuf::from), context.key.clone().map(PathBuf::from)),
+        ];
+        let cert = match pairs.into_iter().find(|(cert, key)| cert.is_some() || key.is_some()) {
+            None => None,
+            Some((Some(cert), Some(key))) => Some((cert, key)),
+            Some((None, _)) => return Err(bad(var::NATS_CERT, "a TLS key needs its certificate".to_owned())),
+            Some((_, None)) => return Err(bad(var::NATS_KEY, "a TLS certificate needs its key".to_owned())),
+        };
+        let timeout = match (self.timeout, variable(var::NATS_TIMEOUT)) {
+            (Some(timeout), _) => timeout,
+            (None, Some(text)) => go_duration(&text).ok_or_else(|| {
+                bad(var::NATS_TIMEOUT, "this is no duration such as 5s or 500ms".to_owned())
+            })?,
+            (None, None) => TIMEOUT,
+        };
+        if timeout.is_zero() {
+            return Err(bad(var::NATS_TIMEOUT, "it must be longer than nothing".to_owned()));
+        }
+        if let Some(prefix) = &context.inbox_prefix
+            && !prefix.split('.').all(is_token)
+        {
+            return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is no subject".to_owned()));
+        }
+        Ok(Settings {
+            servers,
+            origin,
+            auth,
+            cert,
+            ca: self.ca.or_else(|| file(var::NATS_CA)).or(context.ca.map(PathBuf::from)),
+            tls_first: context.tls_first,
+            timeout,
+            namespace: given(self.namespace)
+                .or_else(|| variable(var::NAMESPACE))
+                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            caller: given(self.caller),
+            inbox: context.inbox_prefix,
+            domain: context.jetstream_domain,
+            api_prefix: context.jetstream_api_prefix,
+        })
+    }
+}
+
+impl Settings {
+    /// Refuses servers that would break what the mesh promises.
+    async fn check(&self, client: &async_nats::Client) -> Result<(), MeshError> {
+        let info = client.server_info();
+        let unknown = || MeshError::Unreachable {
+            what: "read the server's version",
+            reason: format!("{} does not say one", self.address()),
+        };
+        let version = Version::parse(&info.version).ok_or_else(unknown)?;
+        if !version.is_supported() {
+            return Err(MeshError::OldServer { what: format!("the server at {}", self.address()), version });
+        }
+        if info.jetstream {
+            return Ok(());
+        }
+        // Not this server, but another one of its cluster may have it.
+        let asked = jetstream::new(client.clone()).query_account().await;
+        asked.map(drop).map_err(|error| MeshError::NoJetStream {
+            address: self.address(),
+            reason: match error.kind() {
+                AccountErrorKind::JetStreamUnavailable => "the server was started without it".to_owned(),
+                _ => error.to_string(),
+            },
+        })
+    }
+
+    fn cannot_connect(&self, error: &async_nats::ConnectError) -> MeshError {
+        let (address, reason) = (self.address(), error.to_string());
+        match error.kind() {
+            ConnectErrorKind::AuthorizationViolation => MeshError::NotAllowed { address, reason },
+            // The client could not sign what the server asked it to.
+            ConnectErrorKind::Authentication => {
+                let setting =
+                    if matches!(self.auth, Auth::Nkey(_)) { var::NATS_NKEY } else { var::NATS_CREDS };
+                bad(setting, "its key is damaged".to_owned())
+            }
+            _ => MeshError::NothingListens { address, reason },
+        }
+    }
+
+    /// The addresses and where they came from, without what may be secret.
+    fn address(&self) -> String {
+        let servers: Vec<_> = self.servers.iter().map(|s| format!("{}:{}", s.host(), s.port())).collect();
+        format!("{} ({})", servers.join(","), self.origin)
+    }
+}
+
+/// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
+fn servers(url: &str) -> Result<(Vec<ServerAddr>, Auth), MeshError> {
+    let wrong = || bad(var::NATS_URL, "this is no address of a NATS server".to_owned());
+    let mut servers = Vec::new();
+    let mut auth = Auth::Nobody;
+    for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {
+        let mut address = address.parse::<ServerAddr>().map_err(|_| wrong())?.into_inner();
+        if address.host_str().is_none_or(str::is_empty) {
+            return Err(wrong());
+        }
+        let decoded =
+            |text: &str| percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| wrong());
+        let user = decoded(address.username())?;
+        let password = address.password().map(decoded).transpose()?;
+        match (user.is_empty(), password) {
+            (true, None) => {}
+            (true, Some(_)) => return Err(wrong()),
+            (false, None) => auth = Auth::Token(user),
+            (false, Some(password)) => auth = Auth::User(user, password),
+        }
+        address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
+        servers.push(ServerAddr::from_url(address).map_err(|_| wrong())?);
+    }
+    if servers.is_empty() { Err(wrong()) } else { Ok((servers, auth)) }
+}
+
+/// The credentials of one layer.
+fn auth(
+    creds: Option<PathBuf>,
+    nkey: Option<PathBuf>,
+    user: Option<String>,
+    password: Option<String>,
+) -> Result<Auth, MeshError> {
+    Ok(match (creds, nkey, user, password) {
+        (Some(creds), ..) => Auth::Creds(creds),
+        (None, Some(nkey), ..) => Auth::Nkey(nkey),
+        (None, None, Some(user), Some(password)) => Auth::User(user, password),
+        (None, None, Some(token), None) => Auth::Token(token),
+        (None, None, None, Some(_)) => {
+            return Err(bad(var::NATS_PASSWORD, "a password needs its user".to_owned()));
+        }
+        (None, None, None, None) => Auth::Nobody,
+    })
+}
+
+fn in_context(context: &Context) -> Result<Auth, MeshError> {
+    if let (Some(jwt), Some(seed)) = (&context.user_jwt, &context.user_seed) {
+        return Ok(Auth::Jwt { jwt: jwt.clone(), seed: seed.clone() });
+    }
+    if let Some(token) = &context.token {
+        return Ok(Auth::Token(token.clone()));
+    }
+    auth(
+        context.creds.clone().map(PathBuf::from),
+        context.nkey.clone().map(PathBuf::from),
+        context.user.clone(),
+        context.password.clone(),
+    )
+}
+
+/// A small file that must not be shown.
+fn secret(setting: &'static str, path: &Path) -> Result<String, MeshError> {
+    let shown = path.display();
+    let length = fs::metadata(path).map_err(|error| bad(setting, format!("{shown}: {error}")))?.len();
+    if length > LONGEST_SECRET {
+        return Err(bad(setting, format!("{shown}: it is too large")));
+    }
+    fs::read_to_string(path).map_err(|error| bad(setting, format!("{shown}: {error}")))
+}
+
+fn readable(setting: &'static str, path: &Path) -> Result<(), MeshError> {
+    File::open(path).map(drop).map_err(|error| bad(setting, format!("{}: {error}", path.display())))
+}
+
+/// The user's name in credentials. What they claim is checked by the server, not here.
+fn name_in(creds: &str) -> Option<String> {
+    let jwt = creds.lines().map(str::trim).find(|line| line.matches('.').count() == 2)?;
+    let claims = BASE64URL_NOPAD.decode(jwt.split('.').nth(1)?.as_bytes()).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    claims["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Who publishes when neither settings nor credentials say: the system's user and host, readable in subjects.
+fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let names =
+        [user, host].map(|name| name.chars().map(|c| if legal(c) { c } else { '-' }).collect::<String>());
+    let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    if names.is_empty() { "anonymous".to_owned() } else { names.join("-").chars().take(60).collect() }
+}
+
+/// A duration as Go writes it: `5s`, `1m30s`, `0.5h`.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let unit = rest[digits..]
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .map_or(rest.len(), |end| digits + end);
+        let number: f64 = rest[..digits].parse().ok()?;
+        let seconds = match &rest[digits..unit] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
+        rest = &rest[unit..];
+    }
+    (!text.trim().is_empty()).then_some(sum)
+}
+
+/// How long to wait before an attempt to come back (counted from 1). Clients that lost a server together must not come
+/// back together, hence the chance (0 to 1).
+fn reconnect_after(attempt: usize, chance: f64) -> Duration {
+    let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+    let longest = SHORTEST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+    longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+}
+
+fn log(event: &Event) {
+    match event {
+        Event::Connected | Event::Draining | Event::Closed => tracing::info!(%event, "NATS connection"),
+        Event::Disconnected
+        | Event::LameDuckMode
+        | Event::SlowConsumer(_)
+        | Event::ServerError(_)
+        | Event::ClientError(_) => tracing::warn!(%event, "NATS connection"),
+    }
+}
+
+fn bad(setting: &'static str, reason: String) -> MeshError {
+    MeshError::BadSetting { setting, reason }
+}
+
+#[cfg(test)]
+#[path = "connect/tests.rs"]
+mod tests;

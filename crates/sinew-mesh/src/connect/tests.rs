@@ -1,0 +1,201 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A user's configuration folder with these contexts, and the variables of a process.
+struct World {
+    home: tempfile::TempDir,
+    variables: BTreeMap<&'static str, String>,
+}
+
+impl World {
+    fn new(contexts: &[(&str, &str)], selected: &str, variables: &[(&'static str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".config/nats/context");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in contexts {
+            fs::write(folder.join(format!("{name}.json")), text).unwrap();
+        }
+        fs::write(home.path().join(".config/nats/context.txt"), format!("{selected}\n")).unwrap();
+        let mut variables: BTreeMap<_, _> = variables.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+        variables.insert("HOME", home.path().to_str().unwrap().to_owned());
+        Self { home, variables }
+    }
+
+    fn settle(&self, given: Connect) -> Result<Settings, MeshError> {
+        given.settle(&|name| self.variables.get(name).cloned())
+    }
+
+    /// The settings as one line: address, credentials, origin of the address.
+    fn line(&self, given: Connect) -> String {
+        let settings = self.settle(given).unwrap();
+        let auth = match settings.auth.clone() {
+            Auth::Nobody => "nobody".to_owned(),
+            Auth::Creds(path) => format!("creds {}", path.display()),
+            Auth::Nkey(path) => format!("nkey {}", path.display()),
+            Auth::User(user, password) => format!("user {user} {password}"),
+            Auth::Token(token) => format!("token {token}"),
+            Auth::Jwt { jwt, seed } => format!("jwt {jwt} {seed}"),
+        };
+        let line = format!("{} | {auth}", settings.address());
+        line.replace(self.home.path().to_str().unwrap(), "~")
+    }
+}
+
+fn url(url: &str) -> Connect {
+    Connect { url: Some(url.into()), ..Connect::default() }
+}
+
+const CONTEXTS: [(&str, &str); 7] = [
+    ("prod", r#"{"description": "x", "url": "nats://prod:4333", "user": "pat", "password": "secret"}"#),
+    ("keys", r#"{"url": "tls://keys", "creds": "~/k.creds", "user": "", "color_scheme": "red"}"#),
+    ("token", r#"{"url": "a:1,b:2", "token": "t", "inbox_prefix": "_INBOX.me", "jetstream_domain": "hub"}"#),
+    ("jwt", r#"{"url": "a", "user_jwt": "j", "user_seed": "s"}"#),
+    ("nowhere", r#"{"user": "pat", "password": "secret"}"#),
+    ("nsc", r#"{"url": "a", "nsc": "nsc://operator/account/user"}"#),
+    ("broken", "{\"password\": \"hunter2\", \"url\": 7}"),
+];
+
+#[test]
+fn given_before_environment_before_context_before_localhost() {
+    let plain = |variables: &[(&'static str, &str)]| World::new(&CONTEXTS, "", variables);
+    let selected = |variables: &[(&'static str, &str)]| World::new(&CONTEXTS, "prod", variables);
+    let context = |name: &str| Connect { context: Some(name.into()), ..Connect::default() };
+    let cases = [
+        (plain(&[]), Connect::default(), "localhost:4222 (the default) | nobody"),
+        (plain(&[("NATS_URL", "x:1")]), Connect::default(), "x:1 (from NATS_URL) | nobody"),
+        (plain(&[("NATS_URL", "x:1")]), url("y"), "y:4222 (as given) | nobody"),
+        (plain(&[("NATS_URL", "")]), url(""), "localhost:4222 (the default) | nobody"),
+        (selected(&[]), Connect::default(), "prod:4333 (from context prod) | user pat secret"),
+        // A selected context's password is for its server.
+        (selected(&[]), url("y"), "y:4222 (as given) | nobody"),
+        (selected(&[("NATS_URL", "x")]), Connect::default(), "x:4222 (from NATS_URL) | nobody"),
+        // Who names a context means it.
+        (selected(&[("NATS_CONTEXT", "prod")]), url("y"), "y:4222 (as given) | user pat secret"),
+        (
+            selected(&[("NATS_CONTEXT", "keys")]),
+            Connect::default(),
+            "keys:4222 (from context keys) | creds ~/k.creds",
+        ),
+        (selected(&[("NATS_CONTEXT", "keys")]), context("token"), "a:1,b:2 (from context token) | token t"),
+        (plain(&[]), context("jwt"), "a:4222 (from context jwt) | jwt j s"),
+        (plain(&[]), context("nowhere"), "localhost:4222 (the default) | user pat secret"),
+        // Credentials come from one place.
+        (selected(&[("NATS_CREDS", "/c")]), Connect::default(), "prod:4333 (from context prod) | creds /c"),
+        (
+            selected(&[("NATS_USER", "u"), ("NATS_PASSWORD", "p")]),
+            Connect { nkey: Some("/n".into()), ..Connect::default() },
+            "prod:4333 (from context prod) | nkey /n",
+        ),
+        (selected(&[("NATS_USER", "u")]), Connect::default(), "prod:4333 (from context prod) | token u"),
+        (plain(&[]), url("nats://u%40x:p%3a@h:1"), "h:1 (as given) | user u@x p:"),
+        (plain(&[]), url("nats://tok@h:1, nats://h:2"), "h:1,h:2 (as given) | token tok"),
+        (
+            plain(&[("NATS_USER", "e"), ("NATS_PASSWORD", "p")]),
+            url("nats://u:p@h"),
+            "h:4222 (as given) | user u p",
+        ),
+        (plain(&[]), url("[::1]:7"), "::1:7 (as given) | nobody"),
+    ];
+    for (world, given, line) in cases {
+        assert_eq!(world.line(given), line);
+    }
+}
+
+#[test]
+fn the_rest_of_a_context_counts() {
+    let world = World::new(&CONTEXTS, "token", &[("NATS_TIMEOUT", "1m0.5s"), ("SINEW_NAMESPACE", "mine")]);
+    let settings = world.settle(Connect::default()).unwrap();
+    assert_eq!(settings.inbox.as_deref(), Some("_INBOX.me"));
+    assert_eq!(settings.domain.as_deref(), Some("hub"));
+    assert_eq!(settings.timeout, Duration::from_millis(60_500));
+    assert_eq!(settings.namespace, "mine");
+    let settings = world.settle(Connect { namespace: Some("other".into()), ..url("a") }).unwrap();
+    assert_eq!((settings.namespace.as_str(), settings.inbox), ("other", None));
+}
+
+#[test]
+fn what_cannot_be_used_is_named_and_never_shown() {
+    let context = |name: &str| Connect { context: Some(name.into()), ..Connect::default() };
+    let cases: Vec<(&[(&'static str, &str)], Connect, &str)> = vec![
+        (&[], context("missing"), "SINEW-7018 there is none of this name"),
+        (&[], context("missing"), "SINEW-7018 there are broken, jwt, keys"),
+        (&[], context("../prod"), "SINEW-7018 this is no name of a context"),
+        (&[], context("a/b"), "SINEW-7018 this is no name of a context"),
+        (&[], context("nsc"), "SINEW-7018 `nsc` is not supported"),
+        (&[], context("broken"), "SINEW-7018 broken.json:1:"),
+        (&[("HOME", "relative")], context("prod"), "SINEW-7018 neither HOME nor XDG_CONFIG_HOME"),
+        (&[], url("http://hunter2@h"), "SINEW-7020 NATS_URL"),
+        (&[], url("nats://:hunter2@h"), "SINEW-7020 NATS_URL"),
+        (&[], url("nats://hunter2:hunter2@"), "SINEW-7020 NATS_URL"),
+        (&[], url("nats://u:%ffhunter2@h"), "SINEW-7020 NATS_URL"),
+        (&[], url(" , "), "SINEW-7020 NATS_URL"),
+        (&[("NATS_PASSWORD", "hunter2")], Connect::default(), "SINEW-7020 NATS_PASSWORD"),
+        (&[("NATS_CERT", "/c")], Connect::default(), "SINEW-7020 NATS_KEY"),
+        (&[("NATS_KEY", "/k")], Connect::default(), "SINEW-7020 NATS_CERT"),
+        (&[("NATS_TIMEOUT", "soon")], Connect::default(), "SINEW-7020 NATS_TIMEOUT"),
+        (&[("NATS_TIMEOUT", "0s")], Connect::default(), "SINEW-7020 NATS_TIMEOUT"),
+    ];
+    for (variables, given, expected) in cases {
+        let mut world = World::new(&CONTEXTS, "", &[]);
+        world.variables.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        let Err(error) = world.settle(given) else { panic!("{expected}: no error") };
+        let said = format!("{} {error}", error.code());
+        let (code, words) = expected.split_at(10);
+        assert!(said.starts_with(code) && said.contains(words.trim()), "{expected}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+    let given = Connect { password: Some("hunter2".into()), ..url("nats://u:hunter2@h") };
+    assert!(!format!("{given:?}").contains("hunter2"));
+}
+
+#[test]
+fn durations_are_read_as_go_writes_them() {
+    for (text, millis) in [
+        ("5s", Some(5_000)),
+        ("500ms", Some(500)),
+        ("1m30s", Some(90_000)),
+        ("0.5h", Some(1_800_000)),
+        ("2000us", Some(2)),
+        ("5", None),
+        ("", None),
+        ("s", None),
+        ("5 s", None),
+        ("-5s", None),
+        ("1e400s", None),
+        ("99999999999999999999h", None),
+        ("1.2.3s", None),
+    ] {
+        assert_eq!(go_duration(text), millis.map(Duration::from_millis), "{text}");
+    }
+}
+
+#[test]
+fn credentials_name_their_user() {
+    let jwt = |claims: &str| format!("head.{}.sig", BASE64URL_NOPAD.encode(claims.as_bytes()));
+    let creds = |claims: &str| format!("-----BEGIN NATS USER JWT-----\n{}\n------END\n", jwt(claims));
+    assert_eq!(name_in(&creds(r#"{"name": "billing"}"#)).as_deref(), Some("billing"));
+    for nameless in [creds("{}"), creds(r#"{"name": ""}"#), creds("no json"), "a.!.b".into(), String::new()] {
+        assert_eq!(name_in(&nameless), None, "{nameless}");
+    }
+}
+
+#[test]
+fn a_caller_without_credentials_is_readable() {
+    let named = default_caller(&|name| (name == "USER").then(|| "pat o'brien".to_owned()));
+    assert!(named.starts_with("pat-o-brien"), "{named}");
+    assert_eq!(Token::of(&named).as_str(), named);
+}
+
+#[test]
+fn clients_come_back_apart_from_each_other_and_never_too_late() {
+    for attempt in [0, 1, 2, 5, 10, 11, 100, usize::MAX] {
+        let (soonest, latest) = (reconnect_after(attempt, 0.0), reconnect_after(attempt, 1.0));
+        assert!(
+            soonest >= Duration::from_millis(5) && latest <= LONGEST_WAIT && soonest * 2 == latest,
+            "{attempt}"
+        );
+    }
+    assert_eq!(reconnect_after(1, 1.0), SHORTEST_WAIT);
+    assert_eq!(reconnect_after(100, 1.0), LONGEST_WAIT);
+}

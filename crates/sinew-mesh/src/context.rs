@@ -1,0 +1,151 @@
+//! Contexts of the `nats` command line (ADR-21): named sets of connection settings in the user's configuration folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::MeshError;
+
+/// More than any context has.
+const LONGEST: u64 = 1024 * 1024;
+
+/// What a context says. Entries that only other programs heed (colours, event prefixes) are not read.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Context {
+    pub(crate) url: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) creds: Option<String>,
+    pub(crate) nkey: Option<String>,
+    pub(crate) user_jwt: Option<String>,
+    pub(crate) user_seed: Option<String>,
+    pub(crate) cert: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) ca: Option<String>,
+    pub(crate) tls_first: bool,
+    pub(crate) inbox_prefix: Option<String>,
+    pub(crate) jetstream_domain: Option<String>,
+    pub(crate) jetstream_api_prefix: Option<String>,
+    nsc: Option<String>,
+    socks_proxy: Option<String>,
+    windows_cert_store: Option<String>,
+}
+
+/// The folder of all contexts.
+#[derive(Clone, Debug)]
+pub(crate) struct Contexts {
+    folder: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl Contexts {
+    /// Those of the user that these variables belong to; none without a home.
+    pub(crate) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = absolute("HOME");
+        let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")))?;
+        Some(Self { folder: config.join("nats"), home })
+    }
+
+    /// The name of the selected one.
+    pub(crate) fn selected(&self) -> Result<Option<String>, MeshError> {
+        let path = self.folder.join("context.txt");
+        match read(&path) {
+            Ok(name) => Ok(Some(name.trim().to_owned()).filter(|name| !name.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(bad("(selected)", format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// Reads the context of this name.
+    pub(crate) fn load(&self, name: &str) -> Result<Context, MeshError> {
+        // The name becomes part of a path.
+        if name.is_empty() || name.contains("..") || name.contains(['/', '\\', '\0']) {
+            return Err(bad(name, "this is no name of a context".to_owned()));
+        }
+        let path = self.folder.join("context").join(format!("{name}.json"));
+        let text = read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                bad(name, format!("there is none of this name ({}){}", path.display(), self.others()))
+            }
+            _ => bad(name, format!("{}: {error}", path.display())),
+        })?;
+        // The parser's own words may quote what is secret; where it stopped is enough.
+        let mut context: Context = serde_json::from_str(&text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            bad(name, format!("{}:{line}:{column}: this is no context", path.display()))
+        })?;
+        for (entry, value) in [
+            ("nsc", &context.nsc),
+            ("socks_proxy", &context.socks_proxy),
+            ("windows_cert_store", &context.windows_cert_store),
+        ] {
+            if value.as_deref().is_some_and(|value| !value.is_empty()) {
+                return Err(bad(name, format!("its entry `{entry}` is not supported here")));
+            }
+        }
+        for text in context.texts() {
+            *text = text.take().filter(|text| !text.is_empty());
+        }
+        for path in
+            [&mut context.creds, &mut context.nkey, &mut context.cert, &mut context.key, &mut context.ca]
+        {
+            *path = path.take().map(|path| self.at_home(path));
+        }
+        Ok(context)
+    }
+
+    /// `~/…` is the user's home, as the `nats` command line has it.
+    fn at_home(&self, path: String) -> String {
+        match (path.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
+            _ => path,
+        }
+    }
+
+    /// The contexts that there are, for whoever mistyped one.
+    fn others(&self) -> String {
+        let entries = fs::read_dir(self.folder.join("context")).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries
+            .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned()))
+            .collect();
+        names.sort();
+        names.truncate(10);
+        if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) }
+    }
+}
+
+impl Context {
+    fn texts(&mut self) -> [&mut Option<String>; 14] {
+        [
+            &mut self.url,
+            &mut self.token,
+            &mut self.user,
+            &mut self.password,
+            &mut self.creds,
+            &mut self.nkey,
+            &mut self.user_jwt,
+            &mut self.user_seed,
+            &mut self.cert,
+            &mut self.key,
+            &mut self.ca,
+            &mut self.inbox_prefix,
+            &mut self.jetstream_domain,
+            &mut self.jetstream_api_prefix,
+        ]
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    if length as u64 > LONGEST { Err(io::Error::other("it is too large")) } else { Ok(text) }
+}
+
+fn bad(name: &str, reason: String) -> MeshError {
+    MeshError::BadContext { name: name.chars().filter(|c| !c.is_control()).take(100).collect(), reason }
+}
