@@ -373,6 +373,7 @@ into_command!(
     Retry(RetryCommand)
 );
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -72,13 +72,14 @@ pub struct Refused {
     /// The call's id, if it could be read.
     pub id: Value,
     /// What to answer.
-    pub error: A2aError,
+    pub error: Box<A2aError>,
 }
 
 impl Request {
     /// Reads a call.
     pub fn read(body: &[u8]) -> Result<Self, Refused> {
-        let refused = |id: Value, code, message: String| Refused { id, error: A2aError::new(code, message) };
+        let refused =
+            |id: Value, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
         let json: Value = serde_json::from_slice(body)
             .map_err(|e| refused(Value::Null, ErrorCode::ParseError, format!("the body is no JSON: {e}")))?;
         let id = json.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default();
