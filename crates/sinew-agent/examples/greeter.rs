@@ -1,3 +1,4 @@
+//! An agent that greets.
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_agent::{Agent, AgentError, Context};

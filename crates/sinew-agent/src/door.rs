@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::async_nats::service::Request as Call;
 use sinew_mesh::async_nats::service::endpoint::Endpoint;
-use sinew_protocol::a2a::{A2A_VERSION, SendMessageRequest, Task};
+use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest, Task};
+use sinew_protocol::jsonrpc::{Method, Refused, Request, Response, check_headers, error_of};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, Subject, TaskId, Token, header};
 
-use crate::envelope::{self, Opened};
 use crate::failure::{BUSY, STOPPING};
-use crate::operations::{self, Refusal};
+use crate::operations;
 use crate::request;
 use crate::site::Site;
 use crate::table::{Begin, Entry};
@@ -22,13 +21,8 @@ use crate::table::{Begin, Entry};
 const MOST_WAITING: usize = 1_024;
 /// Calls that are answered at once.
 const AT_ONCE: usize = 4_096;
-/// A2A's operations about webhooks, which a bus does not have.
-const PUSH: [&str; 4] = [
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-];
+/// What is said to who wants webhooks.
+const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
 /// Answers calls until the agent drains; calls that wait for a task are answered after that too.
 pub(crate) async fn serve(site: Arc<Site>, mut endpoint: Endpoint) {
@@ -58,8 +52,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: Endpoint) {
     }
     // What came before it was closed.
     while let Some(call) = endpoint.next().await {
-        let (body, headers) = reply(None, Err(Refusal::Internal(stopping())));
-        respond(&call, headers, body).await;
+        respond(&call, Value::Null, Err(stopping())).await;
     }
 }
 
@@ -67,120 +60,108 @@ async fn answer(site: &Arc<Site>, call: &Call) {
     let none = HeaderMap::new();
     let headers = call.message.headers.as_ref().unwrap_or(&none);
     let (id, said) = match open(site, call, headers) {
-        Err(refused) => (refused.0, Err(refused.1)),
-        Ok((opened, caller)) => {
-            let Opened { id, method, params } = opened;
-            (id, perform(site, &caller, &method, params, headers).await)
+        Err(Refused { id, error }) => (id, Err(*error)),
+        Ok((request, caller)) => {
+            let said = perform(site, &caller, &request, headers).await;
+            (request.id, said)
         }
     };
-    let (body, headers) = reply(id, said);
-    respond(call, headers, body).await;
+    respond(call, id, said).await;
 }
 
 /// What is said back: a result with the number of the last event before it, or a refusal.
-type Said = Result<(Value, Option<u64>), Refusal>;
+type Said = Result<(Value, Option<u64>), A2aError>;
 
-fn reply(id: Option<Value>, said: Said) -> (Bytes, HeaderMap) {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::JSON);
-    headers.insert(header::A2A_VERSION, A2A_VERSION);
-    let body = match said {
-        Ok((result, seq)) => {
-            if let Some(seq) = seq {
-                headers.insert(header::A2A_SEQ, seq.to_string());
-            }
-            envelope::result(id, result)
-        }
-        Err(refusal) => envelope::refusal(id, &refusal),
-    };
-    (body, headers)
-}
-
-async fn respond(call: &Call, headers: HeaderMap, body: Bytes) {
+async fn respond(call: &Call, id: Value, said: Said) {
     // Nobody to answer: the caller did not want one.
     if call.message.reply.is_none() {
         return;
     }
-    if let Err(error) = call.respond_with_headers(Ok(body), headers).await {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, A2A_VERSION);
+    let response = match said {
+        Ok((result, seq)) => {
+            if let Some(seq) = seq {
+                headers.insert(header::A2A_SEQ, seq.to_string());
+            }
+            Response::ok(id, result)
+        }
+        Err(error) => Response::error(id, &error),
+    };
+    if let Err(error) = call.respond_with_headers(Ok(response.to_bytes()), headers).await {
         tracing::debug!(%error, "a call was not answered");
     }
 }
 
-type Refused = (Option<Value>, Refusal);
-
 /// The call itself, if the door understands it, and who calls.
-fn open(site: &Site, call: &Call, headers: &HeaderMap) -> Result<(Opened, Token), Refused> {
-    let Some(Subject::Rpc { method, caller, .. }) =
-        Subject::parse(site.mesh.namespace(), &call.message.subject)
-    else {
-        return Err((None, Refusal::NoMethod(String::new())));
-    };
-    let text = |name: &str| headers.get(name).map(|value| value.as_str());
-    let media_type = text(header::CONTENT_TYPE).unwrap_or(header::JSON);
-    let plain = media_type.split(';').next().unwrap_or_default().trim();
-    if !plain.eq_ignore_ascii_case(header::JSON) && !plain.eq_ignore_ascii_case("application/a2a+json") {
-        return Err((None, Refusal::ContentType(crate::failure::short(media_type, 100))));
+fn open(site: &Site, call: &Call, headers: &HeaderMap) -> Result<(Request, Token), Refused> {
+    let request = Request::read(&call.message.payload)?;
+    let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
+    let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
+    check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
+    match Subject::parse(site.mesh.namespace(), &call.message.subject) {
+        // Permissions are given by subject: what the body asks for must be what the caller may ask for.
+        Some(Subject::Rpc { method, caller, .. }) if Token::of(request.method.as_str()) == method => {
+            Ok((request, caller))
+        }
+        _ => Err(refused(A2aError::new(ErrorCode::InvalidRequest, "the method is not that of the subject"))),
     }
-    let opened = envelope::open(&call.message.payload)?;
-    // No version means 0.3, which nobody speaks here.
-    let version = text(header::A2A_VERSION).unwrap_or("0.3");
-    if version != A2A_VERSION {
-        return Err((opened.id, Refusal::Version(crate::failure::short(version, 20))));
-    }
-    if Token::of(&opened.method) != method {
-        return Err((opened.id, Refusal::NoRequest("the method is not that of the subject".to_owned())));
-    }
-    Ok((opened, caller))
 }
 
-async fn perform(
-    site: &Arc<Site>,
-    caller: &Token,
-    method: &str,
-    params: Option<Value>,
-    headers: &HeaderMap,
-) -> Said {
+async fn perform(site: &Arc<Site>, caller: &Token, request: &Request, headers: &HeaderMap) -> Said {
+    let Method::Core(method) = request.method else {
+        return Ok((json!(site.agent.agent.announcement().card(site.mesh.namespace())), None));
+    };
     match method {
-        "SendMessage" => send(site, caller, params, headers, false).await,
-        "SendStreamingMessage" => send(site, caller, params, headers, true).await,
-        "GetTask" => operations::get(&site.table, caller, params).map(|(task, seq)| (json!(task), Some(seq))),
-        "ListTasks" => operations::list(&site.table, caller, params).map(|page| (json!(page), None)),
-        "CancelTask" => {
-            let entry = operations::cancel(&site.table, caller, params)?;
+        CoreMethod::SendMessage => send(site, caller, request, headers, false).await,
+        CoreMethod::SendStreamingMessage => send(site, caller, request, headers, true).await,
+        CoreMethod::GetTask => {
+            operations::get(&site.table, caller, request).map(|(task, seq)| (json!(task), Some(seq)))
+        }
+        CoreMethod::ListTasks => {
+            operations::list(&site.table, caller, request).map(|page| (json!(page), None))
+        }
+        CoreMethod::CancelTask => {
+            let entry = operations::cancel(&site.table, caller, request)?;
             let task = ended(&entry).await?;
             Ok((json!(task), Some(entry.feed.seq())))
         }
-        "SubscribeToTask" => operations::subscribe(&site.table, caller, params)
+        CoreMethod::SubscribeToTask => operations::subscribe(&site.table, caller, request)
             .map(|(task, seq)| (json!({ "task": task }), Some(seq))),
-        "GetAgentCard" => Ok((json!(site.agent.agent.announcement().card(site.mesh.namespace())), None)),
-        "GetExtendedAgentCard" => Err(Refusal::NoExtendedCard),
-        push if PUSH.contains(&push) => Err(Refusal::PushNotSupported),
-        other => Err(Refusal::NoMethod(crate::failure::short(other, 64))),
+        CoreMethod::CreateTaskPushNotificationConfig
+        | CoreMethod::GetTaskPushNotificationConfig
+        | CoreMethod::ListTaskPushNotificationConfigs
+        | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(NO_PUSH)),
+        CoreMethod::GetExtendedAgentCard => {
+            Err(A2aError::extended_card_not_configured("this agent has one card, the same for everybody"))
+        }
+        other => Err(A2aError::unsupported_operation(other.wire_name())),
     }
 }
 
 async fn send(
     site: &Arc<Site>,
     caller: &Token,
-    params: Option<Value>,
+    request: &Request,
     headers: &HeaderMap,
     streaming: bool,
 ) -> Said {
-    let params: SendMessageRequest = operations::parameters(params)?;
+    let params: SendMessageRequest = request.params()?;
     let message = &params.message;
     if message.parts.is_empty() || message.id.0.is_empty() {
-        return Err(Refusal::Parameters("message: expected a messageId and at least one part".to_owned()));
+        return Err(A2aError::invalid_params("message: expected a messageId and at least one part"));
     }
     let configuration = params.configuration.as_ref();
     if configuration.is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
-        return Err(Refusal::PushNotSupported);
+        return Err(A2aError::push_not_supported(NO_PUSH));
     }
     if let Some(task) = &message.task_id {
         let known = site.table.find(caller, &task.0).is_some();
         let short = crate::failure::short(&task.0, 64);
         return Err(match known {
-            true => Refusal::Unsupported("this agent takes all it needs with the first message".to_owned()),
-            false => Refusal::TaskNotFound(short),
+            true => A2aError::unsupported_operation("this agent takes all it needs with the first message"),
+            false => A2aError::task_not_found(short),
         });
     }
     let at_once = !streaming && configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
@@ -191,19 +172,18 @@ async fn send(
             .result_subject(&extra.result_subject)
             .ok_or_else(|| request::unreadable("the result subject is not one of this agent")),
     };
-    let mut request = request::read(asked, ids, &params, headers)
-        .map_err(|fault| Refusal::Parameters(fault.to_string()))?;
-    if request.about.session.is_empty() {
+    let mut asked_for = request::read(asked, ids, &params, headers).map_err(|fault| error_of(&fault))?;
+    if asked_for.about.session.is_empty() {
         // A caller that names no context gets one of its own.
-        request.about.session = request.about.execution.as_str().to_owned();
+        asked_for.about.session = asked_for.about.execution.as_str().to_owned();
     }
     let most_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
-    let entry = match site.begin(request, Some(caller.clone()), most_open) {
+    let entry = match site.begin(asked_for, Some(caller.clone()), most_open) {
         Begin::New(entry) | Begin::Known(entry) => entry,
         Begin::Full => {
             let fault =
                 Fault::error(BUSY, "the agent has no room for another task").with_retry_after_ms(1_000);
-            return Err(Refusal::Internal(fault));
+            return Err(error_of(&fault));
         }
     };
     if streaming || at_once {
@@ -214,12 +194,12 @@ async fn send(
     Ok((json!({ "task": task }), Some(entry.feed.seq())))
 }
 
-async fn ended(entry: &Entry) -> Result<Task, Refusal> {
-    entry.ended().await.ok_or_else(|| Refusal::Internal(stopping()))
+async fn ended(entry: &Entry) -> Result<Task, A2aError> {
+    entry.ended().await.ok_or_else(|| stopping())
 }
 
-fn stopping() -> Fault {
-    Fault::error(STOPPING, "the agent stops before it could answer")
+fn stopping() -> A2aError {
+    error_of(&Fault::error(STOPPING, "the agent stops before it could answer"))
 }
 
 /// The ids of a caller's own task. They follow from the message, so that a message that comes twice is one task, and so

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use sinew_protocol::Token;
 use sinew_protocol::a2a::{
-    CancelTaskParams, ListTasksParams, Task, TaskIdParams, TaskListResponse, TaskQueryParams, TaskState,
-    is_terminal, parse_timestamp,
+    A2aError, CancelTaskParams, ListTasksParams, Task, TaskIdParams, TaskListResponse, TaskQueryParams,
+    TaskState, is_terminal, parse_timestamp,
 };
-use sinew_protocol::fault::Fault;
+use sinew_protocol::jsonrpc::Request;
 
+use crate::failure::short;
 use crate::table::{Entry, Table};
 
 /// Tasks on a page that names no size.
@@ -18,93 +17,50 @@ const PAGE: u32 = 50;
 /// The most tasks on a page.
 const LARGEST_PAGE: u32 = 100;
 
-/// Why an operation is refused.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Refusal {
-    /// The caller has no such task here.
-    TaskNotFound(String),
-    /// The task has ended.
-    NotCancelable(String),
-    /// There are no push notifications on a bus.
-    PushNotSupported,
-    /// The agent cannot do that.
-    Unsupported(String),
-    /// The body is in no media type that this door reads.
-    ContentType(String),
-    /// There is one card only.
-    NoExtendedCard,
-    /// Another version of A2A.
-    Version(String),
-    /// The body is no JSON.
-    Unparsable(String),
-    /// The body is no JSON-RPC 2.0 request.
-    NoRequest(String),
-    /// No operation has this name.
-    NoMethod(String),
-    /// The parameters cannot be read.
-    Parameters(String),
-    /// The agent itself has a fault.
-    Internal(Fault),
-}
-
-/// The parameters of an operation.
-pub(crate) fn parameters<T: DeserializeOwned>(params: Option<Value>) -> Result<T, Refusal> {
-    serde_json::from_value(params.unwrap_or_else(|| json!({})))
-        .map_err(|error| Refusal::Parameters(crate::failure::short(&error.to_string(), 300)))
-}
-
-pub(crate) fn get(table: &Table, caller: &Token, params: Option<Value>) -> Result<(Task, u64), Refusal> {
-    let params: TaskQueryParams = parameters(params)?;
+pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(Task, u64), A2aError> {
+    let params: TaskQueryParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     // The number first: an event in between is then heard twice, never missed.
     let seq = entry.feed.seq();
     Ok((entry.snapshot(), seq))
 }
 
-pub(crate) fn subscribe(
-    table: &Table,
-    caller: &Token,
-    params: Option<Value>,
-) -> Result<(Task, u64), Refusal> {
-    let params: TaskIdParams = parameters(params)?;
+pub(crate) fn subscribe(table: &Table, caller: &Token, request: &Request) -> Result<(Task, u64), A2aError> {
+    let params: TaskIdParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     let seq = entry.feed.seq();
     let task = entry.snapshot();
     if is_terminal(task.status.state) {
-        return Err(Refusal::Unsupported("the task has ended: there is nothing to subscribe to".to_owned()));
+        return Err(A2aError::unsupported_operation("the task has ended: there is nothing to subscribe to"));
     }
     Ok((task, seq))
 }
 
 /// Tells the task to end; whoever asked waits for that on the entry.
-pub(crate) fn cancel(table: &Table, caller: &Token, params: Option<Value>) -> Result<Arc<Entry>, Refusal> {
-    let params: CancelTaskParams = parameters(params)?;
+pub(crate) fn cancel(table: &Table, caller: &Token, request: &Request) -> Result<Arc<Entry>, A2aError> {
+    let params: CancelTaskParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     if entry.has_ended() {
-        return Err(Refusal::NotCancelable(params.id));
+        return Err(A2aError::task_not_cancelable(short(&params.id, 64)));
     }
     entry.cancel.cancel();
     Ok(entry)
 }
 
-fn find(table: &Table, caller: &Token, id: &str) -> Result<Arc<Entry>, Refusal> {
-    table.find(caller, id).ok_or_else(|| Refusal::TaskNotFound(crate::failure::short(id, 64)))
+fn find(table: &Table, caller: &Token, id: &str) -> Result<Arc<Entry>, A2aError> {
+    table.find(caller, id).ok_or_else(|| A2aError::task_not_found(short(id, 64)))
 }
 
 /// The caller's tasks, newest first. A page token is the timestamp and id of the last task before the page.
-pub(crate) fn list(
-    table: &Table,
-    caller: &Token,
-    params: Option<Value>,
-) -> Result<TaskListResponse, Refusal> {
-    let params: ListTasksParams = parameters(params)?;
+pub(crate) fn list(table: &Table, caller: &Token, request: &Request) -> Result<TaskListResponse, A2aError> {
+    let params: ListTasksParams = request.params()?;
     let size = params.page_size.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&size) {
-        return Err(Refusal::Parameters(format!("pageSize: expected 1 to {LARGEST_PAGE}")));
+        return Err(A2aError::invalid_params(format!("pageSize: expected 1 to {LARGEST_PAGE}")));
     }
     let since = params.status_timestamp_after.as_deref().map(|text| {
         parse_timestamp(text).ok_or_else(|| {
-            Refusal::Parameters("statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z".into())
+            A2aError::invalid_params("statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z")
         })
     });
     let since = since.transpose()?;
@@ -118,7 +74,7 @@ pub(crate) fn list(
     let total_size = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
     if let Some(token) = params.page_token.as_deref().filter(|token| !token.is_empty()) {
         let Some(after) = token.split_once('~') else {
-            return Err(Refusal::Parameters("pageToken: not one of ours".to_owned()));
+            return Err(A2aError::invalid_params("pageToken: not one of ours"));
         };
         tasks.retain(|task| place(task) < after);
     }

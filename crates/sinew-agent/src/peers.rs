@@ -4,15 +4,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sinew_mesh::artifact::Place;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::card::Cards;
 use sinew_mesh::live::Control;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
-use sinew_protocol::a2a::{A2A_VERSION, AgentCard, Message, Part, SendMessageRequest, Task};
+use sinew_protocol::a2a::{
+    A2A_VERSION, AgentCard, CoreMethod, Message, Part, SendMessageRequest, SendMessageResponse, Task,
+};
 use sinew_protocol::artifact::sha256;
+use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{NodeOutput, read_result};
@@ -98,9 +101,11 @@ impl Peers {
             .deadline()
             .map_or(LONGEST, |at| at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST));
         let request = self.request(context, agent, &id, input).await?;
-        let body = json!({"jsonrpc": "2.0", "id": id, "method": "SendMessage", "params": request});
+        let params = serde_json::to_value(request)?;
+        let method = Method::Core(CoreMethod::SendMessage);
+        let body = Request { id: id.clone().into(), method, params }.to_bytes();
         let headers = headers(context, limit);
-        let call = mesh.call_rpc(agent, "SendMessage", headers, body.to_string().into(), limit);
+        let call = mesh.call_rpc(agent, method.as_str(), headers, body, limit);
         let reply = tokio::select! {
             biased;
             reply = call => reply.map_err(|error| no_peer(agent, &error.to_string(), !matches!(error, MeshError::NoAnswer { .. })))?,
@@ -176,14 +181,13 @@ fn headers(context: &Context, limit: Duration) -> HeaderMap {
 /// The task out of a JSON-RPC answer.
 fn opened(agent: &str, body: &[u8]) -> Result<Task, Failure> {
     let bad = |reason: &str| no_peer(agent, reason, false);
-    let mut reply: Value = serde_json::from_slice(body).map_err(|error| bad(&error.to_string()))?;
-    if let Some(error) = reply.get("error") {
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("it does not say why");
-        return Err(bad(message));
+    let reply = Response::read(body).map_err(|error| bad(&error.to_string()))?;
+    let result = reply.into_result().map_err(|error| Failure::from(fault_of(&error)))?;
+    match serde_json::from_value(result) {
+        Ok(SendMessageResponse::Task(task)) => Ok(task),
+        Ok(_) => Err(bad("its answer is no task")),
+        Err(error) => Err(bad(&error.to_string())),
     }
-    let task =
-        reply.pointer_mut("/result/task").map(Value::take).ok_or_else(|| bad("its answer holds no task"))?;
-    serde_json::from_value(task).map_err(|error| bad(&error.to_string()))
 }
 
 fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {

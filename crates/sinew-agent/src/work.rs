@@ -217,3 +217,6 @@ fn output_name(context: &Context) -> String {
         str::to_owned,
     )
 }
+
+#[cfg(test)]
+mod tests;
