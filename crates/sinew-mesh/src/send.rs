@@ -14,7 +14,7 @@ use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
-use sinew_protocol::header::may_pass;
+use sinew_protocol::header::{MESSAGE_ID, may_pass};
 use sinew_protocol::stream::{STREAMS, bucket};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
@@ -137,7 +137,9 @@ impl Mesh {
         body: Bytes,
     ) -> Result<Put, MeshError> {
         const WHAT: &str = "store a message";
-        let mut headers = clean(headers);
+        // Nor a message id: the server compares it over the whole stream, so that a stranger who used it first would keep
+        // this message out. That a subject takes one message is what makes a repetition harmless.
+        let mut headers = only(&headers, |name| may_pass(name) && !name.eq_ignore_ascii_case(MESSAGE_ID));
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(0_u64));
         headers.insert(NATS_EXPECTED_STREAM, value(stream)?);
         self.fits("a message", &headers, body.len())?;

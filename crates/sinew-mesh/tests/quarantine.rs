@@ -1,0 +1,144 @@
+//! What is set aside: kept whole, found again, sent again when somebody asks for it, and removed.
+
+use bytes::Bytes;
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::journal::AppendError;
+use sinew_mesh::quarantine::Suspect;
+use sinew_mesh::{Mesh, Put};
+use sinew_protocol::Token;
+use sinew_protocol::journal::Positions;
+
+mod started;
+
+const START: Positions = Positions { commands: 0, results: 0 };
+
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("traceparent", "00-a-b-01");
+    headers.insert("Nats-Msg-Id", "id");
+    headers
+}
+
+fn suspect(name: &str, seq: u64, body: impl Into<Bytes>) -> Suspect {
+    let (name, body) = (name.to_owned(), body.into());
+    Suspect { stream: "COMMANDS", seq, time: 1_700_000_000_000 + seq, name, headers: headers(), body }
+}
+
+async fn list(mesh: &Mesh, limit: usize) -> Vec<u64> {
+    mesh.quarantined(limit).await.unwrap().iter().map(|aside| aside.seq).collect()
+}
+
+#[tokio::test]
+async fn a_message_is_kept_whole_with_the_reason_and_once() {
+    let (_server, mesh) = started::mesh().await;
+    assert!(mesh.quarantined(10).await.unwrap().is_empty());
+    let reason = "SINEW-6033: line one\r\nline two: 100 % ümlaut \u{1b}[31m";
+    for seq in [7, 9, 8, 7] {
+        mesh.quarantine(suspect("test.v1.command.0.x", seq, "[1"), reason).await.unwrap();
+    }
+    mesh.quarantine(suspect("test.v1.command.0.x", 9, "[1"), "another reason").await.unwrap();
+    assert_eq!(list(&mesh, 10).await, [7, 9, 8]);
+    assert_eq!(list(&mesh, 2).await, [9, 8]);
+    let aside = mesh.quarantined_one("COMMANDS", 9).await.unwrap();
+    assert_eq!((aside.stream.as_str(), aside.seq, aside.time), ("COMMANDS", 9, 1_700_000_000_009));
+    assert_eq!((aside.reason.as_str(), aside.subject.as_str()), (reason, "test.v1.command.0.x"));
+    assert_eq!((&aside.body[..], aside.whole), (&b"[1"[..], true));
+    assert_eq!(aside.headers.get("traceparent").unwrap().as_str(), "00-a-b-01");
+    assert!(aside.aside > aside.time);
+    let listed = mesh.quarantined(1).await.unwrap().remove(0);
+    assert!(listed.body.is_empty() && listed.reason == reason);
+
+    mesh.remove_quarantined("COMMANDS", 9).await.unwrap();
+    assert_eq!(list(&mesh, 10).await, [7, 8]);
+    for gone in [
+        mesh.remove_quarantined("COMMANDS", 9).await.unwrap_err(),
+        mesh.quarantined_one("COMMANDS", 9).await.unwrap_err(),
+        mesh.replay_quarantined("TASKS", 7).await.unwrap_err(),
+    ] {
+        assert_eq!(gone.code(), "SINEW-7051");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_sent_again_takes_the_place_of_the_one_that_was_set_aside() {
+    let (_server, mesh) = started::mesh().await;
+    let subject = started::command(0, 1);
+    mesh.put_once(&subject, headers(), "early".into()).await.unwrap();
+    let mut inbox = mesh.inbox(0, START).await.unwrap();
+    let received = inbox.next().await;
+    mesh.quarantine(&received, "came before its time").await.unwrap();
+    assert!(inbox.try_next().is_none());
+
+    for _ in 0..2 {
+        assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), Put::New, "and once more");
+        let again = inbox.next().await;
+        assert_eq!((again.subject.as_ref(), &again.body[..]), (Some(&subject), &b"early"[..]));
+        assert_eq!(again.headers.get("traceparent").unwrap().as_str(), "00-a-b-01");
+        assert!(again.headers.get("Sinew-Reason").is_none() && again.headers.get("Sinew-Subject").is_none());
+        // The next time it is another message that has the subject: it is left alone.
+        if again.seq == 2 {
+            break;
+        }
+    }
+    assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), Put::Same);
+    assert!(inbox.try_next().is_none());
+    assert_eq!(list(&mesh, 10).await, [1], "until it is removed");
+}
+
+#[tokio::test]
+async fn a_task_that_is_sent_again_is_delivered_again() {
+    let (_server, mesh) = started::mesh().await;
+    mesh.put_once(&started::task("a", 1), headers(), "poison".into()).await.unwrap();
+    let mut queue = mesh.agent_queue(&Token::of("a"), 1);
+    let delivery = queue.next().await;
+    mesh.quarantine(&delivery, "kills whoever works on it").await.unwrap();
+    delivery.term("set aside").await.unwrap();
+    drop(delivery);
+    assert_eq!(mesh.replay_quarantined("TASKS", 1).await.unwrap(), Put::New);
+    let again = queue.next().await;
+    assert_eq!((&again.body[..], again.delivered()), (&b"poison"[..], 1));
+}
+
+#[tokio::test]
+async fn a_message_goes_nowhere_but_where_it_came_from() {
+    let (_server, mesh) = started::mesh().await;
+    let subjects = [
+        "test.v1.task.agent.e.t",
+        "other.v1.command.0.start.c.i",
+        "test.v1.command",
+        "test.v1.command.",
+        "test.v1.command.>",
+        "test.v1.command.a b",
+        "test.v1.command.0..x",
+        "$JS.API.STREAM.DELETE.test_JOURNAL",
+        "",
+    ];
+    for (seq, subject) in (1..).zip(subjects) {
+        mesh.quarantine(suspect(subject, seq, "?"), "no matter").await.unwrap();
+        let error = mesh.replay_quarantined("COMMANDS", seq).await.unwrap_err();
+        assert_eq!(error.code(), "SINEW-7032", "{subject}");
+    }
+    // What is no write-once stream takes nothing back, a journal least of all.
+    let mut of_journal = suspect("test.v1.journal.0", 1, "?");
+    of_journal.stream = "JOURNAL";
+    mesh.quarantine(of_journal, "no matter").await.unwrap();
+    assert_eq!(mesh.replay_quarantined("JOURNAL", 1).await.unwrap_err().code(), "SINEW-7032");
+    let mut journal = mesh.journal(0);
+    journal.replay(|_| Err(AppendError::Fenced { shard: 0 })).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_of_the_largest_size_is_set_aside_too() {
+    let (_server, mesh) = started::mesh().await;
+    let mut large = suspect("test.v1.command.0.x", 1, vec![b'x'; mesh.client().max_payload()]);
+    large.headers = HeaderMap::new();
+    mesh.quarantine(large, "large").await.unwrap();
+    let aside = mesh.quarantined_one("COMMANDS", 1).await.unwrap();
+    assert!(!aside.whole && aside.body.len() > mesh.client().max_payload() - 1_000);
+    assert_eq!((aside.reason.as_str(), aside.subject.as_str()), ("large", "test.v1.command.0.x"));
+    assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap_err().code(), "SINEW-7052");
+    let mut headers = suspect("test.v1.command.0.x", 2, "?");
+    headers.headers.insert("long", "x".repeat(mesh.client().max_payload() - 200));
+    mesh.quarantine(headers, "long headers").await.unwrap();
+    assert_eq!(mesh.quarantined_one("COMMANDS", 2).await.unwrap().body, "?");
+}
