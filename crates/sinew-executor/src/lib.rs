@@ -6,10 +6,12 @@
 //!
 //! It never decides what a workflow does next, and never keeps anything beyond the process: that is the mesh's.
 
+pub mod client;
 pub mod events;
 pub mod local;
 pub mod reply;
 pub mod request;
+pub mod service;
 pub mod sim;
 
 pub mod fleet;

@@ -201,6 +201,11 @@ fn looked_at(text: &str) -> String {
 }
 
 impl MeshError {
+    /// Whether the same may work later: the broker was not reached, or did not answer.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::NobodyAnswers { .. })
+    }
+
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {

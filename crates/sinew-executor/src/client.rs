@@ -1,0 +1,292 @@
+//! The other side of the executor service: whoever starts executions, steers them and looks at them.
+//!
+//! A client asks through the command stream and reads the answer from events, the owner of the shard, or the history;
+//! nothing it learns rests on a message that may be lost.
+
+use std::time::Duration;
+
+use sinew_engine::{Outcome, Round, decode_round};
+use sinew_mesh::query::Answer;
+use sinew_mesh::event::{EventFilter, From as ReadFrom};
+use sinew_mesh::{Mesh, MeshError, Put};
+use sinew_protocol::command::{BadCommand, Command, StartCommand};
+use sinew_protocol::journal::{Commit, ExecutionRecord, Verdict};
+use sinew_protocol::message::BadMessage;
+use sinew_protocol::query::{Query, Summary};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Fault, Token};
+use tokio::time::Instant;
+
+use crate::execution::Execution;
+use crate::service::{Adapters, Programs, Reader};
+
+/// How long an event is waited for before the owner or the history is asked.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+
+/// Why a client did not get what it asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The mesh.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+    /// What was asked cannot be sent.
+    #[error(transparent)]
+    Command(#[from] BadCommand),
+    /// Nothing is known of the execution.
+    #[error("there is no execution {0}")]
+    NotFound(ExecutionId),
+    /// The same id was used for another start.
+    #[error("execution {0} was started before, with another input or workflow")]
+    OtherStart(ExecutionId),
+    /// The command was decided, and refused.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody has decided in time; the command is stored and will be.
+    #[error("nobody has answered for {} s: is an executor running? The request is stored", .0.as_secs())]
+    Undecided(Duration),
+    /// A stored record cannot be read.
+    #[error("the record of execution {execution} cannot be read: {reason}")]
+    Unreadable {
+        /// The execution.
+        execution: ExecutionId,
+        /// Why.
+        reason: String,
+    },
+    /// The plan of an execution cannot be had.
+    #[error("{}", .0.message)]
+    Plan(Fault),
+}
+
+impl ClientError {
+    /// The operator code.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Mesh(error) => error.code(),
+            Self::Command(_) => BadCommand::CODE,
+            Self::NotFound(_) => "SINEW-6040",
+            Self::OtherStart(_) => "SINEW-6041",
+            Self::Refused(_) => "SINEW-6042",
+            Self::Undecided(_) => "SINEW-6043",
+            Self::Unreadable { .. } => "SINEW-6044",
+            Self::Plan(fault) => &fault.code,
+        }
+    }
+}
+
+/// A client of one mesh.
+#[derive(Clone)]
+pub struct Client {
+    mesh: Mesh,
+    programs: Programs,
+}
+
+impl Client {
+    /// A client that can fold executions of these dialects.
+    pub async fn new(mesh: Mesh, adapters: Adapters) -> Result<Self, ClientError> {
+        mesh.layout().await?;
+        let workflows = mesh.workflows();
+        workflows.ready().await;
+        Ok(Self { programs: Programs::new(mesh.clone(), adapters, workflows), mesh })
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// Deployed workflows and plans.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// The execution that this caller means by a key.
+    pub fn execution_id(&self, key: &str) -> ExecutionId {
+        ExecutionId::of(self.mesh.namespace(), self.mesh.caller().as_str(), key)
+    }
+
+    /// Starts an execution; true if it is new. Once this returns, it will reach an end.
+    pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
+        let execution = command.execution.clone();
+        let id = Token::parse(execution.as_str()).map_err(|_| ClientError::NotFound(execution.clone()))?;
+        match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command))).await? {
+            Put::New => Ok(true),
+            Put::Same => Ok(false),
+            Put::Taken => Err(ClientError::OtherStart(execution)),
+        }
+    }
+
+    /// Asks something of an execution and waits until it was decided.
+    pub async fn signal(&self, id: &Token, command: Command, patience: Duration) -> Result<Verdict, ClientError> {
+        let execution = command.execution().clone();
+        let filter = EventFilter {
+            execution: Some(execution.clone()),
+            kind: Some("command".to_owned()),
+            ..EventFilter::default()
+        };
+        let mut events = self.mesh.events(&filter, ReadFrom::Now).await?;
+        self.send(command.operation(), &execution, id, command).await?;
+        let until = Instant::now() + patience;
+        loop {
+            let wait = until.saturating_duration_since(Instant::now()).min(ASK_AFTER);
+            if let Ok(event) = tokio::time::timeout(wait, events.next()).await {
+                match serde_json::from_slice::<Verdict>(&event.body) {
+                    Ok(verdict) if verdict.id == *id => return Ok(verdict),
+                    _ => continue,
+                }
+            }
+            if let Some(record) = self.record(&execution).await?
+                && let Some(verdict) = record.commands.into_iter().find(|verdict| verdict.id == *id)
+            {
+                return Ok(verdict);
+            }
+            if Instant::now() >= until {
+                return Err(ClientError::Undecided(patience));
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        operation: Operation,
+        execution: &ExecutionId,
+        id: &Token,
+        command: Command,
+    ) -> Result<Put, ClientError> {
+        command.check()?;
+        let shards = self.mesh.layout().await?.shards;
+        let mut headers = sinew_mesh::HeaderMap::new();
+        sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
+        let body = command.to_json().into();
+        Ok(self.mesh.command(operation, execution.shard(shards), id, headers, body).await?)
+    }
+
+    /// All that is known of an execution: from its shard's owner, from the shard's journal when nobody owns it, or from
+    /// the history.
+    pub async fn record(&self, execution: &ExecutionId) -> Result<Option<ExecutionRecord>, ClientError> {
+        let shard = execution.shard(self.mesh.layout().await?.shards);
+        let unreadable = |bad: BadMessage| ClientError::Unreadable {
+            execution: execution.clone(),
+            reason: bad.to_string(),
+        };
+        match self.mesh.ask(shard, &Query::Get(execution.clone())).await {
+            Ok(Answer::Record(bytes)) => {
+                return ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable);
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error, MeshError::NobodyAnswers { .. }) => {
+                if let Some(record) = self.fold(shard).await?.record(execution) {
+                    return Ok(Some(record));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        match self.mesh.get_history(execution).await? {
+            Some((_, bytes)) => ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable),
+            None => Ok(None),
+        }
+    }
+
+    /// The open executions of all shards.
+    pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
+        let shards = self.mesh.layout().await?.shards.get();
+        let asked = (0..shards).map(|shard| async move {
+            match self.mesh.ask(shard, &Query::List {}).await {
+                Ok(Answer::Executions(open)) => Ok(open),
+                Ok(_) => Ok(Vec::new()),
+                Err(error) if matches!(error, MeshError::NobodyAnswers { .. }) => {
+                    Ok(self.fold(shard).await?.summaries(|digest| self.programs.ready(digest)))
+                }
+                Err(error) => Err(ClientError::from(error)),
+            }
+        });
+        let mut all = Vec::new();
+        for open in futures_util::future::join_all(asked).await {
+            all.extend(open?);
+        }
+        Ok(all)
+    }
+
+    /// Reads a shard's journal: for shards that nobody owns.
+    async fn fold(&self, shard: u32) -> Result<Reader, ClientError> {
+        let mut reader = Reader::default();
+        self.mesh
+            .journal(shard)
+            .replay::<ClientError>(|stored| {
+                if let Ok(commit) = Commit::decode(&stored.body) {
+                    reader.read(stored.seq, commit);
+                }
+                Ok(())
+            })
+            .await?;
+        for plan in &reader.plans {
+            let _ = self.programs.by_digest(plan).await;
+        }
+        Ok(reader)
+    }
+
+    /// An execution as it stands, folded here.
+    pub async fn execution(&self, execution: &ExecutionId) -> Result<Option<(ExecutionRecord, Execution)>, ClientError> {
+        let Some(record) = self.record(execution).await? else { return Ok(None) };
+        let folded = self.folded(&record).await?;
+        Ok(Some((record, folded)))
+    }
+
+    /// Folds a record.
+    pub async fn folded(&self, record: &ExecutionRecord) -> Result<Execution, ClientError> {
+        let program = self.programs.by_digest(&record.meta.plan).await.map_err(ClientError::Plan)?;
+        let rounds = record
+            .rounds
+            .iter()
+            .map(|round| decode_round(round))
+            .collect::<Result<Vec<Round>, _>>()
+            .map_err(|error| ClientError::Unreadable {
+                execution: record.meta.execution.clone(),
+                reason: error.to_string(),
+            })?;
+        Ok(Execution::recover(record.meta.execution.clone(), program, rounds))
+    }
+
+    /// Waits for the end of an execution. None when the time is over; it goes on all the same.
+    pub async fn outcome(
+        &self,
+        execution: &ExecutionId,
+        patience: Option<Duration>,
+    ) -> Result<Option<Outcome>, ClientError> {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
+        let until = patience.map(|patience| Instant::now() + patience);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(ASK_AFTER).min(ASK_AFTER);
+            match tokio::time::timeout(wait, events.next()).await {
+                Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
+                Ok(event) if event.kind.as_str() == "command" => {
+                    if let Ok(verdict) = serde_json::from_slice::<Verdict>(&event.body)
+                        && verdict.op == Operation::Start
+                        && !verdict.accepted
+                    {
+                        return Err(ClientError::Refused(verdict.reason));
+                    }
+                    continue;
+                }
+                Ok(_) => continue,
+                Err(_) => {}
+            }
+            if let Some((_, folded)) = self.execution(execution).await?
+                && folded.state().ended
+            {
+                return Ok(folded.state().outcome.clone());
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("mesh", &self.mesh).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! What comes in, understood: subjects and bodies checked, plans and large values fetched.
+//!
+//! Runs before a round is decided, and beside other messages of the round. What cannot be understood is set aside in
+//! the quarantine first, so that the journal's positions may pass it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_engine::Reply;
+use sinew_mesh::quarantine::Suspect;
+use sinew_mesh::{Received, Source};
+use sinew_protocol::command::{Command, StartCommand};
+use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::task::{NodeOutput, NodeResult, read_result_bytes};
+use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject, TaskId, Token};
+use tracing::{debug, warn};
+
+use super::Shared;
+use super::open::{Open, Stored};
+use crate::library::Program;
+
+/// A message that means nothing here.
+const GARBAGE: &str = "SINEW-6033";
+/// A result whose subject does not prove that its sender was given the task.
+const FORGED: &str = "SINEW-6034";
+/// Waits between tries to reach the broker.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Something that a shard's owner must decide about.
+pub(super) enum Arrival {
+    Start(Box<Begin>),
+    Signal(Box<Signal>),
+    Result(Box<Done>),
+    /// Archived and answered.
+    Closed {
+        execution: ExecutionId,
+        reopened: u32,
+    },
+    /// Set aside, or meant for nobody.
+    Nothing,
+}
+
+/// A start, with all that it names.
+pub(super) struct Begin {
+    pub(super) command: StartCommand,
+    pub(super) id: Token,
+    pub(super) caller: Token,
+    pub(super) program: Result<Program, Fault>,
+    pub(super) input: Result<Value, Fault>,
+    pub(super) traceparent: Option<String>,
+}
+
+/// Any other command.
+pub(super) struct Signal {
+    pub(super) execution: ExecutionId,
+    pub(super) id: Token,
+    pub(super) caller: Token,
+    pub(super) op: Operation,
+    pub(super) command: Command,
+    /// The closed execution it is about, if it is to be retried.
+    pub(super) closed: Option<Result<Open, Fault>>,
+}
+
+/// The end of a task.
+pub(super) struct Done {
+    pub(super) execution: ExecutionId,
+    pub(super) task: TaskId,
+    /// Who answered.
+    pub(super) agent: Token,
+    pub(super) result: Result<Reply, Fault>,
+}
+
+/// What a message means. Waits until the broker can be asked for what the message names.
+pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received, open: impl Fn(&ExecutionId) -> bool) -> Arrival {
+    match (received.source, &received.subject) {
+        (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
+            if *addressed == shard =>
+        {
+            match Command::read(*operation, id, &received.body) {
+                Ok(command) if belongs(shared, shard, command.execution()) => {
+                    self::command(shared, *operation, caller, id, command, received, open).await
+                }
+                Ok(_) => aside(shared, received, GARBAGE, "the execution belongs to another shard").await,
+                Err(bad) => aside(shared, received, GARBAGE, &bad.to_string()).await,
+            }
+        }
+        (Source::Results, Some(Subject::Result { shard: addressed, agent, execution, task, token }))
+            if *addressed == shard =>
+        {
+            if !token.proves(&shared.key, task) || !belongs(shared, shard, execution) {
+                return aside(shared, received, FORGED, "its token does not prove the task").await;
+            }
+            match read_result_bytes(&received.body) {
+                Ok(result) => {
+                    let result = reply(shared, result).await;
+                    let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
+                    Arrival::Result(Box::new(Done { execution, task, agent, result }))
+                }
+                Err(bad) => {
+                    // The task's sender is proved: what it sent is its answer, and a bad one.
+                    let text = format!("the agent's result cannot be read: {bad}");
+                    let _ = aside(shared, received, GARBAGE, &text).await;
+                    let result = Err(Fault::error(GARBAGE, text));
+                    let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
+                    Arrival::Result(Box::new(Done { execution, task, agent, result }))
+                }
+            }
+        }
+        _ => aside(shared, received, GARBAGE, "its subject is none of this shard").await,
+    }
+}
+
+fn belongs(shared: &Shared, shard: u32, execution: &ExecutionId) -> bool {
+    execution.shard(shared.shards) == shard
+}
+
+async fn command(
+    shared: &Shared,
+    op: Operation,
+    caller: &Token,
+    id: &Token,
+    command: Command,
+    received: &Received,
+    open: impl Fn(&ExecutionId) -> bool,
+) -> Arrival {
+    let (id, caller) = (id.clone(), caller.clone());
+    match command {
+        Command::Start(command) => {
+            let program = persist(|| shared.programs.meant(&command.workflow, command.version.as_deref())).await;
+            let input = match &command.input_artifact {
+                Some(address) => persist(|| shared.value(address)).await,
+                None => Ok(command.input.clone()),
+            };
+            let traceparent = sinew_mesh::trace::TraceParent::of(&received.headers).map(|it| it.to_string());
+            Arrival::Start(Box::new(Begin { command: *command, id, caller, program, input, traceparent }))
+        }
+        command => {
+            let execution = command.execution().clone();
+            let mut closed = None;
+            if matches!(command, Command::Retry(_)) && !open(&execution) {
+                closed = match persist(|| archived(shared, &execution)).await {
+                    Ok(found) => found.map(Ok),
+                    Err(fault) => Some(Err(fault)),
+                };
+            }
+            Arrival::Signal(Box::new(Signal { execution, id, caller, op, command, closed }))
+        }
+    }
+}
+
+/// A closed execution from the history.
+async fn archived(shared: &Shared, execution: &ExecutionId) -> Result<Option<Open>, Fault> {
+    let Some((_, bytes)) = shared.mesh.get_history(execution).await? else { return Ok(None) };
+    let record = ExecutionRecord::decode(&bytes)?;
+    let program = shared.programs.by_digest(&record.meta.plan).await?;
+    let mut rounds = super::open::Log::default();
+    record.rounds.iter().for_each(|round| rounds.push(round));
+    let stored = Stored { meta: record.meta, rounds, verdicts: record.commands, first: 0 };
+    Open::fold(stored, program).map(Some).map_err(|(_, fault)| fault)
+}
+
+/// An agent's result as the engine takes it.
+pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<Reply, Fault> {
+    if let Some(fault) = result.fault {
+        return Err(fault);
+    }
+    let artifacts = result.artifact_values();
+    let output = match result.output {
+        NodeOutput::Value(value) => value,
+        NodeOutput::Address(address) => persist(|| shared.value(&address)).await?,
+        NodeOutput::None => Value::Null,
+    };
+    Ok(Reply {
+        artifacts,
+        events: result.events,
+        usage: result.usage,
+        ..Reply::new(output)
+    })
+}
+
+/// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.
+pub(super) async fn persist<T, F: Future<Output = Result<T, Fault>>>(again: impl Fn() -> F) -> Result<T, Fault> {
+    loop {
+        match again().await {
+            Err(fault) if fault.retryable => {
+                debug!(%fault, "tried again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Puts a message into the quarantine.
+async fn aside(shared: &Shared, received: &Received, code: &'static str, reason: &str) -> Arrival {
+    warn!(subject = %received.name, seq = received.seq, code, reason, "message set aside");
+    metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
+    let reason = format!("{code}: {reason}");
+    let suspect = || Suspect {
+        stream: received.source.as_str(),
+        seq: received.seq,
+        time: received.time,
+        name: received.name.clone(),
+        headers: received.headers.clone(),
+        body: received.body.clone(),
+    };
+    while let Err(error) = shared.mesh.quarantine(suspect(), &reason).await {
+        debug!(%error, "the quarantine cannot be reached");
+        tokio::time::sleep(AGAIN).await;
+    }
+    Arrival::Nothing
+}
+
+/// Whether a parent reference was made by an executor: its result subject carries a token only executors can make.
+pub(super) fn proves(shared: &Shared, command: &StartCommand) -> bool {
+    let Some(parent) = &command.parent else { return true };
+    match Subject::parse(shared.mesh.namespace(), &parent.result_subject) {
+        Some(Subject::Result { shard, execution, task, token, .. }) => {
+            let token: ResultToken = token;
+            execution == parent.execution
+                && task == parent.task
+                && belongs(shared, shard, &execution)
+                && token.proves(&shared.key, &task)
+        }
+        _ => false,
+    }
+}
+
+/// The shared parts, so that a shard's futures own them.
+pub(super) type Handle = Arc<Shared>;

@@ -1,0 +1,231 @@
+//! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_engine::{Ask, Outcome, Status, Target, Val};
+use sinew_mesh::{HeaderMap, MeshError};
+use sinew_mesh::artifact::Place;
+use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::card::{self, Delivery};
+use sinew_protocol::journal::{ExecutionMeta, ParentRef};
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::task::{Content, Draft, ResultArtifact, TaskExtra, result_task};
+use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
+
+use super::Shared;
+use crate::call::Call;
+use crate::request::{CardSchemas, Sender, request};
+
+const JSON: &str = "application/json";
+/// An agent's answer breaks the schema of the task or of the agent's card.
+const BAD_OUTPUT: &str = "SINEW-5014";
+
+impl Shared {
+    /// Whether a task is for a workflow.
+    pub(super) fn is_workflow(&self, call: &Call) -> bool {
+        match &call.ask.target {
+            Target::Workflow(_) => true,
+            Target::Agent(name) => self.programs.workflows.get(name).is_some(),
+        }
+    }
+
+    /// Whether a task goes through the agent's door instead of its queue.
+    pub(super) fn is_direct(&self, call: &Call) -> bool {
+        !self.is_workflow(call)
+            && self
+                .cards
+                .get(call.ask.target.name())
+                .is_some_and(|announced| card::delivery(&announced.card) == Delivery::Direct)
+    }
+
+    /// Headers that every message about an execution carries.
+    pub(super) fn headers(&self, meta: &ExecutionMeta) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(parent) = &meta.traceparent {
+            headers.insert(header::TRACE_PARENT, parent.as_str());
+        }
+        headers
+    }
+
+    /// Where the result of a task goes.
+    pub(super) fn result_subject(&self, call: &Call, agent: &Token) -> String {
+        self.mesh.subject(&Subject::Result {
+            shard: call.execution.shard(self.shards),
+            agent: agent.clone(),
+            execution: call.execution.clone(),
+            task: call.task.clone(),
+            token: ResultToken::of(&self.key, &call.task),
+        })
+    }
+
+    /// A task as its agent receives it. A large input is stored first.
+    pub(super) async fn task(
+        &self,
+        call: &Call,
+        meta: &ExecutionMeta,
+    ) -> Result<(HeaderMap, Bytes), MeshError> {
+        let announced = self.cards.get(call.ask.target.name());
+        let schemas = announced.as_ref().map_or_else(CardSchemas::default, |announced| CardSchemas {
+            input: card::input_schema(&announced.card),
+            output: card::output_schema(&announced.card),
+        });
+        let sender = Sender {
+            app: meta.workflow.clone(),
+            user: if meta.user.is_empty() { meta.caller.to_string() } else { meta.user.clone() },
+            session: meta.execution.to_string(),
+            task: meta.parent.as_ref().map_or_else(|| meta.execution.to_string(), |p| p.task.to_string()),
+            vocabulary: self.vocabulary,
+        };
+        let mut message = request(call, &sender, schemas).message;
+        let (input, address) = self.inline_or_stored(call, meta).await?;
+        if let Some(address) = &address {
+            point_to(&mut message, address);
+        }
+        let result_subject = self.result_subject(call, &Token::of(call.ask.target.name()));
+        let extra = TaskExtra {
+            input: address.is_none().then_some(input),
+            instruction: call.ask.instruction.clone(),
+            context: self.context(call),
+            tag: call.ask.tag.clone(),
+            activation: call.activation.clone(),
+            attempt: call.key.attempt,
+            deadline: call.deadline,
+            result_subject: result_subject.clone(),
+        };
+        extra.put(&mut message);
+        let mut headers = self.headers(meta);
+        headers.insert(header::ACTIVATION, call.activation.as_str());
+        headers.insert(header::ATTEMPT, call.key.attempt.to_string().as_str());
+        if let Some(deadline) = call.deadline {
+            headers.insert(header::DEADLINE, deadline.to_string().as_str());
+        }
+        headers.insert(header::RESULT_SUBJECT, result_subject.as_str());
+        headers.insert(header::MESSAGE_ID, call.task.as_str());
+        Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))
+    }
+
+    /// The request around the input, as agents see it.
+    fn context(&self, call: &Call) -> Value {
+        serde_json::json!({
+            "workflow": call.workflow,
+            "execution": call.execution.as_str(),
+            "node": call.node,
+            "path": call.path,
+            "task": call.task.as_str(),
+            "activation": call.activation.as_str(),
+            "attempt": call.key.attempt,
+            "purpose": call.ask.tag,
+            "request": call.ask.context,
+        })
+    }
+
+    /// The input of a task: itself, or null and the address of where it was stored.
+    pub(super) async fn inline_or_stored(
+        &self,
+        call: &Call,
+        meta: &ExecutionMeta,
+    ) -> Result<(Value, Option<String>), MeshError> {
+        let bytes = serde_json::to_vec(&*call.ask.input).unwrap_or_default();
+        if bytes.len() <= INLINE_LIMIT {
+            return Ok((Value::clone(&call.ask.input), None));
+        }
+        let name = ArtifactName::parse(&format!("input_{}.json", &sha256(call.label.as_bytes())[..12]))?;
+        let place = Place {
+            app: &meta.workflow,
+            user: meta.caller.as_str(),
+            execution: &call.execution,
+            task: &call.task,
+        };
+        let stored = self.artifacts.put_object(&place, name, 0, JSON, bytes.into()).await?;
+        Ok((Value::Null, address(&stored.part).map(str::to_owned)))
+    }
+
+    /// A value that a message only gives the address of.
+    pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
+        let bytes = self.artifacts.get_part(&Part::url(address)).await.map_err(Fault::from)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Fault::error(BAD_OUTPUT, format!("the artifact {address} is not JSON: {error}")))
+    }
+
+    /// Refuses an output that breaks the schema of its task, or else of its agent's card.
+    pub(super) fn check_output(&self, ask: &Ask, output: &Val) -> Result<(), Fault> {
+        let announced = self.cards.get(ask.target.name());
+        let of_card = announced.as_ref().and_then(|announced| card::output_schema(&announced.card));
+        // Questions about routing and judging have answers of their own; only work has the agent's shape.
+        let of_card = of_card.filter(|_| ask.tag == Ask::WORK);
+        let Some(schema) = ask.output_schema.as_ref().or(of_card) else { return Ok(()) };
+        let compiled = match self.schemas.get(schema) {
+            Ok(compiled) => compiled,
+            // A schema that cannot be used was refused when the workflow was read or the card announced.
+            Err(error) => return Err(Fault::error(error.code(), error.to_string()).with_retryable(false)),
+        };
+        compiled.check(output).map_err(|violations| {
+            let told: Vec<String> = violations
+                .iter()
+                .map(|violation| match violation.pointer.as_str() {
+                    "" => format!("(root): {}", violation.message),
+                    pointer => format!("{pointer}: {}", violation.message),
+                })
+                .collect();
+            let text = format!("the agent's output breaks its schema: {}", told.join("; "));
+            Fault::error(BAD_OUTPUT, text).with_details(told)
+        })
+    }
+
+    /// The result of a sub-workflow, as an agent would word it. A large output is stored first.
+    pub(super) async fn child_result(
+        &self,
+        meta: &ExecutionMeta,
+        parent: &ParentRef,
+        outcome: &Outcome,
+    ) -> Result<Bytes, MeshError> {
+        let result = match outcome.status {
+            Status::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
+            status => Err(outcome.fault.clone().map_or_else(
+                || Fault::failure(super::SUB_WORKFLOW_FAILED, format!("the sub-workflow ended with {}", status.as_str())),
+                |fault| Fault { retryable: true, ..fault },
+            )),
+        };
+        let name = crate::reply::result_name(&meta.workflow, meta.execution.as_str())?;
+        let (end, artifacts) = match result {
+            Ok(value) => {
+                let bytes: Bytes = serde_json::to_vec(&value).unwrap_or_default().into();
+                let (app, user) = (meta.workflow.as_str(), meta.caller.as_str());
+                let place = Place { app, user, execution: &parent.execution, task: &parent.task };
+                let stored = self.artifacts.put(&place, name, 0, JSON, bytes).await?;
+                let content = Content::of(&stored.part).unwrap_or(Content::Data(value));
+                (Ok(stored.meta.reference()), vec![ResultArtifact { meta: stored.meta, content }])
+            }
+            Err(fault) => (Err(fault), Vec::new()),
+        };
+        let draft = Draft {
+            session: parent.execution.as_str(),
+            artifacts: &artifacts,
+            vocabulary: self.vocabulary,
+            ..Draft::new(&parent.task, end)
+        };
+        Ok(serde_json::to_vec(&result_task(draft)).unwrap_or_default().into())
+    }
+}
+
+/// Where a stored artifact is.
+fn address(part: &Part) -> Option<&str> {
+    match &part.content {
+        PartContent::Url(url) => Some(url),
+        _ => None,
+    }
+}
+
+/// Makes the input's part say where the input was stored.
+fn point_to(request: &mut SendMessageRequest, address: &str) {
+    let mut parts = request.message.parts.iter_mut();
+    let input = parts.find_map(|part| match &mut part.content {
+        PartContent::Url(url) if url.starts_with("artifact://") => Some(url),
+        _ => None,
+    });
+    match input {
+        Some(url) => address.clone_into(url),
+        None => request.message.parts.push(Part::url(address).with_media_type(JSON)),
+    }
+}

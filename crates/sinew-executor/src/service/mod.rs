@@ -1,0 +1,311 @@
+//! The executor service: shards of a mesh, owned, shared with other executors, and handed over.
+//!
+//! Any number of executors serve one mesh. Each beats in the fleet's bucket and takes its share of the shards; a shard
+//! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
+//! position in the journal, which one of them loses.
+
+mod book;
+mod direct;
+mod intake;
+mod messages;
+mod open;
+mod outbox;
+mod programs;
+mod shard;
+mod view;
+
+use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sinew_mesh::fleet::{Beat, Fleet, Watch};
+use sinew_mesh::artifact::ArtifactStore;
+use sinew_mesh::card::Cards;
+use sinew_mesh::live::Control;
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::message::Vocabulary;
+use sinew_protocol::{ExecutionId, ResultKey, TaskId, Token};
+use sinew_source::SchemaCache;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+pub use programs::{Adapters, Programs, store_plan};
+pub(crate) use book::Reader;
+pub use view::{ended, status, words};
+
+use shard::End;
+
+/// A command's body names something that cannot be used.
+const BAD_COMMAND: &str = "SINEW-6036";
+/// A sub-workflow did not succeed and said no more about it.
+const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
+/// How often an executor says that it is there, and looks who else is.
+const BEAT: Duration = Duration::from_secs(1);
+/// Between two tries to open a shard that could not be opened.
+const REOPEN: Duration = Duration::from_millis(500);
+
+/// Settings of an executor.
+#[derive(Clone)]
+pub struct ServiceOptions {
+    /// Its name in the fleet; must be its own.
+    pub id: String,
+    /// Gives the adapter of a dialect.
+    pub adapters: Adapters,
+    /// Silence after which an executor is taken for dead. Only speed depends on it.
+    pub lease: Duration,
+    /// The words of the messages it sends.
+    pub vocabulary: Vocabulary,
+}
+
+impl ServiceOptions {
+    /// The usual settings, with a name of its own.
+    pub fn new(adapters: Adapters) -> Self {
+        Self {
+            id: uuid::Uuid::now_v7().simple().to_string(),
+            adapters,
+            lease: Duration::from_secs(5),
+            vocabulary: Vocabulary::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ServiceOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceOptions").field("id", &self.id).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+/// What all shards of an executor share.
+struct Shared {
+    mesh: Mesh,
+    owner: Token,
+    shards: NonZeroU32,
+    key: ResultKey,
+    programs: Programs,
+    cards: Cards,
+    artifacts: ArtifactStore,
+    schemas: SchemaCache,
+    vocabulary: Vocabulary,
+    /// Agents whose queue is known to exist.
+    queues: Mutex<HashSet<String>>,
+}
+
+impl Shared {
+    /// Makes sure that an agent's queue exists, once: agents may not make their own.
+    async fn ensure_queue(&self, agent: &str) {
+        if self.queues.lock().is_ok_and(|queues| queues.contains(agent)) {
+            return;
+        }
+        match self.mesh.make_agent_queue(&Token::of(agent)).await {
+            Ok(()) => {
+                if let Ok(mut queues) = self.queues.lock() {
+                    queues.insert(agent.to_owned());
+                }
+            }
+            // The task is stored all the same; the next one tries again.
+            Err(error) => debug!(agent, %error, "the agent's queue could not be made"),
+        }
+    }
+
+    /// Tells an agent that a task is given up. Nobody may be listening, and the task may never have been taken.
+    async fn cancel_task(&self, agent: &str, execution: &ExecutionId, task: &TaskId) {
+        if let Err(error) = self.mesh.control(agent, task, &Control::Cancel { execution: execution.clone() }).await {
+            debug!(agent, %task, %error, "the agent could not be told");
+        }
+    }
+}
+
+/// A running executor.
+#[derive(Debug)]
+pub struct Service {
+    stop: CancellationToken,
+    work: JoinHandle<()>,
+    owned: Arc<Mutex<Vec<u32>>>,
+    id: String,
+}
+
+impl Service {
+    /// Joins the fleet of a provisioned mesh.
+    pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
+        let layout = mesh.layout().await?;
+        let key = mesh.result_key().await?;
+        let (cards, workflows) = (mesh.cards(), mesh.workflows());
+        workflows.ready().await;
+        let shared = Arc::new(Shared {
+            owner: Token::of(&options.id),
+            shards: layout.shards,
+            key,
+            programs: Programs::new(mesh.clone(), options.adapters, workflows),
+            cards,
+            artifacts: mesh.artifacts(),
+            schemas: SchemaCache::default(),
+            vocabulary: options.vocabulary,
+            queues: Mutex::default(),
+            mesh,
+        });
+        let stop = CancellationToken::new();
+        let owned = Arc::new(Mutex::new(Vec::new()));
+        info!(executor = %options.id, namespace = shared.mesh.namespace(), shards = layout.shards, "executor started");
+        let id = options.id.clone();
+        let keeper = Keeper {
+            fleet: shared.mesh.fleet(),
+            watch: Watch::new(options.lease),
+            shared,
+            options,
+            shards: BTreeMap::new(),
+            beats: 0,
+            owned: Arc::clone(&owned),
+        };
+        let work = tokio::spawn(keeper.work(stop.clone()));
+        Ok(Self { stop, work, owned, id })
+    }
+
+    /// Its name in the fleet.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The shards it owns now.
+    pub fn shards(&self) -> Vec<u32> {
+        self.owned.lock().map(|owned| owned.clone()).unwrap_or_default()
+    }
+
+    /// Hands its shards over and leaves.
+    pub async fn drain(self) {
+        self.stop.cancel();
+        if let Err(error) = self.work.await {
+            warn!(%error, "the executor did not end in peace");
+        }
+    }
+}
+
+/// Keeps an executor's share of the shards.
+struct Keeper {
+    shared: Arc<Shared>,
+    options: ServiceOptions,
+    fleet: Fleet,
+    watch: Watch,
+    shards: BTreeMap<u32, Owned>,
+    beats: u64,
+    owned: Arc<Mutex<Vec<u32>>>,
+}
+
+/// A shard in this executor's hands.
+struct Owned {
+    stop: CancellationToken,
+    work: JoinHandle<End>,
+}
+
+impl Keeper {
+    async fn work(mut self, stop: CancellationToken) {
+        let mut beat = tokio::time::interval(BEAT);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = beat.tick() => {}
+            }
+            self.reap().await;
+            if let Err(error) = self.share().await {
+                debug!(%error, "the fleet cannot be seen");
+            }
+            self.publish();
+        }
+        let all: Vec<u32> = self.shards.keys().copied().collect();
+        for owned in self.shards.values() {
+            owned.stop.cancel();
+        }
+        for shard in all {
+            self.hand_over(shard).await;
+        }
+        if let Err(error) = self.fleet.leave(&self.options.id).await {
+            debug!(%error, "the fleet could not be left");
+        }
+        self.publish();
+    }
+
+    /// Says that it is there, and takes or gives shards so that all have the same.
+    async fn share(&mut self) -> Result<(), MeshError> {
+        self.beats += 1;
+        let beat = Beat {
+            shards: self.shards.keys().copied().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            place: format!("process {}", std::process::id()),
+            nth: self.beats,
+        };
+        self.fleet.beat(&self.options.id, &beat).await?;
+        let seen = self.fleet.look().await?;
+        let living = self.watch.living(&seen);
+        let share =
+            sinew_mesh::fleet::share(&seen.owners, &living, self.shared.owner.as_str(), self.shared.shards);
+        for shard in share.release {
+            if let Some(owned) = self.shards.get(&shard) {
+                owned.stop.cancel();
+            }
+            self.hand_over(shard).await;
+        }
+        for (shard, revision) in share.claim {
+            if self.fleet.claim(shard, self.shared.owner.as_str(), revision).await? {
+                self.open(shard);
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, shard: u32) {
+        let stop = CancellationToken::new();
+        let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, stop.clone()));
+        self.shards.insert(shard, Owned { stop, work });
+    }
+
+    async fn hand_over(&mut self, shard: u32) {
+        let Some(owned) = self.shards.remove(&shard) else { return };
+        owned.stop.cancel();
+        let _ = owned.work.await;
+        if let Err(error) = self.fleet.release(shard, self.shared.owner.as_str()).await {
+            debug!(shard, %error, "the shard could not be released; its lease will end");
+        }
+    }
+
+    /// Looks after shards whose loop has ended.
+    async fn reap(&mut self) {
+        let ended: Vec<u32> =
+            self.shards.iter().filter(|(_, owned)| owned.work.is_finished()).map(|(shard, _)| *shard).collect();
+        for shard in ended {
+            let Some(owned) = self.shards.remove(&shard) else { continue };
+            match owned.work.await {
+                Ok(End::Drained) => {}
+                Ok(End::Fenced) => {
+                    metrics::counter!("sinew_fenced_total").increment(1);
+                    warn!(shard, "another executor has written to the shard");
+                    if self.still_mine(shard).await {
+                        self.open(shard);
+                    }
+                }
+                Ok(End::Lost(error)) => {
+                    warn!(shard, %error, code = error.code(), "the shard was lost; it is opened again");
+                    tokio::time::sleep(REOPEN).await;
+                    self.open(shard);
+                }
+                Err(error) => {
+                    warn!(shard, %error, "the shard's loop died; it is opened again");
+                    self.open(shard);
+                }
+            }
+        }
+    }
+
+    async fn still_mine(&self, shard: u32) -> bool {
+        matches!(self.fleet.owner(shard).await, Ok(Some(owner)) if owner == self.shared.owner.as_str())
+    }
+
+    fn publish(&self) {
+        metrics::gauge!("sinew_shards_owned").set(self.shards.len() as f64);
+        if let Ok(mut owned) = self.owned.lock() {
+            *owned = self.shards.keys().copied().collect();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One open execution in the memory of its shard's owner.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sinew_engine::{
+    ActId, Action, Ask, Ctx, Fact, Input, Refused, Round, State, Time, decode_round, encode_round,
+};
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::{Fault, TaskId};
+
+use crate::call::{Call, TaskKey, activation_key, call};
+use crate::library::Program;
+
+/// The dialect's or engine's code broke on an input.
+pub(super) const BROKE: &str = "SINEW-6030";
+/// A journal cannot be folded with the plan it names.
+pub(super) const UNREADABLE: &str = "SINEW-6031";
+
+/// Facts of an execution as they stand in the journal; what they mean is not known yet.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) meta: ExecutionMeta,
+    pub(super) rounds: Log,
+    pub(super) verdicts: Vec<Verdict>,
+    /// Sequence of the oldest journal message that holds a part of it.
+    pub(super) first: u64,
+}
+
+impl Stored {
+    /// The execution as it is archived and shown.
+    pub(super) fn record(&self) -> ExecutionRecord {
+        ExecutionRecord {
+            meta: self.meta.clone(),
+            rounds: self.rounds.to_rounds(),
+            commands: self.verdicts.clone(),
+        }
+    }
+}
+
+/// Encoded rounds in one piece of memory: most of what an idle execution costs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Log {
+    pub(super) fn push(&mut self, round: &[u8]) {
+        self.bytes.extend_from_slice(round);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
+    }
+
+    pub(super) fn to_rounds(&self) -> Vec<Bytes> {
+        self.iter().map(Bytes::copy_from_slice).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// What came of one input.
+pub(super) struct Decided {
+    /// The round as the journal takes it; none when the input meant nothing.
+    pub(super) round: Option<Bytes>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) actions: Vec<Action>,
+}
+
+/// Why an input was not taken.
+pub(super) enum Unfit {
+    /// The execution is in no state for it. Nothing was changed.
+    Refused(Refused),
+    /// The code broke. The state was thrown away and folded again.
+    Broke(Fault),
+}
+
+/// An execution whose facts were folded.
+pub(super) struct Open {
+    pub(super) stored: Stored,
+    pub(super) program: Program,
+    state: State,
+    tasks: HashMap<TaskId, (ActId, u32)>,
+    /// What the shard's table of deadlines holds for it.
+    pub(super) due: Option<Time>,
+}
+
+impl Open {
+    /// An execution that has not begun.
+    pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
+        let stored = Stored { meta, rounds: Log::default(), verdicts: Vec::new(), first: 0 };
+        Self { stored, program, state: State::new(), tasks: HashMap::new(), due: None }
+    }
+
+    /// Folds what the journal holds.
+    pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, (Stored, Fault)> {
+        match refold(&stored.rounds, &program) {
+            Ok(state) => {
+                let mut open = Self { stored, program, state, tasks: HashMap::new(), due: None };
+                open.index_tasks();
+                Ok(open)
+            }
+            Err(fault) => Err((stored, fault)),
+        }
+    }
+
+    /// Takes an input: decides and folds. The caller stores the round before it acts.
+    pub(super) fn input(&mut self, now: Time, input: Input) -> Result<Decided, Unfit> {
+        // Time never runs backwards in a journal, whatever the clock does.
+        let now = now.max(self.state.at);
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            sinew_engine::decide(&self.program.graph, self.program.adapter, &mut self.state, now, input)
+        }));
+        let facts = match decided {
+            Ok(Ok(facts)) => facts,
+            Ok(Err(refused)) => return Err(Unfit::Refused(refused)),
+            Err(_) => {
+                // Half a decision may be folded in: only the stored rounds are true.
+                if let Ok(state) = refold(&self.stored.rounds, &self.program) {
+                    self.state = state;
+                }
+                let text = "the workflow's code broke on this input; it was set aside";
+                return Err(Unfit::Broke(Fault::error(BROKE, text).with_retryable(false)));
+            }
+        };
+        let mut actions = Vec::new();
+        for fact in &facts {
+            actions.extend(sinew_engine::react(&self.program.graph, &self.state, fact));
+        }
+        for action in &actions {
+            if let Action::Send { act, attempt, .. } = action {
+                self.index(*act, *attempt);
+            }
+        }
+        if facts.is_empty() {
+            return Ok(Decided { round: None, facts, actions });
+        }
+        let round = Round { at: now, facts };
+        let bytes = Bytes::from(encode_round(&round));
+        self.stored.rounds.push(&bytes);
+        Ok(Decided { round: Some(bytes), facts: round.facts, actions })
+    }
+
+    /// What must happen again because its end is not known.
+    pub(super) fn outstanding(&self) -> Vec<Action> {
+        sinew_engine::outstanding(&self.program.graph, &self.state)
+    }
+
+    /// The activation and attempt of a task that was handed out.
+    pub(super) fn task(&self, task: &TaskId) -> Option<(ActId, u32)> {
+        self.tasks.get(task).copied()
+    }
+
+    /// What was asked in the running attempt of an activation.
+    pub(super) fn ask(&self, act: ActId, attempt: u32) -> Option<&Arc<Ask>> {
+        let one = self.state.act(act);
+        (one.attempt == attempt).then_some(one.ask.as_ref()).flatten()
+    }
+
+    pub(super) fn call(&self, act: ActId, attempt: u32, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
+        let key = TaskKey { run: 0, act, attempt };
+        call(&self.stored.meta.execution, &self.program, &self.state, key, ask, deadline)
+    }
+
+    pub(super) fn task_id(&self, act: ActId, attempt: u32) -> TaskId {
+        let execution = &self.stored.meta.execution;
+        let activation = activation_key(execution, &self.program, &self.state, act);
+        TaskId::of(execution, &activation, attempt)
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(super) fn ctx(&self) -> Ctx<'_> {
+        Ctx::new(&self.program.graph, &self.state, self.state.at)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        sinew_engine::next_deadline(&self.state).map(|(at, _)| at)
+    }
+
+    fn index(&mut self, act: ActId, attempt: u32) {
+        let task = self.task_id(act, attempt);
+        self.tasks.insert(task, (act, attempt));
+    }
+
+    fn index_tasks(&mut self) {
+        for action in self.outstanding() {
+            if let Action::Send { act, attempt, .. } | Action::Cancel { act, attempt, .. } = action {
+                self.index(act, attempt);
+            }
+        }
+    }
+}
+
+/// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
+fn refold(rounds: &Log, program: &Program) -> Result<State, Fault> {
+    let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
+    let mut state = State::new();
+    for (nth, bytes) in rounds.iter().enumerate() {
+        let round =
+            decode_round(bytes).map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
+        let folded = catch_unwind(AssertUnwindSafe(|| {
+            for fact in &round.facts {
+                sinew_engine::apply(&program.graph, &mut state, round.at, fact);
+            }
+        }));
+        if folded.is_err() {
+            return Err(unreadable(format!("round {nth} of the journal does not fit the plan it names")));
+        }
+    }
+    Ok(state)
+}

@@ -1,0 +1,260 @@
+//! What happens outside once a commit is stored: tasks, sub-workflows, events, the archive.
+//!
+//! Everything here may happen again after a crash, always under the same ids; so it is tried until it works, and
+//! nothing waits for it but the end of a drain.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use sinew_engine::{Outcome, Status};
+use sinew_mesh::history::Closed;
+use sinew_mesh::{HeaderMap, MeshError};
+use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::{debug, warn};
+
+use super::Shared;
+use super::intake::{Arrival, Done, Handle};
+use crate::call::Call;
+
+/// Waits between tries, doubled up to the second.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// One thing to do.
+pub(super) enum Job {
+    /// Send a task to an agent, or start a workflow.
+    Task { call: Call, meta: Arc<ExecutionMeta>, chain: Vec<String> },
+    /// Tell an agent that its task is given up.
+    Cancel { agent: String, task: TaskId, execution: ExecutionId },
+    /// Give up a sub-workflow.
+    CancelChild { child: ExecutionId },
+    /// Show something.
+    Event { subject: Subject, headers: HeaderMap, body: Bytes },
+    /// Archive an execution and answer whoever asked for it.
+    Finish { record: ExecutionRecord, outcome: Outcome, started: u64, ended: u64, reopened: u32 },
+    /// Answer a task whose workflow could not be started.
+    Stillborn { meta: ExecutionMeta, fault: Fault },
+}
+
+/// A shard's outbox.
+pub(super) struct Outbox {
+    sender: mpsc::UnboundedSender<Vec<Job>>,
+    worker: tokio::task::JoinHandle<()>,
+}
+
+impl Outbox {
+    /// Opens one. What comes back goes to `back`.
+    pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<Arrival>) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let worker = tokio::spawn(work(shared, receiver, back));
+        Self { sender, worker }
+    }
+
+    /// Does these things, in no order but that events keep theirs.
+    pub(super) fn send(&self, jobs: Vec<Job>) {
+        if !jobs.is_empty() {
+            let _ = self.sender.send(jobs);
+        }
+    }
+
+    /// Takes no more and waits until what can end has ended.
+    pub(super) async fn close(mut self, grace: Duration) {
+        drop(self.sender);
+        if tokio::time::timeout(grace, &mut self.worker).await.is_err() {
+            debug!("some work was left to the next owner");
+            self.worker.abort();
+        }
+    }
+
+    /// Drops everything: somebody else owns the shard.
+    pub(super) fn abandon(self) {
+        self.worker.abort();
+    }
+}
+
+async fn work(
+    shared: Handle,
+    mut jobs: mpsc::UnboundedReceiver<Vec<Job>>,
+    back: mpsc::UnboundedSender<Arrival>,
+) {
+    let mut running = JoinSet::new();
+    // Direct calls last as long as the agent works; they are not waited for when the shard is handed over.
+    let mut direct = JoinSet::new();
+    let mut calls: HashMap<TaskId, AbortHandle> = HashMap::new();
+    loop {
+        tokio::select! {
+            batch = jobs.recv() => {
+                let Some(batch) = batch else { break };
+                for job in batch {
+                    match job {
+                        Job::Event { subject, headers, body } => {
+                            // Events are a projection: whoever missed one reads the journal's facts.
+                            if let Err(error) = shared.mesh.publish_event(&subject, headers, body).await {
+                                debug!(%error, "an event was not published");
+                            }
+                        }
+                        Job::Task { call, meta, .. } if shared.is_direct(&call) => {
+                            let task = call.task.clone();
+                            let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
+                            calls.insert(task, direct.spawn(done));
+                        }
+                        Job::Cancel { agent, task, execution } => {
+                            if let Some(call) = calls.remove(&task) {
+                                call.abort();
+                            }
+                            let shared = Arc::clone(&shared);
+                            running.spawn(async move { shared.cancel_task(&agent, &execution, &task).await });
+                        }
+                        job => {
+                            running.spawn(perform(Arc::clone(&shared), job, back.clone()));
+                        }
+                    }
+                }
+            }
+            Some(_) = running.join_next() => {}
+            Some(ended) = direct.join_next() => if let Ok(task) = ended { calls.remove(&task); },
+        }
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Does one thing, however often it takes.
+async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>) {
+    match job {
+        Job::Task { call, meta, chain } => {
+            let (execution, task) = (call.execution.clone(), call.task.clone());
+            let agent = Token::of(call.ask.target.name());
+            let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
+            if let Err(error) = sent {
+                let result = Err(Fault::from(error).with_retryable(false));
+                let _ = back.send(Arrival::Result(Box::new(Done { execution, task, agent, result })));
+            }
+        }
+        Job::CancelChild { child } => {
+            let reason = "its caller gave it up".to_owned();
+            let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
+            let command = Command::Cancel(CancelCommand { execution: child.clone(), reason });
+            let shard = child.shard(shared.shards);
+            report(insist(|| shared.mesh.command(Operation::Cancel, shard, &id, HeaderMap::new(), command.to_json().into())).await);
+        }
+        Job::Finish { record, outcome, started, ended, reopened } => {
+            let execution = record.meta.execution.clone();
+            let closed = Closed {
+                execution: execution.clone(),
+                workflow: record.meta.workflow.clone(),
+                status: outcome.status.as_str().to_owned(),
+                started,
+                ended,
+                caller: record.meta.caller.to_string(),
+            };
+            let body = record.encode();
+            report(insist(|| shared.mesh.put_history(&closed, body.clone())).await);
+            if let Some(parent) = &record.meta.parent {
+                report(insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
+            }
+            let _ = back.send(Arrival::Closed { execution, reopened });
+        }
+        Job::Stillborn { meta, fault } => {
+            if let Some(parent) = &meta.parent {
+                let outcome =
+                    Outcome { status: Status::Failure, output: None, fault: Some(fault), cause: None };
+                report(insist(|| answer(&shared, &meta, parent, &outcome)).await);
+            }
+        }
+        Job::Cancel { .. } | Job::Event { .. } => {}
+    }
+}
+
+/// Sends a task to its agent's queue, or starts the workflow it is for.
+async fn send(
+    shared: &Shared,
+    call: &Call,
+    meta: &ExecutionMeta,
+    chain: &[String],
+) -> Result<(), MeshError> {
+    if shared.is_workflow(call) {
+        return start_child(shared, call, meta, chain).await;
+    }
+    let (headers, body) = shared.task(call, meta).await?;
+    let agent = Token::of(call.ask.target.name());
+    shared.ensure_queue(call.ask.target.name()).await;
+    let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
+    shared.mesh.put_once(&subject, headers, body).await.map(drop)
+}
+
+async fn start_child(
+    shared: &Shared,
+    call: &Call,
+    meta: &ExecutionMeta,
+    chain: &[String],
+) -> Result<(), MeshError> {
+    let execution = ExecutionId::child(&call.execution, &call.activation, call.key.attempt);
+    let shard = execution.shard(shared.shards);
+    let workflow = call.ask.target.name().to_owned();
+    let mut chain = chain.to_vec();
+    chain.push(call.workflow.clone());
+    let (input, input_artifact) = shared.inline_or_stored(call, meta).await?;
+    let command = Command::Start(Box::new(StartCommand {
+        execution: execution.clone(),
+        workflow: workflow.clone(),
+        version: None,
+        input,
+        input_artifact,
+        mode: Value::Null,
+        depth: call.depth,
+        chain,
+        parent: Some(ParentRef {
+            execution: call.execution.clone(),
+            task: call.task.clone(),
+            result_subject: shared.result_subject(call, &Token::of(&workflow)),
+            agent: workflow,
+        }),
+        user: meta.user.clone(),
+        session: meta.session.clone(),
+        labels: meta.labels.clone(),
+        idempotency_key: None,
+    }));
+    let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
+    let headers = shared.headers(meta);
+    shared.mesh.command(Operation::Start, shard, &id, headers, command.to_json().into()).await.map(drop)
+}
+
+/// Answers the task that an execution was started by, as an agent would.
+async fn answer(
+    shared: &Shared,
+    meta: &ExecutionMeta,
+    parent: &ParentRef,
+    outcome: &Outcome,
+) -> Result<(), MeshError> {
+    let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else { return Ok(()) };
+    let body = shared.child_result(meta, parent, outcome).await?;
+    shared.mesh.put_once(&subject, shared.headers(meta), body).await.map(drop)
+}
+
+/// Tries until it works or cannot work.
+async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() -> F) -> Result<T, MeshError> {
+    let mut wait = BACKOFF.0;
+    loop {
+        match again().await {
+            Err(error) if error.is_transient() => {
+                debug!(%error, "tried again");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(BACKOFF.1);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn report<T>(done: Result<T, MeshError>) {
+    if let Err(error) = done {
+        warn!(%error, code = error.code(), "an effect could not be performed");
+    }
+}

@@ -1,0 +1,92 @@
+//! Programs by the digest of their plan, and the version of a workflow that a start means.
+
+use std::sync::Arc;
+
+use sinew_engine::Adapter;
+use sinew_mesh::store::{StoredPlan, Workflows};
+use sinew_mesh::{Mesh, MeshError};
+use sinew_plan::Plan;
+use sinew_protocol::Fault;
+use tracing::debug;
+
+use crate::library::Program;
+
+/// No workflow of this name is known.
+pub(crate) const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
+/// A plan is not in the store, or is not what its digest says, or is of a dialect that this executor does not know.
+const NO_SUCH_PLAN: &str = "SINEW-6032";
+
+/// Programs kept ready.
+const KEPT: u64 = 1_000;
+
+/// Gives the adapter of a dialect.
+pub type Adapters = fn(&str) -> Option<&'static dyn Adapter>;
+
+/// Programs, fetched when they are needed.
+#[derive(Clone)]
+pub struct Programs {
+    mesh: Mesh,
+    adapters: Adapters,
+    ready: moka::sync::Cache<Arc<str>, Program>,
+    /// Deployed workflows.
+    pub workflows: Workflows,
+}
+
+impl Programs {
+    /// Programs of these dialects, from the store of this mesh.
+    pub fn new(mesh: Mesh, adapters: Adapters, workflows: Workflows) -> Self {
+        Self { mesh, adapters, ready: moka::sync::Cache::new(KEPT), workflows }
+    }
+
+    /// The program of this digest, if it was fetched before.
+    pub fn ready(&self, digest: &str) -> Option<Program> {
+        self.ready.get(digest)
+    }
+
+    /// The program of this digest. A fault that may be tried again means that the store could not be asked.
+    pub async fn by_digest(&self, digest: &str) -> Result<Program, Fault> {
+        if let Some(program) = self.ready(digest) {
+            return Ok(program);
+        }
+        let unusable = |text: String| Fault::error(NO_SUCH_PLAN, text).with_retryable(false);
+        let stored = match self.mesh.get_plan(digest).await {
+            Err(MeshError::NotFound { .. }) => return Err(unusable(format!("the plan {digest} is not in the store"))),
+            stored => stored?,
+        };
+        let adapter = (self.adapters)(&stored.dialect)
+            .ok_or_else(|| unusable(format!("the dialect '{}' is not known here", stored.dialect)))?;
+        let plan = serde_json::from_value::<Plan>(stored.plan)
+            .map_err(|error| unusable(format!("the plan {digest} cannot be read: {error}")))?;
+        let program = Program::new(plan, adapter)
+            .map_err(|error| unusable(format!("the plan {digest} cannot be run: {error}")))?;
+        if program.graph.digest() != digest {
+            return Err(unusable(format!("the plan {digest} is another one: {}", program.graph.digest())));
+        }
+        debug!(%digest, workflow = program.name(), "plan fetched");
+        self.ready.insert(digest.into(), program.clone());
+        Ok(program)
+    }
+
+    /// The program that a start means: of this digest, else the version deployed last.
+    pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
+        let digest = match version {
+            Some(digest) => digest.to_owned(),
+            None => self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone()).ok_or_else(|| {
+                Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"))
+            })?,
+        };
+        let program = self.by_digest(&digest).await?;
+        if program.name() != name {
+            let text = format!("the plan {digest} is of workflow '{}', not of '{name}'", program.name());
+            return Err(Fault::invalid(NO_SUCH_WORKFLOW, text));
+        }
+        Ok(program)
+    }
+}
+
+/// Puts a plan into the store and gives back its digest: the first half of deploying a workflow.
+pub async fn store_plan(mesh: &Mesh, program: &Program, source: Option<String>) -> Result<String, MeshError> {
+    let plan = serde_json::to_value(program.graph.plan()).unwrap_or_default();
+    let dialect = program.adapter.name().to_owned();
+    mesh.put_plan(&StoredPlan { dialect, plan, source }).await
+}

@@ -1,0 +1,602 @@
+//! One shard: read what came in, decide, store, act. A single sequential loop, and the only writer of its journal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sinew_engine::{Action, Answer as Decision, Fact, Input, Mode, Phase, Time};
+use sinew_mesh::{AppendError, HeaderMap, Inbox, Journal, MeshError, Received, Source};
+use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_protocol::journal::{Commit, ExecutionMeta, Verdict};
+use sinew_mesh::journal::ServerClock;
+use sinew_mesh::query::Answer;
+use sinew_protocol::query::{Query, QueryError};
+use sinew_protocol::{ExecutionId, Fault, Subject, Token, header};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::book::{Book, Effect, Reader, Stage};
+use super::intake::{self, Arrival, Begin, Done, Handle, Signal};
+use super::open::{Open, Unfit};
+use super::outbox::{Job, Outbox};
+use super::view;
+
+/// Messages of one round.
+const BATCH: usize = 512;
+/// Bytes of journal below which nobody cares what is superfluous.
+const WORN: usize = 16 * 1024 * 1024;
+/// Bytes of executions journaled again at once.
+const COMPACT_BYTES: usize = 512 * 1024;
+/// How long closing an execution may wait for company.
+const LINGER: Duration = Duration::from_millis(50);
+/// How long a drain waits for what is being sent.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How a shard's loop ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was asked to.
+    Drained,
+    /// Somebody else owns the shard.
+    Fenced,
+    /// The broker could not be used.
+    Lost(MeshError),
+}
+
+impl From<MeshError> for End {
+    fn from(error: MeshError) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<AppendError> for End {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Fenced { .. } => Self::Fenced,
+            AppendError::Mesh(error) => Self::Lost(error),
+        }
+    }
+}
+
+/// A shard in the hands of its owner.
+struct Shard {
+    shared: Handle,
+    id: u32,
+    journal: Journal,
+    inbox: Inbox,
+    book: Book,
+    outbox: Outbox,
+    back: mpsc::UnboundedReceiver<Arrival>,
+    /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
+    clock: ServerClock,
+    wear: Wear,
+}
+
+/// How much of the journal is likely to be superfluous.
+#[derive(Default)]
+struct Wear {
+    /// Bytes written since old messages were removed.
+    bytes: usize,
+    /// What lies before this is journaled again or removed; none while the journal is short.
+    cut: Option<u64>,
+}
+
+/// Owns a shard until `stop`, or until somebody else does.
+pub(super) async fn run(shared: Handle, id: u32, stop: CancellationToken) -> End {
+    let opened = tokio::select! {
+        biased;
+        () = stop.cancelled() => return End::Drained,
+        opened = Shard::open(shared, id) => opened,
+    };
+    let mut shard = match opened {
+        Ok(shard) => shard,
+        Err(end) => return end,
+    };
+    match shard.work(&stop).await {
+        Ok(()) => {
+            let Err(end) = shard.drain().await else { return End::Drained };
+            end
+        }
+        Err(end) => {
+            shard.outbox.abandon();
+            end
+        }
+    }
+}
+
+impl Shard {
+    /// Claims the shard: reads its journal, and writes the first message of the new owner, which fences the old one.
+    async fn open(shared: Handle, id: u32) -> Result<Self, End> {
+        let began = std::time::Instant::now();
+        let mut journal = shared.mesh.journal(id);
+        let mut reader = Reader::default();
+        let mut wear = Wear::default();
+        journal
+            .replay(|stored| {
+                wear.bytes += stored.body.len();
+                let commit = Commit::decode(&stored.body).map_err(|bad| {
+                    error!(shard = id, seq = stored.seq, %bad, "the journal is damaged; the shard stays closed");
+                    let (what, id) = ("journal message", stored.seq.to_string());
+                    End::Lost(MeshError::Damaged { what, id, reason: bad.to_string() })
+                })?;
+                reader.read(stored.seq, commit);
+                Ok::<(), End>(())
+            })
+            .await?;
+        let claim = Commit {
+            owner: shared.owner.clone(),
+            positions: reader.positions(),
+            entries: Vec::new(),
+        };
+        journal.append(claim.encode()).await?;
+        let clock = shared.mesh.server_clock().await?;
+        for plan in &reader.plans {
+            // What cannot be had makes its executions broken, not the shard.
+            let _ = intake::persist(|| shared.programs.by_digest(plan)).await;
+        }
+        let entries = reader.entries;
+        let missing = |digest: &str| {
+            Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
+        };
+        let book =
+            reader.finish(|meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)));
+        for (stored, fault) in book.broken() {
+            error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
+        }
+        let inbox = shared.mesh.inbox(id, book.positions).await?;
+        let (sender, back) = mpsc::unbounded_channel();
+        let outbox = Outbox::open(Arc::clone(&shared), sender);
+        let shard =
+            Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
+        shard.recover();
+        info!(
+            shard = id,
+            executions = shard.book.len(),
+            entries,
+            milliseconds = began.elapsed().as_millis() as u64,
+            "shard opened"
+        );
+        metrics::counter!("sinew_takeovers_total").increment(1);
+        Ok(shard)
+    }
+
+    /// Does again what the journal does not know the end of.
+    fn recover(&self) {
+        let mut jobs = Vec::new();
+        for open in self.book.iter() {
+            jobs.extend(open.outstanding().into_iter().filter_map(|action| self.job(open, action)));
+        }
+        self.outbox.send(jobs);
+    }
+
+    async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
+        let shared = Arc::clone(&self.shared);
+        let mut queries = shared.mesh.serve_queries(self.id).await?;
+        // Closing alone is no reason to write: it waits a moment for company.
+        let mut closing: Vec<Arrival> = Vec::new();
+        loop {
+            let due = self.book.next_due().map(|at| until(&self.clock, at));
+            let linger = (!closing.is_empty()).then_some(LINGER);
+            let mut messages = Vec::new();
+            let mut arrivals = Vec::new();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {
+                    self.round(Vec::new(), closing, false).await?;
+                    return Ok(());
+                }
+                Some(asked) = queries.next() => {
+                    let answer = self.answer(&asked.query);
+                    if let Err(error) = asked.answer(answer).await {
+                        debug!(%error, "a question could not be answered");
+                    }
+                    continue;
+                }
+                received = self.inbox.next() => messages.push(received),
+                arrived = self.back.recv() => arrivals.extend(arrived),
+                () = sleep(due) => {}
+                () = sleep(linger) => {}
+            }
+            while messages.len() < BATCH
+                && let Some(received) = self.inbox.try_next()
+            {
+                messages.push(received);
+            }
+            while let Ok(arrival) = self.back.try_recv() {
+                arrivals.push(arrival);
+            }
+            if messages.is_empty()
+                && due.is_none_or(|due| !due.is_zero())
+                && !arrivals.is_empty()
+                && closing.is_empty()
+                && arrivals.iter().all(|arrival| matches!(arrival, Arrival::Closed { .. }))
+            {
+                closing = arrivals;
+                continue;
+            }
+            arrivals.append(&mut closing);
+            self.round(messages, arrivals, true).await?;
+        }
+    }
+
+    /// One round: everything that came in is decided, stored in one message, and acted upon.
+    async fn round(&mut self, messages: Vec<Received>, arrivals: Vec<Arrival>, tick: bool) -> Result<(), End> {
+        let began = std::time::Instant::now();
+        let book = &self.book;
+        let open = |execution: &ExecutionId| book.get(execution).is_some();
+        let understood =
+            join_all(messages.iter().map(|message| intake::understand(&self.shared, self.id, message, open)))
+                .await;
+        let now = self.clock.now();
+        let mut stage = Stage::default();
+        for message in &messages {
+            let position = match message.source {
+                Source::Commands => &mut self.book.positions.commands,
+                Source::Results => &mut self.book.positions.results,
+            };
+            *position = (*position).max(message.seq);
+        }
+        for arrival in understood.into_iter().chain(arrivals) {
+            self.take(&mut stage, now, arrival);
+        }
+        if tick {
+            self.book.tick(&mut stage, now);
+        }
+        self.compact(&mut stage);
+        if stage.is_empty() {
+            return Ok(());
+        }
+        let commit = stage.commit(&self.shared.owner, self.book.positions);
+        let body = commit.encode();
+        self.wear.bytes += body.len();
+        let sequence = self.journal.append(body).await?;
+        self.book.stored(sequence, &commit);
+        metrics::counter!("sinew_commits_total").increment(1);
+        metrics::histogram!("sinew_commit_entries").record(commit.entries.len() as f64);
+        metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
+        let jobs = self.jobs(now, stage.effects);
+        self.outbox.send(jobs);
+        self.purge().await;
+        Ok(())
+    }
+
+    fn take(&mut self, stage: &mut Stage, now: Time, arrival: Arrival) {
+        match arrival {
+            Arrival::Start(begin) => self.start(stage, now, *begin),
+            Arrival::Signal(signal) => self.signal(stage, now, *signal),
+            Arrival::Result(done) => self.done(stage, now, *done),
+            Arrival::Closed { execution, reopened } => self.book.close(stage, &execution, reopened),
+            Arrival::Nothing => {}
+        }
+    }
+
+    fn start(&mut self, stage: &mut Stage, now: Time, begin: Begin) {
+        let Begin { command, id, caller, program, input, traceparent } = begin;
+        let execution = command.execution.clone();
+        let proved = intake::proves(&self.shared, &command);
+        let refuse = |fault: &Fault| Verdict {
+            id: id.clone(),
+            op: sinew_protocol::subject::Operation::Start,
+            caller: caller.clone(),
+            accepted: false,
+            reason: format!("{}: {}", fault.code, fault.message),
+        };
+        let meta = ExecutionMeta {
+            execution: execution.clone(),
+            workflow: command.workflow.clone(),
+            dialect: program.as_ref().map(|program| program.adapter.name().to_owned()).unwrap_or_default(),
+            plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
+            caller: caller.clone(),
+            user: command.user,
+            session: command.session,
+            labels: command.labels,
+            created: now,
+            parent: command.parent.filter(|_| proved),
+            traceparent,
+        };
+        let mode = match &command.mode {
+            serde_json::Value::Null => Ok(Mode::default()),
+            mode => serde_json::from_value(mode.clone())
+                .map_err(|error| Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))),
+        };
+        let ready = program.and_then(|program| Ok((program, input?, mode?)));
+        let (program, input, mode) = match ready {
+            Ok(ready) => ready,
+            Err(fault) => {
+                self.book.verdict(stage, &execution, refuse(&fault));
+                if meta.parent.is_some() {
+                    stage.effects.push(Effect::Stillborn { meta, fault });
+                }
+                return;
+            }
+        };
+        // Depth and chain bound recursion, so only executors may say how deep a start is.
+        let (depth, chain) = if meta.parent.is_some() { (command.depth, command.chain) } else { (0, Vec::new()) };
+        let begun = self.book.start(stage, now, meta, program, Input::Start { input, mode, depth, chain });
+        match begun {
+            Ok(()) => {
+                metrics::counter!("sinew_executions_started_total").increment(1);
+            }
+            Err(Unfit::Refused(refused)) => debug!(%execution, %refused, "a start was given twice"),
+            Err(Unfit::Broke(fault)) => self.book.verdict(stage, &execution, refuse(&fault)),
+        }
+    }
+
+    fn signal(&mut self, stage: &mut Stage, now: Time, signal: Signal) {
+        let Signal { execution, id, caller, op, command, closed } = signal;
+        if self.book.decided(&execution, &id).is_some() {
+            return;
+        }
+        let done = self.obey(stage, now, &execution, &caller, command, closed);
+        let (accepted, reason) = match done {
+            Ok(()) => (true, String::new()),
+            Err(reason) => (false, reason),
+        };
+        debug!(%execution, op = op.as_str(), %caller, accepted, reason, "command");
+        self.book.verdict(stage, &execution, Verdict { id, op, caller, accepted, reason });
+    }
+
+    fn obey(
+        &mut self,
+        stage: &mut Stage,
+        now: Time,
+        execution: &ExecutionId,
+        caller: &Token,
+        command: Command,
+        closed: Option<Result<Open, Fault>>,
+    ) -> Result<(), String> {
+        if self.book.get(execution).is_none() {
+            match closed {
+                Some(Ok(open)) => self.book.reopen(stage, open),
+                Some(Err(fault)) => return Err(fault.message),
+                None => return Err("the execution is not open: it has ended, or never began".to_owned()),
+            }
+        }
+        let Some(open) = self.book.get(execution) else { return Err("the execution is not open".to_owned()) };
+        let who = |reason: String| match caller.name().unwrap_or_else(|| caller.to_string()) {
+            name if reason.is_empty() => format!("by {name}"),
+            name => format!("by {name}: {reason}"),
+        };
+        let input = match command {
+            Command::Cancel(cancel) => Input::Cancel { reason: who(cancel.reason) },
+            Command::Pause(pause) => Input::Pause { reason: who(pause.reason) },
+            Command::Resume(_) => Input::Resume,
+            Command::Retry(retry) => Input::Retry { nodes: retry.nodes, reason: who(retry.reason) },
+            Command::Approve(approve) => decision(open, caller, approve)?,
+            Command::Start(_) => return Err("a start is no signal".to_owned()),
+        };
+        self.book.input(stage, now, execution, input).map_err(|unfit| match unfit {
+            Unfit::Refused(refused) => refused.to_string(),
+            Unfit::Broke(fault) => fault.message,
+        })
+    }
+
+    fn done(&mut self, stage: &mut Stage, now: Time, done: Done) {
+        let Done { execution, task, agent, mut result } = done;
+        let Some(open) = self.book.get(&execution) else {
+            metrics::counter!("sinew_results_late_total").increment(1);
+            debug!(%execution, %task, "a result for an execution that is not open");
+            return;
+        };
+        let Some((act, attempt)) = open.task(&task) else {
+            metrics::counter!("sinew_results_late_total").increment(1);
+            debug!(%execution, %task, "a result for a task that is over");
+            return;
+        };
+        if let Some(ask) = open.ask(act, attempt) {
+            if Token::of(ask.target.name()) != agent {
+                metrics::counter!("sinew_results_foreign_total").increment(1);
+                warn!(%execution, %task, %agent, "a result from an agent that was not asked");
+                return;
+            }
+            if let Ok(reply) = &result
+                && let Err(fault) = self.shared.check_output(ask, &reply.output)
+            {
+                result = Err(fault);
+            }
+        }
+        if result.is_ok() && open.state().act(act).running != Some(attempt) {
+            metrics::counter!("sinew_results_late_total").increment(1);
+        }
+        let input = Input::Done { act, attempt, result };
+        if let Err(Unfit::Broke(fault)) = self.book.input(stage, now, &execution, input) {
+            // The same result would break it again: it ends the attempt as a failure instead.
+            let input = Input::Done { act, attempt, result: Err(fault) };
+            if let Err(Unfit::Broke(_)) = self.book.input(stage, now, &execution, input) {
+                error!(%execution, %task, "neither the result nor its failure could be taken");
+            }
+        }
+    }
+
+    /// What happens once the commit is stored.
+    fn jobs(&self, now: Time, effects: Vec<Effect>) -> Vec<Job> {
+        let mut jobs = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                Effect::Facts { execution, round, facts } => {
+                    let Some(open) = self.book.get(&execution) else { continue };
+                    self.events(&mut jobs, open, now, round, &facts);
+                }
+                Effect::Act { execution, action } => {
+                    let Some(open) = self.book.get(&execution) else { continue };
+                    jobs.extend(self.job(open, action));
+                }
+                Effect::Verdict { execution, workflow, verdict } => {
+                    let workflow = if workflow.is_empty() { "-".to_owned() } else { workflow };
+                    let kind = Token::of("command");
+                    let subject = Subject::Event { workflow: Token::of(&workflow), execution, kind };
+                    let body = serde_json::to_vec(&verdict).unwrap_or_default().into();
+                    jobs.push(Job::Event { subject, headers: HeaderMap::new(), body });
+                }
+                Effect::Stillborn { meta, fault } => jobs.push(Job::Stillborn { meta, fault }),
+            }
+        }
+        jobs
+    }
+
+    fn job(&self, open: &Open, action: Action) -> Option<Job> {
+        let state = open.state();
+        Some(match action {
+            Action::Send { act, attempt, ask, deadline } => {
+                let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
+                let call = open.call(act, attempt, ask, deadline);
+                metrics::counter!("sinew_tasks_total").increment(1);
+                Job::Task { call, meta: Arc::new(open.stored.meta.clone()), chain }
+            }
+            Action::Cancel { act, attempt, ask } => {
+                let call = open.call(act, attempt, ask, None);
+                if self.shared.is_workflow(&call) {
+                    let child = ExecutionId::child(&call.execution, &call.activation, attempt);
+                    Job::CancelChild { child }
+                } else {
+                    let agent = call.ask.target.name().to_owned();
+                    Job::Cancel { agent, task: call.task, execution: call.execution }
+                }
+            }
+            Action::Finish(outcome) => {
+                metrics::counter!("sinew_executions_ended_total", "status" => outcome.status.as_str())
+                    .increment(1);
+                Job::Finish {
+                    record: open.stored.record(),
+                    outcome,
+                    started: state.started_at,
+                    ended: state.at,
+                    reopened: state.reopened,
+                }
+            }
+        })
+    }
+
+    fn events(&self, jobs: &mut Vec<Job>, open: &Open, now: Time, round: usize, facts: &[Fact]) {
+        let meta = &open.stored.meta;
+        let workflow = Token::of(&meta.workflow);
+        let ctx = open.ctx();
+        for (index, fact) in facts.iter().enumerate() {
+            for message in crate::events::project(&ctx, &meta.execution, fact) {
+                let body = message.to_json(self.shared.vocabulary);
+                let kind = Token::of(body["type"].as_str().unwrap_or("event"));
+                let subject =
+                    Subject::Event { workflow: workflow.clone(), execution: meta.execution.clone(), kind };
+                let mut headers = self.shared.headers(meta);
+                headers.insert(header::SEQ, format!("{round}.{index}").as_str());
+                headers.insert(header::TIME, now.to_string().as_str());
+                let body = serde_json::to_vec(&body).unwrap_or_default().into();
+                jobs.push(Job::Event { subject, headers, body });
+            }
+        }
+    }
+
+    fn answer(&self, query: &Query) -> Answer {
+        match query {
+            Query::List {} => {
+                let open = self.book.iter().map(view::summary);
+                let broken = self.book.broken().map(|(stored, fault)| view::broken(stored, fault));
+                Answer::Executions(open.chain(broken).collect())
+            }
+            Query::Get(execution) => match self.book.get(execution) {
+                Some(open) => Answer::Record(open.stored.record().encode()),
+                None => Answer::Error(QueryError::NotFound),
+            },
+            Query::Status {} => Answer::Status(serde_json::json!({
+                "shard": self.id,
+                "owner": self.shared.owner,
+                "executions": self.book.len(),
+                "broken": self.book.broken().count(),
+                "journal": self.journal.position(),
+                "positions": {
+                    "commands": self.book.positions.commands,
+                    "results": self.book.positions.results,
+                },
+            })),
+        }
+    }
+
+    /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
+    fn compact(&mut self, stage: &mut Stage) {
+        if self.wear.cut.is_none() && self.wear.bytes > WORN && self.wear.bytes > 2 * self.book.size() {
+            self.wear.cut = self.journal.position();
+        }
+        if let Some(cut) = self.wear.cut {
+            self.book.compact(stage, cut, COMPACT_BYTES);
+        }
+    }
+
+    /// Removes what no open execution needs. Failing to is no harm: the next time will.
+    async fn purge(&mut self) {
+        let Some(cut) = self.wear.cut else { return };
+        let last = self.journal.position().unwrap_or(cut);
+        let keep = self.book.oldest().unwrap_or(last);
+        if keep < cut {
+            return;
+        }
+        match self.journal.purge_below(keep).await {
+            Ok(()) => self.wear = Wear { bytes: self.book.size(), cut: None },
+            Err(error) => warn!(shard = self.id, %error, "the journal could not be purged"),
+        }
+    }
+
+    /// Ends in peace: what is being sent is sent, what was archived is closed.
+    async fn drain(mut self) -> Result<(), End> {
+        self.outbox.close(GRACE).await;
+        let mut closed = Vec::new();
+        while let Ok(arrival) = self.back.try_recv() {
+            closed.push(arrival);
+        }
+        let mut stage = Stage::default();
+        for arrival in closed {
+            if let Arrival::Closed { execution, reopened } = arrival {
+                self.book.close(&mut stage, &execution, reopened);
+            }
+        }
+        if !stage.is_empty() {
+            let commit = stage.commit(&self.shared.owner, self.book.positions);
+            self.journal.append(commit.encode()).await?;
+        }
+        info!(shard = self.id, "shard handed over");
+        Ok(())
+    }
+}
+
+/// A decision as the engine takes it, if this person may decide and something waits for it.
+fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Input, String> {
+    let state = open.state();
+    let ctx = open.ctx();
+    let meant = |act: u32| {
+        let named = approve.node.as_deref().is_none_or(|node| {
+            ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node
+        });
+        named && approve.activation.is_none_or(|wanted| wanted == act)
+    };
+    let all: Vec<u32> = state.waiting().collect();
+    let act = match all.iter().copied().filter(|act| meant(*act)).collect::<Vec<_>>().as_slice() {
+        [act] => *act,
+        [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
+        [] => return Err("no such node waits for a person; it was decided already, or never asked".to_owned()),
+        _ => return Err("several nodes wait for a person: name one".to_owned()),
+    };
+    debug_assert_eq!(state.act(act).phase, Phase::Waiting);
+    let name = caller.name().unwrap_or_else(|| caller.to_string());
+    let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
+    if !allowed.is_empty() && !allowed.contains(&name) {
+        return Err(format!("{name} may not decide this: it is for {}", allowed.join(", ")));
+    }
+    let data = match approve.data {
+        serde_json::Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
+        data => data,
+    };
+    let answer = Decision { data, timed_out: false, by: Some(name), comment: approve.comment };
+    Ok(Input::Answer { act, answer })
+}
+
+fn until(clock: &ServerClock, at: Time) -> Duration {
+    Duration::from_millis(at.saturating_sub(clock.now()))
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+

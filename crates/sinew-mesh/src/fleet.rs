@@ -1,0 +1,359 @@
+//! Executors among themselves: who is there, who owns which shard, and who should.
+//!
+//! Ownership here is a matter of speed and of even shares. What keeps two owners of a shard from doing harm is the
+//! position in its journal, which one of them loses.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::header::NATS_MESSAGE_TTL;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::Token;
+use sinew_protocol::stream::fleet_key;
+use tokio::time::Instant;
+
+use crate::error::MeshError;
+use crate::follow::sweep;
+use crate::mesh::Mesh;
+
+/// What marks a key of a NATS bucket as deleted.
+const OPERATION: &str = "KV-Operation";
+const DELETED: &str = "DEL";
+/// The word of an executor that never came back leaves the bucket after so much time.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
+/// The most an executor says of itself, in bytes.
+const LARGEST_BEAT: usize = 64 * 1024;
+
+/// What an executor says of itself, again and again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// The shards it owns.
+    pub shards: Vec<u32>,
+    /// Its version.
+    pub version: String,
+    /// Its host and process, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub place: String,
+    /// Grows with every beat, so that two beats are never the same message.
+    #[serde(default)]
+    pub nth: u64,
+}
+
+/// An executor, by its last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// What it said.
+    pub beat: Beat,
+    /// Changes with every word.
+    pub revision: u64,
+    /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
+    pub silent: Duration,
+}
+
+/// What the bucket holds now.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// What executors said last.
+    pub members: BTreeMap<String, Member>,
+    /// Owners of shards, with the revision that a claim must name. A shard nobody ever owned is not in it.
+    pub owners: BTreeMap<u32, (Option<String>, u64)>,
+}
+
+/// The fleet of executors of a mesh.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    mesh: Mesh,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Owner {
+    owner: String,
+}
+
+impl Mesh {
+    /// The executors of this mesh.
+    pub fn fleet(&self) -> Fleet {
+        Fleet { mesh: self.clone() }
+    }
+}
+
+impl Fleet {
+    /// Says that an executor is there.
+    pub async fn beat(&self, id: &str, beat: &Beat) -> Result<(), MeshError> {
+        let body = serde_json::to_vec(beat)
+            .map_err(|error| MeshError::Malformed { what: "a heartbeat", reason: error.to_string() })?;
+        self.put(&fleet_key::executor(&Token::of(id)), HeaderMap::new(), body.into()).await
+    }
+
+    /// Says that an executor leaves.
+    pub async fn leave(&self, id: &str) -> Result<(), MeshError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(OPERATION, DELETED);
+        self.put(&fleet_key::executor(&Token::of(id)), headers, Bytes::new()).await
+    }
+
+    /// Everything the bucket holds.
+    pub async fn look(&self) -> Result<Snapshot, MeshError> {
+        let mut seen = Snapshot::default();
+        let mut said = BTreeMap::new();
+        let mut newest = None;
+        let all = self.mesh.fleet_subject(">");
+        let prefix = all.len() - 1;
+        sweep(&self.mesh, &self.mesh.fleet_stream(), all, DeliverPolicy::LastPerSubject, |message| {
+            if let (Ok(info), Some(key)) = (message.info(), message.subject.get(prefix..)) {
+                newest = newest.max(Some(info.published));
+                if let Some(id) = seen.take(key, &message.payload, info.stream_sequence) {
+                    said.insert(id, info.published);
+                }
+            }
+            true
+        })
+        .await?;
+        for (id, member) in &mut seen.members {
+            let silent = newest.zip(said.get(id)).map(|(newest, said)| newest - *said);
+            member.silent = silent.and_then(|silent| silent.try_into().ok()).unwrap_or_default();
+        }
+        Ok(seen)
+    }
+
+    /// Takes a shard whose record is at this revision (0: it has none); false if somebody else was faster.
+    pub async fn claim(&self, shard: u32, id: &str, revision: u64) -> Result<bool, MeshError> {
+        let body = serde_json::to_vec(&Owner { owner: id.to_owned() })
+            .map_err(|error| MeshError::Malformed { what: "a claim", reason: error.to_string() })?;
+        Ok(self.mesh.put_at(&fleet_key::shard(shard), body.into(), revision).await?.is_some())
+    }
+
+    /// Gives a shard back, if it is still this executor's.
+    pub async fn release(&self, shard: u32, id: &str) -> Result<(), MeshError> {
+        let Some((Some(owner), revision)) = self.record(shard).await? else { return Ok(()) };
+        if owner == id {
+            self.mesh
+                .put_at(&fleet_key::shard(shard), Bytes::from_static(b"{\"owner\":\"\"}"), revision)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Who owns a shard, as far as the bucket knows.
+    pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
+        Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
+    }
+
+    async fn record(&self, shard: u32) -> Result<Option<(Option<String>, u64)>, MeshError> {
+        let key = self.mesh.fleet_subject(&fleet_key::shard(shard));
+        let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
+        Ok(found.map(|message| (owner(&message.payload), message.sequence)))
+    }
+
+    async fn put(&self, key: &str, mut headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
+        headers.insert(NATS_MESSAGE_TTL, FORGOTTEN_AFTER.as_secs());
+        let (what, subject) = ("write to the executors' bucket", self.mesh.fleet_subject(key));
+        let unreachable = |reason: String| MeshError::Unreachable { what, reason };
+        let sent = self.mesh.jetstream().publish_with_headers(subject, headers, body).await;
+        sent.map_err(|error| unreachable(error.to_string()))?
+            .await
+            .map(drop)
+            .map_err(|error| unreachable(error.to_string()))
+    }
+}
+
+fn owner(body: &[u8]) -> Option<String> {
+    let read: Owner = serde_json::from_slice(body).ok()?;
+    (!read.owner.is_empty()).then_some(read.owner)
+}
+
+impl Snapshot {
+    /// Takes one key; the executor's id if it is an executor's word.
+    fn take(&mut self, key: &str, body: &[u8], revision: u64) -> Option<String> {
+        match key.split_once('.')? {
+            ("executor", id) if !body.is_empty() && body.len() <= LARGEST_BEAT => {
+                // A word that cannot be read, from a newer version perhaps, is a word all the same.
+                let beat = serde_json::from_slice(body).unwrap_or_default();
+                self.members.insert(id.to_owned(), Member { beat, revision, silent: Duration::ZERO });
+                Some(id.to_owned())
+            }
+            ("shard", number) => {
+                if let Ok(shard) = number.parse() {
+                    self.owners.insert(shard, (owner(body), revision));
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Tells the living from the dead by whether they still say something.
+///
+/// Compares no two clocks: silence is measured on this process's monotonic one, and for somebody who is seen for the first
+/// time between two words in the bucket, on the broker's. While nobody looked, nobody could be heard: after an outage of
+/// the broker, whoever comes back first must not take the others for dead.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    lease: Duration,
+    heard: HashMap<String, (u64, Instant)>,
+    looked: Option<Instant>,
+}
+
+impl Watch {
+    /// A watch that takes an executor for dead after so much silence. Look much more often than that.
+    pub fn new(lease: Duration) -> Self {
+        Self { lease, heard: HashMap::new(), looked: None }
+    }
+
+    /// The executors that live.
+    pub fn living(&mut self, snapshot: &Snapshot) -> Vec<String> {
+        let now = Instant::now();
+        let was_blind = self.looked.replace(now).is_some_and(|looked| now - looked >= self.lease / 2);
+        self.heard.retain(|id, _| snapshot.members.contains_key(id));
+        let mut living = Vec::new();
+        for (id, member) in &snapshot.members {
+            let first = now.checked_sub(member.silent).unwrap_or(now);
+            let heard = self.heard.entry(id.clone()).or_insert((member.revision, first));
+            // Whoever was dead before the outage stays it.
+            let lived = self.lease > now.duration_since(heard.1).saturating_sub(self.lease);
+            if heard.0 != member.revision || (was_blind && lived) {
+                *heard = (member.revision, now);
+            }
+            if now.duration_since(heard.1) < self.lease {
+                living.push(id.clone());
+            }
+        }
+        living
+    }
+}
+
+/// What an executor should do about shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Shards to take, with the revision that the claim names.
+    pub claim: Vec<(u32, u64)>,
+    /// Shards to hand over.
+    pub release: Vec<u32>,
+}
+
+/// The even share of one of the living, with as few shards moved as can be.
+///
+/// Everybody who sees the same comes to the same shares, so that claims rarely meet; when they do, one loses.
+pub fn share(
+    owners: &BTreeMap<u32, (Option<String>, u64)>,
+    living: &[String],
+    me: &str,
+    shards: NonZeroU32,
+) -> Share {
+    let owner = |shard: u32| {
+        let owner = owners.get(&shard).and_then(|(owner, _)| owner.as_deref());
+        owner.filter(|owner| living.iter().any(|living| living == owner))
+    };
+    let mut owned: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
+    let mut free = Vec::new();
+    for shard in 0..shards.get() {
+        match owner(shard).and_then(|owner| owned.get_mut(owner)) {
+            Some(list) => list.push(shard),
+            None => free.push(shard),
+        }
+    }
+    if !owned.contains_key(me) {
+        return Share::default();
+    }
+    // Who has most keeps the odd ones, so that nothing moves without need.
+    let (least, odd) = (shards.get() as usize / owned.len(), shards.get() as usize % owned.len());
+    let mut order: Vec<(&str, usize)> = owned.iter().map(|(id, list)| (*id, list.len())).collect();
+    order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
+    let mut free = free.into_iter();
+    let mut share = Share::default();
+    for (place, (id, has)) in order.into_iter().enumerate() {
+        let quota = least + usize::from(place < odd);
+        let taken: Vec<u32> = free.by_ref().take(quota.saturating_sub(has)).collect();
+        if id == me {
+            let revision = |shard: u32| owners.get(&shard).map_or(0, |(_, revision)| *revision);
+            share.claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
+            share.release = owned[me].iter().skip(quota).copied().collect();
+            break;
+        }
+    }
+    share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Executors that act on what they see, one after the other, until nothing moves.
+    fn settle(owners: &mut BTreeMap<u32, (Option<String>, u64)>, living: &[&str], shards: u32) -> usize {
+        let living: Vec<String> = living.iter().map(|id| (*id).to_owned()).collect();
+        let shards = NonZeroU32::new(shards).unwrap();
+        let mut moved = 0;
+        for _ in 0..20 {
+            let mut still = true;
+            for me in &living {
+                let Share { claim, release } = share(owners, &living, me, shards);
+                for shard in release {
+                    still = false;
+                    owners
+                        .entry(shard)
+                        .and_modify(|(owner, revision)| (*owner, *revision) = (None, *revision + 1));
+                }
+                for (shard, revision) in claim {
+                    let entry = owners.entry(shard).or_default();
+                    if entry.1 == revision {
+                        (still, moved) = (false, moved + 1);
+                        *entry = (Some(me.clone()), revision + 1);
+                    }
+                }
+            }
+            if still {
+                return moved;
+            }
+        }
+        panic!("shards keep moving: {owners:?}");
+    }
+
+    fn counts(owners: &BTreeMap<u32, (Option<String>, u64)>) -> Vec<usize> {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (owner, _) in owners.values() {
+            *counts.entry(owner.as_deref().unwrap()).or_default() += 1;
+        }
+        counts.into_values().collect()
+    }
+
+    #[test]
+    fn shares_are_even_and_little_moves() {
+        let mut owners = BTreeMap::new();
+        assert_eq!(settle(&mut owners, &["a"], 16), 16);
+        assert_eq!(settle(&mut owners, &["a", "b"], 16), 8);
+        assert_eq!(counts(&owners), [8, 8]);
+        assert_eq!(settle(&mut owners, &["a", "b", "c"], 16), 5);
+        assert_eq!(counts(&owners), [6, 5, 5]);
+        assert_eq!(settle(&mut owners, &["b", "c"], 16), 6, "only what the dead one had");
+        assert_eq!(counts(&owners), [8, 8]);
+        assert_eq!(settle(&mut owners, &["b", "c"], 16), 0);
+    }
+
+    #[test]
+    fn more_executors_than_shards() {
+        let mut owners = BTreeMap::new();
+        settle(&mut owners, &["a", "b", "c"], 2);
+        assert_eq!(counts(&owners), [1, 1]);
+        assert_eq!(share(&owners, &["a".to_owned()], "stranger", NonZeroU32::MIN), Share::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_death_and_a_word_is_life() {
+        let mut watch = Watch::new(Duration::from_secs(5));
+        let said = |revision| Snapshot {
+            members: BTreeMap::from([("a".to_owned(), (Beat::default(), revision))]),
+            ..Snapshot::default()
+        };
+        assert_eq!(watch.living(&said(1)), ["a"]);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!(watch.living(&said(1)), ["a"]);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(watch.living(&said(1)).is_empty());
+        assert_eq!(watch.living(&said(2)), ["a"]);
+    }
+}
