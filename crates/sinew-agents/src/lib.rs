@@ -32,7 +32,7 @@ mod set;
 mod template;
 
 pub use agent::Agent;
-pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts};
+pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
 pub use call::{Call, Reply};
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;

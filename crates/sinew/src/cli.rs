@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{cmd, exit};
 
-/// Durable agent workflows: validate, run, test and draw them.
+/// Durable agent workflows: validate, run, test, draw and serve them.
 #[derive(Debug, Parser)]
 #[command(name = "sinew", version, about, after_help = exit::TABLE, max_term_width = 110, propagate_version = true)]
 pub(crate) struct Cli {
@@ -64,16 +64,30 @@ pub(crate) enum ColorChoice {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a workflow file in this process; nothing is kept after it
-    Run(cmd::run::RunArgs),
+    /// Start a mesh for development: server, executor, agents, workflows
+    Dev(cmd::dev::DevArgs),
+    /// Run a workflow, in this process or on a mesh
+    Run(Box<cmd::run::RunArgs>),
     /// Run the tests of workflows: offline, in virtual time
     Test(cmd::test::TestArgs),
     /// Check, draw and describe workflow files
     #[command(visible_aliases = ["workflows", "w"], subcommand)]
     Workflow(cmd::workflow::WorkflowCommand),
+    /// Look at executions and steer them
+    #[command(visible_aliases = ["executions", "x"], subcommand)]
+    Execution(cmd::execution::ExecutionCommand),
+    /// See what waits for a person, and decide
+    #[command(visible_alias = "approvals", subcommand)]
+    Approval(cmd::approval::ApprovalCommand),
     /// Look at agents and call them
     #[command(visible_alias = "agents", subcommand)]
     Agent(cmd::agent::AgentCommand),
+    /// Run a role of the mesh until it is told to stop
+    #[command(subcommand)]
+    Serve(cmd::serve::ServeCommand),
+    /// Make and check what the mesh needs on a server
+    #[command(subcommand)]
+    Mesh(cmd::mesh::MeshCommand),
     /// Print the JSON Schema of a kind of file, for editors
     Schema(cmd::schema::SchemaArgs),
     /// Explain an error code

@@ -6,7 +6,6 @@ use sinew_source::Diagnostics;
 
 /// Exit codes. Printed in `--help`; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "the whole contract stands here; some ends belong to commands of the mesh")]
 pub(crate) enum Exit {
     /// Done.
     Ok = 0,
@@ -48,6 +47,15 @@ pub(crate) const TABLE: &str = "Exit codes:
   7    not allowed
   8    ended waiting for a person
   130  interrupted";
+
+/// A code with a page; what came from elsewhere and has none counts as an agent's failure.
+pub(crate) fn known(code: &str) -> &'static str {
+    sinew_protocol::code::all()
+        .iter()
+        .map(|(known, _)| *known)
+        .find(|known| *known == code)
+        .unwrap_or("SINEW-5090")
+}
 
 /// Why a command could not do what it was asked.
 #[derive(Debug)]

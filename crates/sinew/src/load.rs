@@ -188,3 +188,18 @@ fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
     }
     std::fs::read(target).map_err(text)
 }
+
+/// Two files that deploy one name would hide each other.
+pub(crate) fn unique_names(loaded: &[Loaded]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
+    for file in loaded {
+        for lowered in &file.workflows {
+            if let Some(other) = seen.insert(&lowered.plan.name, &file.path) {
+                let (name, here) = (&lowered.plan.name, file.path.display());
+                let text = format!("workflow '{name}' is in {} and in {here}", other.display());
+                return Err(Failure::usage(text).hint("name the files that are meant"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -9,11 +9,16 @@ mod agents;
 mod artifacts;
 mod cli;
 mod cmd;
+mod connect;
+mod deploy;
 mod drawing;
 mod exit;
 mod load;
 mod output;
+mod paint;
 mod record;
+mod remote;
+mod telemetry;
 mod tree;
 mod views;
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use sinew_engine::{Fact, Round, Time};
 use sinew_executor::{Execution, Program};
 use sinew_plan::Plan;
-use sinew_protocol::{ExecutionId, Token};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::{ExecutionId, Token};
 
 use crate::exit::{Exit, Failure};
 use crate::load;
@@ -102,7 +102,16 @@ impl Record {
     ) -> Result<Self, String> {
         let raw = serde_json::to_value(&rounds).map_err(|error| format!("its rounds: {error}"))?;
         check::check(&raw, plan.nodes.len(), plan.edges.len())?;
-        let program = program(plan)?;
+        Self::folded(id, program(plan)?, rounds, about, commands)
+    }
+
+    fn folded(
+        id: ExecutionId,
+        program: Program,
+        rounds: Vec<Round>,
+        about: About,
+        commands: Vec<Verdict>,
+    ) -> Result<Self, String> {
         let started = rounds.iter().flat_map(|round| &round.facts).find_map(|fact| match fact {
             Fact::Started(start) => Some(start.plan.as_str()),
             _ => None,
@@ -114,23 +123,20 @@ impl Record {
         Ok(Self { about, execution, commands, redacted: false })
     }
 
-    /// A record as the mesh holds it, with the plan it names.
-    pub(crate) fn decode(stored: ExecutionRecord, plan: Plan) -> Result<Self, String> {
+    /// A record as the mesh holds it, with the program it names.
+    pub(crate) fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, String> {
         let ExecutionRecord { meta, rounds, commands } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
         let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
-        let id = meta.execution.clone();
-        Self::of(id, plan, rounds, About::from(meta), commands)
+        let raw = serde_json::to_value(&rounds).map_err(|error| format!("its rounds: {error}"))?;
+        let plan = program.graph.plan();
+        check::check(&raw, plan.nodes.len(), plan.edges.len())?;
+        Self::folded(meta.execution.clone(), program, rounds, About::from(meta), commands)
     }
 
     /// An execution that this process ran.
     pub(crate) fn local(execution: &Execution) -> Self {
-        Self {
-            about: About::default(),
-            execution: execution.clone(),
-            commands: Vec::new(),
-            redacted: false,
-        }
+        Self { about: About::default(), execution: execution.clone(), commands: Vec::new(), redacted: false }
     }
 
     /// As a document: plan, journal, and who asked.
@@ -148,6 +154,14 @@ impl Record {
             document["redacted"] = json!(true);
         }
         document
+    }
+
+    /// The record as it was after so many rounds.
+    #[must_use]
+    pub(crate) fn until(&self, round: usize) -> Self {
+        let rounds = self.execution.journal().iter().take(round).cloned().collect();
+        let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
+        Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
     }
 
     /// Writes it to a file.

@@ -55,7 +55,11 @@ impl Standing {
                 };
                 let person = |what: &WaitingFor| matches!(what, WaitingFor::Person(_));
                 let idle = !waits.iter().any(|wait| works(&wait.what));
-                if idle && waits.iter().any(|wait| person(&wait.what)) { Self::Waiting } else { Self::Running }
+                if idle && waits.iter().any(|wait| person(&wait.what)) {
+                    Self::Waiting
+                } else {
+                    Self::Running
+                }
             }
         }
     }
@@ -70,6 +74,12 @@ impl Standing {
             Self::Failure => "failure",
             Self::Cancelled => "cancelled",
         }
+    }
+
+    /// The status of this word; what is not known goes on, as far as anybody can tell.
+    pub(crate) fn parse(word: &str) -> Self {
+        let all = [Self::Waiting, Self::Paused, Self::Success, Self::Failure, Self::Cancelled];
+        all.into_iter().find(|standing| standing.as_str() == word).unwrap_or(Self::Running)
     }
 
     /// True if nothing more will happen.

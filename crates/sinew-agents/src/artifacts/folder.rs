@@ -95,7 +95,7 @@ impl Artifacts for ArtifactFolder {
         if bytes.len() as u64 > self.limits.each {
             return Err(ArtifactError::Limit { what: "the size of an artifact", limit: self.limits.each });
         }
-        let media_type = media_type.unwrap_or_else(|| media::of(name.as_str()));
+        let media_type = media_type.unwrap_or_else(|| media::media_type(name.as_str()));
         let mut meta = ArtifactMeta::of(name, 0, media_type, bytes);
         self.index().locked(|index| {
             if index.total.saturating_add(meta.size) > self.limits.total {

@@ -28,7 +28,7 @@ const TYPES: [(&str, &str); 24] = [
 ];
 
 /// The media type the name suggests; bytes of no known kind are `application/octet-stream`.
-pub(crate) fn of(name: &str) -> &'static str {
+pub fn media_type(name: &str) -> &'static str {
     let extension =
         name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
     TYPES

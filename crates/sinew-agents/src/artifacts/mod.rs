@@ -5,6 +5,7 @@ mod index;
 mod media;
 
 pub use folder::{ArtifactFolder, ArtifactLimits};
+pub use media::media_type;
 use sinew_protocol::{ArtifactMeta, ArtifactRef};
 
 use crate::error::ArtifactError;

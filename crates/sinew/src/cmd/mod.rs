@@ -1,11 +1,16 @@
 //! One file per command.
 
 pub(crate) mod agent;
+pub(crate) mod approval;
 pub(crate) mod completions;
+pub(crate) mod dev;
+pub(crate) mod execution;
 pub(crate) mod explain;
+pub(crate) mod mesh;
 pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod test;
 pub(crate) mod workflow;
 
@@ -19,6 +24,11 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, output),
         Command::Test(args) => test::test(&args, output),
         Command::Workflow(command) => workflow::workflow(command, output),
+        Command::Execution(command) => execution::execution(command, output),
+        Command::Approval(command) => approval::approval(command, output),
+        Command::Dev(args) => dev::dev(&args, output),
+        Command::Serve(command) => serve::serve(command, output),
+        Command::Mesh(command) => mesh::mesh(command, output),
         Command::Agent(command) => agent::agent(command, output),
         Command::Schema(args) => schema::schema(&args, output),
         Command::Explain(args) => explain::explain(&args, output),

@@ -28,7 +28,8 @@ pub(crate) fn redact(record: &Record) -> Record {
 
 /// What is scrubbed keeps its shape, so it reads back.
 fn round(round: &Round) -> Option<Round> {
-    let facts: Vec<Value> = round.facts.iter().map(|fact| serde_json::to_value(fact).unwrap_or_default()).collect();
+    let facts: Vec<Value> =
+        round.facts.iter().map(|fact| serde_json::to_value(fact).unwrap_or_default()).collect();
     let facts = facts.into_iter().map(|mut fact| {
         scrub_fact(&mut fact);
         serde_json::from_value(fact)
@@ -39,8 +40,22 @@ fn round(round: &Round) -> Option<Round> {
 
 /// Members that hold values of users, in any fact.
 const VALUES: [&str; 16] = [
-    "artifacts", "comment", "context", "data", "details", "events", "given", "input", "instruction", "item",
-    "message", "note", "output", "prompt", "reason", "usage",
+    "artifacts",
+    "comment",
+    "context",
+    "data",
+    "details",
+    "events",
+    "given",
+    "input",
+    "instruction",
+    "item",
+    "message",
+    "note",
+    "output",
+    "prompt",
+    "reason",
+    "usage",
 ];
 
 fn members(value: &mut Value) {

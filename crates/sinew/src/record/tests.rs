@@ -36,7 +36,10 @@ fn nothing_of_a_value_is_left_in_a_redacted_record() {
     assert!(back.redacted);
     let outcome = back.execution.state().outcome.as_ref().unwrap();
     assert_eq!(outcome.status, Status::Success);
-    assert_eq!(outcome.output.as_deref(), Some(&json!({"greetings": [
+    assert_eq!(
+        outcome.output.as_deref(),
+        Some(&json!({"greetings": [
         {"greeting": "[redacted]", "n": 0}, {"greeting": "[redacted]", "n": 0}
-    ], "count": 0})));
+    ], "count": 0}))
+    );
 }

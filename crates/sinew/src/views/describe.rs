@@ -135,7 +135,13 @@ fn failure(record: &Record) -> Option<Failure> {
     let mut chain = Vec::new();
     let outcome = state.outcome.as_ref();
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
-        chain.push(Cause { node: None, agent: None, attempt: None, at: state.ended.then_some(state.at), fault: fault.clone() });
+        chain.push(Cause {
+            node: None,
+            agent: None,
+            attempt: None,
+            at: state.ended.then_some(state.at),
+            fault: fault.clone(),
+        });
     }
     let first = state.failed.as_ref().map(|(act, _)| *act);
     let mut act = outcome.and_then(|outcome| outcome.cause).or(first.flatten());
@@ -155,7 +161,9 @@ fn failure(record: &Record) -> Option<Failure> {
     if let Some(act) = inner {
         chain.extend(attempts(record, act));
     }
-    chain.dedup_by(|later, earlier| later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none());
+    chain.dedup_by(|later, earlier| {
+        later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none()
+    });
     Some(Failure { node: inner.map(|act| events::label(&ctx, act)), chain })
 }
 
@@ -191,7 +199,13 @@ fn next(record: &Record, status: Standing, waits: &[Wait]) -> Vec<String> {
     }
     match status {
         Standing::Failure | Standing::Cancelled => {
-            if record.execution.state().acts.iter().any(|one| matches!(one.end, Some(End::Failed | End::Cancelled))) {
+            if record
+                .execution
+                .state()
+                .acts
+                .iter()
+                .any(|one| matches!(one.end, Some(End::Failed | End::Cancelled)))
+            {
                 next.push(format!("sinew execution retry {id} --dry-run"));
             }
             next.push(format!("sinew execution tree {id}"));
@@ -217,14 +231,18 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     );
     let counts = description.nodes;
     let mut nodes = format!("{}/{} nodes", counts.over, counts.total);
-    for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")] {
+    for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")]
+    {
         if count > 0 {
             let _ = write!(nodes, ", {count} {word}");
         }
     }
     let time = tree::duration(description.duration_ms);
     line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
-    line("started", &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)));
+    line(
+        "started",
+        &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)),
+    );
     if let Some(ended) = description.ended {
         line("ended", &format!("{} ({})", words::instant(ended), words::ago(ended, now)));
     }
@@ -256,9 +274,15 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
         out.push_str("commands\n");
         for verdict in &description.commands {
             let word = if verdict.accepted { "accepted" } else { "refused" };
-            let reason = if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
+            let reason =
+                if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
             let (op, who) = (verdict.op.as_str(), caller(&verdict.caller));
-            let _ = writeln!(out, "  {op} by {}: {word}{}", words::one_line(&who, 60), words::one_line(&reason, 120));
+            let _ = writeln!(
+                out,
+                "  {op} by {}: {word}{}",
+                words::one_line(&who, 60),
+                words::one_line(&reason, 120)
+            );
         }
     }
     out.push_str("next\n");

@@ -26,7 +26,7 @@ pub(crate) struct Line {
     /// `round.index`: the round, counted from 1, and the place in it.
     pub(crate) seq: String,
     #[serde(skip)]
-    pub(crate) round: usize,
+    place: (usize, usize),
     #[serde(serialize_with = "words::serialize")]
     pub(crate) at: Time,
     /// What it is.
@@ -54,21 +54,28 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);
-                found.push(Line { seq, round: n + 1, at: round.at, kind, node, event, text });
+                found.push(Line { seq, place: (n + 1, index), at: round.at, kind, node, event, text });
             };
             match whose {
                 Words::Mesh(words) => {
                     for message in events::project(&ctx, record.execution.id(), fact) {
                         let event = message.to_json(words);
                         let word = |key: &str| event[key].as_str().map(str::to_owned);
-                        let text = word("status").into_iter().chain(word("error_message")).collect::<Vec<_>>();
-                        push(word("type").unwrap_or_default(), word("node_id"), event.clone(), text.join(" "));
+                        let text =
+                            word("status").into_iter().chain(word("error_message")).collect::<Vec<_>>();
+                        push(
+                            word("type").unwrap_or_default(),
+                            word("node_id"),
+                            event.clone(),
+                            text.join(" "),
+                        );
                     }
                 }
                 Words::Native => {
                     for event in program.adapter.project(&ctx, fact) {
                         let kind = ["type", "event", "kind"].iter().find_map(|key| event.json[*key].as_str());
-                        let node = ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
+                        let node =
+                            ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
                         let (kind, node) = (kind.unwrap_or("event").to_owned(), node.map(str::to_owned));
                         push(kind, node, event.json, event.line);
                     }
@@ -76,10 +83,17 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
                 Words::Facts => {
                     let event = serde_json::to_value(fact).unwrap_or_default();
                     let act = event["act"].as_u64().and_then(|act| u32::try_from(act).ok());
-                    let node = act.filter(|act| (*act as usize) < state.acts.len()).map(|act| events::label(&ctx, act));
+                    let node = act
+                        .filter(|act| (*act as usize) < state.acts.len())
+                        .map(|act| events::label(&ctx, act));
                     let mut rest = event.clone();
                     rest.as_object_mut().map(|fact| fact.shift_remove("fact"));
-                    push(event["fact"].as_str().unwrap_or_default().to_owned(), node, event, rest.to_string());
+                    push(
+                        event["fact"].as_str().unwrap_or_default().to_owned(),
+                        node,
+                        event,
+                        rest.to_string(),
+                    );
                 }
             }
         }
@@ -88,12 +102,32 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
 }
 
 impl Line {
+    /// Round and place in it, as numbers.
+    pub(crate) const fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// True if it is about this node, or a child of it.
+    pub(crate) fn is_about(&self, wanted: &str) -> bool {
+        let Some(rest) = self.node.as_deref().and_then(|node| node.strip_prefix(wanted)) else {
+            return false;
+        };
+        let place = rest.strip_prefix("_iter").unwrap_or(rest);
+        rest.is_empty()
+            || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))
+    }
+
     /// The line for people.
     pub(crate) fn show(&self) -> String {
         let at = words::instant(self.at);
         let node = self.node.as_deref().unwrap_or("-");
-        format!("{:<7} {at:<24}  {:<32}  {node:<24}  {}", self.seq, self.kind, words::one_line(&self.text, 200))
-            .trim_end()
-            .to_owned()
+        format!(
+            "{:<7} {at:<24}  {:<32}  {node:<24}  {}",
+            self.seq,
+            self.kind,
+            words::one_line(&self.text, 200)
+        )
+        .trim_end()
+        .to_owned()
     }
 }

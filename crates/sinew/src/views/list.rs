@@ -93,7 +93,8 @@ pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
             duration(row.ended.unwrap_or(now).saturating_sub(row.started)),
         ];
         if wide {
-            let labels: Vec<String> = row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let labels: Vec<String> =
+                row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
         }
         line.push(words::one_line(row.waiting.as_deref().unwrap_or_default(), if wide { 200 } else { 60 }));

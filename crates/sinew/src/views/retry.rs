@@ -30,7 +30,8 @@ pub(crate) struct Preview {
 pub(crate) fn preview(record: &Record, nodes: &[String]) -> Result<Preview, Refused> {
     let graph = &record.execution.program().graph;
     let plan = sinew_engine::plan_retry(graph, record.execution.state(), nodes)?;
-    let touched = |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
+    let touched =
+        |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
     let untouched = tree::rows(&record.execution, record.at())
         .into_iter()
         .filter(|row| !touched(&row.node))

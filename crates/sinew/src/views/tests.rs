@@ -29,7 +29,9 @@ impl Stub for Agents {
         let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
         match answer {
             None => Stubbed::Silent,
-            Some(Ok(value)) => Stubbed::Answer { after: 1_500, result: Ok(Reply::new(value)), progress: Vec::new() },
+            Some(Ok(value)) => {
+                Stubbed::Answer { after: 1_500, result: Ok(Reply::new(value)), progress: Vec::new() }
+            }
             Some(Err(why)) => Stubbed::Answer {
                 after: 3_000,
                 result: Err(Fault::failure("SINEW-5020", why).with_retryable(false)),
@@ -74,7 +76,8 @@ fn failed() -> Record {
 fn asked(signals: &[(Time, Signal)]) -> Record {
     let definition: Value = serde_json::from_str(APPROVAL).unwrap();
     let text = definition["definition"].to_string();
-    let agents: &[(&str, &[_])] = &[("Writer", &[Some(Ok(json!("draft")))]), ("Editor", &[Some(Ok(json!("done")))])];
+    let agents: &[(&str, &[_])] =
+        &[("Writer", &[Some(Ok(json!("draft")))]), ("Editor", &[Some(Ok(json!("done")))])];
     ran("approval.json", &text, json!({}), agents, signals, HOUR)
 }
 
@@ -87,12 +90,17 @@ fn a_failure_is_told_from_the_outside_in() {
     let failure = told.failure.as_ref().unwrap();
     assert_eq!(failure.node.as_deref(), Some("each_line_1"));
     let innermost = failure.chain.last().unwrap();
-    assert_eq!((innermost.agent.as_deref(), innermost.fault.message.as_str()), (Some("pricing"), "no price for line 2"));
+    assert_eq!(
+        (innermost.agent.as_deref(), innermost.fault.message.as_str()),
+        (Some("pricing"), "no price for line 2")
+    );
     assert!(failure.chain.len() >= 2, "{:#?}", failure.chain);
     assert!(told.next.iter().any(|next| next.ends_with("--dry-run")), "{:?}", told.next);
     assert!(told.waiting.is_empty());
     let text = describe::text(&told, HOUR * 2, false);
-    for wanted in ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failure"] {
+    for wanted in
+        ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failure"]
+    {
         assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
     }
     let data = serde_json::to_value(&told).unwrap();
@@ -151,7 +159,9 @@ fn trees_fold_and_open() {
     assert_eq!(some[2].folded.get("succeeded"), Some(&2));
     let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
     assert_eq!(names(&one), ["each_line_1"]);
-    assert!(tree::tree(&record, HOUR, &Options { node: Some("nobody".into()), ..Options::default() }).is_none());
+    assert!(
+        tree::tree(&record, HOUR, &Options { node: Some("nobody".into()), ..Options::default() }).is_none()
+    );
     let lines = tree::lines(&open, false, false);
     assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");
     let status = lines[0].find("STATUS").unwrap();
@@ -205,7 +215,11 @@ fn what_was_decided_is_decided_again() {
         failed(),
         asked(&[]),
         asked(&[(9_000, Signal::Answer(None, no)), (20_000, Signal::Answer(None, yes))]),
-        asked(&[(9_000, Signal::Pause("a".into())), (10_000, Signal::Resume), (11_000, Signal::Cancel("b".into()))]),
+        asked(&[
+            (9_000, Signal::Pause("a".into())),
+            (10_000, Signal::Resume),
+            (11_000, Signal::Cancel("b".into())),
+        ]),
         asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(Vec::new()))]),
     ];
     for record in &records {
@@ -230,7 +244,8 @@ fn what_was_decided_is_decided_again() {
 
 #[test]
 fn lists_show_what_goes_on_first_and_filter() {
-    let mut rows: Vec<list::Row> = [failed(), asked(&[])].iter().map(|record| list::Row::of(record, HOUR)).collect();
+    let mut rows: Vec<list::Row> =
+        [failed(), asked(&[])].iter().map(|record| list::Row::of(record, HOUR)).collect();
     rows[0].labels.insert("team".into(), "a".into());
     list::sort(&mut rows);
     assert_eq!(rows[0].status, Standing::Waiting);
@@ -239,7 +254,10 @@ fn lists_show_what_goes_on_first_and_filter() {
     let count = |wanted: list::Wanted| rows.iter().filter(|row| wanted.takes(row)).count();
     assert_eq!(count(list::Wanted::default()), 2);
     assert_eq!(count(list::Wanted { status: vec![Standing::Failure], ..list::Wanted::default() }), 1);
-    assert_eq!(count(list::Wanted { labels: vec![("team".into(), "b".into())], ..list::Wanted::default() }), 0);
+    assert_eq!(
+        count(list::Wanted { labels: vec![("team".into(), "b".into())], ..list::Wanted::default() }),
+        0
+    );
     assert_eq!(count(list::Wanted { since: Some(1), ..list::Wanted::default() }), 0);
     assert_eq!(count(list::Wanted { workflow: vec!["orders".into()], ..list::Wanted::default() }), 1);
 }

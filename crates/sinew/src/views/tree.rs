@@ -55,7 +55,8 @@ pub(crate) fn tree(record: &Record, now: Time, options: &Options) -> Option<Vec<
             let ctx = record.execution.ctx();
             let acts = 0..ctx.state.acts.len() as ActId;
             // A label names one activation; an id of a node its latest, in any scope.
-            let mut named = acts.clone().filter(|act| events::label(&ctx, *act) == *wanted).collect::<Vec<_>>();
+            let mut named =
+                acts.clone().filter(|act| events::label(&ctx, *act) == *wanted).collect::<Vec<_>>();
             if named.is_empty() {
                 let ix = ctx.plan().find(wanted)?;
                 named = acts.filter(|act| ctx.act(*act).node == ix).collect();
@@ -98,12 +99,15 @@ struct Grow<'a> {
 impl Grow<'_> {
     fn roots(&self) -> impl Iterator<Item = Branch> + '_ {
         let plan = self.record.plan();
-        (0..plan.nodes.len() as NodeIx).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(|ix| {
-            match self.record.execution.state().last(ROOT, ix) {
-                Some(act) => Branch { row: tree::row(&self.record.execution.ctx(), ix, self.now), ..self.activation(act, 1) },
+        (0..plan.nodes.len() as NodeIx).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(
+            |ix| match self.record.execution.state().last(ROOT, ix) {
+                Some(act) => Branch {
+                    row: tree::row(&self.record.execution.ctx(), ix, self.now),
+                    ..self.activation(act, 1)
+                },
                 None => self.planned(ix),
-            }
-        })
+            },
+        )
     }
 
     fn planned(&self, ix: NodeIx) -> Branch {
@@ -218,7 +222,8 @@ fn flatten(branch: &Branch, indent: &str, root: bool, ascii: bool, out: &mut Vec
         flatten(child, &inner, false, ascii, out);
     }
     if !branch.folded.is_empty() {
-        let counts: Vec<String> = branch.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let counts: Vec<String> =
+            branch.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
         let dots = if ascii { "..." } else { "…" };
         out.push(Flat {
             name: format!("{inner}{dots} {}", counts.join(", ")),

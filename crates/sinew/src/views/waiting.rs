@@ -124,7 +124,9 @@ pub(crate) fn summary(waits: &[Wait]) -> Option<String> {
         *agents.entry(name).or_default() += 1;
     }
     if !agents.is_empty() {
-        let word = |(name, count): (&str, usize)| if count > 1 { format!("{name} ×{count}") } else { name.to_owned() };
+        let word = |(name, count): (&str, usize)| {
+            if count > 1 { format!("{name} ×{count}") } else { name.to_owned() }
+        };
         return Some(format!("agent {}", agents.into_iter().map(word).collect::<Vec<_>>().join(", ")));
     }
     waits.first().map(|wait| wait.text.clone())

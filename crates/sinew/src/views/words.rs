@@ -36,8 +36,9 @@ pub(crate) fn ago(at: Time, now: Time) -> String {
 pub(crate) fn columns(lines: &[Vec<String>]) -> String {
     let wide = |text: &str| text.chars().count();
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> =
-        (0..count).map(|n| lines.iter().filter_map(|line| line.get(n)).map(|cell| wide(cell)).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..count)
+        .map(|n| lines.iter().filter_map(|line| line.get(n)).map(|cell| wide(cell)).max().unwrap_or(0))
+        .collect();
     let line = |cells: &Vec<String>| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| {
             let room = width.saturating_sub(wide(cell));
@@ -71,7 +72,8 @@ pub(crate) fn short(digest: &str) -> &str {
 
 /// A word as a word of a shell: quoted when it holds anything a shell might read.
 pub(crate) fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '=' | ',');
+    let plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '=' | ',');
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
@@ -87,7 +89,10 @@ mod tests {
         assert_eq!(one_line("a\u{1b}[31mb\nc", 80), "a[31mb…");
         assert_eq!(one_line("abcdef", 4), "abc…");
         assert_eq!(plain("a\u{7}\nb\u{1b}[2J"), "a\nb[2J");
-        assert_eq!((shell("a-1"), shell("a b'c"), shell("")), ("a-1".into(), r"'a b'\''c'".into(), "''".into()));
+        assert_eq!(
+            (shell("a-1"), shell("a b'c"), shell("")),
+            ("a-1".into(), r"'a b'\''c'".into(), "''".into())
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! `sinew run`: one execution in this process.
+//! `sinew run`: one execution, in this process or on a mesh.
 
 pub(crate) mod input;
+mod mesh;
 mod show;
 
 use std::path::PathBuf;
@@ -29,14 +30,19 @@ const EXAMPLES: &str = "Examples:
   cat input.json | sinew run flow.yaml -i - -o json # all there is to know, as JSON
   sinew run flow.yaml --dry-run                     # which agents would be asked, with what
   sinew run flow.yaml --until enrich --given check='{\"ok\": true}'
+  sinew run flow.yaml --nats nats://localhost:4222 --watch   # on a mesh, see `sinew dev`
+  sinew run orders --mesh --detach --idempotency-key A1      # a deployed workflow, by name
 
-Nothing of an in-process execution survives the command but its artifacts and what --export writes.";
+A file runs in this process, and nothing of it survives the command but its artifacts and what --export writes. With
+--mesh or an address it runs on a mesh, where agents and executors are other processes, and goes on whatever happens
+to this one. There the command waits for the end; it returns 8 as soon as only a person is waited for, unless --watch.";
 
 /// Arguments of `sinew run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The workflow file (`-` for stdin)
+    /// The workflow file (`-` for stdin); on a mesh also the name of a deployed workflow, or NAME@VERSION
+    #[arg(value_name = "FILE|NAME")]
     file: PathBuf,
     /// Which workflow, when the file has several
     #[arg(short, long)]
@@ -62,7 +68,10 @@ pub(crate) struct RunArgs {
     /// Start and return at once (needs a mesh)
     #[arg(long)]
     detach: bool,
-    /// Give up after this time (`90s`, `5m`)
+    /// Wait for the end without showing the tree (needs a mesh)
+    #[arg(long, conflicts_with_all = ["detach", "watch"])]
+    wait: bool,
+    /// Give up after this time (`90s`, `5m`); on a mesh the execution goes on
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     /// Ask no agent; show what would be asked
@@ -89,6 +98,8 @@ pub(crate) struct RunArgs {
     /// Write plan and journal to a file that replays offline
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
+    #[command(flatten)]
+    on: mesh::OnMesh,
 }
 
 /// Which events.
@@ -104,10 +115,10 @@ pub(crate) enum Events {
 
 /// Runs a workflow.
 pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.detach {
-        return Err(Failure::usage("--detach needs a mesh: an in-process execution ends with its command")
-            .hint("leave --detach away, or run it in the background of your shell"));
+    if args.on.is_meant() {
+        return mesh::run(args, output);
     }
+    mesh::refuse(args)?;
     let options = load::Options {
         dialect: args.dialect.clone(),
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),

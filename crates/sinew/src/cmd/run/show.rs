@@ -10,6 +10,7 @@ use sinew_protocol::message::Vocabulary;
 
 use super::Events;
 use crate::output::Output;
+use crate::paint::Painter;
 use crate::tree::{self, Columns, Row};
 
 /// How often the tree is painted at the most.
@@ -26,7 +27,7 @@ pub(crate) struct View {
     /// Events are data: whole documents when a program reads, lines when people do.
     machine: bool,
     picture: Option<Picture>,
-    painted: usize,
+    painter: Painter,
 }
 
 /// What is painted: taken from the execution at most every [`REPAINT`], so that a busy one is not slowed down.
@@ -80,7 +81,7 @@ impl View {
             events,
             machine: output.is_machine(),
             picture: None,
-            painted: 0,
+            painter: Painter::default(),
         }
     }
 
@@ -156,26 +157,9 @@ impl View {
     }
 
     fn paint(&mut self) {
-        let Some(picture) = &self.picture else { return };
-        let (width, height) = terminal_size::terminal_size()
-            .map_or((100, 40), |(width, height)| (usize::from(width.0), usize::from(height.0)));
-        let mut lines = picture.lines(local::now(), self.color, self.ascii);
-        // More than a screen cannot be painted over: the first are shown, the rest is counted.
-        if lines.len() >= height {
-            let keep = height.saturating_sub(3).max(1);
-            let hidden = lines.len() - keep;
-            lines.truncate(keep);
-            lines.push(format!("{} {hidden} more nodes", if self.ascii { "..." } else { "…" }));
+        if let Some(picture) = &self.picture {
+            self.painter.paint(picture.lines(local::now(), self.color, self.ascii), self.ascii);
         }
-        let mut err = std::io::stderr().lock();
-        if self.painted > 0 {
-            let _ = write!(err, "\u{1b}[{}A\r\u{1b}[J", self.painted);
-        }
-        for line in &lines {
-            let _ = writeln!(err, "{}", cut(line, width));
-        }
-        let _ = err.flush();
-        self.painted = lines.len();
     }
 
     /// The last picture.
@@ -196,29 +180,4 @@ pub(crate) async fn repaint(view: Arc<Mutex<View>>) {
         let Ok(mut view) = view.lock() else { return };
         view.paint();
     }
-}
-
-/// The line in at most so many columns, not counting colour.
-fn cut(line: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut columns = 0;
-    let mut escape = false;
-    for c in line.chars() {
-        if c == '\u{1b}' {
-            escape = true;
-        }
-        if !escape {
-            columns += 1;
-            if columns >= width {
-                out.push('…');
-                out.push_str("\u{1b}[0m");
-                break;
-            }
-        }
-        out.push(c);
-        if escape && c == 'm' {
-            escape = false;
-        }
-    }
-    out
 }

@@ -1,6 +1,7 @@
 //! `sinew workflow`: look at workflow files without running them.
 
 mod convert;
+pub(crate) mod deploy;
 mod describe;
 mod find;
 mod list;
@@ -29,6 +30,8 @@ pub(crate) enum WorkflowCommand {
     List(list::ListArgs),
     /// Say what a workflow takes, does and needs
     Describe(describe::DescribeArgs),
+    /// Deploy workflows to a mesh
+    Deploy(deploy::DeployArgs),
     /// Print a workflow in another form
     Convert(convert::ConvertArgs),
     /// Rewrite older output shapes of an Agent Team workflow to the standard message
@@ -44,6 +47,7 @@ pub(crate) fn workflow(command: WorkflowCommand, output: &Output) -> Result<Exit
         WorkflowCommand::Render(args) => render::render(&args, output),
         WorkflowCommand::List(args) => list::list(&args, output),
         WorkflowCommand::Describe(args) => describe::describe(&args, output),
+        WorkflowCommand::Deploy(args) => deploy::deploy(&args, output),
         WorkflowCommand::Convert(args) => convert::convert(&args, output),
         WorkflowCommand::Migrate(args) => migrate::migrate(&args, output),
         WorkflowCommand::Nodes(args) => nodes::nodes(&args, output),

@@ -1,0 +1,270 @@
+//! `sinew approval`: what waits for a person, and the person's word to it.
+
+use clap::{Args, Subcommand};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use sinew_executor::local;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::command::{ApproveCommand, Command};
+
+use crate::cli::Format;
+use crate::cmd::run::input;
+use crate::connect::{Connection, block};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::record::Record;
+use crate::remote::Remote;
+use crate::views::waiting::{self, Wait};
+use crate::views::words;
+
+/// Nothing waits for a person there.
+const NOT_WAITING: &str = "SINEW-8041";
+/// Records fetched at the same time.
+const AT_ONCE: usize = 16;
+
+/// Commands for what waits for people.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalCommand {
+    /// List what waits for a person
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Show what a person is asked, with the data to judge
+    Show(OneArgs),
+    /// Say yes, or give an answer
+    Approve(ApproveArgs),
+    /// Say no
+    Reject(RejectArgs),
+}
+
+/// Arguments of `sinew approval list`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sinew approval list\n  sinew approval list -o json | jq '.[].question'")]
+pub(crate) struct ListArgs {
+    /// Only of this workflow
+    #[arg(short, long, value_name = "NAME")]
+    workflow: Option<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// One question.
+#[derive(Args, Debug)]
+pub(crate) struct OneArgs {
+    /// The execution: its id, the first characters of it, or @latest
+    #[arg(value_name = "ID|@latest")]
+    id: String,
+    /// The node that waits, when several do
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Arguments of `sinew approval approve`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Say yes to what waits for a person, or answer it with data. Who decides is recorded with the decision.",
+    after_help = "Examples:\n  sinew approval approve @latest\n  sinew approval approve x7f3 --node discount --data '{\"percent\": 5}' --comment 'as agreed'"
+)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// The answer, as JSON if it reads as JSON, else as text [default: approve]
+    #[arg(long, value_name = "JSON")]
+    data: Option<String>,
+    /// A word to it; recorded
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+    /// Say what would be decided, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Arguments of `sinew approval reject`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Say no to what waits for a person. Who decides, and why, is recorded with the decision.",
+    after_help = "Examples:\n  sinew approval reject @latest --comment 'the amount is wrong'"
+)]
+pub(crate) struct RejectArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Why; recorded
+    #[arg(long, value_name = "TEXT")]
+    comment: String,
+    /// Say what would be decided, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Does what the command line says.
+pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        match command {
+            ApprovalCommand::List(args) => list(&args, output).await,
+            ApprovalCommand::Show(args) => show(&args, output).await,
+            ApprovalCommand::Approve(args) => {
+                let data = args.data.as_deref().map(input::json_or_text).unwrap_or_default();
+                let decision = Decision { data, comment: args.comment, reject: false, dry_run: args.dry_run };
+                decide(&args.one, decision, output).await
+            }
+            ApprovalCommand::Reject(args) => {
+                if args.comment.trim().is_empty() {
+                    return Err(Failure::usage("--comment says why, and may not be empty"));
+                }
+                let comment = Some(args.comment);
+                let decision = Decision { data: Value::Null, comment, reject: true, dry_run: args.dry_run };
+                decide(&args.one, decision, output).await
+            }
+        }
+    })
+}
+
+async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let remote = Remote::open(&args.mesh).await?;
+    let mut open = remote.client.open().await?;
+    open.retain(|one| args.workflow.as_ref().is_none_or(|name| *name == one.workflow));
+    let remote = &remote;
+    // An execution that works somewhere else may wait for a person all the same.
+    let records = futures_util::stream::iter(open)
+        .map(|one| async move { remote.record(&one.execution).await })
+        .buffered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
+    let now = local::now();
+    let mut rows = Vec::new();
+    for record in records {
+        // One that ended while we looked waits no more.
+        let Ok(record) = record else { continue };
+        for wait in people(&record) {
+            rows.push((record.id().to_owned(), record.plan().name.clone(), wait));
+        }
+    }
+    rows.sort_by_key(|(_, _, wait)| wait.until.unwrap_or(u64::MAX));
+    let documents: Vec<Value> = rows
+        .iter()
+        .map(|(id, workflow, wait)| {
+            let mut row = serde_json::to_value(wait).unwrap_or_default();
+            row["execution"] = json!(id);
+            row["workflow"] = json!(workflow);
+            row
+        })
+        .collect();
+    output.value(&documents, |_| match output.format {
+        Format::Name => rows.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>().join("\n"),
+        _ if rows.is_empty() => "nothing waits for a person".to_owned(),
+        _ => table(&rows, now),
+    });
+    Ok(Exit::Ok)
+}
+
+fn table(rows: &[(String, String, Wait)], now: u64) -> String {
+    let heads = ["EXECUTION", "WORKFLOW", "NODE", "SINCE", "DUE", "WHO", "QUESTION"];
+    let mut lines = vec![heads.map(str::to_owned).to_vec()];
+    for (id, workflow, wait) in rows {
+        let question = wait.question.as_ref();
+        let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
+        let due = wait.until.map(|until| match until.checked_sub(now) {
+            Some(left) => format!("in {}", crate::tree::duration(left)),
+            None => "now".to_owned(),
+        });
+        lines.push(vec![
+            id.clone(),
+            words::one_line(workflow, 30),
+            wait.node.clone().unwrap_or_default(),
+            words::ago(wait.since, now),
+            due.unwrap_or_else(|| "-".into()),
+            words::one_line(&who.unwrap_or_else(|| "anybody".into()), 30),
+            words::one_line(question.map(|question| question.prompt.as_str()).unwrap_or_default(), 80),
+        ]);
+    }
+    words::columns(&lines)
+}
+
+async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
+    let (_, id, wait) = args.find().await?;
+    let mut document = serde_json::to_value(&wait).unwrap_or_default();
+    document["execution"] = json!(id.as_str());
+    output.value(&document, |_| {
+        let question = wait.question.as_ref();
+        let prompt = question.map(|question| words::plain(&question.prompt)).unwrap_or_default();
+        let data = question.map(|question| serde_json::to_string_pretty(&question.data).unwrap_or_default());
+        format!("{prompt}\n{}", data.filter(|data| data != "null").unwrap_or_default())
+    });
+    Ok(Exit::Ok)
+}
+
+/// What is decided.
+struct Decision {
+    data: Value,
+    comment: Option<String>,
+    reject: bool,
+    dry_run: bool,
+}
+
+async fn decide(args: &OneArgs, decision: Decision, output: &Output) -> Result<Exit, Failure> {
+    let (remote, id, wait) = args.find().await?;
+    let node = wait.node.clone().unwrap_or_default();
+    let verb = if decision.reject { "reject" } else { "approve" };
+    let question = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
+    if decision.dry_run {
+        let document = json!({ "would": verb, "execution": id.as_str(), "node": node, "question": question });
+        output.value(&document, |_| {
+            format!("would {verb} '{node}' of {id}: {}", words::one_line(question, 200))
+        });
+        return Ok(Exit::Ok);
+    }
+    let verdict = remote
+        .signal(Command::Approve(ApproveCommand {
+            execution: id.clone(),
+            node: wait.node.clone(),
+            activation: wait.activation,
+            data: decision.data,
+            comment: decision.comment,
+            reject: decision.reject,
+        }))
+        .await?;
+    let by = crate::record::caller(&verdict.caller);
+    let word = if decision.reject { "rejected" } else { "approved" };
+    let document = json!({ "execution": id.as_str(), "node": node, "status": word, "by": by });
+    output.value(&document, |_| format!("{word} '{node}' of {id} as {by}"));
+    Ok(Exit::Ok)
+}
+
+impl OneArgs {
+    /// The one question that is meant.
+    async fn find(&self) -> Result<(Remote, ExecutionId, Wait), Failure> {
+        let remote = Remote::open(&self.mesh).await?;
+        let id = remote.find(&self.id).await?;
+        let record = remote.record(&id).await?;
+        let all = people(&record);
+        let meant = |wait: &Wait| {
+            let node = wait.activation.map(|act| record.execution.ctx().node_of(act).id.as_str());
+            self.node
+                .as_deref()
+                .is_none_or(|wanted| wait.node.as_deref() == Some(wanted) || node == Some(wanted))
+        };
+        let mut found = all.iter().filter(|wait| meant(wait));
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok((remote, id, one.clone())),
+            (Some(_), Some(_)) => {
+                let nodes: Vec<&str> = all.iter().filter_map(|wait| wait.node.as_deref()).collect();
+                Err(Failure::usage(format!("several nodes wait for a person: {}", nodes.join(", ")))
+                    .hint("choose one with --node"))
+            }
+            (None, _) => {
+                let what = match &self.node {
+                    Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
+                    None => format!("execution {id} does not wait for a person"),
+                };
+                Err(Failure::new(Exit::Conflict, NOT_WAITING, what)
+                    .hint("it may have been decided already: see `sinew execution describe`"))
+            }
+        }
+    }
+}
+
+fn people(record: &Record) -> Vec<Wait> {
+    let waits = waiting::waits(record, local::now());
+    waits.into_iter().filter(|wait| wait.what == "person").collect()
+}

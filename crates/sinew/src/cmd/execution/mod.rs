@@ -1,0 +1,137 @@
+//! `sinew execution`: look at executions and steer them, on a mesh or from a file.
+
+pub(crate) mod changes;
+mod files;
+mod list;
+mod look;
+pub(crate) mod retry;
+pub(crate) mod signal;
+pub(crate) mod watch;
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use sinew_protocol::ExecutionId;
+
+use crate::connect::{Connection, block};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::record::{self, Record};
+use crate::remote::Remote;
+
+/// A command that needs a mesh was given a file.
+const NEEDS_MESH: &str = "SINEW-8022";
+
+/// Commands for executions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExecutionCommand {
+    /// List executions: those that go on first, then the newest
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Say how one stands, what it waits for, and why it failed
+    Describe(look::DescribeArgs),
+    /// Show its nodes
+    Tree(look::TreeArgs),
+    /// Follow it until it ends
+    Watch(watch::WatchArgs),
+    /// Show what its agents say
+    Logs(look::LogsArgs),
+    /// Show its events, one a line
+    Events(look::EventsArgs),
+    /// Print its output, or a node's
+    Result(look::ResultArgs),
+    /// End executions
+    Cancel(signal::CancelArgs),
+    /// Start nothing new
+    Pause(signal::PauseArgs),
+    /// Go on after a pause
+    Resume(signal::ResumeArgs),
+    /// Run again what failed, in the same execution
+    Retry(retry::RetryArgs),
+    /// Start a new execution with the input of an old one
+    Rerun(retry::RerunArgs),
+    /// Write an execution to a file
+    Export(files::ExportArgs),
+    /// Put an execution from a file into the history of a mesh
+    Import(files::ImportArgs),
+    /// Decide again what an execution decided, offline
+    Replay(files::ReplayArgs),
+}
+
+/// Does what the command line says.
+pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Exit, Failure> {
+    use ExecutionCommand as C;
+    block(async {
+        match command {
+            C::List(args) => list::list(&args, output).await,
+            C::Describe(args) => look::describe(&args, output).await,
+            C::Tree(args) => look::tree(&args, output).await,
+            C::Watch(args) => watch::watch(&args, output).await,
+            C::Logs(args) => look::logs(&args, output).await,
+            C::Events(args) => look::events(&args, output).await,
+            C::Result(args) => look::result(&args, output).await,
+            C::Cancel(args) => signal::cancel(&args, output).await,
+            C::Pause(args) => signal::pause(&args, output).await,
+            C::Resume(args) => signal::resume(&args, output).await,
+            C::Retry(args) => retry::retry(&args, output).await,
+            C::Rerun(args) => retry::rerun(&args, output).await,
+            C::Export(args) => files::export(&args, output).await,
+            C::Import(args) => files::import(&args, output).await,
+            C::Replay(args) => files::replay(&args, output).await,
+        }
+    })
+}
+
+/// One execution.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Which {
+    /// Its id, the first characters of it, @latest, or a file that `export` wrote (- for stdin)
+    #[arg(value_name = "ID|@latest|FILE")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) mesh: Connection,
+}
+
+/// An execution that was found.
+pub(crate) struct Found {
+    pub(crate) record: Record,
+    /// Where it lives; none if it came from a file.
+    pub(crate) remote: Option<Remote>,
+}
+
+impl Which {
+    /// Ids have no dots and no slashes; what has one is a file.
+    fn file(&self) -> Option<&Path> {
+        (self.id == "-" || self.id.contains(['.', '/'])).then(|| Path::new(&self.id))
+    }
+
+    /// Reads it from its file or from the mesh.
+    pub(crate) async fn open(&self) -> Result<Found, Failure> {
+        if let Some(file) = self.file() {
+            if self.mesh.is_given() {
+                return Err(Failure::usage(format!(
+                    "{} is a file; no mesh is needed for it",
+                    file.display()
+                )));
+            }
+            return Ok(Found { record: record::read(file)?, remote: None });
+        }
+        let (remote, id) = self.find().await?;
+        Ok(Found { record: remote.record(&id).await?, remote: Some(remote) })
+    }
+
+    /// Finds it on the mesh; a file does not do.
+    pub(crate) async fn find(&self) -> Result<(Remote, ExecutionId), Failure> {
+        if self.file().is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                NEEDS_MESH,
+                "this needs an execution on a mesh, not a file",
+            )
+            .hint("`sinew execution import FILE` puts one there"));
+        }
+        let remote = Remote::open(&self.mesh).await?;
+        let id = remote.find(&self.id).await?;
+        Ok((remote, id))
+    }
+}

@@ -1,0 +1,33 @@
+//! `sinew mesh`: what the mesh itself needs on a server, and what was set aside.
+
+mod provision;
+mod quarantine;
+
+use clap::Subcommand;
+
+use crate::connect::block;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Commands for the mesh.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeshCommand {
+    /// Make the streams and buckets of a mesh, or set right what differs
+    Provision(provision::ProvisionArgs),
+    /// Say what on the server is not what the mesh needs
+    Check(provision::CheckArgs),
+    /// Look at messages that were set aside, and send them again
+    #[command(subcommand)]
+    Quarantine(quarantine::QuarantineCommand),
+}
+
+/// Does what the command line says.
+pub(crate) fn mesh(command: MeshCommand, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        match command {
+            MeshCommand::Provision(args) => provision::provision(&args, output).await,
+            MeshCommand::Check(args) => provision::check(&args, output).await,
+            MeshCommand::Quarantine(command) => quarantine::quarantine(command, output).await,
+        }
+    })
+}

@@ -1,0 +1,184 @@
+//! `sinew mesh provision | check`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_mesh::provision::{Difference, Provision};
+
+use crate::cmd::run::input;
+use crate::connect::Connection;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+const PROVISION_EXAMPLES: &str = "Examples:
+  sinew mesh provision
+  sinew mesh provision --replicas 3 --retention 30d
+  sinew mesh provision --dry-run";
+
+/// Arguments of `sinew mesh provision`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Make the streams and buckets of a mesh, or set right what differs. It may run any number of times. \
+                  What is not named stays as it is; in a new mesh it has its default.",
+    after_help = PROVISION_EXAMPLES
+)]
+pub(crate) struct ProvisionArgs {
+    /// Shards that executors share; can never change [default of a new mesh: 16]
+    #[arg(long, value_name = "N")]
+    shards: Option<NonZeroU32>,
+    /// Servers that hold a copy [default of a new mesh: 1]
+    #[arg(long, value_name = "N")]
+    replicas: Option<usize>,
+    /// How long closed executions are kept (`12h`, `30d`) [default of a new mesh: 7d]
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// Bytes that one stream may hold (`512MB`, `10GB`) [default of a new mesh: as much as the account allows]
+    #[arg(long, value_name = "BYTES")]
+    storage_limit: Option<String>,
+    /// Say what differs, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Makes a mesh.
+pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<Exit, Failure> {
+    let options = Provision {
+        shards: args.shards,
+        replicas: args.replicas,
+        retention: args.retention.as_deref().map(days).transpose()?,
+        storage_limit: args.storage_limit.as_deref().map(bytes).transpose()?,
+    };
+    let mesh = args.mesh.open("provisioner").await?;
+    if args.dry_run {
+        let differences = match mesh.check().await {
+            Ok(differences) => differences,
+            Err(sinew_mesh::MeshError::NotProvisioned { namespace }) => {
+                output.value(&json!({ "would_make": namespace }), |_| {
+                    format!("would make the mesh {namespace}")
+                });
+                return Ok(Exit::Ok);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        say(&differences, "would set right", output);
+        return Ok(Exit::Ok);
+    }
+    let changes = mesh.provision(&options).await?;
+    let rows: Vec<Value> = changes
+        .iter()
+        .map(|change| {
+            let differed: Vec<Value> = change.differed.iter().map(row).collect();
+            json!({ "name": change.of, "made": differed.is_empty(), "differed": differed })
+        })
+        .collect();
+    output.value(&rows, |_| {
+        if changes.is_empty() {
+            return format!("the mesh {} is as it must be", mesh.namespace());
+        }
+        let line = |change: &sinew_mesh::provision::Change| match change.differed.as_slice() {
+            [] => format!("made  {}", change.of),
+            differed => {
+                let fields: Vec<&str> = differed.iter().map(|one| one.field).collect();
+                format!("set   {}: {}", change.of, fields.join(", "))
+            }
+        };
+        changes.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(Exit::Ok)
+}
+
+/// Arguments of `sinew mesh check`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Say what on the server is not what the mesh needs. Exits with 1 if something is not.",
+    after_help = "Examples:\n  sinew mesh check\n  sinew mesh check -o json | jq length"
+)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Checks a mesh.
+pub(super) async fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.mesh.open("cli").await?;
+    let differences = mesh.check().await?;
+    say(&differences, "differs", output);
+    if differences.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    output.note("hint: `sinew mesh provision` sets it right");
+    Ok(Exit::Failed)
+}
+
+fn say(differences: &[Difference], word: &str, output: &Output) {
+    let rows: Vec<Value> = differences.iter().map(row).collect();
+    output.value(&rows, |_| {
+        if differences.is_empty() {
+            return "everything is as it must be".to_owned();
+        }
+        differences.iter().map(|one| format!("{word}  {one}")).collect::<Vec<_>>().join("\n")
+    });
+}
+
+fn row(difference: &Difference) -> Value {
+    let Difference { stream, field, expected, found } = difference;
+    json!({ "stream": stream, "field": field, "expected": expected, "found": found })
+}
+
+/// `30d`, or anything [`input::duration`] takes.
+fn days(text: &str) -> Result<Duration, Failure> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    match days.and_then(|days| days.checked_mul(86_400)) {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => input::duration(text).map(Duration::from_millis),
+    }
+}
+
+/// `512MB`, `10GiB`, or a bare number of bytes.
+fn bytes(text: &str) -> Result<u64, Failure> {
+    const UNITS: [(&str, u64); 9] = [
+        ("KIB", 1 << 10),
+        ("MIB", 1 << 20),
+        ("GIB", 1 << 30),
+        ("TIB", 1 << 40),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("B", 1),
+    ];
+    let upper = text.trim().to_ascii_uppercase();
+    let (number, unit) =
+        UNITS.iter().find_map(|(name, unit)| Some((upper.strip_suffix(name)?, *unit))).unwrap_or((&upper, 1));
+    number
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| {
+            Failure::usage(format!("'{text}' is not a number of bytes")).hint("write 512MB or 10GiB")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_days_have_units() {
+        for (text, want) in [("512MB", 512_000_000), ("10GiB", 10 << 30), ("77", 77), ("1 kb", 1_000)] {
+            assert_eq!(bytes(text).unwrap(), want, "{text}");
+        }
+        for text in ["", "0", "MB", "-1", "1.5GB", "99999999999TB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(days("30d").unwrap(), Duration::from_hours(720));
+        assert_eq!(days("90m").unwrap(), Duration::from_mins(90));
+        assert!(days("d").is_err());
+    }
+}

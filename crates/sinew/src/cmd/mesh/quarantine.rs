@@ -1,0 +1,170 @@
+//! `sinew mesh quarantine`: messages that meant nothing to whoever had to act on them.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use sinew_executor::local;
+use sinew_mesh::quarantine::Quarantined;
+
+use crate::cli::Format;
+use crate::connect::Connection;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::views::words;
+
+/// Bytes of a body that are shown to people.
+const SHOWN: usize = 4_000;
+
+/// Commands for the quarantine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QuarantineCommand {
+    /// List messages that were set aside
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Show one of them
+    Show(OneArgs),
+    /// Send one again to where it came from, once what was wrong is mended
+    Replay(ReplayArgs),
+}
+
+/// Arguments of `sinew mesh quarantine list`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sinew mesh quarantine list\n  sinew mesh quarantine list --limit 10 -o json"
+)]
+pub(crate) struct ListArgs {
+    /// At most so many; the newest
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// One message.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sinew mesh quarantine show RESULTS.118")]
+pub(crate) struct OneArgs {
+    /// Its stream and place, as the list shows them
+    #[arg(value_name = "STREAM.SEQ")]
+    place: String,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// A message to send again.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sinew mesh quarantine replay RESULTS.118 --dry-run\n  sinew mesh quarantine replay RESULTS.118"
+)]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Say what would be sent, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Does what the command line says.
+pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        QuarantineCommand::List(args) => list(&args, output).await,
+        QuarantineCommand::Show(args) => show(&args, output).await,
+        QuarantineCommand::Replay(args) => replay(&args, output).await,
+    }
+}
+
+async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.mesh.open("cli").await?;
+    let found = mesh.quarantined(args.limit).await?;
+    let rows: Vec<Value> = found.iter().map(row).collect();
+    let now = local::now();
+    output.value(&rows, |_| match output.format {
+        Format::Name => found.iter().map(place).collect::<Vec<_>>().join("\n"),
+        _ if found.is_empty() => "nothing was set aside".to_owned(),
+        _ => {
+            let mut lines = vec![["MESSAGE", "SET ASIDE", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
+            lines.extend(found.iter().map(|one| {
+                let reason = words::one_line(&one.reason, 100);
+                vec![place(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
+            }));
+            words::columns(&lines)
+        }
+    });
+    Ok(Exit::Ok)
+}
+
+async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.mesh.open("cli").await?;
+    let (stream, seq) = args.place()?;
+    let one = mesh.quarantined_one(&stream, seq).await?;
+    let body = String::from_utf8_lossy(&one.body).into_owned();
+    let mut document = row(&one);
+    document["headers"] = headers(&one);
+    document["body"] = serde_json::from_slice(&one.body).unwrap_or_else(|_| Value::String(body.clone()));
+    document["whole"] = json!(one.whole);
+    output.value(&document, |_| {
+        let body: String = words::plain(&body).chars().take(SHOWN).collect();
+        let cut = if one.whole { "" } else { "\n(it was too large to be kept whole)" };
+        format!(
+            "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",
+            place(&one),
+            words::plain(&one.reason),
+            words::plain(&one.subject),
+            headers(&one)
+        )
+    });
+    Ok(Exit::Ok)
+}
+
+async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
+    let mesh = args.one.mesh.open("cli").await?;
+    let (stream, seq) = args.one.place()?;
+    let one = mesh.quarantined_one(&stream, seq).await?;
+    let subject = words::one_line(&one.subject, 200);
+    if args.dry_run {
+        output.value(&json!({ "would_send": subject, "bytes": one.body.len() }), |_| {
+            format!("would send {} bytes to {subject}", one.body.len())
+        });
+        return Ok(Exit::Ok);
+    }
+    let put = mesh.replay_quarantined(&stream, seq).await?;
+    let word = match put {
+        sinew_mesh::Put::New => "sent",
+        sinew_mesh::Put::Same => "was there already",
+        sinew_mesh::Put::Taken => "another message has its place",
+    };
+    output.value(&json!({ "subject": subject, "result": word }), |_| format!("{word}: {subject}"));
+    Ok(if put == sinew_mesh::Put::Taken { Exit::Conflict } else { Exit::Ok })
+}
+
+impl OneArgs {
+    fn place(&self) -> Result<(String, u64), Failure> {
+        let parts = self.place.rsplit_once('.').map(|(stream, seq)| (stream, seq.parse::<u64>()));
+        match parts {
+            Some((stream, Ok(seq))) if !stream.is_empty() => Ok((stream.to_owned(), seq)),
+            _ => Err(Failure::usage(format!("'{}' is no STREAM.SEQ", words::one_line(&self.place, 60)))
+                .hint("see `sinew mesh quarantine list`")),
+        }
+    }
+}
+
+fn place(one: &Quarantined) -> String {
+    format!("{}.{}", one.stream, one.seq)
+}
+
+fn row(one: &Quarantined) -> Value {
+    json!({
+        "message": place(one),
+        "subject": one.subject,
+        "reason": one.reason,
+        "time": words::instant(one.time),
+        "set_aside": words::instant(one.aside),
+    })
+}
+
+fn headers(one: &Quarantined) -> Value {
+    let pairs = one.headers.iter().map(|(name, values)| {
+        let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+        (name.to_string(), json!(values.join(", ")))
+    });
+    Value::Object(pairs.collect())
+}

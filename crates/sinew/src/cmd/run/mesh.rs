@@ -1,0 +1,305 @@
+//! `sinew run` on a mesh: starts an execution there, and follows it if nobody says otherwise.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_executor::local;
+use sinew_plan::Op;
+use sinew_protocol::ExecutionId;
+use sinew_protocol::artifact::StoredAt;
+use sinew_protocol::command::StartCommand;
+
+use super::{RunArgs, input, mode};
+use crate::cli::Format;
+use crate::cmd::execution::Found;
+use crate::cmd::execution::changes::Changes;
+use crate::cmd::execution::retry::wait_until_known;
+use crate::cmd::execution::watch::{Follow, follow};
+use crate::connect::{Connection, block};
+use crate::deploy;
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Loaded};
+use crate::output::Output;
+use crate::record::Record;
+use crate::remote::Remote;
+use crate::tree;
+use crate::views::tree::Options;
+use crate::views::{Standing, waiting, words};
+
+/// A flag has no meaning here.
+const ELSEWHERE: &str = "SINEW-8022";
+/// No workflow of this name is deployed.
+const NO_SUCH_WORKFLOW: &str = "SINEW-8039";
+
+/// Flags that make `run` use a mesh.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OnMesh {
+    /// Run it on the mesh that the environment or the selected context names
+    #[arg(long, help_heading = "On a mesh")]
+    mesh: bool,
+    /// The execution's id, instead of a new one
+    #[arg(long, value_name = "ID", help_heading = "On a mesh")]
+    id: Option<String>,
+    /// What makes a repeated command the same execution
+    #[arg(long, value_name = "KEY", conflicts_with = "id", help_heading = "On a mesh")]
+    idempotency_key: Option<String>,
+    /// What to find it by. May be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "On a mesh")]
+    labels: Vec<String>,
+    /// An input that lies on the mesh already: the address that `sinew artifact put` printed
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["input", "params"], help_heading = "On a mesh")]
+    input_artifact: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl OnMesh {
+    /// True if a mesh is meant. Variables of the environment alone do not mean one.
+    pub(super) fn is_meant(&self) -> bool {
+        self.mesh || self.connection.is_given()
+    }
+}
+
+/// Flags that mean nothing without a mesh.
+pub(super) fn refuse(args: &RunArgs) -> Result<(), Failure> {
+    let on = &args.on;
+    let given = [
+        ("--detach", args.detach),
+        ("--wait", args.wait),
+        ("--id", on.id.is_some()),
+        ("--idempotency-key", on.idempotency_key.is_some()),
+        ("--label", !on.labels.is_empty()),
+        ("--input-artifact", on.input_artifact.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("{flag} needs a mesh: an in-process execution ends with its command"))
+                .hint("add --nats URL, or --mesh for the one your environment names; `sinew dev` starts one"))
+        }
+    }
+}
+
+/// Flags that mean nothing on a mesh.
+fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
+    let given = [
+        ("--agents", !args.agents.is_empty(), "agents of a mesh are processes: `sinew serve agent FILE`"),
+        ("--answer", !args.answer.is_empty(), "people answer with `sinew approval approve`"),
+        ("--events", args.events.is_some(), "`sinew execution events -f` shows them"),
+        ("--artifacts", args.artifacts.is_some(), "`sinew artifact get` fetches them"),
+    ];
+    match given.iter().find(|(_, given, _)| *given) {
+        None => Ok(()),
+        Some((flag, _, instead)) => {
+            let text = format!("{flag} has no meaning on a mesh");
+            Err(Failure::new(Exit::Usage, ELSEWHERE, text).hint(*instead))
+        }
+    }
+}
+
+/// What is to be started.
+enum Wanted {
+    File(Box<Loaded>),
+    Name { name: String, version: Option<String> },
+}
+
+/// Starts an execution on a mesh.
+pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
+    refuse_local(args)?;
+    let wanted = wanted(args)?;
+    let value = input::read(args.input.as_deref(), &args.params)?;
+    let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
+    let mode = mode(args)?;
+    let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
+    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
+    block(async {
+        let remote = Remote::open(&args.on.connection).await?;
+        let (workflow, version) = match &wanted {
+            Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
+            Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
+        };
+        let id = match &args.on.id {
+            Some(id) => ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?,
+            None => {
+                let key = args.on.idempotency_key.clone();
+                remote.client.execution_id(&key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()))
+            }
+        };
+        let mut command = StartCommand::new(id.clone(), workflow, value);
+        command.version = Some(version);
+        command.labels = labels;
+        command.mode = mode;
+        command.idempotency_key.clone_from(&args.on.idempotency_key);
+        if let Some(address) = &args.on.input_artifact {
+            let read = address.parse::<StoredAt>();
+            read.map_err(|error| Failure::usage(format!("--input-artifact: {error}")))?;
+            command.input = Value::Null;
+            command.input_artifact = Some(address.clone());
+        }
+        if !remote.client.start(command).await? {
+            output.note(&format!("execution {id} was started before; it is the same"));
+        }
+        if args.detach {
+            output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
+            return Ok(Exit::Ok);
+        }
+        output.note(&format!("execution {id}"));
+        let how = Follow {
+            options: Options::default(),
+            timeout,
+            people: args.watch,
+            show: !args.wait && (args.watch || output.live),
+        };
+        ended(remote, &id, &how, args, output).await
+    })
+}
+
+fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
+    let text = args.file.to_string_lossy();
+    let is_file = args.file.exists() || text == "-" || text.contains(['/', '.']);
+    if is_file {
+        let options = load::Options {
+            dialect: args.dialect.clone(),
+            agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+        };
+        return Ok(Wanted::File(Box::new(load::workflow(&args.file, &options)?)));
+    }
+    if args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty() {
+        return Err(Failure::usage("--workflow, --dialect and --default-agent are for files"));
+    }
+    let (name, version) =
+        text.split_once('@').map_or((text.as_ref(), None), |(name, version)| (name, Some(version)));
+    Ok(Wanted::Name { name: name.to_owned(), version: version.map(str::to_owned) })
+}
+
+/// Stores the plan of a file, and deploys what it calls in the same file; gives its name and version.
+async fn put(
+    remote: &Remote,
+    loaded: &Loaded,
+    args: &RunArgs,
+    output: &Output,
+) -> Result<(String, String), Failure> {
+    let lowered = loaded.pick(args.workflow.as_deref())?;
+    if lowered.warnings.has_errors() {
+        return Err(Failure::diagnostics(lowered.warnings.clone()));
+    }
+    if !lowered.warnings.is_empty() {
+        output.note(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
+    }
+    load::program(loaded.dialect, lowered)?;
+    let calls = |name: &str| loaded.workflows.iter().any(|other| other.plan.name == name);
+    let called = lowered.plan.nodes.iter().filter(|node| node.op == Op::Workflow);
+    if called.filter_map(|node| node.agent.as_deref()).any(calls) {
+        for one in deploy::deploy(remote.mesh(), loaded).await?.iter().filter(|one| one.new) {
+            output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
+        }
+    }
+    let source = Some(args.file.as_path()).filter(|path| *path != Path::new("-"));
+    let version = deploy::store(remote.mesh(), &lowered.plan, source).await?;
+    Ok((lowered.plan.name.clone(), version))
+}
+
+/// The version that a name means.
+async fn deployed(remote: &Remote, name: &str, version: Option<&str>) -> Result<(String, String), Failure> {
+    let workflows = remote.workflows().await;
+    let Some(latest) = workflows.get(name) else {
+        let known = workflows.list();
+        let names = known.iter().map(|one| one.deployment.name.as_str());
+        let failure =
+            Failure::new(Exit::NotFound, NO_SUCH_WORKFLOW, format!("no workflow '{name}' is deployed"));
+        return Err(match sinew_source::did_you_mean(name, names) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
+        });
+    };
+    let Some(version) = version else { return Ok((name.to_owned(), latest.deployment.digest.clone())) };
+    let versions = workflows.versions(name);
+    let mut digests: Vec<&str> = versions.iter().map(|one| one.deployment.digest.as_str()).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests.retain(|digest| digest.starts_with(version));
+    match digests.as_slice() {
+        [one] => Ok((name.to_owned(), (*one).to_owned())),
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            NO_SUCH_WORKFLOW,
+            format!("workflow '{name}' has no version {version}"),
+        )),
+        _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),
+    }
+}
+
+/// Follows it, and says how it ended.
+async fn ended(
+    remote: Remote,
+    id: &ExecutionId,
+    how: &Follow,
+    args: &RunArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    wait_until_known(&remote, id).await?;
+    let record = remote.record(id).await?;
+    let changes = Changes::of(Found { record, remote: Some(remote) }).await?;
+    let record = follow(changes, how, output).await?;
+    if let Some(file) = &args.export {
+        record.write(file)?;
+    }
+    report(&record, output);
+    let standing = Standing::of(record.execution.state());
+    match standing {
+        Standing::Running | Standing::Paused => {
+            let id = words::shell(id.as_str());
+            output.note(&format!("it is {}; it goes on: sinew execution watch {id}", standing.as_str()));
+        }
+        Standing::Waiting => {
+            let waits = waiting::waits(&record, local::now());
+            for wait in waits.iter().filter(|wait| wait.what == "person") {
+                let node = wait.node.as_deref().unwrap_or_default();
+                let prompt =
+                    wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
+                output.error_line(&format!(
+                    "waiting for a person at '{node}': {}",
+                    words::one_line(prompt, 200)
+                ));
+                let id = words::shell(id.as_str());
+                output.note(&format!("hint: sinew approval approve {id} --node {}", words::shell(node)));
+            }
+        }
+        _ => {}
+    }
+    Ok(standing.exit())
+}
+
+/// The output on stdout, a failure on stderr; or everything as one document.
+fn report(record: &Record, output: &Output) {
+    let state = record.execution.state();
+    let outcome = state.outcome.as_ref().filter(|_| state.ended);
+    if output.is_machine() {
+        let document = json!({
+            "execution": record.id(),
+            "workflow": record.plan().name,
+            "status": Standing::of(state),
+            "duration_ms": state.at.saturating_sub(state.started_at),
+            "output": outcome.and_then(|outcome| outcome.output.clone()),
+            "error": outcome.and_then(|outcome| outcome.fault.clone()),
+            "nodes": tree::rows(&record.execution, state.at),
+        });
+        output.value(&document, |_| String::new());
+        return;
+    }
+    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+        match value {
+            Value::String(text) if output.format == Format::Table => output.text(text),
+            value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
+        }
+    }
+    if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
+        let message = words::plain(&fault.message);
+        output.error_line(&format!("{}: {message} [{}]", outcome.status.as_str(), fault.code));
+        let id = words::shell(record.id());
+        output.note(&format!("hint: sinew execution describe {id}"));
+    }
+}

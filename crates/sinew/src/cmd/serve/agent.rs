@@ -1,0 +1,156 @@
+//! `sinew serve agent`: ready-made agents as processes of the mesh.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_agents::{ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call};
+use sinew_protocol::Fault;
+use tokio::task::JoinSet;
+
+use super::{Care, Stop};
+use crate::agents;
+use crate::connect::Connection;
+use crate::exit::{self, Exit, Failure};
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew serve agent agent-cards/summarise.agent.yaml
+  sinew serve agent agent-cards                # all agents in a folder
+  sinew agent list --nats nats://localhost:4222";
+
+/// Arguments of `sinew serve agent`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Serve ready-made agents (script, command, http) from files. Each announces its card, takes tasks from \
+                  its queue and answers A2A calls. Several processes may serve the same agent: they share its work.\n\n\
+                  On SIGTERM they take nothing new, finish what they have begun and end.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct AgentArgs {
+    /// Agent files, or folders of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Serves until told to stop.
+pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
+    let set = agents::load(&args.paths, Path::new("./workflow.yaml"))?;
+    if set.is_empty() {
+        return Err(Failure::new(Exit::NotFound, "SINEW-5091", "there is no agent file in these places")
+            .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
+    }
+    let stop = Stop::listen()?;
+    let up = Arc::new(OnceLock::new());
+    let ready = Arc::clone(&up);
+    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
+    let names: Vec<&str> = set.names().collect();
+    let telemetry = args.care.begin("agent", Some(names.join(",")), ready, output).await?;
+    let mesh = args.mesh.open("agent").await?;
+    mesh.layout().await?;
+    let mut serving = JoinSet::new();
+    for agent in set.iter() {
+        serving.spawn(wrap(agent).serve(mesh.clone(), stop.token.clone()));
+    }
+    tracing::info!(agents = names.join(", "), "serving");
+    let _ = up.set(());
+    let mut failed = None;
+    while let Some(ended) = serving.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                failed = Some(Failure::new(Exit::Failed, exit::known(error.code()), error.to_string()));
+                stop.token.cancel();
+            }
+            Err(error) => {
+                failed = Some(Failure::new(Exit::Failed, "SINEW-5090", format!("an agent died: {error}")));
+                stop.token.cancel();
+            }
+        }
+        telemetry.drain();
+    }
+    super::end(telemetry).await;
+    failed.map_or(Ok(Exit::Ok), Err)
+}
+
+/// A ready-made agent as an agent of the SDK.
+pub(crate) fn wrap(agent: &Arc<sinew_agents::Agent>) -> sinew_agent::Agent {
+    let inner = Arc::clone(agent);
+    let (input, output) = (agent.input_schema().cloned(), agent.output_schema().cloned());
+    let mut served = sinew_agent::Agent::dynamic(agent.name(), input, output, move |input, context| {
+        let agent = Arc::clone(&inner);
+        async move { Ok(answer(&agent, input, &context).await?) }
+    })
+    .description(agent.description())
+    .version(agent.version())
+    .concurrency(agent.concurrency() as usize)
+    .delivery(agent.delivery())
+    .timeout(agent.timeout());
+    for skill in agent.announcement().skills {
+        served = served.a2a_skill(skill);
+    }
+    served
+}
+
+async fn answer(
+    agent: &sinew_agents::Agent,
+    input: Value,
+    context: &sinew_agent::Context,
+) -> Result<Value, Fault> {
+    let kept = Arc::new(TaskArtifacts(context.artifacts().clone()));
+    let mut call = Call::new(agent.name(), input, kept);
+    call.instruction = context.instruction().map(str::to_owned);
+    call.input_schema = context.input_schema().cloned();
+    call.output_schema = context.output_schema().cloned();
+    call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    call.context = json!({
+        "workflow": context.workflow(),
+        "execution": context.execution().as_str(),
+        "node": context.node(),
+        "task": context.task().as_str(),
+        "activation": context.activation(),
+        "attempt": context.attempt(),
+        "request": context.context(),
+    });
+    call.cancel = context.cancel().clone();
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+    call.progress = sender;
+    let told = context.clone();
+    // Ends with the call: its sender goes away with it.
+    tokio::spawn(async move {
+        while let Some(value) = said.recv().await {
+            told.progress(value);
+        }
+    });
+    Ok(agent.call(call).await?.output)
+}
+
+/// What a ready-made agent stores travels with its result.
+struct TaskArtifacts(sinew_agent::Artifacts);
+
+impl Artifacts for TaskArtifacts {
+    fn put(&self, name: &str, bytes: &[u8], media_type: Option<&str>) -> Result<ArtifactRef, ArtifactError> {
+        let media_type = media_type.unwrap_or_else(|| sinew_agents::media_type(name));
+        self.0.put(name, media_type, bytes.to_vec()).map_err(|failure| ArtifactError::Io {
+            action: "keep an artifact",
+            reason: failure.into_fault().message,
+        })
+    }
+
+    fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
+        let missing = |_| ArtifactError::Missing { name: name.to_owned(), version };
+        self.0.get(name, version).map(Vec::from).map_err(missing)
+    }
+
+    fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError> {
+        let mut all = self.0.list();
+        all.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        Ok(all)
+    }
+}

@@ -1,0 +1,71 @@
+//! `sinew serve executor`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use clap::Args;
+use sinew_executor::service::{Service, ServiceOptions};
+
+use super::{Care, Stop};
+use crate::cmd::workflow::deploy;
+use crate::connect::{self, Connection};
+use crate::exit::{Exit, Failure};
+use crate::load::Options;
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew serve executor
+  sinew serve executor --workflows flows --health-port 8080
+  NATS_URL=nats://nats.example:4222 NATS_CREDS=executor.creds sinew serve executor";
+
+/// Arguments of `sinew serve executor`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Run workflows of a mesh. Any number of executors share its work; one that dies is replaced by the \
+                  others within seconds, and nothing is lost or done twice. On SIGTERM it hands over what it has and \
+                  ends; a second signal ends it at once, which loses nothing either.\n\nThe mesh must be provisioned: \
+                  `sinew mesh provision`.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct ExecutorArgs {
+    /// Deploy the workflows in these files and folders first
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    workflows: Vec<PathBuf>,
+    /// Its name among the executors [default: a new one]
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Serves until told to stop.
+pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
+    let loaded = match args.workflows.as_slice() {
+        [] => Vec::new(),
+        paths => deploy::read(paths, &Options::default())?,
+    };
+    let stop = Stop::listen()?;
+    let mut options = ServiceOptions::new(connect::adapter);
+    if let Some(id) = &args.id {
+        options.id.clone_from(id);
+    }
+    let up = Arc::new(OnceLock::new());
+    let ready = Arc::clone(&up);
+    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
+    let telemetry = args.care.begin("executor", Some(options.id.clone()), ready, output).await?;
+    let mesh = args.mesh.open("executor").await?;
+    mesh.verify().await?;
+    for one in deploy::all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
+        tracing::info!(workflow = %one.name, version = %one.version, "deployed");
+    }
+    let service = Service::start(mesh, options).await?;
+    let _ = up.set(());
+    stop.asked().await;
+    tracing::info!("draining; a second signal ends it at once");
+    telemetry.drain();
+    service.drain().await;
+    super::end(telemetry).await;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,86 @@
+//! `sinew serve`: a role of the mesh as a process. It runs until it is told to stop, then drains.
+
+mod agent;
+mod executor;
+mod stop;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use agent::wrap;
+pub(crate) use stop::Stop;
+
+use crate::connect::block;
+use crate::exit::{self, Exit, Failure};
+use crate::output::Output;
+use crate::telemetry::{self, Ready, Telemetry, TelemetryError};
+
+/// How long the last traces may take on their way.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Roles.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServeCommand {
+    /// Run workflows: owns shards of the mesh, shares them with other executors
+    Executor(executor::ExecutorArgs),
+    /// Serve ready-made agents from files
+    Agent(agent::AgentArgs),
+}
+
+/// How a service is looked after.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Care {
+    /// Answer /healthz, /readyz and /metrics on this port (0: a free one)
+    #[arg(long, value_name = "PORT")]
+    health_port: Option<u16>,
+    /// Listen for health and metrics there, instead of on this machine only
+    #[arg(long, value_name = "ADDRESS", requires = "health_port", default_value_t = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    health_address: std::net::IpAddr,
+}
+
+/// Does what the command line says.
+pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        match command {
+            ServeCommand::Executor(args) => executor::serve(&args, output).await,
+            ServeCommand::Agent(args) => agent::serve(&args, output).await,
+        }
+    })
+}
+
+impl Care {
+    /// Begins to log, and to answer on the health port.
+    pub(crate) async fn begin(
+        &self,
+        role: &'static str,
+        id: Option<String>,
+        ready: Ready,
+        output: &Output,
+    ) -> Result<Telemetry, Failure> {
+        let health = self.health_port.map(|port| SocketAddr::new(self.health_address, port));
+        let options =
+            telemetry::Options { id, health, ready, terminal: output.live, color: output.color_err };
+        let telemetry = telemetry::start(role, options).await?;
+        if let Some(address) = telemetry.address() {
+            output.note(&format!("health and metrics: http://{address}/readyz"));
+        }
+        Ok(telemetry)
+    }
+}
+
+/// Ends what was begun.
+pub(crate) async fn end(telemetry: Telemetry) {
+    telemetry.stop(LAST_WORDS).await;
+}
+
+impl From<TelemetryError> for Failure {
+    fn from(error: TelemetryError) -> Self {
+        let exit = match error {
+            TelemetryError::Port { .. } => Exit::Failed,
+            _ => Exit::Usage,
+        };
+        Self::new(exit, exit::known(error.code()), error.to_string())
+    }
+}

@@ -1,0 +1,158 @@
+//! The connection to a mesh: the flags of the `nats` command line, and what its errors mean for an exit code.
+
+use std::future::Future;
+use std::time::Duration;
+
+use clap::Args;
+use sinew_executor::client::{Client, ClientError};
+use sinew_mesh::connect::Connect;
+use sinew_mesh::{Mesh, MeshError};
+
+use crate::cmd::run::input;
+use crate::exit::{self, Exit, Failure};
+
+/// Flags of every command that needs a mesh; the names are those of the `nats` command line.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+#[group(skip)]
+pub(crate) struct Connection {
+    /// Address of the NATS server [env: `NATS_URL`] [default: the selected context, else localhost]
+    #[arg(long, visible_alias = "server", value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// Context of the `nats` command line [env: `NATS_CONTEXT`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The mesh on that server [env: `SINEW_NAMESPACE`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// File with credentials [env: `NATS_CREDS`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) creds: Option<String>,
+    /// File with an nkey seed [env: `NATS_NKEY`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) nkey: Option<String>,
+    /// User [env: `NATS_USER`]
+    #[arg(long, value_name = "USER", hide_short_help = true)]
+    pub(crate) user: Option<String>,
+    /// Password; better in the environment, where others cannot see it [env: `NATS_PASSWORD`]
+    #[arg(long, value_name = "PASSWORD", hide_short_help = true)]
+    pub(crate) password: Option<String>,
+    /// The client's TLS certificate [env: `NATS_CERT`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) tlscert: Option<String>,
+    /// The client's TLS key [env: `NATS_KEY`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) tlskey: Option<String>,
+    /// Certificate authorities to trust [env: `NATS_CA`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) tlsca: Option<String>,
+    /// How long to wait for the server (`5s`) [env: `NATS_TIMEOUT`]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
+    pub(crate) nats_timeout: Option<String>,
+    /// Who asks: the name in subjects that commands are recorded under [default: by the credentials, else the user]
+    #[arg(long = "as", value_name = "NAME", hide_short_help = true)]
+    pub(crate) caller: Option<String>,
+}
+
+impl Connection {
+    /// True if a flag says that a mesh is meant. Variables alone do not: they may stand there for other commands.
+    pub(crate) fn is_given(&self) -> bool {
+        self.nats.is_some() || self.context.is_some() || self.namespace.is_some()
+    }
+
+    /// The connection to a server of this process's own.
+    pub(crate) fn to(url: String, namespace: &str) -> Self {
+        Self { nats: Some(url), namespace: Some(namespace.to_owned()), ..Self::default() }
+    }
+
+    /// Connects. `role` names the connection.
+    pub(crate) async fn open(&self, role: &'static str) -> Result<Mesh, Failure> {
+        let timeout = self.nats_timeout.as_deref().map(input::duration).transpose()?;
+        let connect = Connect {
+            url: self.nats.clone(),
+            context: self.context.clone(),
+            creds: self.creds.clone().map(Into::into),
+            nkey: self.nkey.clone().map(Into::into),
+            user: self.user.clone(),
+            password: self.password.clone(),
+            cert: self.tlscert.clone().map(Into::into),
+            key: self.tlskey.clone().map(Into::into),
+            ca: self.tlsca.clone().map(Into::into),
+            timeout: timeout.map(Duration::from_millis),
+            namespace: self.namespace.clone(),
+            caller: self.caller.clone(),
+            role,
+        };
+        Ok(connect.open().await?)
+    }
+
+    /// Connects to a provisioned mesh, to start executions and look at them.
+    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+        let mesh = self.open("cli").await?;
+        Ok(Client::new(mesh, adapter).await?)
+    }
+}
+
+/// The adapter of a dialect.
+pub(crate) fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
+    sinew_dialects::by_name(dialect).map(|dialect| dialect.adapter())
+}
+
+/// Runs what has to wait for a network.
+pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+    })?;
+    let ended = runtime.block_on(work);
+    // Connections that still try to say goodbye must not hold the command up.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    ended
+}
+
+impl From<MeshError> for Failure {
+    fn from(error: MeshError) -> Self {
+        let exit = match &error {
+            MeshError::Unreachable { .. }
+            | MeshError::NothingListens { .. }
+            | MeshError::NobodyAnswers { .. }
+            | MeshError::NoJetStream { .. } => Exit::Unreachable,
+            MeshError::NotAllowed { .. } => Exit::Denied,
+            MeshError::Refused { reason, .. } if reason.to_ascii_lowercase().contains("permission") => {
+                Exit::Denied
+            }
+            MeshError::NoAnswer { .. } => Exit::TimedOut,
+            MeshError::NotFound { .. } | MeshError::NoServer { .. } => Exit::NotFound,
+            MeshError::BadContext { .. } | MeshError::BadSetting { .. } => Exit::Usage,
+            MeshError::NotProvisioned { .. }
+            | MeshError::Differs { .. }
+            | MeshError::ShardsFixed { .. }
+            | MeshError::StoreInUse { .. }
+            | MeshError::OldServer { .. } => Exit::Conflict,
+            _ => Exit::Failed,
+        };
+        let failure = Self::new(exit, exit::known(error.code()), error.to_string());
+        match &error {
+            MeshError::NothingListens { .. } => {
+                failure.hint("start one with `sinew dev`, or name another with --nats or --context")
+            }
+            MeshError::NotProvisioned { .. } | MeshError::Differs { .. } => {
+                failure.hint("see `sinew mesh check`, then `sinew mesh provision`")
+            }
+            _ => failure,
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let exit = match error {
+            ClientError::Mesh(error) => return error.into(),
+            ClientError::NotFound(_) => Exit::NotFound,
+            ClientError::OtherStart(_) | ClientError::Refused(_) => Exit::Conflict,
+            ClientError::Undecided(_) => Exit::TimedOut,
+            ClientError::Command(_) => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, exit::known(error.code()), error.to_string())
+    }
+}

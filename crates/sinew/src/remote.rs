@@ -1,0 +1,176 @@
+//! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sinew_executor::client::Client;
+use sinew_mesh::Mesh;
+use sinew_mesh::history::{Closed, HistoryFilter};
+use sinew_mesh::store::Workflows;
+use sinew_protocol::command::Command;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::query::Summary;
+use sinew_protocol::{ExecutionId, Token};
+
+use crate::connect::Connection;
+use crate::exit::{Exit, Failure};
+use crate::record::{self, Record};
+use crate::views::Standing;
+use crate::views::list::Row;
+
+/// No execution has this id, or begins with it.
+const NO_SUCH_EXECUTION: &str = "SINEW-8020";
+/// Several executions begin with this text.
+const SEVERAL: &str = "SINEW-8021";
+/// A command was refused.
+const REFUSED: &str = "SINEW-8024";
+
+/// Executions that are looked through for the first characters of an id.
+const LOOKED_THROUGH: usize = 20_000;
+/// How long a decision about a command is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Records fetched at the same time.
+const AT_ONCE: usize = 16;
+
+/// A mesh with what is on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(crate) client: Client,
+}
+
+impl Remote {
+    /// Connects to a provisioned mesh.
+    pub(crate) async fn open(connection: &Connection) -> Result<Self, Failure> {
+        Ok(Self { client: connection.client().await? })
+    }
+
+    /// The mesh.
+    pub(crate) fn mesh(&self) -> &Mesh {
+        self.client.mesh()
+    }
+
+    /// The workflows that are deployed on it.
+    pub(crate) async fn workflows(&self) -> Workflows {
+        let workflows = self.mesh().workflows();
+        workflows.ready().await;
+        workflows
+    }
+
+    /// The execution that a text names.
+    pub(crate) async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
+        if text == "@latest" {
+            let rows = self.rows(&HistoryFilter::default(), 1).await?;
+            let newest = rows.iter().max_by_key(|row| row.started);
+            return newest.map_or_else(
+                || Err(Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, "there is no execution yet")),
+                |row| parse(&row.execution),
+            );
+        }
+        let whole = parse(text)?;
+        if self.client.record(&whole).await?.is_some() {
+            return Ok(whole);
+        }
+        let rows = self.rows(&HistoryFilter::default(), LOOKED_THROUGH).await?;
+        let mut found = rows.iter().filter(|row| row.execution.starts_with(text));
+        match (found.next(), found.next()) {
+            (None, _) => Err(no_such(text)),
+            (Some(row), None) => parse(&row.execution),
+            (Some(first), Some(second)) => {
+                let more = found.count();
+                let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let (first, second) = (&first.execution, &second.execution);
+                Err(Failure::new(
+                    Exit::Usage,
+                    SEVERAL,
+                    format!("'{text}' begins several executions: {first}, {second}{others}"),
+                )
+                .hint("give more of its characters"))
+            }
+        }
+    }
+
+    /// All that is known of an execution.
+    pub(crate) async fn record(&self, id: &ExecutionId) -> Result<Record, Failure> {
+        let stored = self.client.record(id).await?.ok_or_else(|| no_such(id.as_str()))?;
+        let folded = self.client.folded(&stored).await?;
+        Record::decode(stored, folded.program().clone()).map_err(|why| {
+            Failure::new(Exit::Failed, "SINEW-8013", format!("the record of {id} cannot be used: {why}"))
+        })
+    }
+
+    /// Open executions and the latest closed ones: at most `limit` of those.
+    pub(crate) async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Row>, Failure> {
+        let mut rows: Vec<Row> = self.client.open().await?.into_iter().map(open).collect();
+        for closed in self.mesh().list_history(filter, limit).await? {
+            // One that was just closed may be told of by its owner still.
+            let row = self::closed(closed);
+            match rows.iter_mut().find(|known| known.execution == row.execution) {
+                Some(known) if !known.status.is_over() && known.started <= row.started => {}
+                Some(known) => *known = row,
+                None => rows.push(row),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Fills in the labels of closed executions, which only their records know.
+    pub(crate) async fn with_labels(&self, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+        let filled = futures_util::stream::iter(rows).map(|mut row| async move {
+            if row.status.is_over()
+                && let Some(stored) = self.client.record(&parse(&row.execution)?).await?
+            {
+                row.labels = stored.meta.labels;
+            }
+            Ok(row)
+        });
+        filled.buffered(AT_ONCE).collect::<Vec<Result<Row, Failure>>>().await.into_iter().collect()
+    }
+
+    /// Gives a command and waits for what became of it.
+    pub(crate) async fn signal(&self, command: Command) -> Result<Verdict, Failure> {
+        let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
+        let verdict = self.client.signal(&id, command, PATIENCE).await?;
+        if verdict.accepted {
+            return Ok(verdict);
+        }
+        let reason = if verdict.reason.is_empty() { "it was refused" } else { &verdict.reason };
+        Err(Failure::new(Exit::Conflict, REFUSED, reason.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Result<ExecutionId, Failure> {
+    ExecutionId::parse(text).map_err(|_| no_such(text))
+}
+
+fn no_such(text: &str) -> Failure {
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
+    Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, format!("there is no execution '{shown}'"))
+        .hint("see `sinew execution list`; the first characters of an id and @latest do")
+}
+
+fn open(summary: Summary) -> Row {
+    Row {
+        execution: summary.execution.to_string(),
+        workflow: summary.workflow,
+        status: Standing::parse(summary.status.as_str()),
+        started: summary.started,
+        ended: summary.ended,
+        caller: record::caller(&summary.caller),
+        waiting: summary.waiting,
+        labels: summary.labels,
+    }
+}
+
+fn closed(closed: Closed) -> Row {
+    let caller = Token::parse(&closed.caller).ok().map(|token| record::caller(&token));
+    Row {
+        execution: closed.execution.to_string(),
+        workflow: closed.workflow,
+        status: Standing::parse(&closed.status),
+        started: closed.started,
+        ended: Some(closed.ended),
+        caller: caller.unwrap_or(closed.caller),
+        waiting: None,
+        labels: std::collections::BTreeMap::new(),
+    }
+}
