@@ -150,7 +150,7 @@ impl Fleet {
     }
 
     async fn put(&self, key: &str, mut headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
-        headers.insert(NATS_MESSAGE_TTL, FORGOTTEN_AFTER.as_secs());
+        headers.insert(NATS_MESSAGE_TTL, FORGOTTEN_AFTER.as_secs().to_string());
         let (what, subject) = ("write to the executors' bucket", self.mesh.fleet_subject(key));
         let unreachable = |reason: String| MeshError::Unreachable { what, reason };
         let sent = self.mesh.jetstream().publish_with_headers(subject, headers, body).await;
@@ -195,8 +195,20 @@ impl Snapshot {
 #[derive(Clone, Debug)]
 pub struct Watch {
     lease: Duration,
-    heard: HashMap<String, (u64, Instant)>,
+    heard: HashMap<String, Heard>,
     looked: Option<Instant>,
+}
+
+/// When an executor was heard.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    revision: u64,
+    /// When this revision was first seen here.
+    at: Instant,
+    /// How long it had been silent then.
+    before: Duration,
+    /// Whether it was taken for alive at the last look.
+    lived: bool,
 }
 
 impl Watch {
@@ -212,14 +224,13 @@ impl Watch {
         self.heard.retain(|id, _| snapshot.members.contains_key(id));
         let mut living = Vec::new();
         for (id, member) in &snapshot.members {
-            let first = now.checked_sub(member.silent).unwrap_or(now);
-            let heard = self.heard.entry(id.clone()).or_insert((member.revision, first));
-            // Whoever was dead before the outage stays it.
-            let lived = self.lease > now.duration_since(heard.1).saturating_sub(self.lease);
-            if heard.0 != member.revision || (was_blind && lived) {
-                *heard = (member.revision, now);
+            let first = Heard { revision: member.revision, at: now, before: member.silent, lived: false };
+            let heard = self.heard.entry(id.clone()).or_insert(first);
+            if heard.revision != member.revision || (was_blind && heard.lived) {
+                *heard = Heard { before: Duration::ZERO, ..first };
             }
-            if now.duration_since(heard.1) < self.lease {
+            heard.lived = heard.before.saturating_add(now - heard.at) < self.lease;
+            if heard.lived {
                 living.push(id.clone());
             }
         }
@@ -230,6 +241,8 @@ impl Watch {
 /// What an executor should do about shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
+    /// Shards that it owns and keeps. One it does not work on is left from a process of the same name: it must begin.
+    pub keep: Vec<u32>,
     /// Shards to take, with the revision that the claim names.
     pub claim: Vec<(u32, u64)>,
     /// Shards to hand over.
@@ -245,14 +258,11 @@ pub fn share(
     me: &str,
     shards: NonZeroU32,
 ) -> Share {
-    let owner = |shard: u32| {
-        let owner = owners.get(&shard).and_then(|(owner, _)| owner.as_deref());
-        owner.filter(|owner| living.iter().any(|living| living == owner))
-    };
     let mut owned: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
     let mut free = Vec::new();
     for shard in 0..shards.get() {
-        match owner(shard).and_then(|owner| owned.get_mut(owner)) {
+        let owner = owners.get(&shard).and_then(|(owner, _)| owner.as_deref());
+        match owner.and_then(|owner| owned.get_mut(owner)) {
             Some(list) => list.push(shard),
             None => free.push(shard),
         }
@@ -265,95 +275,20 @@ pub fn share(
     let mut order: Vec<(&str, usize)> = owned.iter().map(|(id, list)| (*id, list.len())).collect();
     order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
     let mut free = free.into_iter();
-    let mut share = Share::default();
     for (place, (id, has)) in order.into_iter().enumerate() {
         let quota = least + usize::from(place < odd);
         let taken: Vec<u32> = free.by_ref().take(quota.saturating_sub(has)).collect();
         if id == me {
             let revision = |shard: u32| owners.get(&shard).map_or(0, |(_, revision)| *revision);
-            share.claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
-            share.release = owned[me].iter().skip(quota).copied().collect();
-            break;
+            let claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
+            let mut keep = owned.remove(me).unwrap_or_default();
+            let release = keep.split_off(quota.min(keep.len()));
+            return Share { keep, claim, release };
         }
     }
-    share
+    Share::default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Executors that act on what they see, one after the other, until nothing moves.
-    fn settle(owners: &mut BTreeMap<u32, (Option<String>, u64)>, living: &[&str], shards: u32) -> usize {
-        let living: Vec<String> = living.iter().map(|id| (*id).to_owned()).collect();
-        let shards = NonZeroU32::new(shards).unwrap();
-        let mut moved = 0;
-        for _ in 0..20 {
-            let mut still = true;
-            for me in &living {
-                let Share { claim, release } = share(owners, &living, me, shards);
-                for shard in release {
-                    still = false;
-                    owners
-                        .entry(shard)
-                        .and_modify(|(owner, revision)| (*owner, *revision) = (None, *revision + 1));
-                }
-                for (shard, revision) in claim {
-                    let entry = owners.entry(shard).or_default();
-                    if entry.1 == revision {
-                        (still, moved) = (false, moved + 1);
-                        *entry = (Some(me.clone()), revision + 1);
-                    }
-                }
-            }
-            if still {
-                return moved;
-            }
-        }
-        panic!("shards keep moving: {owners:?}");
-    }
-
-    fn counts(owners: &BTreeMap<u32, (Option<String>, u64)>) -> Vec<usize> {
-        let mut counts = BTreeMap::<&str, usize>::new();
-        for (owner, _) in owners.values() {
-            *counts.entry(owner.as_deref().unwrap()).or_default() += 1;
-        }
-        counts.into_values().collect()
-    }
-
-    #[test]
-    fn shares_are_even_and_little_moves() {
-        let mut owners = BTreeMap::new();
-        assert_eq!(settle(&mut owners, &["a"], 16), 16);
-        assert_eq!(settle(&mut owners, &["a", "b"], 16), 8);
-        assert_eq!(counts(&owners), [8, 8]);
-        assert_eq!(settle(&mut owners, &["a", "b", "c"], 16), 5);
-        assert_eq!(counts(&owners), [6, 5, 5]);
-        assert_eq!(settle(&mut owners, &["b", "c"], 16), 6, "only what the dead one had");
-        assert_eq!(counts(&owners), [8, 8]);
-        assert_eq!(settle(&mut owners, &["b", "c"], 16), 0);
-    }
-
-    #[test]
-    fn more_executors_than_shards() {
-        let mut owners = BTreeMap::new();
-        settle(&mut owners, &["a", "b", "c"], 2);
-        assert_eq!(counts(&owners), [1, 1]);
-        assert_eq!(share(&owners, &["a".to_owned()], "stranger", NonZeroU32::MIN), Share::default());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_is_death_and_a_word_is_life() {
-        let mut watch = Watch::new(Duration::from_secs(5));
-        let said = |revision| Snapshot {
-            members: BTreeMap::from([("a".to_owned(), (Beat::default(), revision))]),
-            ..Snapshot::default()
-        };
-        assert_eq!(watch.living(&said(1)), ["a"]);
-        tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(watch.living(&said(1)), ["a"]);
-        tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(watch.living(&said(1)).is_empty());
-        assert_eq!(watch.living(&said(2)), ["a"]);
-    }
-}
+#[path = "fleet/tests.rs"]
+mod tests;
