@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sinew_engine::{
     ActId, Action, Adapter, Answer, Ask, Ctx, Graph, Input, Mode, NativeEvent, Refused, Reply, State, Time,
-    apply, decide, next_deadline, react,
+    decide, fold, next_deadline, react,
 };
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
@@ -132,7 +132,7 @@ impl<'a> Bench<'a> {
         let facts = decide(&self.graph, self.adapter, &mut self.state, self.now, input)?;
         let mut said = Vec::new();
         for fact in facts {
-            apply(&self.graph, &mut self.shown, self.now, &fact);
+            fold(&self.graph, &mut self.shown, self.now, &fact).expect("a fact of our own making");
             self.events.extend(self.adapter.project(&Ctx::new(&self.graph, &self.shown, self.now), &fact));
             for action in react(&self.graph, &self.shown, &fact) {
                 let Action::Send { act, attempt, ask, .. } = action else { continue };

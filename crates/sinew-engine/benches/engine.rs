@@ -8,8 +8,8 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Action, Adapter, Ask, Child, Ctx, Graph, Input, Mode, Reply, Round, State, Step, Val, decide,
-    decode_round, encode_round, react,
+    ActId, Action, Adapter, Ask, Child, Ctx, Fact, Graph, Input, Mode, Reply, Round, State, Step, Time, Val,
+    decide, decode_round, encode_round, react,
 };
 use sinew_plan::{Failure, Join, Limits, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
 use sinew_protocol::Fault;
@@ -188,9 +188,21 @@ fn decide_and_encode(bencher: Bencher<'_, '_>, shape: &str) {
     bencher.counter(ItemsCount::new(size)).bench_local(|| Run::new(black_box(&graph), true).finish());
 }
 
-/// Facts a second, decoded and applied: what a recovery costs.
+/// Facts a second, decoded, checked and applied: what a recovery costs.
 #[divan::bench(args = shapes(), sample_count = 20)]
 fn fold(bencher: Bencher<'_, '_>, shape: &str) {
+    bench_fold(bencher, shape, |graph, state, at, fact| {
+        sinew_engine::fold(graph, state, at, fact).expect("a fact of our own making");
+    });
+}
+
+/// The same without the checks.
+#[divan::bench(args = shapes(), sample_count = 20)]
+fn fold_unchecked(bencher: Bencher<'_, '_>, shape: &str) {
+    bench_fold(bencher, shape, sinew_engine::apply);
+}
+
+fn bench_fold(bencher: Bencher<'_, '_>, shape: &str, fold: impl Fn(&Graph, &mut State, Time, &Fact)) {
     let (graph, _) = graph(shape);
     let journal = Run::new(&graph, true).finish().journal.unwrap_or_default();
     let facts: usize =
@@ -200,7 +212,7 @@ fn fold(bencher: Bencher<'_, '_>, shape: &str) {
         for bytes in &journal {
             let round = decode_round(black_box(bytes)).expect("what was encoded just now");
             for fact in &round.facts {
-                sinew_engine::apply(&graph, &mut state, round.at, fact);
+                fold(&graph, &mut state, round.at, fact);
             }
         }
         state

@@ -15,6 +15,7 @@ mod ask;
 mod ctx;
 mod decide;
 mod fact;
+mod fold;
 mod graph;
 mod input;
 mod serde_result;
@@ -35,6 +36,7 @@ pub use decide::{ATTEMPT_TIMED_OUT, decide, plan_retry};
 pub use fact::{
     Answer, Child, Fact, Made, Mode, Outcome, Output, Round, Start, Status, Token, TokenValue, Wait,
 };
+pub use fold::{BadFact, fold};
 pub use graph::Graph;
 pub use input::{Input, Refused, RetryPlan};
 pub use state::{Activation, Arrived, Children, End, Phase, Replied, Scope, State};

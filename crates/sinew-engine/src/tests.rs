@@ -10,6 +10,7 @@ mod world;
 
 mod children;
 mod failure;
+mod hostile;
 mod joins;
 mod limits;
 mod model;

@@ -30,6 +30,16 @@ pub enum PlanError {
         /// Edges that count.
         edges: u32,
     },
+    /// A counter beyond the number of edges; each would cost memory in every execution.
+    #[error("edge {edge} is counted by counter {counter}, where there are {edges} edges")]
+    Counter {
+        /// The edge.
+        edge: usize,
+        /// Its counter.
+        counter: u32,
+        /// Edges in all.
+        edges: usize,
+    },
     /// Nothing would ever start.
     #[error("the plan has no entry node")]
     NoEntry,
@@ -63,6 +73,9 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         let place = || format!("edge {n}");
         exists(&place, edge.from)?;
         exists(&place, edge.to)?;
+        if edge.counter as usize >= plan.edges.len() {
+            return Err(PlanError::Counter { edge: n, counter: edge.counter, edges: plan.edges.len() });
+        }
         if !edge.attach && plan.node(edge.to).inner {
             return Err(PlanError::BodyInFlow(plan.node(edge.to).id.clone()));
         }

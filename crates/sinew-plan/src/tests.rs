@@ -104,6 +104,7 @@ fn check_names_what_is_wrong() {
         (broken(&|p| p.format = 9), "plan format 9"),
         (broken(&|p| p.nodes[1].id = "a".into()), "two nodes have the id 'a'"),
         (broken(&|p| p.edges[0].to = 7), "edge 0 names node 7"),
+        (broken(&|p| p.edges[0].counter = u32::MAX), "edge 0 is counted by counter 4294967295"),
         (broken(&|p| p.entry.clear()), "no entry"),
         (broken(&|p| p.nodes[1].op = Op::Map { body: 5 }), "node 'b' names node 5"),
         (broken(&|p| p.nodes[1].inner = true), "node 'b' is a body"),

@@ -171,8 +171,8 @@ fn any_node(dice: &mut Dice, name: &str, depth: u32, settings: &mut Value) -> Va
 }
 
 /// A world and all that was done to it.
-struct History {
-    world: World,
+pub(super) struct History {
+    pub(super) world: World,
     /// Each input, when it came, and how many rounds there were after it.
     inputs: Vec<(Time, Input, usize)>,
 }
@@ -267,7 +267,7 @@ impl History {
     }
 }
 
-fn history(seed: u64) -> History {
+pub(super) fn history(seed: u64) -> History {
     let mut dice = Dice::new(seed);
     let (edges, settings) = any_plan(&mut dice);
     let mut history = History { world: World::new(graph(&edges, settings)), inputs: Vec::new() };

@@ -123,7 +123,7 @@ fn old_journals_are_still_read() {
 
 const KINDS: u64 = 30;
 
-fn any_fact(dice: &mut Dice) -> Fact {
+pub(super) fn any_fact(dice: &mut Dice) -> Fact {
     let act = dice.roll(1 << 32) as u32;
     let attempt = dice.roll(5) as u32;
     let reason = text(dice);

@@ -1,0 +1,330 @@
+//! The checked fold, for journals that come from a store: damaged ones, and those of another plan, are refused.
+//!
+//! `apply` trusts its facts, because `decide` has just made them. What was read back may hold anything that decodes, so
+//! here every id must exist and every fact must be possible where its activation stands (the table in `apply.rs`).
+
+use sinew_plan::{EdgeIx, NodeIx};
+
+use crate::apply::apply;
+use crate::fact::{Child, Fact, Made, Start, Token};
+use crate::graph::Graph;
+use crate::state::{Activation, Phase, State};
+use crate::{ActId, ROOT, ScopeId, Time};
+
+/// A fact that cannot follow the ones before it. The journal is damaged, or it is of another plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadFact {
+    /// The execution runs another plan than the one it is folded with.
+    #[error("the journal is of plan {found}, not of {expected}")]
+    OtherPlan {
+        /// Digest in the journal.
+        found: String,
+        /// Digest of the plan at hand.
+        expected: String,
+    },
+    /// An id that nothing has.
+    #[error("the fact '{fact}' names {what} {id}, which does not exist")]
+    NoSuch {
+        /// Kind of the fact.
+        fact: &'static str,
+        /// What the id is of.
+        what: &'static str,
+        /// The id.
+        id: u32,
+    },
+    /// An id that does not follow the last one.
+    #[error("the fact '{fact}' makes {what} {id}, where {next} is next")]
+    OutOfOrder {
+        /// Kind of the fact.
+        fact: &'static str,
+        /// What is made.
+        what: &'static str,
+        /// Its id.
+        id: u32,
+        /// The id it must have.
+        next: u32,
+    },
+    /// An activation that stands elsewhere.
+    #[error("the fact '{fact}' cannot happen to activation {act}, which is {phase}")]
+    WrongPhase {
+        /// Kind of the fact.
+        fact: &'static str,
+        /// The activation.
+        act: ActId,
+        /// Where it stands.
+        phase: &'static str,
+    },
+    /// An execution that stands elsewhere.
+    #[error("the fact '{fact}' cannot follow: the execution {state}")]
+    Untimely {
+        /// Kind of the fact.
+        fact: &'static str,
+        /// How the execution stands.
+        state: &'static str,
+    },
+}
+
+impl BadFact {
+    /// The operator code.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::OtherPlan { .. } => "SINEW-6022",
+            Self::NoSuch { .. } | Self::OutOfOrder { .. } => "SINEW-6023",
+            Self::WrongPhase { .. } | Self::Untimely { .. } => "SINEW-6024",
+        }
+    }
+}
+
+/// Folds one fact of a stored journal into the state. A refused fact changes nothing; the state is that of the facts
+/// before it.
+pub fn fold(graph: &Graph, state: &mut State, at: Time, fact: &Fact) -> Result<(), BadFact> {
+    Check { graph, state, fact: kind(fact) }.check(fact)?;
+    apply(graph, state, at, fact);
+    Ok(())
+}
+
+/// One fact being checked.
+struct Check<'a> {
+    graph: &'a Graph,
+    state: &'a State,
+    fact: &'static str,
+}
+
+type Checked = Result<(), BadFact>;
+
+impl Check<'_> {
+    fn check(&self, fact: &Fact) -> Checked {
+        self.timely(fact)?;
+        match fact {
+            Fact::Started(start) => self.started(start),
+            Fact::Opened { scope, parent, owner, .. } => {
+                self.next("scope", *scope, self.state.scopes.len() + 1)?;
+                self.scope(*parent)?;
+                self.act(*owner).map(drop)
+            }
+            Fact::Routed { act, scope, tokens, .. } => {
+                if let Some(act) = act {
+                    let one = self.act(*act)?;
+                    self.can(*act, one.end.is_some() && one.phase != Phase::Closed)?;
+                }
+                self.scope(*scope)?;
+                self.tokens(tokens)
+            }
+            Fact::Activated(made) => self.activated(made),
+            Fact::Died { node, scope, .. } => {
+                self.node(*node)?;
+                self.scope(*scope)
+            }
+            Fact::Dropped { edge, scope } => {
+                self.edge(*edge)?;
+                self.scope(*scope)
+            }
+            Fact::Deferred { act, .. } => {
+                self.phase(*act, |phase| matches!(phase, Phase::Ready | Phase::Sleeping))
+            }
+            Fact::Undeferred { act } => self.phase(*act, |phase| phase == Phase::Deferred),
+            Fact::Began { act } => {
+                let one = self.act(*act)?;
+                let asleep = one.phase == Phase::Sleeping && one.began_at.is_none();
+                self.can(*act, one.phase == Phase::Ready || asleep)
+            }
+            Fact::Noted { act, .. } => act.map_or(Ok(()), |act| self.act(act).map(drop)),
+            Fact::Progressed { act, attempt, .. } => {
+                self.phase(*act, |phase| phase == Phase::Running)?;
+                self.attempt(*act, *attempt)
+            }
+            Fact::Late { act, attempt } => self.attempt(*act, *attempt),
+            Fact::Yielded { act, tokens } => {
+                self.phase(*act, |phase| phase == Phase::Running)?;
+                self.tokens(tokens)
+            }
+            Fact::Dispatched { act, attempt, .. } => {
+                let one = self.act(*act)?;
+                self.can(*act, is_deciding(one) || one.phase == Phase::BackedOff)?;
+                self.next("attempt", *attempt, one.attempt as usize + 1)
+            }
+            Fact::Replied { act, attempt, .. } => {
+                self.phase(*act, |phase| phase == Phase::Running)?;
+                if self.act(*act)?.running == Some(*attempt) { Ok(()) } else { self.no("attempt", *attempt) }
+            }
+            Fact::BackedOff { act, .. } => {
+                let one = self.act(*act)?;
+                self.can(*act, is_deciding(one) || one.phase == Phase::BackedOff)
+            }
+            Fact::Slept { act, .. } => {
+                let one = self.act(*act)?;
+                self.can(*act, one.phase == Phase::Ready || (is_deciding(one) && one.end.is_none()))
+            }
+            Fact::Awaited { act, .. } => self.open(*act),
+            Fact::Answered { act, .. } => self.phase(*act, |phase| phase == Phase::Waiting),
+            Fact::Fanned { act, children, .. } => {
+                self.open(*act)?;
+                children.iter().try_for_each(|Child { body, .. }| self.node(*body))
+            }
+            Fact::Completed { act, .. } | Fact::Skipped { act, .. } => self.open(*act),
+            Fact::Failed { act, .. } | Fact::Cancelled { act, .. } => {
+                self.phase(*act, |phase| phase != Phase::Closed)
+            }
+            Fact::Reopened { acts, reset, .. } => {
+                acts.iter().try_for_each(|act| self.phase(*act, |phase| phase == Phase::Closed))?;
+                reset.iter().try_for_each(|node| self.node(*node))
+            }
+            Fact::Paused { .. } | Fact::Resumed => Ok(()),
+            Fact::CancelRequested { .. } | Fact::Concluded { .. } | Fact::Ended => Ok(()),
+        }
+    }
+
+    /// The fact may come now, as far as the whole execution is concerned.
+    fn timely(&self, fact: &Fact) -> Checked {
+        let state = self.state;
+        let wrong = match fact {
+            Fact::Started(_) => state.start.is_some().then_some("has started already"),
+            _ if state.start.is_none() => Some("has not started"),
+            Fact::Late { .. } => None,
+            Fact::Reopened { .. } => (!state.ended).then_some("has not ended"),
+            _ if state.ended => Some("has ended"),
+            Fact::Paused { .. } => state.paused.is_some().then_some("is paused already"),
+            Fact::Resumed => state.paused.is_none().then_some("is not paused"),
+            Fact::Concluded { .. } => state.outcome.is_some().then_some("has an outcome already"),
+            Fact::Ended => state.outcome.is_none().then_some("has no outcome"),
+            _ => None,
+        };
+        wrong.map_or(Ok(()), |state| Err(BadFact::Untimely { fact: self.fact, state }))
+    }
+
+    fn started(&self, start: &Start) -> Checked {
+        if start.plan == self.graph.digest() {
+            return Ok(());
+        }
+        Err(BadFact::OtherPlan { found: start.plan.clone(), expected: self.graph.digest().to_owned() })
+    }
+
+    fn activated(&self, made: &Made) -> Checked {
+        self.next("activation", made.act, self.state.acts.len())?;
+        self.node(made.node)?;
+        self.scope(made.scope)?;
+        self.scope(made.from)?;
+        if let Some(owner) = made.owner {
+            let one = self.act(owner)?;
+            let planned = one.children.as_ref().is_some_and(|own| own.acts.len() < own.list.len());
+            self.can(owner, planned)?;
+        }
+        made.again.map_or(Ok(()), |again| self.phase(again, |phase| phase == Phase::Closed))
+    }
+
+    fn tokens(&self, tokens: &[Token]) -> Checked {
+        tokens.iter().try_for_each(|token| self.edge(token.edge))
+    }
+
+    fn act(&self, act: ActId) -> Result<&Activation, BadFact> {
+        match self.state.acts.get(act as usize) {
+            Some(one) => Ok(one),
+            None => Err(BadFact::NoSuch { fact: self.fact, what: "activation", id: act }),
+        }
+    }
+
+    fn scope(&self, scope: ScopeId) -> Checked {
+        let exists = scope == ROOT || scope as usize <= self.state.scopes.len();
+        if exists { Ok(()) } else { self.no("scope", scope) }
+    }
+
+    fn node(&self, node: NodeIx) -> Checked {
+        if (node as usize) < self.graph.plan().nodes.len() { Ok(()) } else { self.no("node", node) }
+    }
+
+    fn edge(&self, edge: EdgeIx) -> Checked {
+        if (edge as usize) < self.graph.plan().edges.len() { Ok(()) } else { self.no("edge", edge) }
+    }
+
+    /// An attempt that was dispatched.
+    fn attempt(&self, act: ActId, attempt: u32) -> Checked {
+        let known = (1..=self.act(act)?.attempt).contains(&attempt);
+        if known { Ok(()) } else { self.no("attempt", attempt) }
+    }
+
+    /// The activation is deciding what is next, or its children or its sleep lead on.
+    fn open(&self, act: ActId) -> Checked {
+        let one = self.act(act)?;
+        let ways = matches!(one.phase, Phase::Begun | Phase::Sleeping | Phase::Owning);
+        self.can(act, ways && one.end.is_none())
+    }
+
+    fn phase(&self, act: ActId, wanted: impl Fn(Phase) -> bool) -> Checked {
+        self.can(act, wanted(self.act(act)?.phase))
+    }
+
+    fn can(&self, act: ActId, can: bool) -> Checked {
+        if can {
+            return Ok(());
+        }
+        let phase = phase_word(self.act(act)?.phase);
+        Err(BadFact::WrongPhase { fact: self.fact, act, phase })
+    }
+
+    fn next(&self, what: &'static str, id: u32, next: usize) -> Checked {
+        let next = u32::try_from(next).unwrap_or(u32::MAX);
+        if id == next { Ok(()) } else { Err(BadFact::OutOfOrder { fact: self.fact, what, id, next }) }
+    }
+
+    fn no(&self, what: &'static str, id: u32) -> Checked {
+        Err(BadFact::NoSuch { fact: self.fact, what, id })
+    }
+}
+
+/// Between two facts of a round: the adapter was asked, or is about to be.
+const fn is_deciding(one: &Activation) -> bool {
+    matches!(one.phase, Phase::Begun | Phase::Settled | Phase::Sleeping | Phase::Owning)
+}
+
+/// The word for a fact, as its JSON has it.
+const fn kind(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Started(_) => "started",
+        Fact::Opened { .. } => "opened",
+        Fact::Routed { .. } => "routed",
+        Fact::Activated(_) => "activated",
+        Fact::Died { .. } => "died",
+        Fact::Dropped { .. } => "dropped",
+        Fact::Deferred { .. } => "deferred",
+        Fact::Undeferred { .. } => "undeferred",
+        Fact::Began { .. } => "began",
+        Fact::Noted { .. } => "noted",
+        Fact::Dispatched { .. } => "dispatched",
+        Fact::Progressed { .. } => "progressed",
+        Fact::Replied { .. } => "replied",
+        Fact::Late { .. } => "late",
+        Fact::BackedOff { .. } => "backed_off",
+        Fact::Slept { .. } => "slept",
+        Fact::Awaited { .. } => "awaited",
+        Fact::Answered { .. } => "answered",
+        Fact::Fanned { .. } => "fanned",
+        Fact::Yielded { .. } => "yielded",
+        Fact::Completed { .. } => "completed",
+        Fact::Skipped { .. } => "skipped",
+        Fact::Failed { .. } => "failed",
+        Fact::Cancelled { .. } => "cancelled",
+        Fact::Paused { .. } => "paused",
+        Fact::Resumed => "resumed",
+        Fact::CancelRequested { .. } => "cancel_requested",
+        Fact::Concluded { .. } => "concluded",
+        Fact::Ended => "ended",
+        Fact::Reopened { .. } => "reopened",
+    }
+}
+
+/// The word for a phase, as its JSON has it.
+const fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Ready => "ready",
+        Phase::Deferred => "deferred",
+        Phase::Begun => "begun",
+        Phase::Running => "running",
+        Phase::BackedOff => "backed_off",
+        Phase::Sleeping => "sleeping",
+        Phase::Waiting => "waiting",
+        Phase::Owning => "owning",
+        Phase::Settled => "settled",
+        Phase::Closed => "closed",
+    }
+}
