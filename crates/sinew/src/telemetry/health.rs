@@ -1,0 +1,226 @@
+//! The health port: `/healthz` (alive), `/readyz` (can take work, or why not), `/metrics` (for Prometheus).
+//!
+//! On the loopback interface unless told otherwise. It reads a method and a path and nothing else, keeps few connections,
+//! and gives none of them long.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::TelemetryError;
+use super::metric::{Page, upkeep};
+
+/// Says whether the service can take work, or why it cannot, in one sentence.
+pub(crate) type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// More connections than probes and a scraper have.
+const MOST_CONNECTIONS: usize = 32;
+/// How long a connection may last: probes ask one thing.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long the head of a request may take.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// Requests here have no long heads.
+const MOST_HEAD: usize = 16 * 1024;
+/// After a failed accept, for instance because the process has no file descriptor left.
+const PAUSE: Duration = Duration::from_millis(200);
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The listening port; closed on drop.
+#[derive(Debug)]
+pub(super) struct Health {
+    address: SocketAddr,
+    draining: Arc<AtomicBool>,
+    stop: CancellationToken,
+}
+
+/// What requests are answered from.
+struct Site {
+    ready: Ready,
+    page: Page,
+    draining: Arc<AtomicBool>,
+}
+
+impl Health {
+    /// Listens.
+    pub(super) async fn start(address: SocketAddr, ready: Ready, page: Page) -> Result<Self, TelemetryError> {
+        let failed = |error| TelemetryError::Port { address, error };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (draining, stop) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
+        let site = Arc::new(Site { ready, page: Arc::clone(&page), draining: Arc::clone(&draining) });
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = serve(listener, site, stopped.clone()) => {}
+                () = upkeep(page) => {}
+            }
+        });
+        Ok(Self { address, draining, stop })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// No longer ready, whatever the service says.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the health port was not taken");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let (site, stop) = (Arc::clone(&site), stop.clone());
+        tokio::spawn(async move {
+            let answering = service_fn(move |request| {
+                let site = Arc::clone(&site);
+                async move { Ok::<_, Infallible>(site.answer(&request)) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WITHIN)
+                .max_buf_size(MOST_HEAD)
+                .serve_connection(TokioIo::new(stream), answering);
+            tokio::select! {
+                // Whoever breaks off or talks nonsense is told so by hyper; nobody else needs to know.
+                _ = connection => {}
+                () = tokio::time::sleep(LONGEST) => {}
+                () = stop.cancelled() => {}
+            }
+            drop(place);
+        });
+    }
+}
+
+impl Site {
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".into());
+        }
+        match request.uri().path() {
+            // Whoever can answer is alive.
+            "/healthz" => response(StatusCode::OK, TEXT, "alive\n".into()),
+            "/readyz" => match self.ready() {
+                Ok(()) => response(StatusCode::OK, TEXT, "ready\n".into()),
+                Err(reason) => {
+                    response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {reason}\n"))
+                }
+            },
+            "/metrics" => response(StatusCode::OK, PROMETHEUS, (self.page)()),
+            _ => response(StatusCode::NOT_FOUND, TEXT, "only /healthz, /readyz and /metrics\n".into()),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.draining.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { (self.ready)() }
+    }
+}
+
+fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+    }
+
+    #[tokio::test]
+    async fn it_says_whether_it_is_alive_and_ready_and_why_not() {
+        let state = Arc::new(Mutex::new(Err("no shard is open yet".to_owned())));
+        let asked = Arc::clone(&state);
+        let ready: Ready = Arc::new(move || asked.lock().unwrap().clone());
+        let page: Page = Arc::new(|| "sinew_shards_owned 4\n".to_owned());
+        let health = Health::start("127.0.0.1:0".parse().unwrap(), ready, page).await.unwrap();
+        let address = health.address();
+
+        let answer = get(address, "/readyz").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("not ready: no shard is open yet\n"),
+            "{answer}"
+        );
+        assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200 "));
+        *state.lock().unwrap() = Ok(());
+        assert!(get(address, "/readyz?verbose").await.starts_with("HTTP/1.1 200 "));
+        let answer = get(address, "/metrics").await;
+        assert!(answer.contains("version=0.0.4") && answer.ends_with("sinew_shards_owned 4\n"), "{answer}");
+        health.drain();
+        let answer = get(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("not ready: draining\n"), "{answer}");
+        assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200 "), "draining is alive");
+    }
+
+    #[tokio::test]
+    async fn it_answers_nothing_else() {
+        let page: Page = Arc::new(String::new);
+        let health = Health::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
+        let address = health.address();
+        let long = format!("GET /{} HTTP/1.1\r\nConnection: close\r\n\r\n", "a".repeat(2 * MOST_HEAD));
+        for (request, status) in [
+            ("GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", "404"),
+            ("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "404"),
+            ("DELETE /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "405"),
+            ("HEAD /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "200"),
+            ("\u{0}\u{1} nonsense\r\n\r\n", "400"),
+            (long.as_str(), "4"),
+        ] {
+            let answer = ask(address, request).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:.40}: {answer}");
+        }
+        // A port that is taken is an error, not a second listener.
+        let taken = Health::start(address, Arc::new(|| Ok(())), Arc::new(String::new)).await.unwrap_err();
+        assert_eq!(taken.code(), "SINEW-8060");
+        drop(health);
+    }
+}

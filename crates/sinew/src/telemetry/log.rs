@@ -1,0 +1,232 @@
+//! Log lines on stderr: for people on a terminal, one JSON object a line otherwise, without secrets either way.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use tracing::Subscriber;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use super::{Options, TelemetryError};
+
+/// What is logged unless `SINEW_LOG` says otherwise: our own doings, and what others worry about.
+const DEFAULT: &str = "warn,sinew=info";
+/// Said of themselves by crates whose troubles we word ourselves.
+const HUSHED: [&str; 2] = ["opentelemetry=off", "hyper=warn"];
+/// Variables whose values never reach a log.
+const SECRET: [&str; 5] = [
+    sinew_protocol::env::NATS_PASSWORD,
+    sinew_protocol::env::RESULT_KEY,
+    "NATS_TOKEN",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
+/// Shorter secrets would blot out ordinary words.
+const SHORTEST_SECRET: usize = 4;
+const BLOT: &str = "[redacted]";
+
+/// The filter of `SINEW_LOG`, in tracing's syntax.
+pub(super) fn filter(wanted: Option<&str>) -> Result<EnvFilter, TelemetryError> {
+    let parse = |text: &str| {
+        EnvFilter::builder().parse(text).map_err(|error| TelemetryError::Filter(error.to_string()))
+    };
+    match wanted {
+        Some(text) => parse(text),
+        None => parse(&format!("{DEFAULT},{}", HUSHED.join(","))),
+    }
+}
+
+/// The layer that writes lines.
+pub(super) fn layer<S, W>(options: &Options, scrubber: Scrubber, to: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(Scrubbed { to, scrubber: Arc::new(scrubber) });
+    if options.terminal {
+        lines.with_ansi(options.color).compact().boxed()
+    } else {
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
+    }
+}
+
+/// Takes secrets out of lines.
+#[derive(Debug)]
+pub(super) struct Scrubber {
+    /// Longest first, so that no part of one survives another.
+    secrets: Vec<String>,
+}
+
+impl Scrubber {
+    /// Knows the secrets of this process's environment.
+    pub(super) fn new(environment: &dyn Fn(&str) -> Option<String>) -> Self {
+        let mut secrets = Vec::new();
+        for value in SECRET.iter().filter_map(|name| environment(name)) {
+            // Headers are a list of `name=value`; each value is a secret of its own.
+            let parts =
+                value.split(',').filter_map(|part| part.split_once('=')).map(|(_, secret)| secret.trim());
+            secrets.extend(parts.map(str::to_owned));
+            secrets.push(value);
+        }
+        // As JSON writes them, too.
+        let escaped = |secret: &String| serde_json::to_string(secret).ok();
+        let escaped: Vec<String> =
+            secrets.iter().filter_map(escaped).map(|text| text.trim_matches('"').to_owned()).collect();
+        secrets.extend(escaped);
+        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        Self { secrets }
+    }
+
+    /// The line without secrets: those we know, and whatever stands before the `@` of an address.
+    pub(super) fn clean(&self, line: &str) -> String {
+        let mut line = line.to_owned();
+        for secret in &self.secrets {
+            if line.contains(secret.as_str()) {
+                line = line.replace(secret.as_str(), BLOT);
+            }
+        }
+        without_user_info(&line)
+    }
+}
+
+/// `scheme://user:password@host` without its middle.
+fn without_user_info(line: &str) -> String {
+    let mut clean = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        clean.push_str(before);
+        let authority =
+            after.find(|c: char| c.is_whitespace() || "/?#\"'<>\\,".contains(c)).unwrap_or(after.len());
+        let (authority, after) = after.split_at(authority);
+        match authority.rsplit_once('@') {
+            Some((_, host)) => {
+                clean.push_str(BLOT);
+                clean.push('@');
+                clean.push_str(host);
+            }
+            None => clean.push_str(authority),
+        }
+        rest = after;
+    }
+    clean.push_str(rest);
+    clean
+}
+
+/// Makes writers that clean every line. A line is one write: tracing formats it whole before it writes.
+struct Scrubbed<W> {
+    to: W,
+    scrubber: Arc<Scrubber>,
+}
+
+impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Scrubbed<W> {
+    type Writer = Line<W::Writer>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        Line { to: self.to.make_writer(), scrubber: Arc::clone(&self.scrubber) }
+    }
+}
+
+struct Line<W> {
+    to: W,
+    scrubber: Arc<Scrubber>,
+}
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.to.write_all(self.scrubber.clean(&String::from_utf8_lossy(line)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn environment(name: &str) -> Option<String> {
+        let value = match name {
+            "NATS_PASSWORD" => "canary-one",
+            "SINEW_RESULT_KEY" => "canary\"two",
+            "OTEL_EXPORTER_OTLP_HEADERS" => "authorization=canary-three,x-key=canary-four",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    fn logged(terminal: bool, log: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let options = Options { terminal, ..Options::default() };
+        let lines = layer(&options, Scrubber::new(&environment), move || to.clone());
+        let lines = lines.with_filter(filter(None).unwrap());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn no_secret_reaches_a_line() {
+        for terminal in [true, false] {
+            let text = logged(terminal, || {
+                let span = tracing::info_span!(target: "sinew_mesh", "connect", secret = "canary-one");
+                let _in = span.enter();
+                tracing::info!(target: "sinew_mesh", url = "nats://bob:canary-five@host:4222", "canary-one");
+                tracing::warn!(target: "sinew_mesh", key = "canary\"two", "Bearer canary-three or canary-four");
+                tracing::warn!(target: "sinew", "http://canary-six@[::1]:80/a?b and tls://h:1, fine@example.org");
+            });
+            assert!(!text.contains("canary"), "{text}");
+            for kept in ["host:4222", "[::1]:80/a?b", "tls://h:1", "fine@example.org", BLOT] {
+                assert!(text.contains(kept), "{kept} is missing: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_json_object_unless_somebody_looks() {
+        let log = || tracing::info!(target: "sinew_executor", shard = 3, "a\nb \u{1b}[31m");
+        let json = logged(false, log);
+        assert_eq!(json.lines().count(), 1, "{json}");
+        let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((line["level"].as_str(), line["shard"].as_i64()), (Some("INFO"), Some(3)));
+        assert_eq!(line["message"], "a\nb \u{1b}[31m");
+        let text = logged(true, log);
+        assert!(text.contains("INFO") && !text.contains('{') && !text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn the_filter_is_ours_or_tracings() {
+        let text = logged(true, || {
+            tracing::info!(target: "sinew_mesh", "ours");
+            tracing::debug!(target: "sinew_mesh", "detail");
+            tracing::info!(target: "async_nats", "theirs");
+            tracing::error!(target: "opentelemetry_sdk", "exporter");
+        });
+        assert!(text.contains("ours") && text.lines().count() == 1, "{text}");
+        assert!(filter(Some("sinew_mesh=debug,async_nats=info")).is_ok());
+        let wrong = filter(Some("sinew=loud")).unwrap_err();
+        assert_eq!(wrong.code(), "SINEW-8061");
+    }
+}

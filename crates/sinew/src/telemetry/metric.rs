@@ -1,0 +1,191 @@
+//! Every metric with what it means: the table that describes them to Prometheus, and that deploy/ is checked against.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// The kinds of metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// Only grows; its rate counts.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How values are spread, in these buckets.
+    Histogram(&'static [f64]),
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metric {
+    /// Its name, with the unit at its end where it has one.
+    pub(crate) name: &'static str,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Its unit.
+    pub(crate) unit: Unit,
+    /// Its labels, all of few values.
+    pub(crate) labels: &'static [&'static str],
+    /// What it says.
+    pub(crate) help: &'static str,
+}
+
+/// From a memory copy to a slow disk and far beyond.
+const FAST: &[f64] =
+    &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// From a script to a person's answer.
+const SLOW: &[f64] =
+    &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+/// Powers of two.
+const MANY: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, labels, help }
+}
+
+const fn spread(
+    name: &'static str,
+    unit: Unit,
+    buckets: &'static [f64],
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: Kind::Histogram(buckets), unit, labels, help }
+}
+
+/// All of ours. Metrics of the process itself (`process_…`) are those of every Prometheus client.
+pub(crate) const TABLE: &[Metric] = &[
+    gauge("sinew_build_info", Unit::Count, &["version", "role"], "1, with what runs here"),
+    counter("sinew_executions_started_total", &[], "executions that began"),
+    counter(
+        "sinew_executions_ended_total",
+        &["status"],
+        "executions that ended: success, failure or cancelled",
+    ),
+    counter("sinew_tasks_total", &[], "tasks sent to agents and sub-workflows"),
+    counter("sinew_results_late_total", &[], "results of tasks that no longer counted"),
+    counter("sinew_results_foreign_total", &[], "results from agents that were not asked"),
+    counter("sinew_quarantined_total", &["code"], "messages put aside because they cannot be used"),
+    counter("sinew_commits_total", &[], "commits stored in journals"),
+    spread("sinew_commit_entries", Unit::Count, MANY, &[], "entries of executions in one commit"),
+    spread("sinew_round_seconds", Unit::Seconds, FAST, &[], "from messages read to their commit stored"),
+    gauge("sinew_shards_owned", Unit::Count, &[], "shards that this executor owns"),
+    counter("sinew_takeovers_total", &[], "shards opened by this executor"),
+    counter("sinew_fenced_total", &[], "commits refused because another executor had written"),
+    counter("sinew_spans_lost_total", &[], "spans that no collector took"),
+];
+
+/// Renders what Prometheus reads.
+pub(super) type Page = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Makes this process collect metrics; once, whoever asks again gets the same.
+pub(super) fn install(role: &'static str) -> Page {
+    static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
+    let handle = INSTALLED.get_or_init(|| {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("metrics are collected elsewhere in this process, /metrics stays empty");
+        }
+        describe();
+        handle
+    });
+    metrics::gauge!("sinew_build_info", "version" => env!("CARGO_PKG_VERSION"), "role" => role).set(1.0);
+    let process = metrics_process::Collector::default();
+    process.describe();
+    let handle = handle.clone();
+    Arc::new(move || {
+        process.collect();
+        handle.render()
+    })
+}
+
+/// Keeps memory bounded when nobody asks for metrics: samples are sorted into their buckets now and then.
+pub(super) async fn upkeep(page: Page) {
+    let mut turn = tokio::time::interval(UPKEEP);
+    loop {
+        turn.tick().await;
+        let _ = page();
+    }
+}
+
+const UPKEEP: Duration = Duration::from_secs(10);
+
+/// Refused are only histograms without buckets, and none of ours is.
+fn builder() -> PrometheusBuilder {
+    let described = TABLE.iter().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
+        Kind::Histogram(buckets) => {
+            builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)
+        }
+        Kind::Counter | Kind::Gauge => Ok(builder),
+    });
+    described.unwrap_or_default()
+}
+
+fn describe() {
+    for metric in TABLE {
+        match metric.kind {
+            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            Kind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_described_can_be_read_by_prometheus() {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            describe();
+            metrics::counter!("sinew_executions_ended_total", "status" => "failure").increment(2);
+            metrics::gauge!("sinew_shards_owned").set(4.0);
+            metrics::histogram!("sinew_round_seconds").record(0.004);
+        });
+        let page = handle.render();
+        for line in [
+            "# TYPE sinew_executions_ended_total counter",
+            "sinew_executions_ended_total{status=\"failure\"} 2",
+            "# HELP sinew_shards_owned shards that this executor owns",
+            "sinew_shards_owned 4",
+            "# TYPE sinew_round_seconds histogram",
+            "sinew_round_seconds_bucket{le=\"0.005\"} 1",
+            "sinew_round_seconds_count 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for metric in TABLE {
+            let Metric { name, kind, unit, labels, help } = metric;
+            assert!(name.starts_with("sinew_") && !help.is_empty() && !help.ends_with('.'), "{name}");
+            assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
+            assert_eq!(*unit == Unit::Seconds, name.ends_with("_seconds"), "{name}");
+            assert!(
+                labels.iter().all(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_')),
+                "{name}"
+            );
+            if let Kind::Histogram(buckets) = kind {
+                assert!(buckets.len() > 3 && buckets.is_sorted(), "{name}");
+            }
+            assert_eq!(TABLE.iter().filter(|other| other.name == *name).count(), 1, "{name} is there twice");
+        }
+    }
+}
