@@ -158,7 +158,7 @@ impl Mesh {
             .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
         let state = &stream.cached_info().state;
         let (first, mut end) = (state.first_sequence.max(1), state.last_sequence);
-        let mut window = (2 * limit as u64).clamp(WINDOWS.0, WINDOWS.1);
+        let mut window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);
         let mut list = Vec::new();
         while list.len() < limit && state.messages > 0 && end >= first {
             let begin = end.saturating_sub(window - 1).max(first);

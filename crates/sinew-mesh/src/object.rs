@@ -4,13 +4,15 @@
 //! Agents may do none of that. Here reading is direct gets, and writing leaves an object as it is when it is there
 //! already: keys name contents, so what is there is what would be written.
 
+use std::collections::VecDeque;
+
 use async_nats::HeaderMap;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::object_store::{ObjectInfo, ObjectOptions};
 use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, Stream};
 use bytes::{Bytes, BytesMut};
 use data_encoding::BASE64URL;
-use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::bucket;
@@ -77,25 +79,7 @@ impl Objects {
         };
         let nuid = uuid::Uuid::now_v7().simple().to_string();
         let pieces = format!("$O.{}.C.{nuid}", self.bucket);
-        let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
-        // By value: a closure over a reference would make the whole future one that no task can be spawned of.
-        let mut sending = stream::iter(starts.iter().copied())
-            .map(|start| {
-                let piece = bytes.slice(start..bytes.len().min(start + CHUNK));
-                store(&self.mesh, "storing an object", pieces.clone(), None, piece)
-            })
-            // In order, so that the stream's order is the object's.
-            .buffered(WINDOW);
-        let mut last = 0;
-        while let Some(stored) = sending.next().await {
-            let seq = stored?;
-            if seq <= last {
-                let reason = "its pieces were stored out of order".to_owned();
-                return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
-            }
-            last = seq;
-        }
-        drop(sending);
+        let chunks = self.pieces(key, &pieces, bytes).await?;
         let info = ObjectInfo {
             name: key.to_owned(),
             description: None,
@@ -105,14 +89,14 @@ impl Objects {
             bucket: self.bucket.clone(),
             nuid,
             size: bytes.len(),
-            chunks: starts.len(),
+            chunks,
             modified: Some(time::OffsetDateTime::now_utc()),
             digest: Some(digest),
             deleted: false,
         };
         let info = serde_json::to_vec(&info)
             .map_err(|error| MeshError::Malformed { what: self.what, reason: error.to_string() })?;
-        match store(&self.mesh, "storing an object", subject.clone(), Some(before), info.into()).await {
+        match store(&self.mesh, STORING, subject.clone(), Some(before), info.into()).await {
             // Somebody stored the same key in between: its name says that it is the same.
             Err(MeshError::Refused { .. })
                 if self.last(&subject, true).await?.is_some_and(|found| found.sequence > before) =>
@@ -121,6 +105,30 @@ impl Objects {
             }
             stored => stored.map(drop),
         }
+    }
+
+    /// Publishes the pieces of an object, several on their way at once, in the stream's order.
+    async fn pieces(&self, key: &str, subject: &str, bytes: &Bytes) -> Result<usize, MeshError> {
+        let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
+        let (mut sent, mut last) = (VecDeque::new(), 0);
+        for n in 0..starts.len() + WINDOW {
+            if let Some(start) = starts.get(n) {
+                let piece = bytes.slice(*start..bytes.len().min(start + CHUNK));
+                let ack = self.mesh.jetstream().publish(subject.to_owned(), piece).await;
+                sent.push_back(ack.map_err(|error| failed(STORING, &error))?);
+            }
+            if n + 1 < WINDOW {
+                continue;
+            }
+            let Some(ack) = sent.pop_front() else { break };
+            let seq = ack.await.map_err(|error| failed(STORING, &error))?.sequence;
+            if seq <= last {
+                let reason = "its pieces were stored out of order".to_owned();
+                return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
+            }
+            last = seq;
+        }
+        Ok(starts.len())
     }
 
     /// The bytes under a key and what was said about them, checked against the digest that was stored with them.
@@ -243,18 +251,19 @@ pub(crate) async fn store_with(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<u64, MeshError> {
-    use async_nats::jetstream::context::PublishErrorKind;
-    let failed = |error: async_nats::jetstream::context::PublishError| {
-        let reason = error.to_string();
-        match error.kind() {
-            PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => {
-                MeshError::Unreachable { what, reason }
-            }
-            _ => MeshError::Refused { what, reason },
-        }
-    };
+    let failed = |error| failed(what, &error);
     let sent = mesh.jetstream().publish_with_headers(subject, headers, body).await.map_err(failed)?;
     Ok(sent.await.map_err(failed)?.sequence)
+}
+
+const STORING: &str = "storing an object";
+
+fn failed(what: &'static str, error: &PublishError) -> MeshError {
+    let reason = error.to_string();
+    match error.kind() {
+        PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => MeshError::Unreachable { what, reason },
+        _ => MeshError::Refused { what, reason },
+    }
 }
 
 /// A digest as object stores write it.
