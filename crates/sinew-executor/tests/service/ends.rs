@@ -7,7 +7,7 @@ use crate::mesh::{PATIENCE, TestMesh, start};
 
 const CHAIN: &str = r#"
 workflow:
-  name: chain
+  description: Two agents, one after the other
   nodes:
     - {id: first, type: agent, agent_name: echo, input: {value: "{{workflow.input.value}}"}}
     - {id: second, type: agent, agent_name: echo, input: {value: "{{first.output.value}}"}, depends_on: [first]}
@@ -17,7 +17,7 @@ workflow:
 #[tokio::test]
 async fn a_chain_of_agents_ends_in_success() {
     let mesh = TestMesh::new().await;
-    mesh.deploy(CHAIN).await;
+    mesh.deploy("chain", CHAIN).await;
     let asked = mesh.agent("echo", |task| Ok(task.input.clone().unwrap_or_default())).await;
     let service = mesh.executor("one").await;
     let client = mesh.client().await;

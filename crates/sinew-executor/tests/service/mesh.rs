@@ -57,7 +57,7 @@ impl TestMesh {
     }
 
     /// Deploys all workflows of a file.
-    pub(crate) async fn deploy(&self, text: &str) {
+    pub(crate) async fn deploy(&self, name: &str, text: &str) {
         let document = sinew_source::load(
             text.as_bytes(),
             &LoadOptions {
@@ -70,7 +70,7 @@ impl TestMesh {
         .unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"));
         let dialect = sinew_dialects::detect(&document).unwrap();
         let options = LowerOptions {
-            default_name: "test",
+            default_name: name,
             read: &|_| Err("no other files".to_owned()),
             agents: &BTreeMap::new(),
         };
