@@ -43,6 +43,8 @@ const BAD_COMMAND: &str = "SINEW-6036";
 const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
 /// How often an executor says that it is there, and looks who else is.
 const BEAT: Duration = Duration::from_secs(1);
+/// How often an executor looks after its shards.
+const LOOK: Duration = Duration::from_millis(100);
 /// Between two tries to open a shard that could not be opened.
 const REOPEN: Duration = Duration::from_millis(500);
 
@@ -200,26 +202,30 @@ struct Owned {
 
 impl Keeper {
     async fn work(mut self, stop: CancellationToken) {
-        let mut beat = tokio::time::interval(BEAT);
-        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut beat = tokio::time::Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                _ = beat.tick() => {}
+                _ = look.tick() => {}
             }
             self.reap().await;
-            if let Err(error) = self.share().await {
-                debug!(%error, "the fleet cannot be seen");
+            if tokio::time::Instant::now() >= beat {
+                beat = tokio::time::Instant::now() + BEAT;
+                if let Err(error) = self.share().await {
+                    debug!(%error, "the fleet cannot be seen");
+                }
             }
             self.publish();
         }
-        let all: Vec<u32> = self.shards.keys().copied().collect();
         for owned in self.shards.values() {
             owned.stop.cancel();
         }
-        for shard in all {
-            self.hand_over(shard).await;
+        while !self.shards.is_empty() {
+            self.reap().await;
+            look.tick().await;
         }
         if let Err(error) = self.fleet.leave(&self.options.id).await {
             debug!(%error, "the fleet could not be left");
@@ -239,62 +245,72 @@ impl Keeper {
         self.fleet.beat(&self.options.id, &beat).await?;
         let seen = self.fleet.look().await?;
         let living = self.watch.living(&seen);
-        let share =
-            sinew_mesh::fleet::share(&seen.owners, &living, self.shared.owner.as_str(), self.shared.shards);
+        let me = self.shared.owner.as_str();
+        let share = sinew_mesh::fleet::share(&seen.owners, &living, me, self.shared.shards);
         for shard in share.release {
             if let Some(owned) = self.shards.get(&shard) {
                 owned.stop.cancel();
             }
-            self.hand_over(shard).await;
         }
         for (shard, revision) in share.claim {
-            if self.fleet.claim(shard, self.shared.owner.as_str(), revision).await? {
-                self.open(shard);
+            if !self.shards.contains_key(&shard)
+                && self.fleet.claim(shard, self.shared.owner.as_str(), revision).await?
+            {
+                self.open(shard, Duration::ZERO);
             }
         }
         Ok(())
     }
 
-    fn open(&mut self, shard: u32) {
+    fn open(&mut self, shard: u32, after: Duration) {
         let stop = CancellationToken::new();
-        let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, stop.clone()));
+        let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, after, stop.clone()));
         self.shards.insert(shard, Owned { stop, work });
-    }
-
-    async fn hand_over(&mut self, shard: u32) {
-        let Some(owned) = self.shards.remove(&shard) else { return };
-        owned.stop.cancel();
-        let _ = owned.work.await;
-        if let Err(error) = self.fleet.release(shard, self.shared.owner.as_str()).await {
-            debug!(shard, %error, "the shard could not be released; its lease will end");
-        }
     }
 
     /// Looks after shards whose loop has ended.
     async fn reap(&mut self) {
-        let ended: Vec<u32> =
-            self.shards.iter().filter(|(_, owned)| owned.work.is_finished()).map(|(shard, _)| *shard).collect();
+        let ended: Vec<u32> = self
+            .shards
+            .iter()
+            .filter(|(_, owned)| owned.work.is_finished())
+            .map(|(shard, _)| *shard)
+            .collect();
         for shard in ended {
             let Some(owned) = self.shards.remove(&shard) else { continue };
+            let leaving = owned.stop.is_cancelled();
             match owned.work.await {
-                Ok(End::Drained) => {}
+                Ok(End::Drained) => self.release(shard).await,
                 Ok(End::Fenced) => {
                     metrics::counter!("sinew_fenced_total").increment(1);
                     warn!(shard, "another executor has written to the shard");
                     if self.still_mine(shard).await {
-                        self.open(shard);
+                        self.reopen(shard, leaving).await;
                     }
                 }
                 Ok(End::Lost(error)) => {
-                    warn!(shard, %error, code = error.code(), "the shard was lost; it is opened again");
-                    tokio::time::sleep(REOPEN).await;
-                    self.open(shard);
+                    warn!(shard, %error, code = error.code(), "the shard was lost");
+                    self.reopen(shard, leaving).await;
                 }
                 Err(error) => {
-                    warn!(shard, %error, "the shard's loop died; it is opened again");
-                    self.open(shard);
+                    warn!(shard, %error, "the shard's loop died");
+                    self.reopen(shard, leaving).await;
                 }
             }
+        }
+    }
+
+    async fn reopen(&mut self, shard: u32, leaving: bool) {
+        if leaving {
+            self.release(shard).await;
+        } else {
+            self.open(shard, REOPEN);
+        }
+    }
+
+    async fn release(&self, shard: u32) {
+        if let Err(error) = self.fleet.release(shard, self.shared.owner.as_str()).await {
+            debug!(shard, %error, "the shard could not be released; its lease will end");
         }
     }
 

@@ -82,12 +82,16 @@ struct Wear {
     cut: Option<u64>,
 }
 
-/// Owns a shard until `stop`, or until somebody else does.
-pub(super) async fn run(shared: Handle, id: u32, stop: CancellationToken) -> End {
+/// Owns a shard until `stop`, or until somebody else does; begins after a while.
+pub(super) async fn run(shared: Handle, id: u32, after: Duration, stop: CancellationToken) -> End {
+    let opening = async {
+        tokio::time::sleep(after).await;
+        Shard::open(shared, id).await
+    };
     let opened = tokio::select! {
         biased;
         () = stop.cancelled() => return End::Drained,
-        opened = Shard::open(shared, id) => opened,
+        opened = opening => opened,
     };
     let mut shard = match opened {
         Ok(shard) => shard,
