@@ -21,6 +21,7 @@ pub mod journal;
 pub mod jsonrpc;
 pub mod message;
 pub mod part;
+pub mod permission;
 pub mod query;
 pub mod stream;
 pub mod subject;

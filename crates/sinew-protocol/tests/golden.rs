@@ -1,6 +1,6 @@
 //! Every message on the wire, written down: a change of one byte shows here, and what older versions wrote stays
 //! readable. `UPDATE=1 cargo test -p sinew-protocol --test golden` writes the files anew.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 mod golden {
     pub(crate) mod sample;
@@ -169,7 +169,7 @@ fn what_was_written_down_is_read() {
             }
             "query" => assert_eq!(parsed(&Query::read(text.as_bytes()).unwrap().to_json()), golden, "{name}"),
             "answer" => {
-                assert_eq!(parsed(&Answer::read(text.as_bytes()).unwrap().to_json()), golden, "{name}")
+                assert_eq!(parsed(&Answer::read(text.as_bytes()).unwrap().to_json()), golden, "{name}");
             }
             "deployment" => {
                 assert_eq!(parsed(&Deployment::read(text.as_bytes()).unwrap().to_json()), golden, "{name}");

@@ -96,6 +96,37 @@ fn headers_say_what_is_spoken() {
     assert_eq!(code(Some("1.0"), Some("text/plain")), Err(-32005));
 }
 
+/// The written binding names every operation, error, header and subject that a stranger needs.
+#[test]
+fn the_binding_is_written_down() {
+    let text = include_str!("../../../../proto/a2a-nats-binding.md");
+    let codes = (-32_009..=-32_001).chain([-32_700]).chain(-32_603..=-32_600);
+    let errors = codes.flat_map(|code| {
+        let code = ErrorCode::try_from(code).unwrap();
+        [Some(format!("| {} |", code.as_i32())), code.a2a_reason().map(|reason| format!("| `{reason}` |"))]
+    });
+    let methods = Method::all().map(|method| format!("`{}`", method.as_str()));
+    let headers =
+        [header::A2A_VERSION, header::A2A_EXTENSIONS, header::CONTENT_TYPE, header::A2A_SEQ, header::A2A_END];
+    let headers =
+        headers.into_iter().chain([header::TRACE_PARENT, header::CALL_DEPTH, header::RESULT_SUBJECT]);
+    let uris = [crate::card::NATS_BINDING, crate::card::DELIVERY, DOMAIN, A2A_JSON].map(str::to_owned);
+    let subjects = [
+        "progress.{execution}.{task}",
+        "control.{agent}.{task}",
+        "card.{agent}",
+        "task.{agent}.{execution}.{task}",
+    ];
+    let subjects = subjects.into_iter().chain(["result.{shard}.{agent}.{execution}.{task}.{token}"]);
+    for subject in subjects.clone() {
+        assert!(crate::subject::TABLE.iter().any(|(pattern, _)| *pattern == subject), "{subject}");
+    }
+    let named = headers.chain(subjects).map(|name| format!("`{name}`"));
+    for word in errors.flatten().chain(methods).chain(named).chain(uris) {
+        assert!(text.contains(&word), "the binding does not name {word}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), at: prop::sample::Index, with: u8) {

@@ -1,0 +1,401 @@
+//! What each role may publish and hear: one table, expanded for a namespace and a user.
+//!
+//! A tenant is a NATS account; inside one, only these subjects keep users apart. Everything that is not listed is
+//! refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
+
+mod render;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+pub use render::{BadTenant, Login, Tenant, User, config, nsc};
+
+use crate::Token;
+use crate::part::MAX_PARTS;
+use crate::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket, fleet_key};
+
+/// What somebody is to the mesh. A user may be several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Works on the tasks of one agent name, its own.
+    Agent,
+    /// Owns shards, sends tasks, writes journals.
+    Executor,
+    /// Starts executions and looks at them: gateways, programs, people.
+    Client,
+    /// Looks at everything.
+    Operator,
+    /// Looks at everything, deploys, and acts on executions of others.
+    Admin,
+    /// Makes streams and buckets; sees no data.
+    Provisioner,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Agent, Self::Executor, Self::Client, Self::Operator, Self::Admin, Self::Provisioner];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Executor => "executor",
+            Self::Client => "client",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+            Self::Provisioner => "provisioner",
+        }
+    }
+
+    /// The role of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+
+    /// What whoever has the role's credentials can do beyond what it is for: what the subjects cannot express.
+    pub const fn opens(self) -> &'static str {
+        match self {
+            Self::Agent => {
+                "can read and add artifacts of every execution of its tenant whose address it knows, though never replace \
+                 one unnoticed (addresses carry the sha256); can send progress in the name of any task whose ids it knows; \
+                 can be made to send one answer to a subject of a caller's choice"
+            }
+            Self::Executor => {
+                "can do everything to executions of its tenant; holds the key that results are proved with"
+            }
+            Self::Client => {
+                "can read every execution, event and artifact of its tenant, and can cancel, pause, resume, answer and \
+                 retry executions of others unless executors are told to check the caller"
+            }
+            Self::Operator => {
+                "can read everything of its tenant but the executors' key, inputs and outputs included"
+            }
+            Self::Admin => {
+                "as operator; can change what new executions run, and send results again from quarantine"
+            }
+            Self::Provisioner => {
+                "can change and purge by changing streams; can write the settings and the executors' key"
+            }
+        }
+    }
+
+    /// What the role may do in a namespace, as a user whose name has this token.
+    pub fn permissions(self, namespace: &str, name: &Token) -> Permissions {
+        self.named(namespace, name.as_str())
+    }
+
+    /// `name` stands where the user's token does: a token, or a template of nsc.
+    fn named(self, namespace: &str, name: &str) -> Permissions {
+        let mut table = Table { namespace: Token::of(namespace), name, got: Permissions::default() };
+        table.everybody();
+        match self {
+            Self::Agent => table.agent(),
+            Self::Executor => table.executor(),
+            Self::Client => table.client(),
+            Self::Operator => table.operator(),
+            Self::Admin => {
+                table.operator();
+                table.admin();
+            }
+            Self::Provisioner => table.provisioner(),
+        }
+        table.got
+    }
+}
+
+/// What a user may do; everything else is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Subjects it may publish to.
+    pub publish: BTreeSet<String>,
+    /// Subjects it may subscribe to; a word after a blank is the queue group it must join.
+    pub subscribe: BTreeSet<String>,
+    /// How many messages it may send to the reply subject of a message it got; none when 0.
+    pub responses: u32,
+}
+
+/// How long an answer to a request may take, in minutes.
+pub const RESPONSE_MINUTES: u32 = 60;
+
+impl Permissions {
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.publish.extend(other.publish);
+        self.subscribe.extend(other.subscribe);
+        self.responses = self.responses.max(other.responses);
+        self
+    }
+
+    /// Whether a message may be published to this subject.
+    pub fn may_publish(&self, subject: &str) -> bool {
+        self.publish.iter().any(|pattern| covers(pattern, subject))
+    }
+
+    /// Whether this subject or pattern may be subscribed to, in this queue group or in none.
+    pub fn may_subscribe(&self, subject: &str, queue: Option<&str>) -> bool {
+        self.subscribe.iter().any(|pattern| match pattern.split_once(' ') {
+            Some((pattern, group)) => covers(pattern, subject) && queue == Some(group),
+            None => covers(pattern, subject),
+        })
+    }
+}
+
+/// Whether every subject that `subject` stands for is one that `pattern` stands for.
+pub fn covers(pattern: &str, subject: &str) -> bool {
+    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (pattern.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(token)) if token != ">" => {}
+            (Some(wanted), Some(token)) if wanted == token && token != ">" => {}
+            _ => return false,
+        }
+    }
+}
+
+/// The table, being written for one user.
+struct Table<'a> {
+    namespace: Token,
+    name: &'a str,
+    got: Permissions,
+}
+
+impl Table<'_> {
+    /// Connecting, hearing answers, reading what the mesh was made with.
+    fn everybody(&mut self) {
+        self.hear(format!("_INBOX_{}.>", self.name));
+        self.api("INFO");
+        self.fleet_value(fleet_key::SETTINGS);
+    }
+
+    fn agent(&mut self) {
+        let name = self.name;
+        // Its queue. Whoever may create consumers may read other agents' tasks, so executors make it.
+        let tasks = self.stream("TASKS");
+        for call in ["INFO", "MSG.NEXT"] {
+            self.api(&format!("CONSUMER.{call}.{tasks}.agent-{name}"));
+        }
+        self.acks(&tasks, &format!("agent-{name}"));
+        // Its results, and reading one back after a doubtful answer: the subject is part of the call, so no other's.
+        self.say(&format!("result.*.{name}.*.*.*"));
+        let (results, own) = (self.stream("RESULTS"), self.subject(&format!("result.*.{name}.>")));
+        self.api(&format!("DIRECT.GET.{results}.{own}"));
+        self.quarantine("TASKS");
+        self.say(&format!("card.{name}"));
+        self.say("progress.*.*");
+        self.objects(ARTIFACTS, true);
+        // Its doors: the queue group is part of the right, so that nobody can listen beside the replicas.
+        self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
+        self.hear(self.subject(&format!("control.{name}.*")));
+        for verb in ["PING", "INFO", "STATS"] {
+            self.hear(format!("$SRV.{verb}"));
+            self.hear(format!("$SRV.{verb}.{name}"));
+            self.hear(format!("$SRV.{verb}.{name}.*"));
+        }
+        self.got.responses = 1;
+    }
+
+    fn executor(&mut self) {
+        let name = self.name;
+        for kind in
+            ["JOURNAL", "HISTORY", "COMMANDS", "RESULTS", "EVENTS", "CARDS", "WORKFLOWS", "QUARANTINE"]
+        {
+            self.read(&self.stream(kind));
+        }
+        self.api(&format!("STREAM.PURGE.{}", self.stream("JOURNAL")));
+        // The agents' queues: made and looked at, never read.
+        let tasks = self.stream("TASKS");
+        self.api(&format!("CONSUMER.CREATE.{tasks}.>"));
+        for call in ["INFO", "DELETE"] {
+            self.api(&format!("CONSUMER.{call}.{tasks}.*"));
+        }
+        self.get(&tasks);
+        for subject in [
+            "journal.*",
+            "history.*",
+            "event.*.*.*",
+            "card.*",
+            "task.*.*.*",
+            // As the workflow that answers a task of another execution.
+            "result.*.*.*.*.*",
+            "progress.*.*",
+            "control.*.*",
+            "query.*",
+        ] {
+            self.say(subject);
+        }
+        self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("rpc.*.*.{name}"));
+        self.quarantine("*");
+        let fleet = bucket(self.namespace.as_str(), FLEET);
+        self.got.publish.insert(format!("$KV.{fleet}.>"));
+        self.read(&format!("KV_{fleet}"));
+        self.objects(ARTIFACTS, true);
+        self.objects(PLANS, false);
+        for subject in ["query.*", "progress.*.*", "control.*.*", "rpc.*.*.*"] {
+            self.hear(self.subject(subject));
+        }
+        self.got.responses = MAX_PARTS;
+    }
+
+    fn client(&mut self) {
+        let name = self.name;
+        for kind in ["EVENTS", "HISTORY", "CARDS", "WORKFLOWS", "JOURNAL"] {
+            self.read(&self.stream(kind));
+        }
+        // Commands are write-once: reading an own one back after a doubtful answer.
+        let (commands, own) = (self.stream("COMMANDS"), self.subject(&format!("command.*.*.{name}.*")));
+        self.api(&format!("DIRECT.GET.{commands}.{own}"));
+        self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("rpc.*.*.{name}"));
+        self.say("query.*");
+        self.objects(ARTIFACTS, true);
+        self.objects(PLANS, false);
+        for subject in ["event.>", "progress.*.*"] {
+            self.hear(self.subject(subject));
+        }
+    }
+
+    fn operator(&mut self) {
+        let name = self.name;
+        for stream in STREAMS {
+            // An agent's queue must not be taken from: tasks are read by place, not by consumers.
+            match stream.kind {
+                "TASKS" => self.get(&self.stream(stream.kind)),
+                kind => self.read(&self.stream(kind)),
+            }
+        }
+        for call in ["STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.LIST.*"] {
+            self.api(call);
+        }
+        self.api("CONSUMER.INFO.*.*");
+        // Of the executors' bucket everything but their key: the subject is part of the call.
+        let fleet = bucket(self.namespace.as_str(), FLEET);
+        for below in ["executor.*", "shard.*"] {
+            self.fleet_value(below);
+            self.api(&format!("CONSUMER.CREATE.KV_{fleet}.*.$KV.{fleet}.{}.>", below.trim_end_matches(".*")));
+        }
+        for call in ["MSG.NEXT", "DELETE"] {
+            self.api(&format!("CONSUMER.{call}.KV_{fleet}.*"));
+        }
+        for kind in [ARTIFACTS, PLANS] {
+            self.objects(kind, false);
+            self.read(&format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
+        }
+        self.say("query.*");
+        self.say(&format!("rpc.*.GetAgentCard.{name}"));
+        self.got.publish.insert("$SRV.>".to_owned());
+        for subject in ["event.>", "progress.*.*", "card.*"] {
+            self.hear(self.subject(subject));
+        }
+    }
+
+    /// What an operator's may be beyond looking.
+    fn admin(&mut self) {
+        let name = self.name;
+        self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("rpc.*.*.{name}"));
+        self.say("workflow.*");
+        // Retracting the card of an agent that will not come back.
+        self.say("card.*");
+        // Sending again what was set aside; the subject is the one it came on.
+        for subject in ["command.*.*.*.*", "result.*.*.*.*.*", "task.*.*.*"] {
+            self.say(subject);
+        }
+        self.api(&format!("STREAM.PURGE.{}", self.stream("QUARANTINE")));
+        self.objects(ARTIFACTS, true);
+        self.objects(PLANS, true);
+        self.api(&format!("CONSUMER.DELETE.{}.*", self.stream("TASKS")));
+    }
+
+    fn provisioner(&mut self) {
+        let own = self.namespace.as_str().to_owned();
+        let streams = STREAMS.iter().map(|stream| stream.name(&own));
+        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(&own, kind)));
+        let fleet = format!("KV_{}", bucket(&own, FLEET));
+        for stream in streams.chain(objects).chain([fleet.clone()]) {
+            for call in ["CREATE", "UPDATE", "INFO"] {
+                self.api(&format!("STREAM.{call}.{stream}"));
+            }
+        }
+        for call in ["STREAM.NAMES", "STREAM.LIST"] {
+            self.api(call);
+        }
+        for key in [fleet_key::SETTINGS, fleet_key::RESULT_KEY] {
+            self.fleet_value(key);
+            self.got.publish.insert(format!("$KV.{}.{key}", bucket(&own, FLEET)));
+        }
+        self.api(&format!("STREAM.MSG.GET.{fleet}"));
+    }
+
+    /// Reading a stream from any place, by a consumer of one's own or message by message.
+    fn read(&mut self, stream: &str) {
+        self.api(&format!("CONSUMER.CREATE.{stream}"));
+        self.api(&format!("CONSUMER.CREATE.{stream}.>"));
+        for call in ["MSG.NEXT", "INFO", "DELETE"] {
+            self.api(&format!("CONSUMER.{call}.{stream}.*"));
+        }
+        self.api(&format!("STREAM.INFO.{stream}"));
+        self.get(stream);
+    }
+
+    /// Reading single messages of a stream, from any replica and from the leader.
+    fn get(&mut self, stream: &str) {
+        self.api(&format!("DIRECT.GET.{stream}"));
+        self.api(&format!("DIRECT.GET.{stream}.>"));
+        self.api(&format!("STREAM.MSG.GET.{stream}"));
+    }
+
+    /// An object store; reading is by direct gets.
+    fn objects(&mut self, kind: &str, write: bool) {
+        let bucket = bucket(self.namespace.as_str(), kind);
+        self.get(&format!("OBJ_{bucket}"));
+        if write {
+            self.got.publish.insert(format!("$O.{bucket}.C.*"));
+            self.got.publish.insert(format!("$O.{bucket}.M.*"));
+        }
+    }
+
+    /// Setting aside what came from a stream.
+    fn quarantine(&mut self, stream: &str) {
+        let subject = format!("quarantine.{stream}.*");
+        self.say(&subject);
+        let (quarantine, own) = (self.stream("QUARANTINE"), self.subject(&subject));
+        self.api(&format!("DIRECT.GET.{quarantine}.{own}"));
+    }
+
+    /// One value, or one kind of value, of the executors' bucket.
+    fn fleet_value(&mut self, key: &str) {
+        let fleet = bucket(self.namespace.as_str(), FLEET);
+        self.api(&format!("DIRECT.GET.KV_{fleet}.$KV.{fleet}.{key}"));
+    }
+
+    /// Both forms of ack subjects: without and with domain and account.
+    fn acks(&mut self, stream: &str, consumer: &str) {
+        self.got.publish.insert(format!("$JS.ACK.{stream}.{consumer}.>"));
+        self.got.publish.insert(format!("$JS.ACK.*.*.{stream}.{consumer}.>"));
+    }
+
+    fn api(&mut self, call: &str) {
+        self.got.publish.insert(format!("$JS.API.{call}"));
+    }
+
+    fn say(&mut self, tokens: &str) {
+        self.got.publish.insert(self.subject(tokens));
+    }
+
+    fn hear(&mut self, subject: String) {
+        self.got.subscribe.insert(subject);
+    }
+
+    fn subject(&self, tokens: &str) -> String {
+        format!("{}.v1.{tokens}", self.namespace)
+    }
+
+    fn stream(&self, kind: &str) -> String {
+        bucket(self.namespace.as_str(), kind)
+    }
+}

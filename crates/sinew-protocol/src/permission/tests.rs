@@ -1,0 +1,290 @@
+use super::*;
+use crate::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, subject::Operation};
+
+const NAMESPACE: &str = "prod";
+
+fn of(role: Role, name: &str) -> Permissions {
+    role.permissions(NAMESPACE, &Token::of(name))
+}
+
+/// One subject of each kind, about agent `reviewer` and caller `billing`.
+fn subjects() -> Vec<Subject> {
+    let execution = ExecutionId::of(NAMESPACE, "billing", "k");
+    let activation = ActivationKey::of::<&str>(&execution, "n", &[], 0);
+    let task = TaskId::of(&execution, &activation, 1);
+    let token = ResultToken::of(&ResultKey::new([0; 32]), &task);
+    let (agent, caller) = (Token::of("reviewer"), Token::of("billing"));
+    let command =
+        |operation| Subject::Command { shard: 3, operation, caller: caller.clone(), id: Token::of("k") };
+    let mut all: Vec<Subject> = Operation::ALL.map(command).to_vec();
+    all.extend([
+        Subject::Journal { shard: 3 },
+        Subject::History { execution: execution.clone() },
+        Subject::Task { agent: agent.clone(), execution: execution.clone(), task: task.clone() },
+        Subject::Result {
+            shard: 3,
+            agent: agent.clone(),
+            execution: execution.clone(),
+            task: task.clone(),
+            token,
+        },
+        Subject::Event { workflow: Token::of("w"), execution: execution.clone(), kind: Token::of("command") },
+        Subject::Card { agent: agent.clone() },
+        Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller },
+        Subject::Progress { execution, task: task.clone() },
+        Subject::Control { agent, task },
+        Subject::Query { shard: 3 },
+        Subject::Workflow { name: Token::of("w") },
+        Subject::Quarantine { stream: Token::of("TASKS"), seq: 1 },
+    ]);
+    all
+}
+
+/// The kind of each subject of the mesh that a role may publish to as `reviewer`, and as `billing`.
+fn kinds(permissions: &Permissions, may: impl Fn(&Permissions, &str) -> bool) -> Vec<String> {
+    let mut kinds: Vec<String> = subjects()
+        .iter()
+        .map(|subject| subject.name(NAMESPACE))
+        .filter(|name| may(permissions, name))
+        .map(|name| name.split('.').nth(2).unwrap().to_owned())
+        .collect();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn who_may_say_what() {
+    let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
+    // The same subjects under the user's own name and under another's.
+    assert_eq!(says(Role::Agent, "reviewer"), "result card progress quarantine");
+    assert_eq!(says(Role::Agent, "billing"), "progress quarantine");
+    assert_eq!(says(Role::Client, "billing"), "command rpc query");
+    assert_eq!(says(Role::Client, "reviewer"), "query");
+    assert_eq!(says(Role::Operator, "billing"), "query");
+    assert_eq!(says(Role::Provisioner, "billing"), "");
+    assert_eq!(
+        says(Role::Executor, "billing"),
+        "command journal history task result event card rpc progress control query quarantine"
+    );
+    assert_eq!(
+        says(Role::Executor, "x1"),
+        "journal history task result event card progress control query quarantine"
+    );
+    assert_eq!(says(Role::Admin, "billing"), "command task result card rpc query workflow");
+}
+
+#[test]
+fn who_may_hear_what() {
+    let hears = |role, name: &str, queue: Option<&str>| {
+        kinds(&of(role, name), |permissions, subject| permissions.may_subscribe(subject, queue)).join(" ")
+    };
+    assert_eq!(hears(Role::Agent, "reviewer", None), "control");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("reviewer")), "rpc control");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "control");
+    assert_eq!(hears(Role::Agent, "other", Some("reviewer")), "");
+    assert_eq!(hears(Role::Client, "billing", None), "event progress");
+    assert_eq!(hears(Role::Operator, "o", None), "event card progress");
+    assert_eq!(hears(Role::Executor, "x1", None), "rpc progress control query");
+    assert_eq!(hears(Role::Provisioner, "p", None), "");
+    for role in Role::ALL {
+        let permissions = of(role, "reviewer");
+        assert!(permissions.may_subscribe("_INBOX_reviewer.a.b", None));
+        for other in [
+            "_INBOX_billing.>",
+            "_INBOX.>",
+            ">",
+            "*",
+            "$JS.>",
+            "$KV.>",
+            "prod.>",
+            "prod.v1.>",
+            "prod.v1.result.>",
+        ] {
+            assert!(!permissions.may_subscribe(other, None), "{role:?} hears {other}");
+        }
+    }
+}
+
+#[test]
+fn what_the_server_does_for_whom() {
+    use Role::{Admin, Agent, Client, Executor, Operator, Provisioner};
+    let everybody: &[Role] = &Role::ALL;
+    // A call of the server's, and who may make it as `reviewer`.
+    let cases: &[(&str, &[Role])] = &[
+        ("$JS.API.INFO", everybody),
+        ("$JS.API.DIRECT.GET.KV_prod_FLEET.$KV.prod_FLEET.settings", everybody),
+        ("$JS.API.DIRECT.GET.KV_prod_FLEET.$KV.prod_FLEET.result_key", &[Executor, Provisioner]),
+        ("$JS.API.DIRECT.GET.KV_prod_FLEET", &[Executor]),
+        ("$JS.API.STREAM.MSG.GET.KV_prod_FLEET", &[Executor, Provisioner]),
+        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET", &[Executor]),
+        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.>", &[Executor]),
+        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.shard.>", &[Executor, Operator, Admin]),
+        ("$KV.prod_FLEET.shard.3", &[Executor]),
+        ("$KV.prod_FLEET.result_key", &[Executor, Provisioner]),
+        // Its own queue is an agent's; nobody takes from a queue but its agent, and only executors make one.
+        ("$JS.API.CONSUMER.MSG.NEXT.prod_TASKS.agent-reviewer", &[Agent]),
+        ("$JS.API.CONSUMER.MSG.NEXT.prod_TASKS.agent-billing", &[]),
+        ("$JS.API.CONSUMER.INFO.prod_TASKS.agent-reviewer", &[Agent, Executor, Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_TASKS.agent-reviewer.prod.v1.task.reviewer.>", &[Executor]),
+        ("$JS.API.CONSUMER.CREATE.prod_TASKS", &[]),
+        ("$JS.API.CONSUMER.DURABLE.CREATE.prod_TASKS.x", &[]),
+        ("$JS.ACK.prod_TASKS.agent-reviewer.1.2.3.4.5", &[Agent]),
+        ("$JS.ACK._.hash.prod_TASKS.agent-reviewer.1.2.3.4.5.6", &[Agent]),
+        ("$JS.ACK.prod_TASKS.agent-billing.1.2.3.4.5", &[]),
+        ("$JS.ACK._.hash.prod_TASKS.agent-billing.1.2.3.4.5.6", &[]),
+        // Reading.
+        ("$JS.API.CONSUMER.CREATE.prod_RESULTS.r1.prod.v1.result.3.>", &[Executor, Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_EVENTS.r1.prod.v1.event.>", &[Executor, Client, Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.prod_JOURNAL.r1.prod.v1.journal.3", &[Executor, Client, Operator, Admin]),
+        (
+            "$JS.API.DIRECT.GET.prod_RESULTS.prod.v1.result.3.reviewer.e.t.k",
+            &[Agent, Executor, Operator, Admin],
+        ),
+        ("$JS.API.DIRECT.GET.prod_RESULTS.prod.v1.result.3.billing.e.t.k", &[Executor, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.prod_RESULTS", &[Executor, Operator, Admin]),
+        ("$JS.API.STREAM.INFO.prod_TASKS", &[Operator, Admin, Provisioner]),
+        ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
+        ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Operator, Admin]),
+        ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Operator, Admin]),
+        ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Admin]),
+        ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Admin]),
+        ("$O.prod_PLANS.M.n", &[Admin]),
+        // Changing.
+        ("$JS.API.STREAM.PURGE.prod_JOURNAL", &[Executor]),
+        ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Admin]),
+        ("$JS.API.STREAM.PURGE.prod_RESULTS", &[]),
+        ("$JS.API.STREAM.CREATE.prod_JOURNAL", &[Provisioner]),
+        ("$JS.API.STREAM.UPDATE.prod_JOURNAL", &[Provisioner]),
+        ("$JS.API.STREAM.UPDATE.test_JOURNAL", &[]),
+        ("$JS.API.STREAM.DELETE.prod_JOURNAL", &[]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_JOURNAL", &[]),
+        ("$JS.API.STREAM.SNAPSHOT.prod_JOURNAL", &[]),
+        ("$JS.API.STREAM.RESTORE.prod_JOURNAL", &[]),
+        ("$JS.API.SERVER.REMOVE", &[]),
+        ("$SYS.REQ.SERVER.PING", &[]),
+        ("_INBOX_billing.x", &[]),
+        ("test.v1.card.reviewer", &[]),
+        ("$SRV.PING", &[Operator, Admin]),
+    ];
+    for (call, allowed) in cases {
+        let may: Vec<Role> =
+            Role::ALL.into_iter().filter(|role| of(*role, "reviewer").may_publish(call)).collect();
+        assert_eq!(&may, allowed, "{call}");
+    }
+}
+
+#[test]
+fn names_cannot_widen_rights() {
+    for name in ["*", ">", "a.>", "a b", "a\nb", "\"", "{{name()}}", "größe"] {
+        for role in Role::ALL {
+            let permissions = role.permissions("my.*", &Token::of(name));
+            for subject in permissions.publish.iter().chain(&permissions.subscribe) {
+                let (subject, queue) = subject.split_once(' ').unwrap_or((subject, "q"));
+                assert!(crate::id::is_token(queue), "{subject}");
+                let legal = |token: &str| {
+                    matches!(token, "*" | ">")
+                        || crate::id::is_token(token.strip_prefix('$').unwrap_or(token))
+                        || token.starts_with("agent-")
+                        || token.starts_with("_INBOX_")
+                        || token.contains('_')
+                };
+                assert!(subject.split('.').all(legal), "{subject}");
+                assert!(subject.bytes().all(|b| b.is_ascii_graphic()), "{subject}");
+                assert!(!subject.starts_with('*') && !subject.starts_with('>'), "{subject}");
+            }
+            assert!(!permissions.may_publish("my.v1.card.a"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn patterns_cover_patterns() {
+    for (pattern, subject, covered) in [
+        ("a.b", "a.b", true),
+        ("a.b", "a.b.c", false),
+        ("a.*", "a.b", true),
+        ("a.*", "a.*", true),
+        ("a.*", "a.>", false),
+        ("a.*", "a", false),
+        ("a.>", "a.b.c", true),
+        ("a.>", "a.>", true),
+        ("a.>", "a", false),
+        (">", "a", true),
+        ("a.*.c", "a.b.c", true),
+        ("a.b", "a.*", false),
+    ] {
+        assert_eq!(covers(pattern, subject), covered, "{pattern} {subject}");
+    }
+}
+
+fn tenants() -> Vec<Tenant> {
+    let user =
+        |name: &str, roles: &[Role], login| User { name: name.to_owned(), roles: roles.to_vec(), login };
+    let password = |text: &str| Login::Password(text.to_owned());
+    let users = vec![
+        user("order reviewer", &[Role::Agent, Role::Client], password("pa\"ss\\w$ord")),
+        user("x1", &[Role::Executor], Login::Nkey(format!("U{}", "A".repeat(55)))),
+        user("nobody", &[], password("p")),
+    ];
+    let prod =
+        Tenant { account: "PROD".to_owned(), namespace: "prod".to_owned(), users, max_file: Some(1 << 30) };
+    let test = Tenant {
+        account: "TEST".to_owned(),
+        namespace: "test".to_owned(),
+        users: Vec::new(),
+        max_file: None,
+    };
+    vec![prod, test]
+}
+
+#[test]
+fn configuration_says_exactly_the_rights() {
+    let text = config(&tenants()).unwrap();
+    let agent = Token::of("order reviewer");
+    let rights = Role::Agent.permissions("prod", &agent).and(Role::Client.permissions("prod", &agent));
+    for subject in rights.publish.iter().chain(&rights.subscribe) {
+        assert!(text.contains(&format!("          \"{subject}\"\n")), "{subject}");
+    }
+    assert!(text.contains(r#"user: "order reviewer", password: "pa\"ss\\w$ord""#));
+    assert!(text.contains("allow_responses: { max: 1, expires: \"60m\" }"));
+    assert!(text.contains("publish: { deny: [\">\"] }"), "no role, no rights");
+    assert_eq!(text.matches("allow: [").count(), 4);
+    assert_eq!(text.matches('{').count(), text.matches('}').count());
+    assert_eq!(text.matches('[').count(), text.matches(']').count());
+    assert!(!format!("{:?}", tenants()).contains("ord"), "passwords are not shown");
+}
+
+#[test]
+fn tenants_that_cannot_be_written_are_refused() {
+    let with = |change: &dyn Fn(&mut Vec<Tenant>)| {
+        let mut tenants = tenants();
+        change(&mut tenants);
+        config(&tenants).unwrap_err()
+    };
+    let login = |login: Login| with(&move |tenants| tenants[0].users[0].login = login.clone());
+    assert_eq!(login(Login::Password("a\nb".to_owned())), BadTenant::Text("password"));
+    assert_eq!(login(Login::Password(String::new())), BadTenant::Text("password"));
+    assert!(matches!(login(Login::Nkey("U, user: root".to_owned())), BadTenant::Nkey(_)));
+    assert_eq!(with(&|tenants| tenants[0].account = "a\u{7}".to_owned()), BadTenant::Text("account"));
+    assert_eq!(with(&|tenants| tenants[1].account = "PROD".to_owned()), BadTenant::Twice("PROD".to_owned()));
+    assert_eq!(
+        with(&|tenants| tenants[0].users[2].name = "x1".to_owned()),
+        BadTenant::Twice("x1".to_owned())
+    );
+    assert!(nsc("", "prod").is_err());
+    assert!(crate::code::page(BadTenant::CODE).is_some());
+}
+
+#[test]
+fn commands_for_nsc_have_a_template_for_the_name() {
+    let text = nsc("it's", "prod").unwrap();
+    assert!(text.contains(r"--account 'it'\''s' --role agent"));
+    assert!(text.contains("--allow-pub 'prod.v1.card.{{name()}}' \\\n"));
+    assert!(text.contains("--allow-sub 'prod.v1.rpc.{{name()}}.> {{name()}}' \\\n"));
+    assert!(text.contains("--allow-sub '_INBOX_{{name()}}.>'"));
+    for role in Role::ALL {
+        assert_eq!(Role::parse(role.as_str()), Some(role));
+        assert!(!role.opens().is_empty());
+        assert_eq!(text.matches(&format!("--role {} ", role.as_str())).count(), 1);
+    }
+}
