@@ -221,7 +221,7 @@ impl Board {
             Step::Begin => self.pass += 1,
             Step::Message { subject, body, at, .. } => {
                 if let Some(Subject::Card { agent }) = Subject::parse(&self.namespace, &subject) {
-                    self.card(agent, body, at);
+                    self.card(agent, &body, at);
                 }
             }
             Step::Whole => {
@@ -239,30 +239,30 @@ impl Board {
         }
     }
 
-    fn card(&self, agent: Token, body: Bytes, at: Instant) {
+    fn card(&self, agent: Token, body: &Bytes, at: Instant) {
         if body.is_empty() {
             lock(&self.shared.refused).remove(&agent);
             self.remove(&agent);
             return;
         }
         if let Some(mut entry) = self.shared.entries.get_mut(&agent)
-            && entry.announced.raw == body
+            && entry.announced.raw == *body
         {
             entry.heard = entry.heard.max(at);
             entry.pass = self.pass;
             return;
         }
-        match check(&agent, &body) {
+        match check(&agent, body) {
             Ok(card) => {
                 // The payload is a slice of the connection's read buffer, which it would keep alive.
-                let raw = Bytes::copy_from_slice(&body);
+                let raw = Bytes::copy_from_slice(body);
                 let entry =
                     Entry { announced: Arc::new(Announced { card, raw }), heard: at, pass: self.pass };
                 lock(&self.shared.refused).remove(&agent);
                 self.shared.entries.insert(agent, entry);
                 self.bump();
             }
-            Err(reason) => self.refuse(&agent, reason, &body, at),
+            Err(reason) => self.refuse(&agent, reason, body, at),
         }
     }
 

@@ -93,7 +93,7 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
     if left == 0 {
         sink(Step::Whole);
     }
-    let (mut expected, mut last) = (1, began);
+    let (mut expected, mut heard) = (1, began);
     let mut ticks = interval(source.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -107,10 +107,10 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                     return Err(lost("messages were lost on the way".to_owned()));
                 }
                 expected += 1;
-                last = Instant::now();
+                heard = Instant::now();
                 // Both times are the server's, so its clock may be wrong against ours.
                 let age = Duration::try_from(created - info.published).unwrap_or_default();
-                let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { last };
+                let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
                 let (seq, pending) = (info.stream_sequence, info.pending);
                 let subject = message.subject.to_string();
                 sink(Step::Message { subject, body: message.message.payload, seq, at });
@@ -125,7 +125,7 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 if mesh.client().connection_state() != State::Connected {
                     return Err(lost("the connection is away".to_owned()));
                 }
-                if left > 0 && last.elapsed() > LULL {
+                if left > 0 && heard.elapsed() > LULL {
                     left = 0;
                     sink(Step::Whole);
                 }

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sinew_protocol::artifact::sha256;
@@ -83,7 +83,7 @@ impl Closed {
     }
 
     fn read(execution: ExecutionId, headers: &HeaderMap) -> Option<Self> {
-        let raw = |name: &'static str| headers.get(name).map(|value| value.as_str());
+        let raw = |name: &'static str| headers.get(name).map(HeaderValue::as_str);
         let text = |name| Some(percent_decode_str(raw(name)?).decode_utf8().ok()?.into_owned());
         Some(Self {
             execution,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use async_nats::{HeaderMap, StatusCode, Subscriber};
+use async_nats::{HeaderMap, HeaderValue, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -97,7 +97,7 @@ impl Mesh {
                 let (size, limit) = (size as u64, LARGEST_ANSWER as u64);
                 return Err(MeshError::TooLarge { what: "an answer", size, limit });
             }
-            let said = |name: &'static str| message.headers.as_ref()?.get(name).map(|value| value.as_str());
+            let said = |name: &'static str| message.headers.as_ref()?.get(name).map(HeaderValue::as_str);
             let part = Part::parse(said(header::PART)).map_err(|error| malformed(error.to_string()))?;
             let record = said(header::CONTENT_TYPE) == Some(header::PROTOBUF);
             // One publisher's messages keep their order, so anything else is another answer or a loss.

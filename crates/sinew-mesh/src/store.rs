@@ -142,12 +142,11 @@ impl Mesh {
             Step::Begin => next = Some(Names::new()),
             Step::Message { subject, body, seq, .. } => {
                 let Some(Subject::Workflow { name }) = Subject::parse(&namespace, &subject) else { return };
-                match &mut next {
-                    Some(names) => add(names, name, seq, &body),
-                    None => {
-                        board.names(|names| add(names, name, seq, &body));
-                        board.version.send_modify(|version| *version += 1);
-                    }
+                if let Some(names) = &mut next {
+                    add(names, name, seq, &body);
+                } else {
+                    board.names(|names| add(names, name, seq, &body));
+                    board.version.send_modify(|version| *version += 1);
                 }
             }
             Step::Whole => {

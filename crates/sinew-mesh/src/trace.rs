@@ -114,6 +114,8 @@ pub fn incoming(headers: Option<&HeaderMap>) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
+    use async_nats::HeaderValue;
+
     use super::*;
 
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -165,7 +167,7 @@ mod tests {
         let mut names: Vec<&str> = kept.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
         assert_eq!(names, ["Nats-Msg-Id", "X", "traceparent"]);
-        assert_eq!(kept.get("X").map(|value| value.as_str()), Some("last"));
+        assert_eq!(kept.get("X").map(HeaderValue::as_str), Some("last"));
         assert!(incoming(None).is_empty());
     }
 }
