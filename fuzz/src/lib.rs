@@ -115,7 +115,12 @@ pub fn lower_everywhere(document: &Document) {
 
 fn lower(dialect: &dyn sinew_dialects::Dialect, document: Document) -> Result<Vec<Lowered>, Diagnostics> {
     let read = |_: &str| Err("no such file".to_owned());
-    let options = LowerOptions { default_name: "corpus", read: &read, agents: &BTreeMap::new() };
+    let options = LowerOptions {
+        default_name: "corpus",
+        read: &read,
+        list: &sinew_dialects::no_list,
+        agents: &BTreeMap::new(),
+    };
     dialect.lower(document, &options)
 }
 

@@ -50,8 +50,12 @@ fn parse(text: &str) -> Document {
 }
 
 fn lower(document: Document) -> Plan {
-    let options =
-        LowerOptions { default_name: "bench", read: &|_| Err(String::new()), agents: &BTreeMap::new() };
+    let options = LowerOptions {
+        default_name: "bench",
+        read: &|_| Err(String::new()),
+        list: &sinew_dialects::no_list,
+        agents: &BTreeMap::new(),
+    };
     let sam = by_name("sam").expect("the dialect");
     sam.lower(document, &options).expect("it lowers").remove(0).plan
 }

@@ -50,8 +50,15 @@ pub struct LowerOptions<'a> {
     pub default_name: &'a str,
     /// Reads a file the workflow refers to, by the path written there. The error is one sentence.
     pub read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
+    /// Lists a folder beside the file: names, those of folders with a slash at their end. [`no_list`] has none.
+    pub list: &'a dyn Fn(&str) -> Result<Vec<String>, String>,
     /// Names of agents for work that the dialect leaves open, by kind of work (`work`, `route`, `judge`, …).
     pub agents: &'a BTreeMap<String, String>,
+}
+
+/// The listing of those who have no folders, for [`LowerOptions::list`].
+pub fn no_list(folder: &str) -> Result<Vec<String>, String> {
+    Err(format!("{folder} cannot be listed here"))
 }
 
 /// A workflow that was lowered.

@@ -17,7 +17,7 @@ mod dialect;
 mod js;
 
 pub use convert::{Converted, Loss, Portability, to_sam};
-pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect};
+pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
 
 #[cfg(test)]
 mod testing;

@@ -214,8 +214,18 @@ pub(crate) fn lower_with(
     workflow: &Value,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
 ) -> Result<Lowered, Diagnostics> {
+    lower_in(dialect, workflow, read, &crate::no_list)
+}
+
+/// The same with folders.
+pub(crate) fn lower_in(
+    dialect: &dyn Dialect,
+    workflow: &Value,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    list: &dyn Fn(&str) -> Result<Vec<String>, String>,
+) -> Result<Lowered, Diagnostics> {
     let document = Document { root: Node::from_json(workflow), sources: Sources::default() };
-    let options = LowerOptions { default_name: "test", read, agents: &BTreeMap::new() };
+    let options = LowerOptions { default_name: "test", read, list, agents: &BTreeMap::new() };
     dialect.lower(document, &options).map(|mut lowered| lowered.remove(0))
 }
 

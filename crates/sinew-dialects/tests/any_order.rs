@@ -353,7 +353,8 @@ fn add(all: &mut Vec<Subject>, dialect: &'static dyn Dialect, document: Document
     let read =
         |wanted: &str| fs::read(folder.parent().unwrap().join(wanted)).map_err(|error| error.to_string());
     let agents = BTreeMap::new();
-    let options = LowerOptions { default_name: "test", read: &read, agents: &agents };
+    let options =
+        LowerOptions { default_name: "test", read: &read, list: &sinew_dialects::no_list, agents: &agents };
     // Cases of refused files are among them.
     for lowered in dialect.lower(document, &options).unwrap_or_default() {
         let mut plan = lowered.plan;

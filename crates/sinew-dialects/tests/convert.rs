@@ -22,6 +22,7 @@ fn convert(dialect: &str, value: &Value) -> Result<Converted, Vec<Loss>> {
     let options = LowerOptions {
         default_name: "flow",
         read: &|_| Err("no other files".to_owned()),
+        list: &sinew_dialects::no_list,
         agents: &BTreeMap::new(),
     };
     let lowered = dialect.lower(document("flow.json", value), &options).expect("it lowers");
@@ -32,6 +33,7 @@ fn sound(converted: &Converted) {
     let options = LowerOptions {
         default_name: "flow",
         read: &|_| Err("no other files".to_owned()),
+        list: &sinew_dialects::no_list,
         agents: &BTreeMap::new(),
     };
     let sam = by_name("sam").expect("the dialect sam");

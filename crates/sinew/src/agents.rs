@@ -26,7 +26,13 @@ pub(crate) struct FileAgents {
     pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
-/// Reads agents from files and folders; without any, from beside the workflow and from `agent-cards/` there and here.
+/// What marks the folder of a node plugin.
+const PLUGIN: &str = "definition.json";
+/// How deep plugins may lie below `nodes/`.
+const PLUGIN_DEPTH: u32 = 4;
+
+/// Reads agents from files and folders; without any, from beside the workflow, from `agent-cards/` there and here, and from
+/// the node plugins below `nodes/` there.
 pub(crate) fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failure> {
     let mut places: Vec<PathBuf> = paths.to_vec();
     if places.is_empty() {
@@ -34,9 +40,11 @@ pub(crate) fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failu
             Some(parent) if parent != Path::new("") => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let usual = [beside.join("agent-cards"), beside, PathBuf::from("agent-cards")];
+        let usual = [beside.join("agent-cards"), beside.clone(), PathBuf::from("agent-cards")];
+        let mut plugins = Vec::new();
+        plugin_folders(&beside.join("nodes"), 0, &mut plugins);
         let mut seen = Vec::new();
-        for place in usual.into_iter().filter(|place| place.is_dir()) {
+        for place in usual.into_iter().chain(plugins).filter(|place| place.is_dir()) {
             let real = place.canonicalize().unwrap_or_else(|_| place.clone());
             if !seen.contains(&real) {
                 seen.push(real);
@@ -45,6 +53,23 @@ pub(crate) fn load(paths: &[PathBuf], workflow: &Path) -> Result<AgentSet, Failu
         }
     }
     AgentSet::load_paths(&places).map_err(Failure::diagnostics)
+}
+
+/// The folders of node plugins in a folder, by name.
+fn plugin_folders(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    if folder.join(PLUGIN).is_file() {
+        found.push(folder.to_owned());
+        return;
+    }
+    // What cannot be listed has no agents; a graph that needs them says so.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let inside =
+        entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut inside: Vec<PathBuf> = inside.map(|entry| entry.path()).collect();
+    inside.sort();
+    for inner in inside.iter().filter(|_| depth < PLUGIN_DEPTH) {
+        plugin_folders(inner, depth + 1, found);
+    }
 }
 
 impl Agents for FileAgents {

@@ -13,6 +13,9 @@ use crate::exit::{Exit, Failure};
 /// No dialect knows the file.
 const UNKNOWN_DIALECT: &str = "SINEW-2001";
 
+/// Names that are listed of one folder.
+const MAX_LISTED: usize = 1_000;
+
 /// A workflow file that was read and lowered.
 pub(crate) struct Loaded {
     /// Where it was read from.
@@ -102,6 +105,7 @@ pub(crate) fn lower(path: &Path, document: Document, options: &Options) -> Resul
                     }
                     None => read_beside(&folder, Path::new(wanted)),
                 },
+                list: &|wanted| list_beside(&folder, Path::new(wanted)),
                 agents: &options.agents,
             },
         )
@@ -169,15 +173,43 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
 
 /// Reads a file that a workflow names, by the path written there. Only relative ones: see [`read_within`].
 pub(crate) fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
-    if wanted.is_absolute() || wanted.components().any(|part| matches!(part, Component::Prefix(_))) {
+    if !is_relative(wanted) {
         return Err("only relative paths are read".into());
     }
     read_within(folder, &folder.join(wanted))
 }
 
+/// Lists a folder that a workflow names, by the path written there: names, those of folders with a slash at their end.
+/// The same folders as with [`read_beside`].
+fn list_beside(folder: &Path, wanted: &Path) -> Result<Vec<String>, String> {
+    if !is_relative(wanted) {
+        return Err("only relative paths are read".into());
+    }
+    let text = |error: std::io::Error| error.to_string();
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(allowed(folder, &folder.join(wanted))?).map_err(text)?.take(MAX_LISTED) {
+        let entry = entry.map_err(text)?;
+        if let Ok(name) = entry.file_name().into_string() {
+            let is_folder = entry.file_type().map_err(text)?.is_dir();
+            names.push(if is_folder { name + "/" } else { name });
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn is_relative(path: &Path) -> bool {
+    !path.is_absolute() && !path.components().any(|part| matches!(part, Component::Prefix(_)))
+}
+
 /// Reads a file below the folder of the workflow or the current folder, and no other: a workflow from somebody else
 /// must not read what it likes.
 fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(allowed(folder, path)?).map_err(|error| error.to_string())
+}
+
+/// The real path, if it may be read.
+fn allowed(folder: &Path, path: &Path) -> Result<PathBuf, String> {
     let text = |error: std::io::Error| error.to_string();
     let target = path.canonicalize().map_err(text)?;
     let allowed = [folder, Path::new(".")];
@@ -186,7 +218,7 @@ fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
     if !inside {
         return Err("it lies outside the folder of the file and the current folder".into());
     }
-    std::fs::read(target).map_err(text)
+    Ok(target)
 }
 
 /// Two files that deploy one name would hide each other.

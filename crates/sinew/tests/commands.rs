@@ -137,6 +137,19 @@ fn a_file_from_stdin_is_checked_like_any_other() {
 }
 
 #[test]
+fn node_plugins_work_where_they_are_dropped() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plugin");
+    let folder = tempfile::tempdir().unwrap();
+    // From another folder too: plugins and their agents lie beside the file, not where somebody stands.
+    for (at, file) in [(&*fixture, "greeting.json".into()), (folder.path(), fixture.join("greeting.json"))] {
+        let artifacts = folder.path().join("artifacts");
+        let (file, artifacts) = (file.to_str().unwrap(), artifacts.to_str().unwrap());
+        let said = ok(at, &["run", "-q", file, "-i", r#"{"message": "hi"}"#, "--artifacts", artifacts]);
+        assert!(said.contains("HI!!"), "{said}");
+    }
+}
+
+#[test]
 fn what_new_makes_works_and_is_never_overwritten() {
     let here = tempfile::tempdir().unwrap();
     let here = here.path();

@@ -1,13 +1,25 @@
 //! The kinds of nodes: what they do, who does it, what their sockets carry.
 //!
-//! Plugins add kinds: a file's `plugins` is an object of kind to definition, or a list of folders that each hold a
-//! `definition.json` (with its `type`); the work of such a node is a task for its `agent`.
+//! Plugins add kinds: a file's `plugins` is an object of kind to definition, or a list of folders. A folder with a
+//! `definition.json` (with its `type`) is one kind, any other is searched for such folders; a file that lists nothing
+//! has what lies below `nodes` beside it. The work of such a node is a task for its `agent`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_source::{Diagnostic, Node};
+
+use crate::LowerOptions;
+
+/// What a plugin's folder must hold.
+const DEFINITION: &str = "definition.json";
+/// The folder whose plugins need not be listed.
+const DROPPED: &str = "nodes";
+/// How deep plugins may lie below a folder.
+const MAX_DEPTH: u32 = 4;
+/// Folders that are looked at.
+const MAX_FOLDERS: usize = 256;
 
 /// Kinds by name.
 pub(super) type Catalogue = BTreeMap<String, Definition>;
@@ -116,21 +128,33 @@ pub(super) fn built_in() -> Catalogue {
 /// The built-in kinds and those of the file's plugins.
 pub(super) fn with_plugins(
     root: &Node,
-    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    options: &LowerOptions<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Catalogue {
     let mut all = built_in();
-    let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else { return all };
     let mut report = |at: &Node, message: String| {
         found.push(Diagnostic::error("SINEW-2404", message).at(at.span).sub_code("PLUGIN"));
     };
-    if let Some(folders) = plugins.as_array() {
-        for folder in folders {
-            match folder.as_str().ok_or_else(|| "not a path".to_owned()).and_then(|path| load(path, read)) {
-                Ok((name, definition)) => drop(all.insert(name, definition)),
-                Err(error) => report(folder, format!("the plugin cannot be loaded: {error}")),
-            }
+    let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
+        // Whoever lists nothing has what was dropped into the usual folder, if there is one.
+        if (options.list)(DROPPED).is_ok() {
+            let mut folders = Folders::new(options);
+            folders.add(DROPPED);
+            folders.wrong.into_iter().for_each(|error| report(root, error));
+            all.extend(folders.kinds);
         }
+        return all;
+    };
+    if let Some(listed) = plugins.as_array() {
+        let mut folders = Folders::new(options);
+        for folder in listed {
+            match folder.as_str() {
+                Some(path) => folders.add(path.trim_end_matches('/')),
+                None => folders.wrong.push("the plugin cannot be loaded: not a path".to_owned()),
+            }
+            folders.wrong.drain(..).for_each(|error| report(folder, error));
+        }
+        all.extend(folders.kinds);
     } else if let Some(members) = plugins.as_object() {
         for member in members {
             match definition(&member.value.to_json(), &member.key) {
@@ -147,12 +171,71 @@ pub(super) fn with_plugins(
     all
 }
 
+/// Kinds of nodes found in folders.
+struct Folders<'a> {
+    options: &'a LowerOptions<'a>,
+    kinds: Catalogue,
+    wrong: Vec<String>,
+    /// Folders looked at so far.
+    seen: usize,
+}
+
+impl<'a> Folders<'a> {
+    fn new(options: &'a LowerOptions<'a>) -> Self {
+        Self { options, kinds: Catalogue::new(), wrong: Vec::new(), seen: 0 }
+    }
+
+    /// Adds the kind of a folder, or those of the folders in it.
+    fn add(&mut self, path: &str) {
+        let before = self.kinds.len() + self.wrong.len();
+        self.scan(path, 0);
+        if self.kinds.len() + self.wrong.len() == before && path != DROPPED {
+            self.wrong
+                .push(format!("the plugin cannot be loaded: no folder below {path} has a {DEFINITION}"));
+        }
+    }
+
+    fn scan(&mut self, path: &str, depth: u32) {
+        self.seen += 1;
+        if depth > MAX_DEPTH || self.seen > MAX_FOLDERS {
+            let most = format!("{MAX_FOLDERS} folders, {MAX_DEPTH} deep, are looked at");
+            // Said once: what follows would only say it again.
+            if self.seen <= MAX_FOLDERS + 1 {
+                self.wrong.push(format!("the plugins below {path} cannot be loaded: at most {most}"));
+            }
+            return;
+        }
+        let inside = match (self.options.list)(path) {
+            Ok(mut names) => {
+                names.sort();
+                names
+            }
+            // Without a listing a folder can only be a plugin itself.
+            Err(_) => vec![DEFINITION.to_owned()],
+        };
+        if inside.iter().any(|name| name == DEFINITION) {
+            match load(path, self.options.read) {
+                Ok((name, _)) if self.kinds.contains_key(&name) => {
+                    self.wrong.push(format!("the plugin {path} is a second one of the kind '{name}'"));
+                }
+                Ok((name, definition)) => drop(self.kinds.insert(name, definition)),
+                Err(error) => self.wrong.push(format!("the plugin {path} cannot be loaded: {error}")),
+            }
+            return;
+        }
+        for folder in inside.iter().filter_map(|name| name.strip_suffix('/')) {
+            if !folder.starts_with(['.', '_']) {
+                self.scan(&format!("{path}/{folder}"), depth + 1);
+            }
+        }
+    }
+}
+
 fn load(
     folder: &str,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
 ) -> Result<(String, Definition), String> {
-    let folder = folder.trim_end_matches('/');
-    let bytes = read(&format!("{folder}/definition.json"))?;
+    let bytes = read(&format!("{folder}/{DEFINITION}"))?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
     let name = value.get("type").and_then(Value::as_str);
     let name = name.unwrap_or_else(|| folder.rsplit('/').next().unwrap_or(folder)).replace('_', "-");
@@ -216,7 +299,10 @@ pub(super) fn schema() -> Value {
                     }
                 }
             },
-            "plugins": { "type": ["object", "array"] }
+            "plugins": {
+                "description": "Kinds of nodes: an object of type to definition, or folders that are searched for a definition.json; left out: the folder nodes beside the file",
+                "type": ["object", "array"]
+            }
         }
     })
 }

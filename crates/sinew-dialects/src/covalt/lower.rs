@@ -52,7 +52,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Ve
     let graph_node = model::graph_of(root);
     let catalogue = catalogue::with_plugins(
         if graph_node.get("plugins").is_some() { graph_node } else { root },
-        options.read,
+        options,
         &mut found,
     );
     let name =

@@ -11,7 +11,7 @@ use sinew_source::Diagnostics;
 use super::script::{self, Scope};
 use super::{Covalt, coerce, template};
 use crate::Dialect;
-use crate::testing::{Bench, Stubbed, cases, lower, lower_with};
+use crate::testing::{Bench, Stubbed, cases, lower, lower_in, lower_with};
 
 /// The test doubles, as kinds a plugin would add.
 fn doubles() -> Value {
@@ -357,8 +357,12 @@ fn a_loop_brings_its_own_workflow() {
         root: sinew_source::Node::from_json(&workflow),
         sources: sinew_source::Sources::default(),
     };
-    let options =
-        crate::LowerOptions { default_name: "test", read: &|_| Err(String::new()), agents: &BTreeMap::new() };
+    let options = crate::LowerOptions {
+        default_name: "test",
+        read: &|_| Err(String::new()),
+        list: &crate::no_list,
+        agents: &BTreeMap::new(),
+    };
     let lowered = Covalt.lower(document, &options).unwrap();
     assert_eq!(lowered.iter().map(|one| one.plan.name.as_str()).collect::<Vec<_>>(), ["test", "test.l"]);
     let mut bench = Bench::new(lowered[0].plan.clone(), Covalt.adapter());
@@ -438,6 +442,59 @@ fn plugins_are_folders() {
     workflow["plugins"] = json!(["nodes/quiet"]);
     let refused = lower_with(&Covalt, &workflow, &read).unwrap_err();
     assert!(refused.items.iter().any(|item| item.sub_code.as_deref() == Some("PLUGIN")));
+}
+
+#[test]
+fn plugins_are_found_where_they_are_dropped() {
+    let files = |path: &str| match path {
+        "nodes/tools/shout/definition.json" => Ok(br#"{"agent": "loud"}"#.to_vec()),
+        "nodes/soft_whisper/definition.json" => Ok(b"{}".to_vec()),
+        "twice/a/definition.json" | "twice/b/definition.json" => Ok(br#"{"type": "same"}"#.to_vec()),
+        "broken/a/definition.json" => Ok(b"{".to_vec()),
+        other => Err(format!("{other} is not there")),
+    };
+    let list = |path: &str| {
+        let names: &[&str] = match path {
+            "nodes" => &["README.md", "_types.py", "tools/", "soft_whisper/", ".git/"],
+            "nodes/tools" => &["shout/"],
+            "nodes/tools/shout" | "nodes/soft_whisper" | "broken/a" | "twice/a" | "twice/b" => {
+                &["definition.json", "shout.agent.yaml", "deeper/"]
+            }
+            "twice" => &["b/", "a/"],
+            "broken" => &["a/"],
+            "empty" => &["README.md"],
+            // A folder that holds itself, as links can.
+            _ if path.starts_with("endless") => &["endless/"],
+            _ => return Err("no such folder".to_owned()),
+        };
+        Ok(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    };
+    let lowered = |plugins: Value, kind: &str| {
+        let mut workflow = graph(&format!("a:chat-start s:{kind}"), "a>s", &json!({}));
+        workflow["plugins"] = plugins;
+        lower_in(&Covalt, &workflow, &files, &list).map_err(|found| found.items[0].message.clone())
+    };
+    let asked = |plugins: Value, kind: &str| {
+        let mut bench = Bench::new(lowered(plugins, kind).unwrap().plan, Covalt.adapter());
+        bench.start(json!({ "message": "hi" }), &mut double);
+        bench.asked[0].1.target.name().to_owned()
+    };
+    assert_eq!(asked(Value::Null, "shout"), "loud", "the usual folder needs no list");
+    assert_eq!(asked(Value::Null, "soft-whisper"), "soft-whisper");
+    assert_eq!(asked(json!(["nodes/tools"]), "shout"), "loud");
+    let unlisted = lowered(json!([]), "shout").unwrap().warnings;
+    let codes: Vec<_> = unlisted.items.iter().filter_map(|item| item.sub_code.as_deref()).collect();
+    assert_eq!(codes, ["UNKNOWN_NODE_TYPE"], "an empty list means none");
+    for (plugins, wrong) in [
+        ("twice", "the plugin twice/b is a second one of the kind 'same'"),
+        ("broken", "the plugin broken/a cannot be loaded: EOF"),
+        ("empty", "the plugin cannot be loaded: no folder below empty has a definition.json"),
+        ("endless", "at most 256 folders, 4 deep, are looked at"),
+        ("ghost", "the plugin ghost cannot be loaded: ghost/definition.json is not there"),
+    ] {
+        let said = lowered(json!([plugins]), "reroute").unwrap_err();
+        assert!(said.contains(wrong), "{said}");
+    }
 }
 
 #[test]

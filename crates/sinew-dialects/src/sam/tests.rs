@@ -56,8 +56,12 @@ fn wanted(case: &Value) -> Option<Value> {
 fn lower(root: &Value) -> Result<Vec<Lowered>, Diagnostics> {
     let document = Document { root: Node::from_json(root), sources: Sources::default() };
     let read = |path: &str| Err(format!("{path} cannot be read here"));
-    let options =
-        LowerOptions { default_name: "WF", read: &read, agents: &std::collections::BTreeMap::new() };
+    let options = LowerOptions {
+        default_name: "WF",
+        read: &read,
+        list: &crate::no_list,
+        agents: &std::collections::BTreeMap::new(),
+    };
     Sam.lower(document, &options)
 }
 

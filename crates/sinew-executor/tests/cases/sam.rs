@@ -95,7 +95,8 @@ pub(crate) fn load(case: &Value) -> Result<Arc<Library>, String> {
         let document = Document { root: Node::from_json(&file), sources: Sources::default() };
         let read = |path: &str| Err(format!("{path} cannot be read here"));
         let agents = BTreeMap::new();
-        let options = LowerOptions { default_name: "WF", read: &read, list: &sinew_dialects::no_list, agents: &agents };
+        let options =
+            LowerOptions { default_name: "WF", read: &read, list: &sinew_dialects::no_list, agents: &agents };
         for lowered in Sam.lower(document, &options).map_err(|found| found.to_string())? {
             library.insert(Program::new(lowered.plan, Sam.adapter()).map_err(|error| error.to_string())?);
         }

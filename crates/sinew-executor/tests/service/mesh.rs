@@ -72,7 +72,8 @@ impl TestMesh {
         let options = LowerOptions {
             default_name: name,
             read: &|_| Err("no other files".to_owned()),
-            list: &sinew_dialects::no_list, agents: &BTreeMap::new(),
+            list: &sinew_dialects::no_list,
+            agents: &BTreeMap::new(),
         };
         for lowered in dialect.lower(document, &options).unwrap_or_else(|found| panic!("{found:?}")) {
             let program = Program::new(lowered.plan, dialect.adapter()).unwrap();

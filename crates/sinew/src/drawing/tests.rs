@@ -21,8 +21,12 @@ fn mermaid(workflow: &Value) -> String {
         },
     )
     .unwrap();
-    let options =
-        LowerOptions { default_name: "case", read: &|_| Err("none".into()), agents: &BTreeMap::new() };
+    let options = LowerOptions {
+        default_name: "case",
+        read: &|_| Err("none".into()),
+        list: &sinew_dialects::no_list,
+        agents: &BTreeMap::new(),
+    };
     let lowered = Sam.lower(document, &options).unwrap_or_else(|found| panic!("{found}"));
     sinew_diagram::mermaid(&draw(&lowered[0].plan, Direction::TopDown, None))
 }

@@ -22,8 +22,12 @@ fn document(name: &str) -> Document {
 
 fn lowered(name: &str) -> Result<Vec<Lowered>, Diagnostics> {
     let read = |path: &str| Err(format!("{path} is not to be read"));
-    let options =
-        LowerOptions { default_name: "file", read: &read, agents: &std::collections::BTreeMap::new() };
+    let options = LowerOptions {
+        default_name: "file",
+        read: &read,
+        list: &crate::no_list,
+        agents: &std::collections::BTreeMap::new(),
+    };
     Sam.lower(document(name), &options)
 }
 
