@@ -258,21 +258,21 @@ pub fn share(
     me: &str,
     shards: NonZeroU32,
 ) -> Share {
-    let mut owned: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
+    let mut lists: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
     let mut free = Vec::new();
     for shard in 0..shards.get() {
         let owner = owners.get(&shard).and_then(|(owner, _)| owner.as_deref());
-        match owner.and_then(|owner| owned.get_mut(owner)) {
+        match owner.and_then(|owner| lists.get_mut(owner)) {
             Some(list) => list.push(shard),
             None => free.push(shard),
         }
     }
-    if !owned.contains_key(me) {
+    if !lists.contains_key(me) {
         return Share::default();
     }
     // Who has most keeps the odd ones, so that nothing moves without need.
-    let (least, odd) = (shards.get() as usize / owned.len(), shards.get() as usize % owned.len());
-    let mut order: Vec<(&str, usize)> = owned.iter().map(|(id, list)| (*id, list.len())).collect();
+    let (least, odd) = (shards.get() as usize / lists.len(), shards.get() as usize % lists.len());
+    let mut order: Vec<(&str, usize)> = lists.iter().map(|(id, list)| (*id, list.len())).collect();
     order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
     let mut free = free.into_iter();
     for (place, (id, has)) in order.into_iter().enumerate() {
@@ -281,7 +281,7 @@ pub fn share(
         if id == me {
             let revision = |shard: u32| owners.get(&shard).map_or(0, |(_, revision)| *revision);
             let claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
-            let mut keep = owned.remove(me).unwrap_or_default();
+            let mut keep = lists.remove(me).unwrap_or_default();
             let release = keep.split_off(quota.min(keep.len()));
             return Share { keep, claim, release };
         }

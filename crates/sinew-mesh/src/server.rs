@@ -35,7 +35,7 @@ const CACHED: &str = "sinew/nats-server-2.15.1/nats-server";
 /// repository (`.cargo/config.toml`), so that tests need nothing installed; an installed Sinew never fetches a program.
 const INSTALL: &str = "SINEW_NATS_INSTALL";
 /// Recovering a large store takes a while; a server that is broken ends at once.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_mins(1);
 /// How long a graceful stop may take before the process is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// How often a condition without an event of its own is looked at.

@@ -1,6 +1,7 @@
 //! Opening connections to real servers, and to ones that must be refused.
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sinew_mesh::server::{Server, ServerOptions};
@@ -156,4 +157,36 @@ async fn a_server_or_account_without_streams_is_refused() {
     let mesh: Mesh = with("b").open().await.unwrap();
     let error = mesh.layout().await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7019", "{error}");
+}
+
+#[tokio::test]
+async fn both_ends_prove_who_they_are() {
+    let fixture =
+        |name: &str| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
+    let [ca, cert, key] =
+        ["ca.pem", "server.pem", "server.key"].map(|name| fixture(name).display().to_string());
+    let server =
+        server(&format!("tls {{ cert_file: {cert:?}, key_file: {key:?}, ca_file: {ca:?}, verify: true }}"))
+            .await;
+    let trusting = Connect { ca: Some(fixture("ca.pem")), ..to(server.url()) };
+    let proven =
+        Connect { cert: Some(fixture("client.pem")), key: Some(fixture("client.key")), ..trusting.clone() };
+    proven.clone().open().await.unwrap().provision(&Provision::default()).await.unwrap();
+    for (connect, code) in [
+        (trusting, "SINEW-7016"),
+        (Connect { ca: None, ..proven.clone() }, "SINEW-7016"),
+        (Connect { ca: Some(fixture("README.md")), ..proven.clone() }, "SINEW-7016"),
+        (Connect { key: Some(fixture("not-there.key")), ..proven }, "SINEW-7020"),
+    ] {
+        let error = refusal(connect).await;
+        assert_eq!(error.code(), code, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn who_wants_tls_never_talks_in_the_open() {
+    let server = server("").await;
+    let ca = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/ca.pem");
+    let error = refusal(Connect { ca: Some(ca), ..to(server.url()) }).await;
+    assert_eq!(error.code(), "SINEW-7016", "{error}");
 }

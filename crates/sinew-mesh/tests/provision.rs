@@ -1,4 +1,5 @@
 //! Provisioning: made once, set right when it differs, refused where it would break; read by everybody.
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -85,9 +86,9 @@ async fn shards_never_change_and_the_rest_may() {
 
     let retention = Some(Duration::from_hours(1));
     let changes = mesh.provision(&Provision { retention, ..Provision::default() }).await.unwrap();
-    let changed: Vec<_> = changes.iter().map(|change| change.of.as_str()).collect();
-    assert!(changed.contains(&"settings") && changed.contains(&"m_TASKS"), "{changed:?}");
-    assert!(!changed.contains(&"m_JOURNAL") && !changed.contains(&"m_WORKFLOWS"), "{changed:?}");
+    let names: Vec<_> = changes.iter().map(|change| change.of.as_str()).collect();
+    assert!(names.contains(&"settings") && names.contains(&"m_TASKS"), "{names:?}");
+    assert!(!names.contains(&"m_JOURNAL") && !names.contains(&"m_WORKFLOWS"), "{names:?}");
     assert_eq!(config(&mesh, "m_TASKS").await.max_age, Duration::from_hours(1));
     assert_eq!(config(&mesh, "OBJ_m_ARTIFACTS").await.max_age, Duration::from_hours(2));
     assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
@@ -179,7 +180,7 @@ async fn many_provisioners_at_once_agree() {
         match end {
             Ok(_) => assert_eq!(asked, have),
             Err(error) => {
-                assert!(matches!(error, MeshError::ShardsFixed { have: h, .. } if h == have), "{error}")
+                assert!(matches!(error, MeshError::ShardsFixed { have: h, .. } if h == have), "{error}");
             }
         }
     }

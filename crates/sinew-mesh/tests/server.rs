@@ -1,4 +1,5 @@
 //! The managed nats-server: found, started, killed, started again; gone when its owner is.
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -114,11 +114,14 @@ fn the_rest_of_a_context_counts() {
     assert_eq!((settings.namespace.as_str(), settings.inbox), ("other", None));
 }
 
+type Variables = &'static [(&'static str, &'static str)];
+const NO: Variables = &[];
+
 #[test]
 fn what_cannot_be_used_is_named_and_never_shown() {
     let context = |name: &str| Connect { context: Some(name.into()), ..Connect::default() };
-    let cases: Vec<(&[(&'static str, &str)], Connect, &str)> = vec![
-        (&[], context("missing"), "SINEW-7018 there is none of this name"),
+    let cases = [
+        (NO, context("missing"), "SINEW-7018 there is none of this name"),
         (&[], context("missing"), "SINEW-7018 there are broken, jwt, keys"),
         (&[], context("../prod"), "SINEW-7018 this is no name of a context"),
         (&[], context("a/b"), "SINEW-7018 this is no name of a context"),
