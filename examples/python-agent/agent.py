@@ -72,7 +72,7 @@ async def main():
             for message in await tasks.fetch(16, timeout=1):
                 await work(js, message)
     await js.publish(f"{ROOT}.v1.card.{NAME}", b"")
-    await client.drain()
+    await client.close()
 
 
 asyncio.run(main())

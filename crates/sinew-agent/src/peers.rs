@@ -61,8 +61,7 @@ impl Peers {
 
     /// The bytes at an address.
     pub(crate) async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
-        let address = address.parse().map_err(Fault::from)?;
-        self.0.mesh.artifacts().get_address(&address).await.map_err(|error| {
+        self.0.mesh.artifacts().fetch(address).await.map_err(|error| {
             let retryable = matches!(error, MeshError::Unreachable { .. });
             Fault::error(ARTIFACTS, error.to_string()).with_retryable(retryable).into()
         })
