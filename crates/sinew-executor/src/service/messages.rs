@@ -13,7 +13,7 @@ use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{Content, Draft, ResultArtifact, TaskExtra, result_task};
 use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
 
-use super::Shared;
+use super::{Shared, observe};
 use crate::call::Call;
 use crate::request::{CardSchemas, Sender, request};
 
@@ -43,6 +43,15 @@ impl Shared {
     pub(super) fn headers(&self, meta: &ExecutionMeta) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(parent) = &meta.traceparent {
+            headers.insert(header::TRACE_PARENT, parent.as_str());
+        }
+        headers
+    }
+
+    /// Headers of what is sent for a task, whose span lies within the execution's.
+    pub(super) fn headers_within(&self, meta: &ExecutionMeta, call: &Call) -> HeaderMap {
+        let mut headers = self.headers(meta);
+        if let Some(parent) = observe::trace(meta, call.key.act) {
             headers.insert(header::TRACE_PARENT, parent.as_str());
         }
         headers
@@ -94,7 +103,7 @@ impl Shared {
             result_subject: result_subject.clone(),
         };
         extra.put(&mut message);
-        let mut headers = self.headers(meta);
+        let mut headers = self.headers_within(meta, call);
         headers.insert(header::ACTIVATION, call.activation.as_str());
         headers.insert(header::ATTEMPT, call.key.attempt.to_string().as_str());
         if let Some(deadline) = call.deadline {

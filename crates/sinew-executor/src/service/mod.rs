@@ -8,6 +8,7 @@ mod book;
 mod direct;
 mod intake;
 mod messages;
+mod observe;
 mod open;
 mod outbox;
 mod programs;

@@ -222,7 +222,7 @@ async fn start_child(
         idempotency_key: None,
     }));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
-    let headers = shared.headers(meta);
+    let headers = shared.headers_within(meta, call);
     shared.mesh.command(Operation::Start, shard, &id, headers, command.to_json().into()).await.map(drop)
 }
 

@@ -18,6 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use super::book::{Book, Effect, Reader, Stage};
 use super::intake::{self, Arrival, Begin, Done, Handle, Signal};
+use super::observe;
 use super::open::{Open, Unfit};
 use super::outbox::{Job, Outbox};
 use super::view;
@@ -477,6 +478,7 @@ impl Shard {
         let workflow = Token::of(&meta.workflow);
         let ctx = open.ctx();
         for (index, fact) in facts.iter().enumerate() {
+            observe::fact(&ctx, meta, now, fact);
             for message in crate::events::project(&ctx, &meta.execution, fact) {
                 let body = message.to_json(self.shared.vocabulary);
                 let kind = Token::of(body["type"].as_str().unwrap_or("event"));

@@ -40,8 +40,8 @@ const SPANS: [(&str, &str, &str, SpanKind); 5] = [
     ("start", "invoke_workflow", "workflow", SpanKind::Client),
     // The executor's view of an execution, from its start to its end.
     ("execution", "invoke_workflow", "workflow", SpanKind::Internal),
-    // The executor's view of an attempt, from the task to its result.
-    ("attempt", "invoke_agent", "agent", SpanKind::Client),
+    // The executor's view of a node that asks an agent, from its begin to its end.
+    ("activation", "invoke_agent", "agent", SpanKind::Client),
     // The agent's own view of it.
     ("task", "invoke_agent", "agent", SpanKind::Internal),
     ("tool", "execute_tool", "tool", SpanKind::Internal),
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((span.name.as_str(), span.kind), ("invoke_agent pricing", SpanKind::Internal));
         let keys: Vec<&str> = span.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
         assert_eq!(keys, [AGENT, "sinew.execution.id", OPERATION]);
-        assert_eq!(named("attempt", SpanKind::Server, Vec::new()).name, "invoke_agent");
+        assert_eq!(named("activation", SpanKind::Server, Vec::new()).name, "invoke_agent");
         assert_eq!(named("append", SpanKind::Producer, Vec::new()).name, "sinew append");
     }
 }
