@@ -244,7 +244,7 @@ impl MeshError {
 
 impl From<MeshError> for Fault {
     fn from(error: MeshError) -> Self {
-        let retryable = matches!(error, MeshError::Unreachable { .. });
+        let retryable = error.is_transient();
         Self::error(error.code(), error.to_string()).with_retryable(retryable)
     }
 }

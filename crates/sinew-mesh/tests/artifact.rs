@@ -1,5 +1,12 @@
 //! Artifacts: bytes come back as they were or not at all, whatever their name and address say.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::artifact::{ArtifactStore, Place};

@@ -1,5 +1,12 @@
 //! Cards: which are believed, who is seen when, and who is gone when.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

@@ -1,5 +1,12 @@
 //! Questions to a shard's owner: small and large answers, nobody, silence, and answers that are none.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,5 +1,12 @@
 //! Plans, deployed workflows and the archive.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
 use std::time::Duration;
 
 use bytes::Bytes;
