@@ -1,5 +1,7 @@
 //! A shard's inbox: each input once and in order, whatever is killed, deleted or forged.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
 use std::collections::BTreeMap;
 
 use futures_util::{FutureExt as _, StreamExt as _};

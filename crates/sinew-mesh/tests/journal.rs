@@ -1,5 +1,7 @@
 //! A shard's journal: order, fences, parts, and appends whose acknowledgement got lost.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -204,9 +206,9 @@ async fn lost(stored: bool) {
     let mut seen = direct.client().subscribe("test.v1.journal.0").await.unwrap();
     direct.client().flush().await.unwrap();
     if stored {
-        wire.deafen()
+        wire.deafen();
     } else {
-        wire.mute()
+        wire.mute();
     }
     let began = Instant::now();
     let append = tokio::spawn(async move { journal.append(body("b")).await.map(|at| (at, journal)) });

@@ -1,5 +1,7 @@
 //! What is set aside: kept whole, found again, sent again when somebody asks for it, and removed.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::journal::AppendError;

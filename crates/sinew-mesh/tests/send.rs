@@ -1,5 +1,7 @@
 //! Messages that are stored once, whatever happens to the connection, and events.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -183,9 +185,9 @@ async fn lost(stored: bool) -> Put {
     let mut seen = direct.client().subscribe("test.v1.task.>").await.unwrap();
     direct.client().flush().await.unwrap();
     if stored {
-        wire.deafen()
+        wire.deafen();
     } else {
-        wire.mute()
+        wire.mute();
     }
     let put = tokio::spawn(async move { put(&mesh, &started::task("a", 1), "one").await });
     if stored {

@@ -1,5 +1,7 @@
 //! An agent's queue: shared work, words about it, and what happens when consumer, server or rights are missing.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! A server of its own for a test, with a mesh on it, and a wire to it that can be cut.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses what it needs")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
