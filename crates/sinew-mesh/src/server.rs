@@ -20,7 +20,7 @@ use std::{env, io};
 
 use rand::Rng as _;
 use rustix::process::{Pid, Signal, kill_process};
-use sinew_protocol::env::NATS_SERVER;
+use sinew_protocol::env::{NATS_INSTALL, NATS_SERVER};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -31,9 +31,6 @@ use crate::version::Version;
 
 /// Where [`Server::find`] looks in the cache folder, and what deploy/get-nats.sh puts there.
 const CACHED: &str = "sinew/nats-server-2.15.1/nats-server";
-/// A script that prints the path of a nats-server and installs one if it must. Set where cargo starts programs of the
-/// repository (`.cargo/config.toml`), so that tests need nothing installed; an installed Sinew never fetches a program.
-const INSTALL: &str = "SINEW_NATS_INSTALL";
 /// Recovering a large store takes a while; a server that is broken ends at once.
 const READY_WITHIN: Duration = Duration::from_mins(1);
 /// How long a graceful stop may take before the process is killed.
@@ -128,8 +125,11 @@ impl Server {
     }
 
     /// Starts a server and waits until it takes connections.
+    ///
+    /// Where `SINEW_NATS_INSTALL` names a script, that installs a missing server: cargo sets it for what it starts in this
+    /// repository, so that tests need nothing installed. An installed Sinew never fetches a program.
     pub async fn start(options: ServerOptions) -> Result<Self, MeshError> {
-        let program = match (&options.program, env::var_os(INSTALL)) {
+        let program = match (&options.program, env::var_os(NATS_INSTALL)) {
             (Some(program), _) => program.clone(),
             (None, Some(script)) => Self::find_or_install(Path::new(&script))?,
             (None, None) => Self::find()?,

@@ -24,6 +24,8 @@ pub const NATS_TIMEOUT: &str = "NATS_TIMEOUT";
 pub const NAMESPACE: &str = "SINEW_NAMESPACE";
 /// The nats-server program that `sinew dev` starts.
 pub const NATS_SERVER: &str = "SINEW_NATS_SERVER";
+/// A script that prints the path of a nats-server, installing one if it must. Cargo sets it in this repository, for tests.
+pub const NATS_INSTALL: &str = "SINEW_NATS_INSTALL";
 /// The executors' key for result tokens, 64 hex digits.
 pub const RESULT_KEY: &str = "SINEW_RESULT_KEY";
 /// Which log lines to write, in tracing's filter syntax.
@@ -32,7 +34,7 @@ pub const LOG: &str = "SINEW_LOG";
 pub const NO_COLOR: &str = "NO_COLOR";
 
 /// Every variable with what it means, for documentation.
-pub const TABLE: [(&str, &str); 15] = [
+pub const TABLE: [(&str, &str); 16] = [
     (NATS_URL, "address of the NATS server"),
     (NATS_CONTEXT, "natscli context to connect with"),
     (NATS_CREDS, "file with NATS credentials"),
@@ -45,6 +47,7 @@ pub const TABLE: [(&str, &str); 15] = [
     (NATS_TIMEOUT, "how long to wait for the server"),
     (NAMESPACE, "the mesh; `sinew` when not set"),
     (NATS_SERVER, "nats-server program that `sinew dev` starts"),
+    (NATS_INSTALL, "script that installs a nats-server when there is none; set by cargo for tests"),
     (RESULT_KEY, "the executors' key for result tokens, 64 hex digits"),
     (LOG, "which log lines to write"),
     (NO_COLOR, "set to anything to write no colours"),
