@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
-use sinew_protocol::MeshMessage;
 use sinew_protocol::a2a::{SendMessageRequest, Task};
 use sinew_protocol::command::Command;
 use sinew_protocol::deployment::Deployment;
 use sinew_protocol::journal::{Commit, ExecutionRecord};
 use sinew_protocol::jsonrpc::{Request, Response};
 use sinew_protocol::message::Vocabulary;
+use sinew_protocol::permission::Role;
 use sinew_protocol::query::{Answer, Query};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{TaskExtra, read_result};
+use sinew_protocol::{MeshMessage, Token};
 
 use golden::sample;
 
@@ -75,6 +76,16 @@ fn all() -> BTreeMap<String, Value> {
         all.insert(format!("card/{name}"), serde_json::to_value(card).unwrap());
     }
     all.insert("names".to_owned(), sample::names());
+    for role in Role::ALL {
+        let rights = role.permissions("prod", &Token::of("NAME"));
+        let golden = json!({
+            "publish": rights.publish,
+            "subscribe": rights.subscribe,
+            "responses": rights.responses,
+            "opens": role.opens(),
+        });
+        all.insert(format!("permission/{}", role.as_str()), golden);
+    }
     all
 }
 
@@ -196,10 +207,10 @@ fn what_was_written_down_is_read() {
                 let card: sinew_protocol::a2a::AgentCard = serde_json::from_value(golden.clone()).unwrap();
                 assert_eq!(serde_json::to_value(card).unwrap(), golden, "{name}");
             }
-            "event" | "names" => {}
+            "event" | "names" | "permission" => {}
             other => panic!("nothing reads {other}"),
         }
         seen.insert(kind);
     }
-    assert_eq!(seen.len(), 13, "{seen:?}");
+    assert_eq!(seen.len(), 14, "{seen:?}");
 }
