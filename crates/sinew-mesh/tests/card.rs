@@ -19,6 +19,8 @@ use sinew_protocol::{Subject, Token};
 mod started;
 
 const SOON: Duration = Duration::from_secs(20);
+/// Two clocks that began at slightly different times.
+const SLACK: Duration = Duration::from_millis(100);
 
 fn card(name: &str) -> AgentCard {
     let announcement = Announcement {
@@ -264,12 +266,12 @@ async fn who_is_not_heard_of_is_gone() {
             () = cards.changed() => if cards.get("dead").is_none() { break began.elapsed() },
         }
     };
-    assert!(gone >= ttl - Duration::from_millis(100) && gone < 2 * ttl, "{gone:?}");
+    assert!(gone + SLACK >= ttl && gone < 2 * ttl, "{gone:?}");
     assert!(cards.get("alive").is_some());
     // Who looks later sees how old a card is, not how long ago it looked.
     let later = mesh.cards_within(Duration::from_mins(1));
     later.ready().await;
-    assert!(later.age("dead").unwrap() >= gone - Duration::from_millis(100));
+    assert!(later.age("dead").unwrap() + SLACK >= gone);
     assert!(later.age("alive").unwrap() < ttl);
 }
 
