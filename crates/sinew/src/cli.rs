@@ -82,6 +82,16 @@ pub(crate) enum Command {
     /// Look at agents and call them
     #[command(visible_alias = "agents", subcommand)]
     Agent(cmd::agent::AgentCommand),
+    /// List, fetch and compare artifacts of executions
+    #[command(visible_alias = "artifacts", subcommand)]
+    Artifact(cmd::artifact::ArtifactCommand),
+    /// Workflows as tools of language models
+    #[command(visible_alias = "tools", subcommand)]
+    Tool(cmd::tool::ToolCommand),
+    /// Show what goes on in a mesh
+    Top(cmd::top::TopArgs),
+    /// Check a mesh from end to end
+    Doctor(cmd::doctor::DoctorArgs),
     /// Run a role of the mesh until it is told to stop
     #[command(subcommand)]
     Serve(cmd::serve::ServeCommand),

@@ -60,11 +60,6 @@ impl Connection {
         self.nats.is_some() || self.context.is_some() || self.namespace.is_some()
     }
 
-    /// The connection to a server of this process's own.
-    pub(crate) fn to(url: String, namespace: &str) -> Self {
-        Self { nats: Some(url), namespace: Some(namespace.to_owned()), ..Self::default() }
-    }
-
     /// Connects. `role` names the connection.
     pub(crate) async fn open(&self, role: &'static str) -> Result<Mesh, Failure> {
         let timeout = self.nats_timeout.as_deref().map(input::duration).transpose()?;

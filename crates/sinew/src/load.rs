@@ -171,8 +171,18 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
+/// An input with the files it names read, from the current folder: it is of who starts the execution, not of who wrote
+/// the workflow.
+pub(crate) fn input(dialect: &dyn Dialect, input: serde_json::Value) -> Result<serde_json::Value, Failure> {
+    let read = |wanted: &str| read_beside(Path::new("."), Path::new(wanted));
+    dialect.read_input(input, &read).map_err(Failure::diagnostics)
+}
+
 /// Reads a file that a workflow names, by the path written there. Only relative ones: see [`read_within`].
 pub(crate) fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
+    if wanted.to_str().is_some_and(|wanted| wanted.starts_with("http://") || wanted.starts_with("https://")) {
+        return Err("URLs are not allowed here; save it beside the file and name that".into());
+    }
     if !is_relative(wanted) {
         return Err("only relative paths are read".into());
     }

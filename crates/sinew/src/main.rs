@@ -18,6 +18,7 @@ mod output;
 mod paint;
 mod record;
 mod remote;
+mod status;
 mod telemetry;
 mod tree;
 mod views;

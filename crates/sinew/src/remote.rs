@@ -27,6 +27,8 @@ const REFUSED: &str = "SINEW-8024";
 
 /// Executions that are looked through for the first characters of an id.
 const LOOKED_THROUGH: usize = 20_000;
+/// Executions that are looked through for the latest that nobody else started.
+const NEWEST: usize = 30;
 /// How long a decision about a command is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Records fetched at the same time.
@@ -59,12 +61,7 @@ impl Remote {
     /// The execution that a text names.
     pub(crate) async fn find(&self, text: &str) -> Result<ExecutionId, Failure> {
         if text == "@latest" {
-            let rows = self.rows(&HistoryFilter::default(), 1).await?;
-            let newest = rows.iter().max_by_key(|row| row.started);
-            return newest.map_or_else(
-                || Err(Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, "there is no execution yet")),
-                |row| parse(&row.execution),
-            );
+            return self.latest().await;
         }
         let whole = parse(text)?;
         if self.client.record(&whole).await?.is_some() {
@@ -87,6 +84,21 @@ impl Remote {
                 .hint("give more of its characters"))
             }
         }
+    }
+
+    /// The execution that was started last; one that another execution started does not count, if there is a choice.
+    async fn latest(&self) -> Result<ExecutionId, Failure> {
+        let mut rows = self.rows(&HistoryFilter::default(), NEWEST).await?;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.started));
+        for row in rows.iter().take(NEWEST) {
+            let id = parse(&row.execution)?;
+            if self.client.record(&id).await?.is_some_and(|stored| stored.meta.parent.is_none()) {
+                return Ok(id);
+            }
+        }
+        let newest = rows.first();
+        let none = || Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
+        parse(&newest.ok_or_else(none)?.execution)
     }
 
     /// All that is known of an execution.

@@ -2,8 +2,10 @@
 
 pub(crate) mod agent;
 pub(crate) mod approval;
+pub(crate) mod artifact;
 pub(crate) mod completions;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod execution;
 pub(crate) mod explain;
 pub(crate) mod mesh;
@@ -12,6 +14,8 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod test;
+pub(crate) mod tool;
+pub(crate) mod top;
 pub(crate) mod workflow;
 
 use crate::cli::{Cli, Command};
@@ -29,6 +33,10 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Dev(args) => dev::dev(&args, output),
         Command::Serve(command) => serve::serve(command, output),
         Command::Mesh(command) => mesh::mesh(command, output),
+        Command::Artifact(command) => artifact::artifact(command, output),
+        Command::Tool(command) => tool::tool(command, output),
+        Command::Top(args) => top::top(&args, output),
+        Command::Doctor(args) => doctor::doctor(&args, output),
         Command::Agent(command) => agent::agent(command, output),
         Command::Schema(args) => schema::schema(&args, output),
         Command::Explain(args) => explain::explain(&args, output),

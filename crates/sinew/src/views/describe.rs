@@ -268,7 +268,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     }
     waiting_text(&mut out, &description.waiting);
     if let Some(failure) = &description.failure {
-        failure_text(&mut out, failure);
+        failure_text(&mut out, failure, description.status);
     }
     if !description.commands.is_empty() {
         out.push_str("commands\n");
@@ -312,9 +312,10 @@ fn waiting_text(out: &mut String, waits: &[Wait]) {
     }
 }
 
-fn failure_text(out: &mut String, failure: &Failure) {
+fn failure_text(out: &mut String, failure: &Failure, status: Standing) {
+    let word = if status == Standing::Cancelled { "cancelled" } else { "failed" };
     let node = failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
-    let _ = writeln!(out, "failed{node}");
+    let _ = writeln!(out, "{word}{node}");
     for cause in &failure.chain {
         let who = match (&cause.node, &cause.agent, cause.attempt) {
             (Some(node), Some(agent), Some(attempt)) => format!("{node} ({agent}, attempt {attempt}): "),

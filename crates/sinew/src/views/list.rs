@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sinew_engine::Time;
 
-use super::{Standing, waiting, words};
+#[cfg(test)]
+use super::waiting;
+use super::{Standing, words};
+#[cfg(test)]
 use crate::record::Record;
 use crate::tree::duration;
 
@@ -28,6 +31,7 @@ pub(crate) struct Row {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
+#[cfg(test)]
 impl Row {
     /// The row of a record.
     pub(crate) fn of(record: &Record, now: Time) -> Self {

@@ -111,6 +111,10 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     refuse_local(args)?;
     let wanted = wanted(args)?;
     let value = input::read(args.input.as_deref(), &args.params)?;
+    let value = match &wanted {
+        Wanted::File(loaded) => load::input(loaded.dialect, value)?,
+        Wanted::Name { .. } => value,
+    };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
     let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };

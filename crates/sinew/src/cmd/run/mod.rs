@@ -133,7 +133,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let program = load::program(loaded.dialect, lowered)?;
     let task = Task {
-        input: input::read(args.input.as_deref(), &args.params)?,
+        input: load::input(loaded.dialect, input::read(args.input.as_deref(), &args.params)?)?,
         mode: mode(args)?,
         timeout: args.timeout.as_deref().map(input::duration).transpose()?,
         answers: answers(args)?,

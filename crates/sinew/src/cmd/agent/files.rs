@@ -1,97 +1,18 @@
-//! `sinew agent`: look at ready-made agents and call them, without a workflow.
+//! `sinew agent` without a mesh: ready-made agents from files, in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_agents::{Agent, AgentSet, Call, CancellationToken};
 use sinew_protocol::Fault;
 
+use super::{CallArgs, Named};
 use crate::artifacts::Kept;
-use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::{agents, tree};
-
-const CALL_EXAMPLES: &str = "Examples:
-  sinew agent call summarise -i '{\"text\": \"…\"}' --agents agent-cards
-  sinew agent call agent-cards/summarise.agent.yaml -m 'a few words'   # {\"text\": …}
-  echo '{\"n\": 1}' | sinew agent call double -i - -o json";
-
-/// Commands for agents.
-#[derive(Debug, Subcommand)]
-pub(crate) enum AgentCommand {
-    /// List agents
-    #[command(visible_alias = "ls")]
-    List(Places),
-    /// Say what an agent is and takes
-    Describe(Named),
-    /// Print an agent's A2A card
-    Card(Named),
-    /// Call an agent and print its answer
-    Call(CallArgs),
-}
-
-/// Where agents are looked for.
-#[derive(Args, Debug)]
-pub(crate) struct Places {
-    /// Agent files or folders of them [default: . and agent-cards/]
-    #[arg(value_name = "PATH")]
-    paths: Vec<PathBuf>,
-}
-
-/// One agent.
-#[derive(Args, Debug)]
-pub(crate) struct Named {
-    /// Its name, or its file
-    name: String,
-    /// Agent files or folders of them [default: . and agent-cards/]
-    #[arg(short, long, value_name = "PATH")]
-    agents: Vec<PathBuf>,
-}
-
-/// Arguments of `sinew agent call`.
-#[derive(Args, Debug)]
-#[command(after_help = CALL_EXAMPLES)]
-pub(crate) struct CallArgs {
-    #[command(flatten)]
-    who: Named,
-    /// The input: JSON, @FILE or - for stdin
-    #[arg(short, long, value_name = "JSON|@FILE|-")]
-    input: Option<String>,
-    /// One field of the input. May be repeated
-    #[arg(short, long = "param", value_name = "KEY=VALUE")]
-    params: Vec<String>,
-    /// Text for an agent that takes `{text}`
-    #[arg(short, long, conflicts_with = "input")]
-    message: Option<String>,
-    /// What to do, in words
-    #[arg(long)]
-    instruction: Option<String>,
-    /// Give up after this time (`30s`, `5m`)
-    #[arg(long, value_name = "DURATION")]
-    timeout: Option<String>,
-    /// Folder for artifacts
-    #[arg(long, value_name = "DIR", default_value = ".sinew/calls")]
-    artifacts: PathBuf,
-}
-
-/// Does what the command line says.
-pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Failure> {
-    match command {
-        AgentCommand::List(places) => list(&places.paths, output),
-        AgentCommand::Describe(named) => find(&named).map(|agent| describe(&agent, output)),
-        AgentCommand::Card(named) => {
-            let card = find(&named)?.announcement().card("local");
-            output.value(&card, |card| serde_json::to_string_pretty(card).unwrap_or_default());
-            Ok(Exit::Ok)
-        }
-        AgentCommand::Call(args) => call(&args, output),
-    }
-}
 
 /// A line of the list.
 #[derive(Serialize)]
@@ -103,7 +24,7 @@ struct Listed<'a> {
     takes_schema: bool,
 }
 
-fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
+pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let set = load(paths)?;
     let rows: Vec<Listed<'_>> = set
         .iter()
@@ -135,7 +56,7 @@ fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn describe(agent: &Agent, output: &Output) -> Exit {
+pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
     let value = json!({
         "name": agent.name(),
         "version": agent.version(),
@@ -166,14 +87,10 @@ fn describe(agent: &Agent, output: &Output) -> Exit {
     Exit::Ok
 }
 
-fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
+pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
-    let value = match &args.message {
-        Some(text) => json!({ "text": text }),
-        None => input::read(args.input.as_deref(), &args.params)?,
-    };
-    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
-    let kept = Kept::open(args.artifacts.clone())?;
+    let (value, timeout) = (args.value()?, args.patience()?);
+    let kept = Kept::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
     let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
     task.timeout = timeout;
     task.instruction.clone_from(&args.instruction);
@@ -225,15 +142,14 @@ fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     }
 }
 
-fn failed(fault: &Fault) -> Failure {
+pub(super) fn failed(fault: &Fault) -> Failure {
     let mut message = fault.message.clone();
     for detail in &fault.details {
         message.push_str("\n  ");
         message.push_str(detail);
     }
-    // The code of a fault is one of ours, but it may have come from data: look it up instead of trusting it.
-    let code = sinew_protocol::code::all().iter().map(|(code, _)| *code).find(|code| *code == fault.code);
-    Failure::new(Exit::Failed, code.unwrap_or("SINEW-5090"), message)
+    // The code of a fault is one of ours, but it may have come from data: it is looked up instead of trusted.
+    Failure::new(Exit::Failed, crate::exit::known(&fault.code), message)
 }
 
 fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
@@ -241,7 +157,7 @@ fn load(paths: &[PathBuf]) -> Result<AgentSet, Failure> {
 }
 
 /// An agent by name, or by the path of its file.
-fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
+pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
     let path = Path::new(&named.name);
     if named.name.contains(".agent.") && path.is_file() {
         return Agent::load(path).map(Arc::new).map_err(Failure::diagnostics);

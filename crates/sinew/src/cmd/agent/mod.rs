@@ -1,0 +1,161 @@
+//! `sinew agent`: look at agents and call them, from files or on a mesh.
+
+mod files;
+mod mesh;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cmd::run::input;
+use crate::connect::{Connection, block};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+pub(crate) use mesh::online;
+
+const LIST_EXAMPLES: &str = "Examples:
+  sinew agent list                        # agent files here and in agent-cards/
+  sinew agent list --mesh                 # agents of the mesh that the environment names
+  sinew agent list --nats nats://localhost:4222 -o wide";
+
+const CALL_EXAMPLES: &str = "Examples:
+  sinew agent call summarise -i '{\"text\": \"…\"}' --agents agent-cards
+  sinew agent call agent-cards/summarise.agent.yaml -m 'a few words'   # {\"text\": …}
+  echo '{\"n\": 1}' | sinew agent call double -i - -o json
+  sinew agent call summarise --mesh -m 'a few words'                   # on a mesh, through its A2A door";
+
+/// Commands for agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// List agents
+    #[command(visible_alias = "ls")]
+    List(Places),
+    /// Say what an agent is and takes
+    Describe(Named),
+    /// Print an agent's A2A card
+    Card(Named),
+    /// Call an agent and print its answer
+    Call(Box<CallArgs>),
+}
+
+/// Where agents are looked for.
+#[derive(Args, Debug)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(crate) struct Places {
+    /// Agent files or folders of them [default: . and agent-cards/]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    on: OnMesh,
+}
+
+/// One agent.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  sinew agent describe summarise --agents agent-cards\n  sinew agent card summarise --mesh"
+)]
+pub(crate) struct Named {
+    /// Its name, or its file
+    name: String,
+    /// Agent files or folders of them [default: . and agent-cards/]
+    #[arg(short, long, value_name = "PATH")]
+    agents: Vec<PathBuf>,
+    #[command(flatten)]
+    on: OnMesh,
+}
+
+/// Flags that mean agents of a mesh.
+#[derive(Args, Debug)]
+struct OnMesh {
+    /// Agents of the mesh that the environment or the selected context names
+    #[arg(long)]
+    mesh: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Arguments of `sinew agent call`.
+#[derive(Args, Debug)]
+#[command(after_help = CALL_EXAMPLES)]
+pub(crate) struct CallArgs {
+    #[command(flatten)]
+    who: Named,
+    /// The input: JSON, @FILE or - for stdin
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// One field of the input. May be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    params: Vec<String>,
+    /// Text for an agent that takes `{text}`
+    #[arg(short, long, conflicts_with = "input")]
+    message: Option<String>,
+    /// What to do, in words
+    #[arg(long)]
+    instruction: Option<String>,
+    /// Give up after this time (`30s`, `5m`)
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    /// Folder for artifacts [default: .sinew/calls]
+    #[arg(long, value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+}
+
+/// Does what the command line says.
+pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        AgentCommand::List(places) if places.on.is_meant() => {
+            refuse("PATH", !places.paths.is_empty())?;
+            block(mesh::list(&places.on.connection, output))
+        }
+        AgentCommand::Describe(named) if named.on.is_meant() => {
+            refuse("--agents", !named.agents.is_empty())?;
+            block(mesh::describe(&named.name, &named.on.connection, output))
+        }
+        AgentCommand::Card(named) if named.on.is_meant() => {
+            refuse("--agents", !named.agents.is_empty())?;
+            block(mesh::card(&named.name, &named.on.connection, output))
+        }
+        AgentCommand::Call(args) if args.who.on.is_meant() => {
+            refuse("--agents", !args.who.agents.is_empty())?;
+            refuse("--artifacts", args.artifacts.is_some())?;
+            block(mesh::call(&args, output))
+        }
+        AgentCommand::List(places) => files::list(&places.paths, output),
+        AgentCommand::Describe(named) => files::find(&named).map(|agent| files::describe(&agent, output)),
+        AgentCommand::Card(named) => {
+            let card = files::find(&named)?.announcement().card("local");
+            output.value(&card, |card| serde_json::to_string_pretty(card).unwrap_or_default());
+            Ok(Exit::Ok)
+        }
+        AgentCommand::Call(args) => files::call(&args, output),
+    }
+}
+
+fn refuse(flag: &str, given: bool) -> Result<(), Failure> {
+    if given {
+        return Err(Failure::usage(format!("{flag} has no meaning for agents of a mesh")));
+    }
+    Ok(())
+}
+
+impl OnMesh {
+    fn is_meant(&self) -> bool {
+        self.mesh || self.connection.is_given()
+    }
+}
+
+impl CallArgs {
+    fn value(&self) -> Result<Value, Failure> {
+        match &self.message {
+            Some(text) => Ok(json!({ "text": text })),
+            None => input::read(self.input.as_deref(), &self.params),
+        }
+    }
+
+    fn patience(&self) -> Result<Option<Duration>, Failure> {
+        Ok(self.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,266 @@
+//! `sinew tool`: workflows of a mesh as tools of language models.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Map, Value, json};
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
+use sinew_source::Schema;
+
+use crate::cli::Format;
+use crate::cmd::agent::online;
+use crate::cmd::run::input;
+use crate::connect::{Connection, block};
+use crate::exit::{self, Exit, Failure};
+use crate::output::Output;
+use crate::remote::Remote;
+use crate::views::words;
+
+/// No workflow is there for this tool.
+const NO_SUCH_TOOL: &str = "SINEW-8042";
+
+/// Commands for tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolCommand {
+    /// List workflows that a model can call
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Print declarations for a model's API
+    Declare(DeclareArgs),
+    /// Call one the way a model does, and print its answer
+    Call(CallArgs),
+}
+
+/// Arguments of `sinew tool list`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  sinew tool list\n  sinew tool list -o name")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Arguments of `sinew tool declare`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Print function declarations of workflows, as an array in the words of a model's API.",
+    after_help = "Examples:\n  sinew tool declare --for anthropic > tools.json\n  sinew tool declare orders --for mcp"
+)]
+pub(crate) struct DeclareArgs {
+    /// Only these tools or workflows [default: all]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Whose words
+    #[arg(long = "for", value_enum, default_value_t = Api::Openai)]
+    api: Api,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Whose words a declaration is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Api {
+    /// OpenAI's function tools
+    Openai,
+    /// Anthropic's tools
+    Anthropic,
+    /// The Model Context Protocol
+    Mcp,
+    /// The published specification
+    Spec,
+}
+
+/// Arguments of `sinew tool call`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Call a workflow the way a model does: its arguments are checked against the declaration, an execution \
+                  is started, and its answer is printed.",
+    after_help = "Examples:\n  sinew tool call orders -p order_id=A1\n  sinew tool call workflow_orders -i @order.json --timeout 5m"
+)]
+pub(crate) struct CallArgs {
+    /// The tool's or the workflow's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The arguments: JSON, @FILE or - for stdin
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// One argument. May be repeated
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    params: Vec<String>,
+    /// Stop waiting after this time; the execution goes on
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Does what the command line says.
+pub(crate) fn tool(command: ToolCommand, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        match command {
+            ToolCommand::List(args) => list(&args, output).await,
+            ToolCommand::Declare(args) => declare(&args, output).await,
+            ToolCommand::Call(args) => call(&args, output).await,
+        }
+    })
+}
+
+/// Tools by workflow: of what is deployed, and of workflows that others announce.
+async fn tools(remote: &Remote) -> BTreeMap<String, WorkflowTool> {
+    let mut tools = BTreeMap::new();
+    let announced = online(remote.mesh()).await.list();
+    let mut found: Vec<WorkflowTool> =
+        announced.iter().filter_map(|one| WorkflowTool::from_card(&one.card)).collect();
+    for version in remote.workflows().await.list() {
+        let card = serde_json::from_value(version.deployment.card.clone()).ok();
+        found.extend(card.as_ref().and_then(WorkflowTool::from_card));
+    }
+    for tool in found {
+        tools.insert(tool.workflow.clone(), tool);
+    }
+    tools
+}
+
+fn find<'t>(tools: &'t BTreeMap<String, WorkflowTool>, name: &str) -> Result<&'t WorkflowTool, Failure> {
+    let named = |tool: &&WorkflowTool| tool.name() == name || tool.declaration().short_name() == name;
+    tools.get(name).or_else(|| tools.values().find(named)).ok_or_else(|| {
+        let failure =
+            Failure::new(Exit::NotFound, NO_SUCH_TOOL, format!("no workflow is there for tool '{name}'"));
+        match sinew_source::did_you_mean(name, tools.keys().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("see `sinew tool list`; `sinew workflow deploy FILE` adds one"),
+        }
+    })
+}
+
+async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    let remote = Remote::open(&args.mesh).await?;
+    let tools = tools(&remote).await;
+    let rows: Vec<Value> = tools
+        .values()
+        .map(|tool| {
+            json!({
+                "name": tool.declaration().short_name(),
+                "workflow": tool.workflow,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+                "output_schema": tool.output_schema,
+            })
+        })
+        .collect();
+    output.value(&rows, |_| match output.format {
+        Format::Name => {
+            tools.values().map(|tool| tool.declaration().short_name()).collect::<Vec<_>>().join("\n")
+        }
+        _ if tools.is_empty() => "no workflow is deployed".to_owned(),
+        _ => {
+            let mut lines =
+                vec![["TOOL", "WORKFLOW", "PARAMETERS", "DESCRIPTION"].map(str::to_owned).to_vec()];
+            lines.extend(tools.values().map(|tool| {
+                let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+                let names: Vec<&str> =
+                    properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                vec![
+                    tool.declaration().short_name(),
+                    words::one_line(&tool.workflow, 40),
+                    words::one_line(&names.join(", "), 40),
+                    words::one_line(&tool.description, 80),
+                ]
+            }));
+            words::columns(&lines)
+        }
+    });
+    Ok(Exit::Ok)
+}
+
+async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
+    let remote = Remote::open(&args.mesh).await?;
+    let tools = tools(&remote).await;
+    let wanted = match args.names.as_slice() {
+        [] => tools.values().collect(),
+        names => names.iter().map(|name| find(&tools, name)).collect::<Result<Vec<_>, _>>()?,
+    };
+    let declared: Vec<Value> = wanted
+        .into_iter()
+        .map(|tool| {
+            let declaration = tool.declaration();
+            match args.api {
+                Api::Openai => declaration.openai(),
+                Api::Anthropic => declaration.anthropic(),
+                Api::Mcp => declaration.mcp(),
+                Api::Spec => declaration.spec(),
+            }
+        })
+        .collect();
+    output.value(&declared, |declared| serde_json::to_string_pretty(declared).unwrap_or_default());
+    Ok(Exit::Ok)
+}
+
+async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
+    let arguments = match input::read(args.input.as_deref(), &args.params)? {
+        Value::Object(arguments) => arguments,
+        _ => return Err(Failure::usage("the arguments of a tool are an object")),
+    };
+    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
+    let remote = Remote::open(&args.mesh).await?;
+    let tools = tools(&remote).await;
+    let tool = find(&tools, &args.name)?;
+    let content = prepared(tool, &arguments)?;
+    let id = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
+    remote.client.start(StartCommand::new(id.clone(), tool.workflow.clone(), content)).await?;
+    output.note(&format!("execution {id}"));
+    let Some(outcome) = remote.client.outcome(&id, timeout).await? else {
+        output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
+        return Ok(Exit::TimedOut);
+    };
+    let answered = outcome.output.as_deref().cloned().unwrap_or_default();
+    let document = json!({
+        "execution": id.as_str(),
+        "status": outcome.status.as_str(),
+        "output": answered,
+        "error": outcome.fault,
+    });
+    if output.is_machine() {
+        output.value(&document, |_| String::new());
+    } else if outcome.status == sinew_engine::Status::Success {
+        match &answered {
+            Value::String(text) => output.text(text),
+            value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
+        }
+    }
+    match outcome.fault {
+        Some(fault) if !output.is_machine() => {
+            Err(Failure::new(Exit::Failed, exit::known(&fault.code), words::plain(&fault.message))
+                .hint(format!("sinew execution describe {id}")))
+        }
+        Some(_) => Ok(Exit::Failed),
+        None if outcome.status == sinew_engine::Status::Success => Ok(Exit::Ok),
+        None => Ok(Exit::Failed),
+    }
+}
+
+/// The workflow's input, checked as the declaration says.
+fn prepared(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value, Failure> {
+    let check = |schema: &Value, instance: &Value| match Schema::compile(schema) {
+        Err(error) => vec![error.to_string()],
+        Ok(schema) => schema
+            .errors(instance)
+            .into_iter()
+            .map(|one| format!("{}: {}", one.pointer, one.message))
+            .collect(),
+    };
+    // The suffix names an artifact, and here the input travels in the command.
+    match tool.prepare(arguments, 0, check) {
+        Ok(ToolInput::Parameters { content, .. }) => Ok(content),
+        Ok(ToolInput::Artifact(_)) => Err(Failure::usage(format!(
+            "'{INPUT_ARTIFACT}' names an artifact of the caller's session, and a command line has none"
+        ))
+        .hint("`sinew run NAME --mesh --input-artifact ADDRESS` takes one that `sinew artifact put` stored")),
+        Err(fault) => {
+            let mut text = fault.message.clone();
+            fault.details.iter().for_each(|detail| text.push_str(&format!("\n  {detail}")));
+            Err(Failure::new(Exit::Usage, exit::known(&fault.code), text))
+        }
+    }
+}

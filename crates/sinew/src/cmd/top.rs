@@ -1,0 +1,113 @@
+//! `sinew top`: what goes on in a mesh, painted anew every second.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cmd::agent::online;
+use crate::cmd::run::input;
+use crate::connect::{Connection, block};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::paint::Painter;
+use crate::remote::Remote;
+use crate::status::{self, Status};
+use crate::tree;
+use crate::views::words;
+
+/// Arguments of `sinew top`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Show what goes on in a mesh: executors and their shards, open executions, agents with their queues, \
+                  streams. On a terminal it is painted anew until Ctrl-C; elsewhere it is printed once.",
+    after_help = "Examples:\n  sinew top\n  sinew top --interval 5s\n  sinew top --once -o json"
+)]
+pub(crate) struct TopArgs {
+    /// Time between two looks
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    interval: String,
+    /// Look once
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Does what the command line says.
+pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
+    let interval = Duration::from_millis(input::duration(&args.interval)?.max(100));
+    let once = args.once || output.is_machine() || !output.live || !std::io::stdout().is_terminal();
+    block(async {
+        let remote = Remote::open(&args.mesh).await?;
+        let cards = online(remote.mesh()).await;
+        if once {
+            let status = status::status(&remote, &cards).await?;
+            output.value(&status, |status| lines(status).join("\n"));
+            return Ok(Exit::Ok);
+        }
+        let mut painter = Painter::default();
+        loop {
+            let status = status::status(&remote, &cards).await?;
+            painter.paint(lines(&status), output.ascii);
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                _ = tokio::signal::ctrl_c() => return Ok(Exit::Ok),
+            }
+        }
+    })
+}
+
+fn lines(status: &Status) -> Vec<String> {
+    let open: usize = status.executions.values().sum();
+    let by: Vec<String> = status.executions.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
+    let online = status.agents.iter().filter(|agent| agent.online).count();
+    let mut lines = vec![format!(
+        "{}  executors {}  shards {}/{}  open executions {open}{by}  agents {online}  set aside {}",
+        status.namespace,
+        status.executors.len(),
+        status.owned,
+        status.shards,
+        status.quarantined
+    )];
+    let mut section = |heads: &[&str], rows: Vec<Vec<String>>| {
+        if !rows.is_empty() {
+            let mut table = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
+            table.extend(rows);
+            lines.push(String::new());
+            lines.extend(words::columns(&table).lines().map(str::to_owned));
+        }
+    };
+    let executors = status.executors.iter().map(|one| {
+        let place = words::one_line(&one.place, 60);
+        vec![words::one_line(&one.id, 40), one.shards.to_string(), words::one_line(&one.version, 20), place]
+    });
+    section(&["EXECUTOR", "SHARDS", "VERSION", "PLACE"], executors.collect());
+    let agents = status.agents.iter().map(|one| {
+        let heard =
+            one.heard_ms.map_or_else(|| "offline".to_owned(), |ms| format!("{} ago", tree::duration(ms)));
+        let counts = [one.queued, one.working as u64, one.redelivered as u64].map(|count| count.to_string());
+        std::iter::once(words::one_line(&one.name, 40)).chain([heard]).chain(counts).collect()
+    });
+    section(&["AGENT", "HEARD", "QUEUED", "WORKING", "REDELIVERED"], agents.collect());
+    let streams =
+        status.streams.iter().map(|one| vec![one.name.clone(), one.messages.to_string(), bytes(one.bytes)]);
+    section(&["STREAM", "MESSAGES", "SIZE"], streams.collect());
+    lines
+}
+
+/// Bytes the way people read them.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut shown = count as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if shown < 1024.0 {
+            break;
+        }
+        shown /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{count} B") } else { format!("{shown:.1} {unit}") }
+}
