@@ -132,6 +132,7 @@ pub struct Service {
 impl Service {
     /// Joins the fleet of a provisioned mesh.
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
+        mesh.verify().await?;
         let layout = mesh.layout().await?;
         let key = mesh.result_key().await?;
         let (cards, workflows) = (mesh.cards(), mesh.workflows());
@@ -251,6 +252,12 @@ impl Keeper {
         for shard in share.release {
             if let Some(owned) = self.shards.get(&shard) {
                 owned.stop.cancel();
+            }
+        }
+        // An executor that was restarted under its own name finds shards that are recorded as its.
+        for shard in share.keep {
+            if !self.shards.contains_key(&shard) {
+                self.open(shard, Duration::ZERO);
             }
         }
         for (shard, revision) in share.claim {
