@@ -136,7 +136,7 @@ async fn an_agent_writes_results_of_its_mesh_and_nothing_else() {
         &mesh.subject(&Subject::Journal { shard: 0 }),
         &name.replacen("test.", "other.", 1),
         &format!("{name}.more"),
-        &name[..name.len() - 27].to_owned(),
+        &name[..name.len() - 27],
         "$JS.API.STREAM.DELETE.test_JOURNAL",
         "a b",
         "",

@@ -69,7 +69,7 @@ async fn a_task_comes_once_to_one_of_those_who_serve() {
             delivery.name,
             mesh.subject(&started::task(
                 "reviewer",
-                usize::from_str_radix(std::str::from_utf8(&delivery.body).unwrap(), 10).unwrap()
+                std::str::from_utf8(&delivery.body).unwrap().parse().unwrap()
             ))
         );
         delivery.ack().await.unwrap();
