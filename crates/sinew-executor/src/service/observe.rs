@@ -132,7 +132,8 @@ fn known(fault: &Fault) -> String {
 fn tokens(usage: &serde_json::Value) {
     for (direction, names) in TOKENS {
         if let Some(count) = names.iter().find_map(|name| usage.get(name)?.as_u64()) {
-            metrics::counter!("sinew_tokens_total", "direction" => direction).increment(count.min(MOST_TOKENS));
+            metrics::counter!("sinew_tokens_total", "direction" => direction)
+                .increment(count.min(MOST_TOKENS));
         }
     }
 }
@@ -186,7 +187,10 @@ mod tests {
         let first = trace(&of, 1).unwrap();
         assert_eq!(Some(&first), trace(&of, 1).as_ref(), "whoever asks gets the same");
         assert_ne!(Some(&first), trace(&of, 2).as_ref());
-        assert!(first.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && first.ends_with("-01"), "{first}");
+        assert!(
+            first.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && first.ends_with("-01"),
+            "{first}"
+        );
         assert_ne!(first, client);
         for none in [None, Some("nonsense")] {
             assert_eq!(trace(&meta(none), 1), None);

@@ -74,7 +74,13 @@ pub(crate) const TABLE: &[Metric] = &[
         "executions that ended: success, failure or cancelled",
     ),
     counter("sinew_executions_failed_total", &["code"], "executions that ended with a fault, by its code"),
-    spread("sinew_execution_seconds", Unit::Seconds, SLOW, &["status"], "from an execution's start to its end"),
+    spread(
+        "sinew_execution_seconds",
+        Unit::Seconds,
+        SLOW,
+        &["status"],
+        "from an execution's start to its end",
+    ),
     spread(
         "sinew_activation_seconds",
         Unit::Seconds,
