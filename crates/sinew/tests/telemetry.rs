@@ -24,9 +24,12 @@ use tokio::net::{TcpListener, TcpStream};
 const PART: &str = "SINEW_TEST_PART";
 const HEADER: &str = "SINEW_TEST_TRACEPARENT";
 
-/// What a collector got: each request's headers, and each span with the service it came from.
+/// What a collector got.
 #[derive(Clone, Default)]
-struct Collected(Arc<Mutex<(Vec<String>, Vec<(String, Span)>)>>);
+struct Collected(Arc<Mutex<Received>>);
+
+/// Each request's headers, and each span with the service it came from.
+type Received = (Vec<String>, Vec<(String, Span)>);
 
 /// A collector of traces: says yes to everything.
 async fn collector() -> (SocketAddr, Collected) {

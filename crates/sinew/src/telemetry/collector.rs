@@ -70,7 +70,8 @@ mod tests {
 
     #[test]
     fn a_collector_is_named_by_the_standard_variables() {
-        let cases: [(&[(&str, &str)], Option<&str>); 7] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+        let cases: [Case<'_>; 7] = [
             (&[], None),
             (&[(ENDPOINT, "http://c:4318")], Some("http://c:4318/v1/traces")),
             (&[(ENDPOINT, "https://c/otlp/"), (PROTOCOL, "http/protobuf")], Some("https://c/otlp/v1/traces")),

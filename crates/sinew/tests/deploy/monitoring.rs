@@ -39,7 +39,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// What the code emits: kind and labels of each name, with where.
 fn emitted() -> BTreeMap<String, BTreeSet<(String, Vec<String>)>> {
     let call =
-        Regex::new(r#"(?s)\b(counter|gauge|histogram)!\(\s*(.*?)\)\s*\.(?:increment|set|record)\("#).unwrap();
+        Regex::new(r"(?s)\b(counter|gauge|histogram)!\(\s*(.*?)\)\s*\.(?:increment|set|record)\(").unwrap();
     let label = Regex::new(r#""([a-z_]+)"\s*=>"#).unwrap();
     let mut found: BTreeMap<String, BTreeSet<(String, Vec<String>)>> = BTreeMap::new();
     for folder in fs::read_dir(root().join("crates")).unwrap() {
@@ -199,11 +199,11 @@ fn alerts_are_about_metrics_there_are() {
     }
     // The README says which alert stands for which threshold.
     let readme = read(&deploy("README.md"));
-    let named = Regex::new("`(Sinew[A-Z][A-Za-z]+)`").unwrap();
-    let named: BTreeSet<&str> =
-        named.captures_iter(&readme).map(|found| found.get(1).unwrap().as_str()).collect();
-    assert!(named.len() >= 5, "{named:?}");
-    for name in named {
+    let spoken = Regex::new("`(Sinew[A-Z][A-Za-z]+)`").unwrap();
+    let spoken: BTreeSet<&str> =
+        spoken.captures_iter(&readme).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(spoken.len() >= 5, "{spoken:?}");
+    for name in spoken {
         assert!(names.contains(name), "the README speaks of {name}, which is not there");
     }
 }
