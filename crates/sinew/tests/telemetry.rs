@@ -105,7 +105,10 @@ fn part() {
     runtime.block_on(async {
         let role = ["client", "executor", "agent"].into_iter().find(|role| *role == part).unwrap();
         let options = telemetry::Options { id: Some(format!("{role}-1")), ..telemetry::Options::default() };
-        let telemetry = telemetry::start(role, options).await.unwrap();
+        let telemetry = match part.as_str() {
+            "client" => telemetry::client().unwrap(),
+            _ => telemetry::start(role, options).await.unwrap(),
+        };
         let read = |name: &str| header.clone().filter(|_| name == "traceparent");
         let span = match role {
             "client" => tracing::info_span!(target: "sinew", "start", workflow = "orders"),
@@ -172,7 +175,8 @@ async fn one_trace_goes_through_three_processes() {
     // The log has a line of each, as JSON, without secrets.
     let json = lines.lines().filter(|line| line.starts_with('{'));
     let json: Vec<serde_json::Value> = json.map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(json.iter().filter(|line| line["level"] == "WARN").count(), 3, "{lines}");
+    // A client logs nothing: what it prints is its own.
+    assert_eq!(json.iter().filter(|line| line["level"] == "WARN").count(), 2, "{lines}");
     assert!(!lines.contains("canary"), "{lines}");
 }
 
@@ -182,7 +186,7 @@ async fn a_collector_that_is_away_costs_a_line_and_no_more() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let endpoint = format!("http://{address}");
     let output = tokio::task::spawn_blocking(move || {
-        play("client", None, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]).1
+        play("agent", None, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]).1
     });
     let output = output.await.unwrap();
     let lines = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub(crate) use health::Ready;
-pub(crate) use metric::{Kind, Metric, TABLE};
+#[allow(unused_imports, reason = "ways in and out of a trace for whoever has headers; tests go both")]
 pub(crate) use trace::{continue_from, inject};
 
 /// How a service talks.
@@ -113,7 +114,18 @@ pub(crate) async fn start(role: &'static str, options: Options) -> Result<Teleme
     Ok(Telemetry { traces, health })
 }
 
-use tracing_subscriber::Layer as _;
+/// Traces of a command that asks the mesh for something, if a collector is named; nothing is logged and no port opened.
+#[allow(dead_code, reason = "for commands of clients; tests use it")]
+pub(crate) fn client() -> Result<Telemetry, TelemetryError> {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let traces = collector::Collector::named(&environment)?
+        .map(|collector| trace::Traces::new("client", None, &collector, &environment))
+        .transpose()?;
+    if let Some(traces) = &traces {
+        let _ = tracing_subscriber::registry().with(traces.layer()).try_init();
+    }
+    Ok(Telemetry { traces, health: None })
+}
 
 impl Telemetry {
     /// Where the health port listens; of use when port 0 was asked for.

@@ -39,7 +39,7 @@ use super::collector::Collector;
 use super::{TelemetryError, name};
 
 /// Target of events that are spans which have ended. Fields: `span` (what it is called in the code), `traceparent` (its
-/// parent), `id` (its own, 16 hex digits), `start` and `end` (milliseconds since 1970), and any of the fields that
+/// parent; itself when it is the first of its trace), `id` (its own, 16 hex digits), `start` and `end` (milliseconds since 1970), and any of the fields that
 /// `name` knows; `error` marks it as failed.
 pub(crate) const FINISHED: &str = "sinew::span";
 const SCOPE: &str = "sinew";
@@ -209,11 +209,12 @@ fn ended(fields: Fields) -> Option<SpanData> {
     let id = SpanId::from_hex(fields.text("id")?).ok().filter(|id| *id != SpanId::INVALID)?;
     let time = |name: &str| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(fields.number(name)?));
     let (start_time, end_time) = (time("start")?, time("end")?);
+    let first = id == parent.span_id();
     let status = fields.text("error").map_or(Status::Unset, |error| Status::error(error.to_owned()));
     Some(SpanData {
         span_context: SpanContext::new(parent.trace_id(), id, parent.trace_flags(), false, TraceState::NONE),
-        parent_span_id: parent.span_id(),
-        parent_span_is_remote: true,
+        parent_span_id: if first { SpanId::INVALID } else { parent.span_id() },
+        parent_span_is_remote: !first,
         span_kind: SpanKind::Internal,
         name: fields.text("span")?.to_owned().into(),
         start_time,

@@ -113,6 +113,22 @@ fn what_has_ended_is_a_span_with_its_own_id_and_times() {
 }
 
 #[test]
+fn what_names_itself_as_parent_begins_its_trace() {
+    let all = spans(|| {
+        tracing::debug!(
+            target: FINISHED,
+            span = "start",
+            traceparent = PARENT,
+            id = SPAN,
+            start = 1_u64,
+            end = 2_u64
+        );
+    });
+    assert_eq!((all.len(), all[0].parent_span_id), (1, SpanId::INVALID), "{all:?}");
+    assert_eq!(all[0].span_context.span_id().to_string(), SPAN);
+}
+
+#[test]
 fn only_our_spans_leave_and_no_log_line_with_them() {
     let all = spans(|| {
         let ours = tracing::info_span!(target: "sinew_mesh", "append", shard = 3).entered();
