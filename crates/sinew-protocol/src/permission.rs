@@ -67,10 +67,14 @@ impl Role {
             }
             Self::Client => {
                 "can read every execution, event and artifact of its tenant, and can cancel, pause, resume, answer and \
-                 retry executions of others unless executors are told to check the caller"
+                 retry executions of others unless executors are told to check the caller; with an agent's help (a card \
+                 that is a command) can speak as another caller, since a server delivers what a consumer reads to any \
+                 subject without asking for rights"
             }
             Self::Operator => {
-                "can read everything of its tenant but the executors' key, inputs and outputs included"
+                "can read everything of its tenant but the executors' key, inputs and outputs included; can have the \
+                 server deliver any of that to any subject, as every maker of consumers can, and so repeat commands \
+                 of others"
             }
             Self::Admin => {
                 "as operator; can change what new executions run, and send results again from quarantine"
@@ -331,7 +335,9 @@ impl Table<'_> {
         self.api(&format!("STREAM.MSG.GET.{fleet}"));
     }
 
-    /// Reading a stream from any place, by a consumer of one's own or message by message.
+    /// Reading a stream from any place, by a consumer of one's own or message by message. A consumer may also push, and
+    /// the server does not ask whether its maker may publish there. So no agent may make any, and a client none on the
+    /// objects, whose bytes it chooses.
     fn read(&mut self, stream: &str) {
         self.api(&format!("CONSUMER.CREATE.{stream}"));
         self.api(&format!("CONSUMER.CREATE.{stream}.>"));

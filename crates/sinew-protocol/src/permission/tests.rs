@@ -146,6 +146,7 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
         ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Operator, Admin]),
         ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Operator, Admin]),
+        ("$JS.API.CONSUMER.CREATE.OBJ_prod_ARTIFACTS.r1.$O.prod_ARTIFACTS.M.>", &[Operator, Admin]),
         ("$O.prod_ARTIFACTS.C.n", &[Agent, Executor, Client, Admin]),
         ("$O.prod_ARTIFACTS.M.n", &[Agent, Executor, Client, Admin]),
         ("$O.prod_PLANS.M.n", &[Admin]),
