@@ -29,6 +29,16 @@ pub trait Dialect: Sync {
     /// JSON Schema of its files, for editors.
     fn schema(&self) -> Value;
 
+    /// The input of an execution with what it refers to read. Adapters read nothing, so whoever starts an execution from
+    /// files of its own asks this first; without it, an input that refers to files is refused. By default: as it is.
+    fn read_input(
+        &self,
+        input: Value,
+        _read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Value, Diagnostics> {
+        Ok(input)
+    }
+
     /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
     /// By default: agents with nothing but their name, and nothing else.
     fn portable(&self, plan: &Plan, node: NodeIx, _losses: &mut Vec<String>) -> Portability {

@@ -1,6 +1,6 @@
 //! From a definition to a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sinew_plan::{
@@ -61,23 +61,24 @@ impl Lowering<'_> {
             };
             self.push(node, node.id.clone(), op, n as u32, self.shape.owners.contains_key(&node.id))?;
         }
+        let mut taken: BTreeSet<String> = self.nodes.iter().map(|node| node.id.clone()).collect();
         for (n, node) in definition.nodes.iter().enumerate() {
             if let Work::Fork { branches, .. } = &node.work {
                 for branch in branches {
-                    let taken = self.nodes.iter().any(|other| other.id == branch.id);
-                    let id = if taken { format!("{}.{}", node.id, branch.id) } else { branch.id.clone() };
+                    let new = taken.insert(branch.id.clone());
+                    let id = if new { branch.id.clone() } else { format!("{}.{}", node.id, branch.id) };
+                    taken.insert(id.clone());
                     self.push(&as_node(branch), id, Op::Agent, n as u32, true)?;
                 }
             }
         }
         let edges = self.edges();
+        let reached: BTreeSet<NodeIx> = edges.iter().map(|edge| edge.to).collect();
         let entry = definition
             .nodes
             .iter()
             .enumerate()
-            .filter(|(ix, node)| {
-                self.shape.flows(&node.id) && !edges.iter().any(|edge| edge.to == *ix as NodeIx)
-            })
+            .filter(|(ix, node)| self.shape.flows(&node.id) && !reached.contains(&(*ix as NodeIx)))
             .map(|(ix, _)| ix as NodeIx)
             .collect();
         let exits = definition.on_exit.handlers().map(|(on, id)| Exit {

@@ -60,12 +60,15 @@ impl Dialect for Sam {
         let mut found = Vec::new();
         let content = file::read(&document, options.default_name, &mut found);
         let mut lowered = Vec::new();
+        // What reading warned of goes with the first workflow: it is told once.
+        let is_warning = |item: &&Diagnostic| item.severity == sinew_source::Severity::Warning;
+        let mut while_reading: Vec<Diagnostic> = found.iter().filter(is_warning).cloned().collect();
         for (name, definition) in &content.workflows {
             let mut about = Vec::new();
             validate::validate(name, definition, &mut about);
-            let warnings =
-                about.iter().filter(|item| item.severity == sinew_source::Severity::Warning).cloned();
-            let mut warnings = Diagnostics { sources: document.sources.clone(), items: warnings.collect() };
+            let mut items = std::mem::take(&mut while_reading);
+            items.extend(about.iter().filter(is_warning).cloned());
+            let mut warnings = Diagnostics { sources: document.sources.clone(), items };
             warnings.sort();
             let broken = about.iter().any(|item| item.severity == sinew_source::Severity::Error);
             found.extend(about);

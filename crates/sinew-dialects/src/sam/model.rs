@@ -66,7 +66,7 @@ pub struct Settings {
     /// Seconds the whole execution may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_workflow_execution_time_seconds: Option<f64>,
-    /// Seconds to wait for agents that were told to stop.
+    /// Seconds to wait for agents that were told to stop; kept as written, and warned of: nothing waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_cancellation_timeout_seconds: Option<f64>,
     /// Items of a map that has no limit of its own.

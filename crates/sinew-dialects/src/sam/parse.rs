@@ -15,11 +15,21 @@ const OUTPUT_SCHEMA: Keys = &["output_schema", "outputSchema"];
 const INPUT_OVERRIDE: Keys = &["input_schema_override", "inputSchemaOverride"];
 const OUTPUT_OVERRIDE: Keys = &["output_schema_override", "outputSchemaOverride"];
 
+/// A setting of the format that has no meaning here: nothing waits for what is cancelled.
+const CANCELLATION: &str = "node_cancellation_timeout_seconds";
+
 /// Reads the settings that stand beside a definition; other keys there belong to others.
 pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
     let Some(mut fields) = Fields::open(around, "the application", found) else {
         return Settings::default();
     };
+    if let Some(waiting) = around.get(CANCELLATION) {
+        found.push(
+            Diagnostic::warning("SINEW-2127", format!("'{CANCELLATION}' has no effect"))
+                .at(waiting.span)
+                .hint("an execution that ends does not wait: open tasks are cancelled, later answers change nothing"),
+        );
+    }
     Settings {
         display_name: fields.text(&["display_name"], found),
         default_node_timeout_seconds: fields.number(&["default_node_timeout_seconds"], 0.0, found),
@@ -28,7 +38,7 @@ pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
             0.0,
             found,
         ),
-        node_cancellation_timeout_seconds: fields.number(&["node_cancellation_timeout_seconds"], 0.0, found),
+        node_cancellation_timeout_seconds: fields.number(&[CANCELLATION], 0.0, found),
         default_max_map_items: fields.whole(&["default_max_map_items"], 1, found),
     }
 }
@@ -40,7 +50,7 @@ const AROUND: Keys = &[
     "display_name",
     "default_node_timeout_seconds",
     "max_workflow_execution_time_seconds",
-    "node_cancellation_timeout_seconds",
+    CANCELLATION,
     "default_max_map_items",
 ];
 

@@ -16,7 +16,13 @@ pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
     let ids: BTreeMap<&str, usize> =
         definition.nodes.iter().enumerate().map(|(n, node)| (node.id.as_str(), n)).collect();
     let shape = Shape::of(definition);
-    let mut check = Check { name, definition, ids, shape, found };
+    let mut branches = BTreeSet::new();
+    for node in &definition.nodes {
+        if let Work::Fork { branches: own, .. } = &node.work {
+            branches.extend(own.iter().map(|branch| branch.id.as_str()));
+        }
+    }
+    let mut check = Check { name, definition, ids, branches, shape, found };
     check.unique_ids();
     for node in &definition.nodes {
         check.references(node);
@@ -34,6 +40,8 @@ struct Check<'d, 'f> {
     name: &'d str,
     definition: &'d Definition,
     ids: BTreeMap<&'d str, usize>,
+    /// Ids of all branches of forks.
+    branches: BTreeSet<&'d str>,
     shape: Shape,
     found: &'f mut Found,
 }
@@ -368,7 +376,7 @@ impl<'d> Check<'d, '_> {
             let Root::Node(id) = &path.root else {
                 continue;
             };
-            if self.known_branch(id) {
+            if self.branches.contains(id.as_str()) {
                 continue;
             }
             if !self.has(id) {
@@ -388,13 +396,6 @@ impl<'d> Check<'d, '_> {
                 self.found.push(Diagnostic::warning("SINEW-2121", message).at(at).hint(hint));
             }
         }
-    }
-
-    fn known_branch(&self, id: &str) -> bool {
-        self.definition.nodes.iter().any(|node| match &node.work {
-            Work::Fork { branches, .. } => branches.iter().any(|branch| branch.id == id),
-            _ => false,
-        })
     }
 
     /// Whether `id` is done, or tried, when `node` runs. Exit handlers see everything.

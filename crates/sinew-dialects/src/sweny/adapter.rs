@@ -130,7 +130,7 @@ fn broken_plan(error: &serde_json::Error) -> Fault {
     Fault::invalid("SINEW-2501", format!("the plan is not one of sweny: {error}"))
 }
 
-/// Sources of the input that are not texts: nothing is read once a run has begun.
+/// Sources of the input that are not texts, or were not read: nothing is once a run has begun.
 fn unreadable(input: &Value) -> Vec<inputs::Problem> {
     let of = |key: &'static str| {
         instruct::given(input.get(key)).into_iter().map(move |(n, source)| (key, n, source))
@@ -139,7 +139,10 @@ fn unreadable(input: &Value) -> Vec<inputs::Problem> {
         .chain(of("context"))
         .filter(|(_, _, source)| source::inline(source).is_none())
         .map(|(key, n, _)| {
-            (format!("{key}.{n}"), "must be text; files and URLs belong into the workflow".to_owned())
+            (
+                format!("{key}.{n}"),
+                "must be text: files are read by whoever starts the run, not while it runs".to_owned(),
+            )
         })
         .collect()
 }

@@ -72,6 +72,14 @@ impl Dialect for Sweny {
         schema
     }
 
+    fn read_input(
+        &self,
+        input: Value,
+        read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Value, Diagnostics> {
+        source::read_input(input, read)
+    }
+
     fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
         portable::portable(plan, node, losses)
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use sinew_engine::{ActId, Ask, Ctx, Reply};
 use sinew_protocol::Fault;
 
-use super::model::{NodeExtra, Source, Work};
+use super::model::{NodeExtra, Work};
 use super::{instruct, source};
 
 pub(super) const SUCCESS: &str = "success";
@@ -231,8 +231,7 @@ pub(super) fn sources(ctx: &Ctx<'_>) -> Map<String, Value> {
     let mut sources = read.cloned().unwrap_or_default();
     for key in ["rules", "context"] {
         for (n, given) in instruct::given(ctx.input().get(key)) {
-            let origin = Source::deserialize(given);
-            if let (Ok(origin), Some(text)) = (origin, source::inline(given)) {
+            if let (Some(origin), Some(text)) = (source::origin(given), source::inline(given)) {
                 sources.insert(format!("input.{key}.{n}"), source::record(&origin, &text));
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use sinew_source::{Diagnostic, Span};
+use sinew_source::{Diagnostic, Diagnostics, Span};
 
 use super::model::Source;
 
@@ -58,6 +58,10 @@ impl<'a> Reader<'a> {
 
     /// The text of a source that stands at a place.
     pub(super) fn text(&mut self, source: &Source, place: &str, span: Span) -> String {
+        self.read(source, place, Some(span))
+    }
+
+    fn read(&mut self, source: &Source, place: &str, span: Option<Span>) -> String {
         let (kind, name) = source.named();
         let read = match kind {
             Kind::Inline => Ok(name.to_owned()),
@@ -74,10 +78,14 @@ impl<'a> Reader<'a> {
             Err(why) => {
                 let message = format!("{place}: cannot read {name}: {why}");
                 let code = code(kind, &why);
-                let mut finding = Diagnostic::error("SINEW-2503", message).at(span).sub_code(code);
+                let mut finding = Diagnostic::error("SINEW-2503", message).sub_code(code);
+                if let Some(span) = span {
+                    finding = finding.at(span);
+                }
                 if kind == Kind::File {
+                    let from = if span.is_some() { "the workflow file" } else { "the current folder" };
                     finding = finding
-                        .hint("the path is relative to the workflow file; {inline: ...} is taken as text");
+                        .hint(format!("the path is relative to {from}; {{inline: ...}} is taken as text"));
                 }
                 self.found.push(finding);
                 String::new()
@@ -95,6 +103,44 @@ impl<'a> Reader<'a> {
         let texts = sources.iter().enumerate();
         texts.map(|(n, source)| self.text(source, &format!("{place}.{n}"), span(n))).collect()
     }
+}
+
+/// Where a source of the input came from, once its text was read.
+const ORIGIN: &str = "readFrom";
+
+/// Reads the files and URLs among the sources of an input. Their texts take their place, with a note of where they came
+/// from; everything else stays as it is, to be judged when the execution starts.
+pub(super) fn read_input(
+    mut input: Value,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+) -> Result<Value, Diagnostics> {
+    let mut reader = Reader::new(read);
+    for key in ["rules", "context"] {
+        let Some(given) = input.get_mut(key) else { continue };
+        let sources: Vec<&mut Value> = match given {
+            Value::Array(sources) => sources.iter_mut().collect(),
+            source => vec![source],
+        };
+        for (n, given) in sources.into_iter().enumerate() {
+            let Ok(source) = serde_json::from_value::<Source>(given.clone()) else { continue };
+            if source.named().0 != Kind::Inline {
+                let text = reader.read(&source, &format!("input.{key}.{n}"), None);
+                *given = json!({ "inline": text, ORIGIN: source.origin() });
+            }
+        }
+    }
+    if reader.found.is_empty() {
+        return Ok(input);
+    }
+    let mut diagnostics = Diagnostics::default();
+    diagnostics.extend(reader.found);
+    diagnostics.set_dialect(super::NAME);
+    Err(diagnostics)
+}
+
+/// What a source of the input was before it was read.
+pub(super) fn origin(source: &Value) -> Option<Source> {
+    serde_json::from_value(source.get(ORIGIN).unwrap_or(source).clone()).ok()
 }
 
 /// Runtime input may bring texts, but nothing that would have to be read.

@@ -405,6 +405,54 @@ fn sources_are_read_once_and_recorded() {
 }
 
 #[test]
+fn an_input_brings_files_that_whoever_starts_it_reads() {
+    let workflow = json!({
+        "id": "w", "name": "W", "entry": "a", "rules": ["own"], "edges": [],
+        "nodes": { "a": { "name": "A", "instruction": "Do it" } },
+    });
+    let read = |path: &str| match path {
+        "./rule.md" => Ok("\u{feff}from a file".into()),
+        "https://x.test/c" => Ok(b"from a URL".to_vec()),
+        other => Err(format!("{other}: no such file")),
+    };
+    let given = json!({ "rules": ["./rule.md", "text"], "context": { "url": "https://x.test/c" }, "other": "./rule.md" });
+    let input = Sweny.read_input(given.clone(), &read).unwrap();
+    assert_eq!(input["other"], "./rule.md", "only sources are read");
+    let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
+    let mut stub = |_: &str, _: &_| Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(json!({}))) };
+    bench.start(input, &mut stub);
+    assert_eq!(
+        bench.asked[0].1.instruction.as_deref(),
+        Some(
+            "## Rules — You MUST Follow These\n\nfrom a file\n\ntext\n\nown\n\n---\n\n\
+             ## Background Context\n\nfrom a URL\n\n---\n\nDo it"
+        )
+    );
+    let sources = &bench.native()["trace"]["sources"];
+    for (place, key, want) in [
+        ("input.rules.0", "kind", "file"),
+        ("input.rules.0", "origin", "./rule.md"),
+        ("input.rules.0", "sourcePath", "./rule.md"),
+        ("input.rules.0", "content", "from a file"),
+        ("input.rules.1", "kind", "inline"),
+        ("input.context.0", "resolver", "fetch"),
+    ] {
+        assert_eq!(sources[place][key], want, "{place} {key}");
+    }
+
+    // Nobody read it: it is refused, and nothing runs.
+    let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
+    bench.start(given, &mut stub);
+    assert!(bench.asked.is_empty());
+    let fault = bench.state.outcome.as_ref().unwrap().fault.as_ref().unwrap();
+    assert!(fault.details.iter().any(|line| line.starts_with("rules.0: must be text")), "{fault:?}");
+
+    let refused = Sweny.read_input(json!({ "context": ["./gone"] }), &read).unwrap_err();
+    assert_eq!(refused.items[0].sub_code.as_deref(), Some("SOURCE_FILE_NOT_FOUND"));
+    assert_eq!(refused.items[0].message, "input.context.0: cannot read ./gone: ./gone: no such file");
+}
+
+#[test]
 fn unreadable_sources_have_the_formats_codes() {
     for (source, why, want) in [
         (json!("./x"), "no such file", "SOURCE_FILE_NOT_FOUND"),
@@ -618,7 +666,10 @@ fn inputs_are_admitted_with_defaults_and_all_their_problems() {
         ["n: must be a finite number (got string)", "who: required but not provided"]
     );
     let refused = adapter.admit(&plan, json!({ "who": "x", "rules": ["./file"] })).unwrap_err();
-    assert_eq!(refused.details, ["rules.0: must be text; files and URLs belong into the workflow"]);
+    assert_eq!(
+        refused.details,
+        ["rules.0: must be text: files are read by whoever starts the run, not while it runs"]
+    );
 }
 
 #[test]

@@ -236,3 +236,36 @@ fn everything_wrong_is_found_at_once_with_its_place() {
         assert!(sinew_protocol::code::page(item.code).is_some(), "{} has no page", item.code);
     }
 }
+
+#[test]
+fn a_setting_without_effect_is_told() {
+    let found = |settings: &str| -> Vec<String> {
+        let text = format!(
+            "apps:\n  - name: P\n    app_config:\n      {settings}\n      workflow:\n        description: d\n        nodes: [{{id: a, type: agent, agent_name: A}}]\n        output_mapping: {{r: \"{{{{a.output}}}}\"}}\n"
+        );
+        let document = sinew_source::load(
+            text.as_bytes(),
+            &sinew_source::LoadOptions {
+                name: "app.yaml",
+                env: &|_| None,
+                read: &|_| Err("no".into()),
+                limits: sinew_source::Limits::default(),
+            },
+        )
+        .unwrap();
+        let options = LowerOptions {
+            default_name: "file",
+            read: &|_| Err("no".into()),
+            list: &crate::no_list,
+            agents: &std::collections::BTreeMap::new(),
+        };
+        let lowered = Sam.lower(document, &options).unwrap();
+        let told = lowered[0].warnings.items.iter();
+        told.map(|item| format!("{}:{} {}", item.span.unwrap().line, item.code, item.message)).collect()
+    };
+    assert_eq!(
+        found("node_cancellation_timeout_seconds: 30"),
+        ["4:SINEW-2127 'node_cancellation_timeout_seconds' has no effect"]
+    );
+    assert!(found("default_node_timeout_seconds: 30").is_empty());
+}
