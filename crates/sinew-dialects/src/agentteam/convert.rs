@@ -142,7 +142,8 @@ pub(super) fn parameter(source: &str) -> Option<&str> {
     (end > 0).then(|| &after[..end])
 }
 
-/// Marks every use of a name that is not in scope.
+/// Marks every use of a name that is not in scope, and takes `async` and `await` away: there is nothing to wait for in
+/// the sandbox, so a coroutine that is awaited is a function that is called. What has to wait is an agent's work.
 fn mask(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -159,6 +160,12 @@ fn mask(source: &str) -> String {
                 let length = word_length(rest);
                 let word = &rest[..length];
                 let next = rest[length..].trim_start();
+                let blank = rest[length..].len() - rest[length..].trim_start_matches([' ', '\t']).len();
+                let defines_coroutine = word == "async" && next.starts_with("def") && word_length(next) == 3;
+                if blank > 0 && (word == "await" || defines_coroutine) {
+                    rest = &rest[length + blank..];
+                    continue;
+                }
                 let assigned = next.starts_with('=') && !next.starts_with("==");
                 if OUT_OF_SCOPE.contains(&word)
                     && !assigned

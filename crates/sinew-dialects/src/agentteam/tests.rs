@@ -452,3 +452,28 @@ fn specs_can_be_looked_at() {
     );
     assert!(types.contains("\"FLOW.IF\": {"));
 }
+
+#[test]
+fn async_conversion_functions_run_to_their_end() {
+    let convert = |source: &str, raw: &Value| match super::convert::convert(source, raw).unwrap() {
+        super::convert::Converted::Value(value) => Ok(value),
+        super::convert::Converted::Raised(error) => Err(error.to_string()),
+    };
+    let raw = json!({ "n": 3 });
+    let one = "async def convert(d):\n    return {'n': d['value']['n'], 'said': 'await async def'}";
+    assert_eq!(convert(one, &raw), Ok(json!({ "n": 3, "said": "await async def" })));
+    let two = "async def double(n):\n    return n * 2\n\nasync def convert(d):\n    n = await double(d['value']['n'])\n    \
+               return {'n': n + await double(1)}";
+    // The first function is the one that is called, as with functions that do not wait.
+    assert!(convert(two, &raw).is_err());
+    let inner = "async def convert(d):\n    async def double(n):\n        return n * 2\n    \
+                 return {'n': await double(d['value']['n']) + await double(1)}";
+    assert_eq!(convert(inner, &raw), Ok(json!({ "n": 8 })));
+    for unknown in [
+        "async def convert(d):\n    async with d as x:\n        return x",
+        "async def convert(d):\n    return await fetch('https://x.test')",
+        "async def convert(d):\n    import asyncio\n    await asyncio.sleep(1)\n    return {}",
+    ] {
+        assert!(convert(unknown, &raw).is_err(), "{unknown}");
+    }
+}
