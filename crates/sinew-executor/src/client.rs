@@ -3,10 +3,11 @@
 //! A client asks through the command stream and reads the answer from events, the owner of the shard, or the history;
 //! nothing it learns rests on a message that may be lost.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sinew_engine::{Outcome, Round, decode_round};
 use sinew_mesh::query::Answer;
+use sinew_mesh::trace::TraceParent;
 use sinew_mesh::event::{EventFilter, From as ReadFrom};
 use sinew_mesh::{Mesh, MeshError, Put};
 use sinew_protocol::command::{BadCommand, Command, StartCommand};
@@ -79,6 +80,11 @@ impl ClientError {
 pub struct Client {
     mesh: Mesh,
     programs: Programs,
+}
+
+/// Milliseconds since 1970, as spans tell the time.
+fn millis(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Client {
@@ -156,9 +162,25 @@ impl Client {
         command.check()?;
         let shards = self.mesh.layout().await?.shards;
         let mut headers = sinew_mesh::HeaderMap::new();
-        sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
+        let trace = TraceParent::fresh();
+        trace.put(&mut headers);
         let body = command.to_json().into();
-        Ok(self.mesh.command(operation, execution.shard(shards), id, headers, body).await?)
+        let began = SystemTime::now();
+        let put = self.mesh.command(operation, execution.shard(shards), id, headers, body).await?;
+        if let (Command::Start(start), Put::New) = (&command, &put) {
+            // The first span of the trace: it names itself as its parent.
+            tracing::debug!(
+                target: "sinew::span",
+                span = "start",
+                traceparent = trace.to_string(),
+                id = format!("{:016x}", u64::from_be_bytes(trace.span)),
+                start = millis(began),
+                end = millis(SystemTime::now()),
+                workflow = start.workflow,
+                execution = execution.as_str(),
+            );
+        }
+        Ok(put)
     }
 
     /// All that is known of an execution: from its shard's owner, from the shard's journal when nobody owns it, or from
