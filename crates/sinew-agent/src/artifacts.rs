@@ -46,18 +46,18 @@ impl Artifacts {
     ) -> Result<ArtifactRef, Failure> {
         let name = ArtifactName::parse(name).map_err(Fault::from)?;
         let bytes = bytes.into();
-        let mut shelf = self.shelf();
-        if shelf.kept.len() >= MOST || shelf.bytes.saturating_add(bytes.len()) > MOST_BYTES {
+        let mut all = self.shelf();
+        if all.kept.len() >= MOST || all.bytes.saturating_add(bytes.len()) > MOST_BYTES {
             let message = format!("a task may leave {MOST} artifacts and {MOST_BYTES} bytes at most");
             return Err(Fault::new(FaultKind::Invalid, ARTIFACTS, message).into());
         }
-        let next = shelf.versions.entry(name.clone()).or_default();
+        let next = all.versions.entry(name.clone()).or_default();
         let version = *next;
         *next += 1;
-        shelf.bytes += bytes.len();
+        all.bytes += bytes.len();
         let meta = ArtifactMeta::of(name, version, media_type, &bytes);
         let reference = meta.reference();
-        shelf.kept.push(Kept { meta, bytes });
+        all.kept.push(Kept { meta, bytes });
         Ok(reference)
     }
 
@@ -81,11 +81,11 @@ impl Artifacts {
     }
 
     pub(crate) fn find(&self, name: &str, version: Option<u32>) -> Option<Kept> {
-        let shelf = self.shelf();
+        let all = self.shelf();
         let fits = |kept: &&Kept| {
             kept.meta.name.as_str() == name && version.is_none_or(|version| kept.meta.version == version)
         };
-        shelf.kept.iter().rev().find(fits).cloned()
+        all.kept.iter().rev().find(fits).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Kept> {

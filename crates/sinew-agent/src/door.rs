@@ -159,9 +159,10 @@ async fn send(
     if let Some(task) = &message.task_id {
         let known = site.table.find(caller, &task.0).is_some();
         let short = crate::failure::short(&task.0, 64);
-        return Err(match known {
-            true => A2aError::unsupported_operation("this agent takes all it needs with the first message"),
-            false => A2aError::task_not_found(short),
+        return Err(if known {
+            A2aError::unsupported_operation("this agent takes all it needs with the first message")
+        } else {
+            A2aError::task_not_found(short)
         });
     }
     let at_once = !streaming && configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
@@ -195,7 +196,7 @@ async fn send(
 }
 
 async fn ended(entry: &Entry) -> Result<Task, A2aError> {
-    entry.ended().await.ok_or_else(|| stopping())
+    entry.ended().await.ok_or_else(stopping)
 }
 
 fn stopping() -> A2aError {

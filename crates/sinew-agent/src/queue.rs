@@ -94,12 +94,12 @@ fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
 async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: &About, fault: &Fault) {
     tracing::warn!(task = %delivery.task, code = %fault.code, message = fault.message, "the task is refused");
     let poison = fault.code == POISON;
-    if subject.is_none() || poison {
-        if let Err(error) = site.mesh.quarantine(Suspect::from(delivery), &fault.message).await {
-            // It stays on the queue and comes again.
-            tracing::warn!(%error, "the task could not be set aside");
-            return;
-        }
+    if (subject.is_none() || poison)
+        && let Err(error) = site.mesh.quarantine(Suspect::from(delivery), &fault.message).await
+    {
+        // It stays on the queue and comes again.
+        tracing::warn!(%error, "the task could not be set aside");
+        return;
     }
     if let Some(subject) = subject {
         let task = reply::refused(about, fault);

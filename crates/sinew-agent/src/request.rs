@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::fault::Fault;
 use sinew_protocol::message::{MeshMessage, WorkflowNodeRequestData};
@@ -83,7 +83,7 @@ pub(crate) fn read(
         suggested_output_filename,
         ..
     } = node.unwrap_or_default();
-    let text = |name: &str| headers.get(name).map(|value| value.as_str());
+    let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
     let depth: u32 = text(header::CALL_DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
     if depth > DEEPEST {
         return Err(unreadable(format!("more than {DEEPEST} agents and workflows called each other")));

@@ -1,4 +1,12 @@
 //! How an agent comes, stays and goes: its card, its process, brokers that die under it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -111,7 +119,7 @@ async fn a_card_stays_as_long_as_one_process_does() {
     known(&mut cards, "gated", true).await;
     assert_eq!(cards.get("gated").unwrap().card.description, "Waits.");
     let mut said = mesh.client().subscribe("test.v1.card.gated").await.unwrap();
-    mesh.client().flush().await.unwrap();
+    common::sync(&mesh).await;
     first.stop().await;
     let heard = async {
         while !said.next().await.unwrap().payload.is_empty() {}
@@ -185,7 +193,7 @@ async fn a_long_task_is_not_given_to_others() {
     let (entered, gate) = gates();
     let served = serve(&server, &mesh, gated(&entered, &gate)).await;
     let mut acks = mesh.client().subscribe("$JS.ACK.>").await.unwrap();
-    mesh.client().flush().await.unwrap();
+    common::sync(&mesh).await;
     asked(&mesh, "gated", 1).send(&mesh, json!(1)).await;
     begun(&entered, 1).await;
     let ack = timeout(PATIENCE, acks.next()).await.expect("the queue hears that the work goes on").unwrap();

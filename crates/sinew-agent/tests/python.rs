@@ -1,4 +1,12 @@
 //! The example agent in Python, with the official client and nothing of ours.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

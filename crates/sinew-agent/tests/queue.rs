@@ -1,4 +1,12 @@
 //! The durable door: every task is answered once, whoever dies, and acknowledged after that.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::similar_names,
+    clippy::cast_possible_truncation,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -260,7 +268,7 @@ async fn a_cancelled_task_is_answered_once_and_late_words_do_not_count() {
     let foreign = Control::Cancel { execution: other.execution.clone() };
     mesh.control("slow", &one.task, &foreign).await.unwrap();
     mesh.control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() }).await.unwrap();
-    mesh.client().flush().await.unwrap();
+    common::sync(&mesh).await;
     other.send(&mesh, json!(2)).await;
     begun.notified().await;
     assert!(one.stored(&mesh).await.is_none());

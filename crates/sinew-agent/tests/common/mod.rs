@@ -1,6 +1,7 @@
 //! A server of its own for a test, and the executor's part of the talk with agents.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what is wrong by panicking")]
 
 use std::time::Duration;
 
@@ -33,6 +34,12 @@ pub async fn connect(url: &str, caller: &str) -> Mesh {
     Mesh::new(options.connect(url).await.unwrap(), "test", caller)
 }
 
+/// Waits until the server has taken note of all that was said on this connection: flushing only sends it.
+pub async fn sync(mesh: &Mesh) {
+    let nobody = mesh.client().request("nobody.listens.here", "".into()).await;
+    assert!(nobody.is_err());
+}
+
 /// An agent that is being served.
 pub struct Served {
     pub stop: CancellationToken,
@@ -50,12 +57,12 @@ impl Served {
 /// Serves an agent on a connection of its own, and waits until its card is there.
 pub async fn serve(server: &Server, mesh: &Mesh, agent: Agent) -> Served {
     let mut cards = mesh.client().subscribe(subject(mesh, &card(agent.name()))).await.unwrap();
-    mesh.client().flush().await.unwrap();
+    sync(mesh).await;
     let stop = CancellationToken::new();
     let own = connect(&server.url(), agent.name()).await;
-    let served = tokio::spawn(agent.serve(own, stop.clone()));
+    let leaving = tokio::spawn(agent.serve(own, stop.clone()));
     timeout(PATIENCE, cards.next()).await.unwrap().unwrap();
-    Served { stop, served }
+    Served { stop, served: leaving }
 }
 
 pub fn card(agent: &str) -> Subject {
@@ -156,7 +163,7 @@ pub struct Results(Subscriber);
 
 pub async fn results(mesh: &Mesh) -> Results {
     let results = mesh.client().subscribe("test.v1.result.>").await.unwrap();
-    mesh.client().flush().await.unwrap();
+    sync(mesh).await;
     Results(results)
 }
 
@@ -170,7 +177,7 @@ impl Results {
     /// What came and was not looked at.
     pub async fn left(&mut self, mesh: &Mesh) -> usize {
         // Whatever was published before this is here afterwards.
-        mesh.client().flush().await.unwrap();
+        sync(mesh).await;
         let mut count = 0;
         while let Some(Some(_)) = self.0.next().now_or_never() {
             count += 1;
