@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 use sinew_mesh::server::Server;
+use sinew_protocol::permission::{Login, Role, Tenant, User, config};
 
 use super::{all, deploy, has, read, said};
 
@@ -100,6 +101,25 @@ fn the_server_takes_every_configuration() {
         let output = tried(&server, folder.path(), Path::new(file));
         assert!(output.status.success(), "{file} (certificates: {needs}): {}", said(&output));
     }
+}
+
+#[test]
+fn generated_permissions_take_the_place_of_the_one_user() {
+    let users = Role::ALL.into_iter().map(|role| User {
+        name: role.as_str().to_owned(),
+        roles: vec![role],
+        login: Login::Password(format!("password-of-{}", role.as_str())),
+    });
+    let tenant = Tenant {
+        account: "SINEW".to_owned(),
+        namespace: "sinew".to_owned(),
+        users: users.collect(),
+        max_file: Some(1 << 30),
+    };
+    let folder = folder(false);
+    fs::write(folder.path().join("accounts.conf"), config(&[tenant]).unwrap()).unwrap();
+    let output = tried(&server(), folder.path(), Path::new("compose.conf"));
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 #[test]
