@@ -77,6 +77,8 @@ async fn a_task_is_answered_and_then_acknowledged() {
     served.stop().await;
 }
 
+type Change<'a> = &'a dyn Fn(&mut TaskExtra);
+
 #[tokio::test]
 async fn what_cannot_be_done_is_answered_with_why() {
     let (server, mesh) = common::mesh().await;
@@ -84,7 +86,6 @@ async fn what_cannot_be_done_is_answered_with_why() {
     let served = serve(&server, &mesh, echo()).await;
     let past = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64 - 5_000;
     let foreign = asked(&mesh, "echo", 99).result;
-    type Change<'a> = &'a dyn Fn(&mut TaskExtra);
     let cases: [(&str, Change<'_>, &str, FaultKind); 4] = [
         ("input", &|extra| extra.input = Some(json!([])), "SINEW-5102", FaultKind::Invalid),
         ("late", &|extra| extra.deadline = Some(past), "SINEW-5104", FaultKind::Timeout),
