@@ -90,7 +90,7 @@ impl Connection {
 
 /// The adapter of a dialect.
 pub(crate) fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapter> {
-    sinew_dialects::by_name(dialect).map(|dialect| dialect.adapter())
+    sinew_dialects::by_name(dialect).map(sinew_dialects::Dialect::adapter)
 }
 
 /// Runs what has to wait for a network.

@@ -214,21 +214,16 @@ fn find(record: &Record, wanted: &str) -> Result<Left, Failure> {
             && version.is_none_or(|version| version == meta.version)
             && node.is_none_or(|node| node == one.node)
     };
-    match all.iter().rposition(meant) {
-        Some(at) => Ok(all.swap_remove(at)),
-        None => {
-            let shown = words::one_line(wanted, 100);
-            let text = format!("execution {} has no artifact '{shown}'", record.id());
-            let failure = Failure::new(Exit::NotFound, NO_SUCH_ARTIFACT, text);
-            Err(
-                match sinew_source::did_you_mean(name, all.iter().map(|one| one.artifact.meta.name.as_str()))
-                {
-                    Some(near) => failure.hint(format!("did you mean '{near}'?")),
-                    None => failure.hint("see `sinew artifact list ID`"),
-                },
-            )
-        }
+    if let Some(at) = all.iter().rposition(meant) {
+        return Ok(all.swap_remove(at));
     }
+    let shown = words::one_line(wanted, 100);
+    let text = format!("execution {} has no artifact '{shown}'", record.id());
+    let failure = Failure::new(Exit::NotFound, NO_SUCH_ARTIFACT, text);
+    Err(match sinew_source::did_you_mean(name, all.iter().map(|one| one.artifact.meta.name.as_str())) {
+        Some(near) => failure.hint(format!("did you mean '{near}'?")),
+        None => failure.hint("see `sinew artifact list ID`"),
+    })
 }
 
 /// `NAME:v2`, as artifacts are shown, or `NAME:2`.

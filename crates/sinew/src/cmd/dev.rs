@@ -85,13 +85,12 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let stop = Stop::listen()?;
     let telemetry = args.care.begin("dev", None, Arc::new(|| Ok(())), output).await?;
-    let (mut server, mesh_at) = match &args.mesh.nats {
-        Some(_) => (None, args.mesh.clone()),
-        None => {
-            let server = server(args, output).await?;
-            let at = Connection { nats: Some(server.url()), ..args.mesh.clone() };
-            (Some(server), at)
-        }
+    let (mut server, mesh_at) = if args.mesh.nats.is_some() {
+        (None, args.mesh.clone())
+    } else {
+        let server = server(args, output).await?;
+        let at = Connection { nats: Some(server.url()), ..args.mesh.clone() };
+        (Some(server), at)
     };
     let mesh = mesh_at.open("dev").await?;
     mesh.provision(&Provision::default()).await?;

@@ -35,7 +35,8 @@ pub(crate) struct DoctorArgs {
 /// One check.
 #[derive(Clone, Debug, Serialize)]
 struct Check {
-    check: &'static str,
+    #[serde(rename = "check")]
+    what: &'static str,
     state: State,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
             let (on, off) = if output.color { (color, "\u{1b}[0m") } else { ("", "") };
             let code = check.code.map(|code| format!(" [{code}]")).unwrap_or_default();
             let hint = check.hint.as_ref().map(|hint| format!("\n      hint: {hint}")).unwrap_or_default();
-            format!("{on}{word}{off}  {:<12} {}{code}{hint}", check.check, words::plain(&check.message))
+            format!("{on}{word}{off}  {:<12} {}{code}{hint}", check.what, words::plain(&check.message))
         };
         checks.iter().map(line).collect::<Vec<_>>().join("\n")
     });
@@ -81,12 +82,12 @@ struct Doctor {
 impl Doctor {
     fn say(&mut self, check: &'static str, state: State, message: impl Into<String>, hint: Option<&str>) {
         let hint = hint.map(str::to_owned);
-        self.checks.push(Check { check, state, message: message.into(), hint, code: None });
+        self.checks.push(Check { what: check, state, message: message.into(), hint, code: None });
     }
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
         let Failure { message, hint, code, .. } = failure;
-        self.checks.push(Check { check, state: State::Fail, message, hint, code: Some(code) });
+        self.checks.push(Check { what: check, state: State::Fail, message, hint, code: Some(code) });
     }
 
     /// Checks in the order in which one rests on the other.

@@ -198,9 +198,8 @@ async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
-    let arguments = match input::read(args.input.as_deref(), &args.params)? {
-        Value::Object(arguments) => arguments,
-        _ => return Err(Failure::usage("the arguments of a tool are an object")),
+    let Value::Object(arguments) = input::read(args.input.as_deref(), &args.params)? else {
+        return Err(Failure::usage("the arguments of a tool are an object"));
     };
     let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
     let remote = Remote::open(&args.mesh).await?;
@@ -234,9 +233,8 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::Failed, exit::known(&fault.code), words::plain(&fault.message))
                 .hint(format!("sinew execution describe {id}")))
         }
-        Some(_) => Ok(Exit::Failed),
         None if outcome.status == sinew_engine::Status::Success => Ok(Exit::Ok),
-        None => Ok(Exit::Failed),
+        _ => Ok(Exit::Failed),
     }
 }
 
@@ -258,9 +256,9 @@ fn prepared(tool: &WorkflowTool, arguments: &Map<String, Value>) -> Result<Value
         ))
         .hint("`sinew run NAME --mesh --input-artifact ADDRESS` takes one that `sinew artifact put` stored")),
         Err(fault) => {
-            let mut text = fault.message.clone();
-            fault.details.iter().for_each(|detail| text.push_str(&format!("\n  {detail}")));
-            Err(Failure::new(Exit::Usage, exit::known(&fault.code), text))
+            let lines: Vec<&str> =
+                std::iter::once(&fault.message).chain(&fault.details).map(String::as_str).collect();
+            Err(Failure::new(Exit::Usage, exit::known(&fault.code), lines.join("\n  ")))
         }
     }
 }

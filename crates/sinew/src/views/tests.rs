@@ -21,7 +21,10 @@ const ORDERS: &str = include_str!("../../tests/fixtures/good/orders.yaml");
 const APPROVAL: &str = include_str!("../../tests/fixtures/test/approval.test.json");
 
 /// Answers by agent, one after the other; the last one again and again. None = silence.
-pub(crate) struct Agents(BTreeMap<&'static str, Vec<Option<Result<Value, &'static str>>>>);
+pub(crate) struct Agents(BTreeMap<&'static str, Vec<Said>>);
+
+/// An answer, or silence.
+type Said = Option<Result<Value, &'static str>>;
 
 impl Stub for Agents {
     fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
@@ -46,7 +49,7 @@ pub(crate) fn ran(
     file: &str,
     text: &str,
     input: Value,
-    agents: &[(&'static str, &[Option<Result<Value, &'static str>>])],
+    agents: &[(&'static str, &[Said])],
     signals: &[(Time, Signal)],
     until: Time,
 ) -> Record {

@@ -19,7 +19,7 @@ pub(crate) fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Resul
 }
 
 /// The same for a time that may not be there.
-#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+#[expect(clippy::ref_option, reason = "serde passes references")]
 pub(crate) fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serialize(at, serializer),

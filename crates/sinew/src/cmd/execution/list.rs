@@ -104,10 +104,14 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
     }
     let hidden = rows.len().saturating_sub(args.limit);
     rows.truncate(args.limit);
-    match output.format {
-        Format::Name => rows.iter().for_each(|row| output.text(&row.execution)),
-        Format::Jsonl => {
-            rows.iter().for_each(|row| output.text(&serde_json::to_string(row).unwrap_or_default()))
+    let format = output.format;
+    match format {
+        Format::Name | Format::Jsonl => {
+            for row in &rows {
+                let name = format == Format::Name;
+                let line = serde_json::to_string(row).unwrap_or_default();
+                output.text(if name { &row.execution } else { &line });
+            }
         }
         format => output.value(&rows, |rows| list::text(rows, now, format == Format::Wide, output.color)),
     }

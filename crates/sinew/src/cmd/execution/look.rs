@@ -1,6 +1,7 @@
 //! `sinew execution describe | tree | events | logs | result`: views of one record.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -55,7 +56,7 @@ pub(super) async fn describe(args: &DescribeArgs, output: &Output) -> Result<Exi
                 agents.into_iter().filter(|name| cards.get(name).is_some()).map(str::to_owned).collect();
             for wait in &mut told.waiting {
                 if let Some(agent) = wait.agent.as_ref().filter(|agent| !online.contains(*agent)) {
-                    wait.text.push_str(&format!("; no agent '{agent}' is online"));
+                    let _ = write!(wait.text, "; no agent '{agent}' is online");
                 }
             }
         }
@@ -144,6 +145,7 @@ const EVENTS_EXAMPLES: &str = "Examples:
 
 /// Arguments of `sinew execution events`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     long_about = "Show an execution's events, one a line: messages of the mesh protocol, or the dialect's own words. \
                   They are made from its facts, so they are the same whenever one looks.",
@@ -284,9 +286,10 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
         });
         said
     };
-    let show = |said: &Value| match output.format {
-        Format::Jsonl => output.text(&said.to_string()),
-        _ => {
+    let show = |said: &Value| {
+        if output.format == Format::Jsonl {
+            output.text(&said.to_string());
+        } else {
             let word = |key: &str| words::plain(said[key].as_str().unwrap_or_default());
             let at = if args.timestamps { format!("{}  ", word("at")) } else { String::new() };
             for line in word("text").lines() {

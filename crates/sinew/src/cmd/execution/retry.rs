@@ -1,5 +1,6 @@
 //! `sinew execution retry | rerun`: the same execution again, or a new one like it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,7 @@ const RERUN_EXAMPLES: &str = "Examples:
 
 /// Arguments of `sinew execution rerun`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
     long_about = "Start a new execution with the input of an old one. The label `rerun_of` of the new one names it.",
     after_help = RERUN_EXAMPLES
@@ -152,7 +154,7 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
     let given = args.input.clone().unwrap_or(old);
     let value = input::read(Some(&given), &args.params)?;
     let mode = Mode {
-        given: if args.memoize { outputs(&record) } else { Default::default() },
+        given: if args.memoize { outputs(&record) } else { BTreeMap::new() },
         from: args.from.clone(),
         ..Mode::default()
     };
@@ -214,7 +216,7 @@ pub(crate) async fn wait_until_known(
 }
 
 /// Outputs of the nodes of the workflow itself that ended well.
-fn outputs(record: &Record) -> std::collections::BTreeMap<String, sinew_engine::Val> {
+fn outputs(record: &Record) -> BTreeMap<String, sinew_engine::Val> {
     let state = record.execution.state();
     let plan = record.plan();
     (0..plan.nodes.len() as NodeIx)

@@ -98,7 +98,7 @@ fn table(args: &PermissionsArgs, output: &Output) {
     output.value(&rows, |rows| {
         let list = |value: &serde_json::Value| {
             let subjects = value.as_array().into_iter().flatten().filter_map(|subject| subject.as_str());
-            subjects.map(|subject| format!("    {subject}\n")).collect::<String>()
+            subjects.fold(String::new(), |list, subject| list + "    " + subject + "\n")
         };
         let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         rows.iter()

@@ -163,7 +163,7 @@ fn row(one: &Quarantined) -> Value {
 
 fn headers(one: &Quarantined) -> Value {
     let pairs = one.headers.iter().map(|(name, values)| {
-        let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+        let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
         (name.to_string(), json!(values.join(", ")))
     });
     Value::Object(pairs.collect())

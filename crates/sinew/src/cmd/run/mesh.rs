@@ -125,12 +125,11 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
             Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
         };
-        let id = match &args.on.id {
-            Some(id) => ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?,
-            None => {
-                let key = args.on.idempotency_key.clone();
-                remote.client.execution_id(&key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()))
-            }
+        let id = if let Some(id) = &args.on.id {
+            ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?
+        } else {
+            let key = args.on.idempotency_key.clone();
+            remote.client.execution_id(&key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()))
         };
         let mut command = StartCommand::new(id.clone(), workflow, value);
         command.version = Some(version);

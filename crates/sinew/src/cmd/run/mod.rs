@@ -39,6 +39,7 @@ to this one. There the command waits for the end; it returns 8 as soon as only a
 
 /// Arguments of `sinew run`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// The workflow file (`-` for stdin); on a mesh also the name of a deployed workflow, or NAME@VERSION

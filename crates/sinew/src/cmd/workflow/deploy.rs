@@ -100,12 +100,12 @@ pub(crate) async fn all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>,
 }
 
 fn table(deployed: &[Deployed], format: Format) -> String {
-    let line = |one: &Deployed| match format {
-        Format::Name => one.name.clone(),
-        _ => {
-            let word = if one.new { "deployed" } else { "unchanged" };
-            format!("{word}  {}@{}  ({})", one.name, list::short(&one.version), one.dialect)
+    let line = |one: &Deployed| {
+        if format == Format::Name {
+            return one.name.clone();
         }
+        let word = if one.new { "deployed" } else { "unchanged" };
+        format!("{word}  {}@{}  ({})", one.name, list::short(&one.version), one.dialect)
     };
     deployed.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -31,7 +31,7 @@ pub(crate) enum WorkflowCommand {
     /// Say what a workflow takes, does and needs
     Describe(describe::DescribeArgs),
     /// Deploy workflows to a mesh
-    Deploy(deploy::DeployArgs),
+    Deploy(Box<deploy::DeployArgs>),
     /// Print a workflow in another form
     Convert(convert::ConvertArgs),
     /// Rewrite older output shapes of an Agent Team workflow to the standard message
