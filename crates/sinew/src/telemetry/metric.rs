@@ -27,6 +27,7 @@ pub(crate) struct Metric {
     /// Its unit.
     pub(crate) unit: Unit,
     /// Its labels, all of few values.
+    #[allow(dead_code, reason = "what deploy/ is checked against")]
     pub(crate) labels: &'static [&'static str],
     /// What it says.
     pub(crate) help: &'static str,

@@ -119,6 +119,7 @@ fn resource(role: &str, id: Option<&str>, environment: &dyn Fn(&str) -> Option<S
 }
 
 /// Makes `span` continue the trace that a message belongs to; `header` reads the message's headers by name.
+#[allow(dead_code, reason = "for whoever receives requests with headers, such as a gateway; tests use it")]
 pub(crate) fn continue_from(span: &tracing::Span, header: &dyn Fn(&str) -> Option<String>) {
     let context = remote(header);
     if context.span().span_context().is_valid() {
@@ -128,6 +129,7 @@ pub(crate) fn continue_from(span: &tracing::Span, header: &dyn Fn(&str) -> Optio
 }
 
 /// Writes the trace of the current span into a message's headers; nothing when no trace is recorded.
+#[allow(dead_code, reason = "for whoever sends messages of its own within a span; tests use it")]
 pub(crate) fn inject(set: &mut dyn FnMut(&str, String)) {
     struct Headers<'a>(&'a mut dyn FnMut(&str, String));
     impl Injector for Headers<'_> {
