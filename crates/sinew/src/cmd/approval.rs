@@ -29,6 +29,9 @@ pub(crate) enum ApprovalCommand {
     #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show what a person is asked, with the data to judge
+    #[command(
+        after_help = "Examples:\n  sinew approval show @latest\n  sinew approval show x7f3 --node discount -o json"
+    )]
     Show(OneArgs),
     /// Say yes, or give an answer
     Approve(ApproveArgs),

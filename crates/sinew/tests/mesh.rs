@@ -1,0 +1,430 @@
+//! Commands of the mesh, as people and scripts meet them: real processes, a real server, exit codes, stdout, stderr.
+#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use sinew_mesh::server::{Server, ServerOptions};
+use tempfile::TempDir;
+
+/// Two nodes; the second one's agent comes later, or fails.
+const FLOW: &str = r#"
+workflow:
+  description: Prices an order, then books it.
+  version: "1.0"
+  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
+  nodes:
+    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
+    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
+  output_mapping: {booked: "{{book.output.booked}}"}
+"#;
+const PRICING: &str =
+    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+const BROKEN: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
+const BOOKING: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
+const APPROVAL: &str = include_str!("fixtures/test/approval.test.json");
+const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
+const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edited'\"}}\n";
+
+/// A process that is killed when its test ends.
+struct Role(Child);
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Role {
+    /// Tells it to stop, and waits until it has.
+    fn stop(mut self) -> Option<i32> {
+        let pid = self.0.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+        assert!(told.success());
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+/// A folder, a server, and what runs on it.
+struct World {
+    folder: TempDir,
+    url: String,
+    _server: Option<Server>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    /// A provisioned mesh with an executor that is on its way.
+    fn new() -> (Self, Role) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let server = runtime.block_on(Server::start(ServerOptions::default())).expect("a server");
+        let world = Self {
+            folder: tempfile::tempdir().unwrap(),
+            url: server.url(),
+            _server: Some(server),
+            _runtime: runtime,
+        };
+        world.ok(&["mesh", "provision", "--shards", "4"]);
+        let executor = world.serve(&["serve", "executor"]);
+        (world, executor)
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.args(args).current_dir(self.path()).env("NATS_URL", &self.url).env("NO_COLOR", "1");
+        command.env_remove("NATS_CONTEXT").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("it starts")
+    }
+
+    /// Runs a command that must end well, and gives its stdout.
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> String {
+        self.ends(args, 0)
+    }
+
+    /// Runs a command that must end with this code, and gives its stdout.
+    #[track_caller]
+    fn ends(&self, args: &[&str], code: i32) -> String {
+        let output = self.run(args);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}\nstdout: {out}\nstderr: {err}");
+        out.trim_end().to_owned()
+    }
+
+    /// The same as one JSON document.
+    #[track_caller]
+    fn json(&self, args: &[&str]) -> Value {
+        let out = self.ok(&[args, &["-o", "json"]].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
+    }
+
+    fn serve(&self, args: &[&str]) -> Role {
+        let log = std::fs::File::create(
+            self.path().join(format!("{}.log", args.join("-").replace(['/', '.'], "_"))),
+        );
+        let child = self.command(args).stdout(Stdio::null()).stderr(log.unwrap()).spawn();
+        Role(child.expect("it starts"))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it writes UTF-8")
+}
+
+#[test]
+fn an_incident_is_found_understood_retried_and_watched() {
+    let (world, executor) = World::new();
+    world.write("flows/orders.yaml", FLOW);
+    world.write("good/pricing.agent.yaml", PRICING);
+    world.write("bad/booking.agent.yaml", BROKEN);
+    world.write("mended/booking.agent.yaml", BOOKING);
+    let _good = world.serve(&["serve", "agent", "good"]);
+    let bad = world.serve(&["serve", "agent", "bad"]);
+    world.ok(&["workflow", "deploy", "flows"]);
+    assert!(world.ok(&["workflow", "deploy", "flows"]).starts_with("unchanged  orders@"));
+
+    // Somebody starts it twice with one key, and it fails once.
+    let start =
+        ["run", "orders", "--mesh", "-p", "amount=21", "--idempotency-key", "A1", "--label", "team=a"];
+    let id = world.ok(&[&start[..], &["--detach"]].concat());
+    assert_eq!(world.ok(&[&start[..], &["--detach"]].concat()), id);
+    world.ends(&["execution", "watch", &id, "-q"], 1);
+    world.ends(&["execution", "result", &id], 1);
+
+    // Find it, see why.
+    let failed =
+        world.json(&["execution", "list", "--status", "failure", "--since", "1h", "--label", "team=a"]);
+    assert_eq!(failed.as_array().unwrap().len(), 1);
+    assert_eq!(failed[0]["execution"], json!(id));
+    let told = world.json(&["execution", "describe", "@latest"]);
+    assert_eq!(told["failure"]["node"], "book");
+    assert_eq!(told["labels"]["team"], "a");
+    let words = world.ok(&["execution", "describe", &id[..6]]);
+    assert!(words.contains("ZeroDivisionError") && words.contains("execution retry"), "{words}");
+    assert_eq!(world.ok(&["execution", "result", &id, "--node", "price", "-o", "jsonl"]), r#"{"price":42}"#);
+    assert!(world.ok(&["execution", "logs", &id]).contains("ZeroDivisionError"));
+
+    // Mend it, try it dry, then in earnest.
+    assert_eq!(bad.stop(), Some(0));
+    let dry = world.json(&["execution", "retry", &id, "--from", "book", "--dry-run"]);
+    assert_eq!((dry["keep"].clone(), dry["rerun"].clone()), (json!(["price"]), json!({"book": 0})));
+    assert_eq!(world.ends(&["execution", "retry", &id, "--from", "price", "--dry-run"], 6), "");
+    let _mended = world.serve(&["serve", "agent", "mended"]);
+    world.ok(&["execution", "retry", &id, "--from", "book", "--reason", "mended", "--watch", "-q"]);
+    assert_eq!(world.ok(&["execution", "result", &id, "-o", "jsonl"]), r#"{"booked":42}"#);
+    let tree = world.json(&["execution", "tree", &id]);
+    assert_eq!((&tree[0]["activations"], &tree[1]["activations"]), (&json!(1), &json!(2)), "{tree:#}");
+    let verdicts = world.json(&["execution", "describe", &id])["commands"].clone();
+    assert_eq!((&verdicts[0]["op"], &verdicts[0]["accepted"]), (&json!("retry"), &json!(true)));
+    // What succeeded cannot be retried; that is said before anything is sent.
+    world.ends(&["execution", "retry", &id], 6);
+
+    // Taken along as a file, it says the same, and this version decides it the same.
+    world.ok(&["execution", "export", &id, "-O", "run.json"]);
+    for view in ["describe", "tree", "events", "replay", "result"] {
+        let args = |of: &'static str| ["execution", view, of];
+        let mesh = world.json(&["execution", view, &id]);
+        assert_eq!(world.json(&args("run.json")), mesh, "{view}");
+    }
+    assert_eq!(world.json(&["execution", "replay", "run.json"])["difference"], Value::Null);
+    world.ends(&["execution", "import", "run.json"], 6);
+    world.ok(&["execution", "export", "run.json", "--redact", "-O", "redacted.json"]);
+    assert!(!std::fs::read_to_string(world.path().join("redacted.json")).unwrap().contains("42"));
+
+    // Another like it, and what it left.
+    let again = world.ok(&["execution", "rerun", &id, "-p", "amount=4", "--watch", "-q"]);
+    assert_ne!(again, id);
+    assert_eq!(world.json(&["execution", "result", &again]), json!({"booked": 8}));
+    assert_eq!(world.json(&["execution", "describe", &again])["labels"]["rerun_of"], json!(id));
+    let left = world.json(&["artifact", "list", &again]);
+    let name = left[0]["name"].as_str().expect("an output is an artifact");
+    assert_eq!(world.ok(&["artifact", "get", &again, name]), r#"{"price":8}"#);
+    world.ok(&["artifact", "diff", &again, name, name]);
+    assert_eq!(executor.stop(), Some(0));
+}
+
+#[test]
+fn a_person_decides_once() {
+    let (world, _executor) = World::new();
+    let case: Value = serde_json::from_str(APPROVAL).unwrap();
+    world.write("approve.json", &case["definition"].to_string());
+    world.write("cards/writer.agent.yaml", WRITER);
+    world.write("cards/editor.agent.yaml", EDITOR);
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    // Only a person is waited for: the command says so and ends.
+    let waits = world.run(&["run", "approve.json", "--mesh", "--wait", "--id", "approval-1"]);
+    assert_eq!(waits.status.code(), Some(8), "{}", text(&waits.stderr));
+    assert!(text(&waits.stderr).contains("sinew approval approve approval-1 --node ok"));
+    assert_eq!(world.json(&["execution", "list", "--status", "waiting"])[0]["execution"], "approval-1");
+    let rows = world.json(&["approval", "list"]);
+    assert_eq!((&rows[0]["execution"], &rows[0]["node"]), (&json!("approval-1"), &json!("ok")));
+    world.ends(&["execution", "result", "approval-1"], 8);
+    world.ends(&["approval", "reject", "approval-1"], 2);
+    world.ends(&["approval", "approve", "approval-1", "--node", "other"], 6);
+    world.ok(&["approval", "approve", "approval-1", "--dry-run"]);
+    let said = world.json(&["approval", "approve", "approval-1", "--comment", "good", "--as", "ada"]);
+    assert_eq!((&said["status"], &said["by"]), (&json!("approved"), &json!("ada")));
+    world.ok(&["execution", "watch", "approval-1", "-q"]);
+    world.ends(&["approval", "approve", "approval-1"], 6);
+    assert_eq!(world.json(&["approval", "list"]), json!([]));
+    let facts =
+        world.ok(&["execution", "events", "approval-1", "--facts", "--type", "answered", "-o", "jsonl"]);
+    let fact: Value = serde_json::from_str(&facts).expect("one decision");
+    assert_eq!(
+        (&fact["event"]["answer"]["by"], &fact["event"]["answer"]["comment"]),
+        (&json!("ada"), &json!("good"))
+    );
+}
+
+#[test]
+fn what_goes_on_is_steered_and_what_waits_says_for_what() {
+    let (world, _executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    let start = ["run", "orders.yaml", "--mesh", "-p", "amount=1", "--timeout", "1s", "--id"];
+    world.ends(&[&start[..], &["one"]].concat(), 5);
+    let told = world.json(&["execution", "describe", "one"]);
+    assert_eq!((&told["waiting"][0]["agent"], &told["status"]), (&json!("Pricing"), &json!("running")));
+    let text = told["waiting"][0]["text"].as_str().unwrap();
+    assert!(text.contains("no agent 'Pricing' is online"), "{text}");
+    world.ends(&["execution", "result", "one"], 6);
+    world.ok(&["execution", "pause", "one", "--reason", "lunch"]);
+    world.ends(&["execution", "pause", "one"], 6);
+    assert_eq!(world.json(&["execution", "describe", "one"])["status"], "paused");
+    world.ok(&["execution", "resume", "one"]);
+    let two = world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=2", "--detach"]);
+    world.ends(&["execution", "cancel", "one", &two], 2); // nobody said yes
+    world.ok(&["execution", "cancel", "one", &two, "--dry-run"]);
+    assert_eq!(world.json(&["execution", "list", "--count"])["count"], 2);
+    world.ok(&["execution", "cancel", "one", &two, "--yes"]);
+    for id in ["one", &two] {
+        world.ends(&["execution", "watch", id, "-q"], 1);
+        assert_eq!(world.json(&["execution", "describe", id])["status"], "cancelled");
+    }
+    world.ends(&["execution", "cancel", "one"], 6);
+    // An input too large for a command comes from the store of artifacts.
+    let big = json!({"amount": 3, "note": "x".repeat(700_000)}).to_string();
+    world.write("big.json", &big);
+    world.write("cards/pricing.agent.yaml", PRICING);
+    world.write("cards/booking.agent.yaml", BOOKING);
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    let address = world.ok(&["artifact", "put", "big.json"]);
+    assert_eq!(
+        world.json(&["run", "orders.yaml", "--mesh", "--input-artifact", &address, "-q"])["output"],
+        json!({"booked": 6})
+    );
+}
+
+#[test]
+fn agents_and_tools_are_found_and_called() {
+    let (world, _executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    world.write("cards/pricing.agent.yaml", PRICING);
+    world.write("cards/booking.agent.yaml", BOOKING);
+    let agents = world.serve(&["serve", "agent", "cards"]);
+    world.ok(&["workflow", "deploy", "orders.yaml"]);
+    assert_eq!(world.json(&["tool", "call", "orders", "-p", "amount=5"])["output"], json!({"booked": 10}));
+    world.ends(&["tool", "call", "workflow_orders", "-p", "amount=none"], 2);
+    world.ends(&["tool", "call", "ordres"], 3);
+    for (api, pointer) in
+        [("openai", "/0/function/name"), ("anthropic", "/0/name"), ("mcp", "/0/name"), ("spec", "/0/name")]
+    {
+        let declared = world.json(&["tool", "declare", "--for", api]);
+        assert_eq!(declared.pointer(pointer), Some(&json!("workflow_orders")), "{api}: {declared}");
+    }
+    let names = world.ok(&["agent", "list", "--mesh", "-o", "name"]);
+    assert!(names.contains("Pricing") && names.contains("Booking"), "{names}");
+    assert_eq!(world.json(&["agent", "card", "Pricing", "--mesh"])["name"], "Pricing");
+    let answer = world.json(&["agent", "call", "Pricing", "--mesh", "-i", r#"{"amount": 4}"#]);
+    assert_eq!(answer["output"], json!({"price": 8}));
+    world.ends(&["agent", "call", "Pricing", "--mesh", "-i", "{}"], 1);
+    world.ends(&["agent", "call", "Prizing", "--mesh"], 3);
+    let top = world.json(&["top", "--once"]);
+    assert_eq!((&top["shards"], &top["owned"]), (&json!(4), &json!(4)));
+    assert_eq!(top["executors"].as_array().map(Vec::len), Some(1));
+    let checks = world.json(&["doctor"]);
+    assert!(checks.as_array().unwrap().iter().all(|check| check["state"] == "ok"), "{checks:#}");
+    assert_eq!(agents.stop(), Some(0));
+    // Whoever leaves takes its card with it.
+    world.ends(&["agent", "describe", "Pricing", "--mesh"], 3);
+}
+
+#[test]
+fn every_answer_is_data_and_every_failure_has_its_code() {
+    let (world, _executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    let id = world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--detach"]);
+    world.ok(&["workflow", "deploy", "orders.yaml"]);
+    let looks: &[&[&str]] = &[
+        &["mesh", "check"],
+        &["mesh", "provision"],
+        &["mesh", "provision", "--dry-run"],
+        &["mesh", "permissions"],
+        &["mesh", "quarantine", "list"],
+        &["execution", "list"],
+        &["execution", "describe", &id],
+        &["execution", "tree", &id],
+        &["execution", "events", &id],
+        &["execution", "events", &id, "--native"],
+        &["execution", "logs", &id],
+        &["execution", "replay", &id],
+        &["execution", "cancel", &id, "--dry-run"],
+        &["execution", "rerun", &id, "--dry-run"],
+        &["approval", "list"],
+        &["artifact", "list", &id],
+        &["agent", "list", "--mesh"],
+        &["tool", "list"],
+        &["tool", "declare"],
+        &["top", "--once"],
+        &["workflow", "deploy", "orders.yaml", "--dry-run"],
+    ];
+    for args in looks {
+        for format in ["json", "yaml", "jsonl"] {
+            let out = world.ok(&[args, &["-o", format][..]].concat());
+            let read = match format {
+                "json" => serde_json::from_str::<Value>(&out).is_ok(),
+                "yaml" => serde_saphyr::from_str::<Value>(&out).is_ok(),
+                _ => out.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()),
+            };
+            assert!(read, "{args:?} -o {format}: {out}");
+        }
+        // Whatever people see is words: no escape sequences where nobody looks.
+        assert!(!world.ok(args).contains('\u{1b}'), "{args:?}");
+    }
+    let fails: &[(&[&str], i32, &str)] = &[
+        (&["execution", "describe", "nothing-like-it"], 3, "SINEW-8020"),
+        (&["execution", "tree", &id, "--node", "nobody"], 3, "SINEW-8025"),
+        (&["execution", "result", &id], 6, "SINEW-8026"),
+        (&["execution", "cancel", "run.json"], 2, "SINEW-8022"),
+        (&["run", "nobody", "--mesh"], 3, "SINEW-8039"),
+        (&["run", "orders.yaml", "--mesh", "--agents", "x"], 2, "SINEW-8022"),
+        (&["run", "orders.yaml", "--detach"], 2, "SINEW-8001"),
+        (&["artifact", "get", &id, "none.txt"], 3, "SINEW-8040"),
+        (&["approval", "approve", &id], 6, "SINEW-8041"),
+        (&["tool", "call", "nobody"], 3, "SINEW-8042"),
+        (&["mesh", "quarantine", "show", "RESULTS.7"], 3, "SINEW-7051"),
+        (&["execution", "list", "--nats", "nats://127.0.0.1:1"], 4, "SINEW-7016"),
+        (&["execution", "list", "--namespace", "elsewhere"], 6, "SINEW-7021"),
+        (&["mesh", "provision", "--shards", "5"], 6, "SINEW-7023"),
+    ];
+    for (args, exit, code) in fails {
+        let output = world.run(&[args, &["-o", "json"][..]].concat());
+        let err = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(*exit), String::new()),
+            "{args:?}: {err}"
+        );
+        let error: Value = serde_json::from_str(err.lines().last().unwrap_or_default())
+            .unwrap_or_else(|error| panic!("{args:?}: {error}: {err}"));
+        assert_eq!(error["error"]["code"], *code, "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn dev_keeps_what_it_has_and_says_what_to_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // The port of a server that has just been stopped is free.
+    let port = runtime.block_on(async {
+        let mut server = Server::start(ServerOptions::default()).await.expect("a server");
+        server.stop().await.unwrap();
+        server.port().to_string()
+    });
+    let url = format!("nats://127.0.0.1:{port}");
+    let world = World { folder, url, _server: None, _runtime: runtime };
+    world.write("workflows/orders.yaml", FLOW);
+    world.write("agent-cards/pricing.agent.yaml", PRICING);
+    let start = |world: &World| {
+        let mut child = world
+            .command(&["dev", "--port", &port])
+            .env_remove("NATS_URL")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut banner = String::new();
+        for line in lines.by_ref() {
+            banner.push_str(&line);
+            banner.push('\n');
+            if line.trim_start().starts_with("Next") {
+                break;
+            }
+        }
+        (Role(child), banner)
+    };
+    let (dev, banner) = start(&world);
+    for wanted in
+        [".sinew/store (--ephemeral to keep nothing)", "1: Pricing", "1: orders", "sinew run orders", &port]
+    {
+        assert!(banner.contains(wanted), "no {wanted:?} in\n{banner}");
+    }
+    world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "1s"], 5);
+    assert_eq!(dev.stop(), Some(0));
+    // Started again, with the agent that was missing, it goes on.
+    world.write("agent-cards/booking.agent.yaml", BOOKING);
+    let (dev, _) = start(&world);
+    world.ok(&["execution", "watch", "kept", "-q"]);
+    assert_eq!(world.json(&["execution", "result", "kept"]), json!({"booked": 2}));
+    assert_eq!(dev.stop(), Some(0));
+}
