@@ -156,13 +156,14 @@ impl Check<'_> {
                 let one = self.act(*act)?;
                 self.can(*act, one.phase == Phase::Ready || (is_deciding(one) && one.end.is_none()))
             }
-            Fact::Awaited { act, .. } => self.open(*act),
             Fact::Answered { act, .. } => self.phase(*act, |phase| phase == Phase::Waiting),
             Fact::Fanned { act, children, .. } => {
                 self.open(*act)?;
                 children.iter().try_for_each(|Child { body, .. }| self.node(*body))
             }
-            Fact::Completed { act, .. } | Fact::Skipped { act, .. } => self.open(*act),
+            Fact::Awaited { act, .. } | Fact::Completed { act, .. } | Fact::Skipped { act, .. } => {
+                self.open(*act)
+            }
             Fact::Failed { act, .. } | Fact::Cancelled { act, .. } => {
                 self.phase(*act, |phase| phase != Phase::Closed)
             }
@@ -170,8 +171,11 @@ impl Check<'_> {
                 acts.iter().try_for_each(|act| self.phase(*act, |phase| phase == Phase::Closed))?;
                 reset.iter().try_for_each(|node| self.node(*node))
             }
-            Fact::Paused { .. } | Fact::Resumed => Ok(()),
-            Fact::CancelRequested { .. } | Fact::Concluded { .. } | Fact::Ended => Ok(()),
+            Fact::Paused { .. }
+            | Fact::Resumed
+            | Fact::CancelRequested { .. }
+            | Fact::Concluded { .. }
+            | Fact::Ended => Ok(()),
         }
     }
 

@@ -65,7 +65,7 @@ fn damaged_journals_are_refused_and_never_panic() {
         let world = history(seed).world;
         let mut rounds: Vec<Round> = world.journal.iter().map(|bytes| decode_round(bytes).unwrap()).collect();
         let mut dice = Dice::new(seed ^ 0xfeed);
-        for _ in 0..1 + dice.roll(6) {
+        for _ in 0..=dice.roll(6) {
             let at = dice.roll(rounds.len() as u64) as usize;
             let other = dice.roll(rounds.len() as u64) as usize;
             match dice.roll(8) {
