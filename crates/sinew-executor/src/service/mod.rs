@@ -60,6 +60,8 @@ pub struct ServiceOptions {
     pub lease: Duration,
     /// The words of the messages it sends.
     pub vocabulary: Vocabulary,
+    /// Bytes of a shard's journal below which nobody cares what in it is superfluous.
+    pub worn: usize,
 }
 
 impl ServiceOptions {
@@ -70,6 +72,7 @@ impl ServiceOptions {
             adapters,
             lease: Duration::from_secs(5),
             vocabulary: Vocabulary::default(),
+            worn: 16 * 1024 * 1024,
         }
     }
 }
@@ -91,6 +94,7 @@ struct Shared {
     artifacts: ArtifactStore,
     schemas: SchemaCache,
     vocabulary: Vocabulary,
+    worn: usize,
     /// Agents whose queue is known to exist.
     queues: Mutex<HashSet<String>>,
 }
@@ -146,6 +150,7 @@ impl Service {
             artifacts: mesh.artifacts(),
             schemas: SchemaCache::default(),
             vocabulary: options.vocabulary,
+            worn: options.worn,
             queues: Mutex::default(),
             mesh,
         });

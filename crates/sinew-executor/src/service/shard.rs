@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sinew_engine::{Action, Answer as Decision, Fact, Input, Mode, Phase, Time};
-use sinew_mesh::{AppendError, HeaderMap, Inbox, Journal, MeshError, Received, Source};
+use sinew_mesh::{AppendError, HeaderMap, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::journal::{Commit, ExecutionMeta, Verdict};
 use sinew_mesh::journal::ServerClock;
@@ -25,12 +25,14 @@ use super::view;
 
 /// Messages of one round.
 const BATCH: usize = 512;
-/// Bytes of journal below which nobody cares what is superfluous.
-const WORN: usize = 16 * 1024 * 1024;
 /// Bytes of executions journaled again at once.
 const COMPACT_BYTES: usize = 512 * 1024;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
+/// An agent gave up at the deadline it was told.
+const AGENT_TOO_LATE: &str = "SINEW-5104";
+/// How far an agent's clock may be ahead, in milliseconds.
+const SKEW: Time = 2_000;
 /// How long a drain waits for what is being sent.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -134,7 +136,9 @@ impl Shard {
             positions: reader.positions(),
             entries: Vec::new(),
         };
+        crash::point("open.replayed");
         journal.append(claim.encode()).await?;
+        crash::point("open.claimed");
         let clock = shared.mesh.server_clock().await?;
         for plan in &reader.plans {
             // What cannot be had makes its executions broken, not the shard.
@@ -233,6 +237,7 @@ impl Shard {
         let understood =
             join_all(messages.iter().map(|message| intake::understand(&self.shared, self.id, message, open)))
                 .await;
+        crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();
         for message in &messages {
@@ -401,6 +406,13 @@ impl Shard {
                 result = Err(fault);
             }
         }
+        // Agents that are told a deadline give up at it, by a clock of their own. The deadline itself says so in words
+        // that do not depend on which of the two is first.
+        let gave_up = matches!(&result, Err(fault) if fault.code == AGENT_TOO_LATE);
+        let until = || sinew_engine::waiting_of(open.state(), act).and_then(|waiting| waiting.until);
+        if gave_up && until().is_some_and(|at| at.saturating_sub(now) < SKEW) {
+            return;
+        }
         if result.is_ok() && open.state().act(act).running != Some(attempt) {
             metrics::counter!("sinew_results_late_total").increment(1);
         }
@@ -520,7 +532,7 @@ impl Shard {
 
     /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
     fn compact(&mut self, stage: &mut Stage) {
-        if self.wear.cut.is_none() && self.wear.bytes > WORN && self.wear.bytes > 2 * self.book.size() {
+        if self.wear.cut.is_none() && self.wear.bytes > self.shared.worn && self.wear.bytes > 2 * self.book.size() {
             self.wear.cut = self.journal.position();
         }
         if let Some(cut) = self.wear.cut {

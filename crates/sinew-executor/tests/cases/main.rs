@@ -4,10 +4,17 @@
 //! `N passed, M failed`. Kinds that need no run are tested where their rules live; here they are counted as left out.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+#[path = "../service/mesh.rs"]
+mod mesh;
+mod over_mesh;
+#[path = "../service/process.rs"]
+mod process;
 #[path = "../../../sinew-protocol/tests/sam_cases.rs"]
 mod protocol;
 mod rules;
 mod sam;
+#[path = "../service/stub.rs"]
+mod stub;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -11,13 +11,13 @@ use sinew_executor::fleet::Call;
 use sinew_executor::reply::{self, Ending, WorkflowInput};
 use sinew_executor::request::{self, CardSchemas, Request, Sender};
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
-use sinew_executor::{Library, Program, events};
+use sinew_executor::{Execution, Library, Program, events};
 use sinew_protocol::a2a::{Part, Task, part_data};
 use sinew_protocol::message::{MeshMessage, Outcome as Word, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::{ArtifactRef, Fault};
 use sinew_source::{Document, Node, Sources};
 
-use crate::Verdict;
+use crate::{Verdict, stub};
 
 /// A day: longer than any case that ends.
 const FOREVER: Time = 24 * 3_600_000;
@@ -105,20 +105,20 @@ pub(crate) fn load(case: &Value) -> Result<Arc<Library>, String> {
 }
 
 /// Agents of a case at work.
-struct Agents<'c> {
-    case: &'c Value,
-    calls: Vec<Asked>,
-    cancels: Vec<String>,
+pub(crate) struct Agents<'c> {
+    pub(crate) case: &'c Value,
+    pub(crate) calls: Vec<Asked>,
+    pub(crate) cancels: Vec<String>,
 }
 
 /// A call, as the agent sees it.
-struct Asked {
-    agent: String,
-    request: Request,
-    depth: u32,
-    began: Time,
+pub(crate) struct Asked {
+    pub(crate) agent: String,
+    pub(crate) request: Request,
+    pub(crate) depth: u32,
+    pub(crate) began: Time,
     /// None if it never answers.
-    ended: Option<Time>,
+    pub(crate) ended: Option<Time>,
 }
 
 impl Asked {
@@ -137,18 +137,15 @@ impl Stub for Agents<'_> {
         let agent = call.ask.target.name().to_owned();
         let stub = &self.case["agents"][&agent];
         let earlier = self.calls.iter().filter(|call| call.agent == agent).count();
-        let nth = |value: &Value| match value {
-            Value::Array(list) => list.get(earlier).or(list.last()).cloned().unwrap_or_default(),
-            one => one.clone(),
-        };
         let ghosts = self.case["unregistered"].as_array();
         let result = if ghosts.is_some_and(|ghosts| ghosts.contains(&json!(agent))) {
             let fault = Fault::error("SINEW-5091", format!("Agent '{agent}' not found in registry"));
             Some(Err(fault.with_retryable(false)))
         } else {
-            answer(stub, &call.ask.input, earlier, nth)
+            let answer = stub::answer(stub, &call.ask.input, earlier);
+            answer.map(|answer| answer.map(Reply::new).map_err(|text| Fault::failure("SINEW-5001", text)))
         };
-        let after = nth(&stub["delay_ms"]).as_u64().unwrap_or_default();
+        let after = stub::delay(stub, earlier);
         let schemas = &self.case["cards"][&agent];
         let card = CardSchemas { input: schemas.get("input_schema"), output: schemas.get("output_schema") };
         let sender = Sender {
@@ -172,65 +169,23 @@ impl Stub for Agents<'_> {
     }
 }
 
-/// A stub's answer; none if it is silent.
-fn answer(
-    stub: &Value,
-    input: &Value,
-    earlier: usize,
-    nth: impl Fn(&Value) -> Value,
-) -> Option<Result<Reply, Fault>> {
-    let fails = |text: &str| Some(Err(Fault::failure("SINEW-5001", text)));
-    let is_set = |key: &str| stub.get(key).is_some_and(|value| *value != json!(false));
-    if is_set("silent") {
-        return None;
-    }
-    if let Some(error) = stub["error"].as_str()
-        && stub["fail_times"].as_u64().is_none_or(|times| (earlier as u64) < times)
-    {
-        return fails(error);
-    }
-    let hit =
-        |on: &Value| input == on || input.as_object().is_some_and(|input| input.values().any(|v| v == on));
-    if stub.get("fail_on").is_some_and(hit) {
-        return fails("failed on purpose");
-    }
-    if let Some(text) = stub["plain_task_failed"].as_str() {
-        return fails(text);
-    }
-    if is_set("plain_task_completed") {
-        return fails("the agent answered without a structured result");
-    }
-    let output = match () {
-        () if is_set("echo") => json!({ "echo": input }),
-        () if is_set("double") => {
-            json!({ "value": input[stub["double"].as_str().unwrap()].as_i64().unwrap() * 2 })
-        }
-        () if is_set("outputs") => nth(&stub["outputs"]),
-        () => stub.get("output").cloned().unwrap_or_else(|| json!({ "ok": true })),
-    };
-    Some(Ok(Reply::new(output)))
-}
-
 /// What came of a run.
-struct Seen<'c> {
-    agents: Agents<'c>,
+pub(crate) struct Seen<'c> {
+    pub(crate) agents: Agents<'c>,
     outcome: Option<Outcome>,
     /// The answer to whoever started it.
     task: Option<Task>,
     /// Mesh events of the outermost execution.
     events: Vec<MeshMessage>,
     finals: usize,
-    ended_at: Option<Time>,
+    pub(crate) ended_at: Option<Time>,
     facts: usize,
 }
 
 impl<'c> Seen<'c> {
-    fn of(case: &'c Value, library: &Arc<Library>, crash: Option<usize>) -> Self {
-        let parts = request_parts(case);
-        let input = match reply::input(&parts).unwrap() {
-            WorkflowInput::Value(value) => value,
-            WorkflowInput::Artifact(uri) => panic!("no case sends an artifact: {uri}"),
-        };
+    /// The case in virtual time, perhaps with a crash.
+    pub(crate) fn of(case: &'c Value, library: &Arc<Library>, crash: Option<usize>) -> Self {
+        let input = input(case);
         let mut sim = Sim::new(Arc::clone(library), Agents { case, calls: Vec::new(), cancels: Vec::new() });
         if let Some(n) = crash {
             sim.crash_after(n);
@@ -241,7 +196,13 @@ impl<'c> Seen<'c> {
         sim.depth(case["props"]["callDepth"].as_u64().unwrap_or_default() as u32);
         let program = library.get("WF").unwrap().clone();
         sim.run(program, input, Mode::default(), FOREVER);
-        let execution = sim.execution();
+        let agents = Agents { case, calls: Vec::new(), cancels: Vec::new() };
+        let agents = std::mem::replace(sim.stub_mut(), agents);
+        Self { facts: sim.facts(), ..Self::folded(agents, sim.execution(), 0) }
+    }
+
+    /// What the journal of an execution says, which began at this time, and what its agents say.
+    pub(crate) fn folded(agents: Agents<'c>, execution: &Execution, began: Time) -> Self {
         let mut seen = Vec::new();
         execution.replay(|ctx, fact| seen.extend(events::project(ctx, execution.id(), fact)));
         let ends: Vec<Time> = execution
@@ -249,7 +210,7 @@ impl<'c> Seen<'c> {
             .iter()
             .flat_map(|round| round.facts.iter().map(|fact| (round.at, fact)))
             .filter(|(_, fact)| **fact == Fact::Ended)
-            .map(|(at, _)| at)
+            .map(|(at, _)| at - began)
             .collect();
         let outcome = execution.state().outcome.clone().filter(|_| execution.state().ended);
         let task = outcome.as_ref().map(|outcome| {
@@ -260,13 +221,10 @@ impl<'c> Seen<'c> {
                 session: "sess1",
                 outcome,
                 artifact: ArtifactRef { name, version: Some(0) },
-                structured: reply::wants_result(&parts, None),
+                structured: reply::wants_result(&request_parts(agents.case), None),
                 vocabulary: Vocabulary::Current,
             })
         });
-        let facts = sim.facts();
-        let agents = Agents { case, calls: Vec::new(), cancels: Vec::new() };
-        let agents = std::mem::replace(sim.stub_mut(), agents);
         Self {
             agents,
             outcome,
@@ -274,12 +232,12 @@ impl<'c> Seen<'c> {
             events: seen,
             finals: ends.len(),
             ended_at: ends.last().copied(),
-            facts,
+            facts: 0,
         }
     }
 
     /// What a crash must not change.
-    fn end(&self) -> Value {
+    pub(crate) fn end(&self) -> Value {
         json!({
             "state": self.state(),
             "output": self.output(),
@@ -291,7 +249,7 @@ impl<'c> Seen<'c> {
         })
     }
 
-    fn compare(&self, wanted: &Map<String, Value>) -> Vec<String> {
+    pub(crate) fn compare(&self, wanted: &Map<String, Value>) -> Vec<String> {
         let mut wrong = Vec::new();
         for (key, want) in wanted {
             let (seen, right) = self.observe(key, want);
@@ -413,6 +371,14 @@ impl<'c> Seen<'c> {
             };
         }
         nodes
+    }
+}
+
+/// The input of a case's workflow.
+pub(crate) fn input(case: &Value) -> Value {
+    match reply::input(&request_parts(case)).unwrap() {
+        WorkflowInput::Value(value) => value,
+        WorkflowInput::Artifact(uri) => panic!("no case sends an artifact: {uri}"),
     }
 }
 

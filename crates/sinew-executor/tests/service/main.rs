@@ -3,3 +3,5 @@
 
 mod ends;
 mod mesh;
+mod process;
+mod stub;

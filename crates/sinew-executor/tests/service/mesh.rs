@@ -21,43 +21,104 @@ use sinew_protocol::deployment::Deployment;
 use sinew_protocol::task::{Draft, ResultArtifact, TaskExtra, result_task};
 use sinew_protocol::{Fault, TaskId, Token};
 use sinew_source::{Limits, LoadOptions};
+use sinew_agent::Delivery;
+
+use crate::process::{Part, Process, Role};
 
 /// Longer than anything here takes on a loaded machine; shorter than a person waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Silence after which an executor of these tests is taken for dead.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
     sinew_dialects::by_name(name).map(|dialect| dialect.adapter())
 }
 
+/// A server of its own, and a mesh on it.
 pub(crate) struct TestMesh {
     pub(crate) server: Server,
-    pub(crate) mesh: Mesh,
+    site: Site,
+}
+
+impl std::ops::Deref for TestMesh {
+    type Target = Site;
+    fn deref(&self) -> &Site {
+        &self.site
+    }
 }
 
 impl TestMesh {
     pub(crate) async fn new() -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/get-nats.sh");
-        let program = Some(Server::find_or_install(&script).unwrap());
-        let server = Server::start(ServerOptions { program, ..ServerOptions::default() }).await.unwrap();
-        let mesh = connect(&server, "provision").await;
-        let shards = NonZeroU32::new(4);
+        Self::with(ServerOptions::default(), 4).await
+    }
+
+    pub(crate) async fn with(options: ServerOptions, shards: u32) -> Self {
+        let server = server(options).await;
+        let site = Site::new(&server.url(), "test", shards).await;
+        Self { server, site }
+    }
+}
+
+pub(crate) async fn server(options: ServerOptions) -> Server {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/get-nats.sh");
+    let program = Some(Server::find_or_install(&script).unwrap());
+    Server::start(ServerOptions { program, ..options }).await.unwrap()
+}
+
+/// A provisioned mesh.
+pub(crate) struct Site {
+    pub(crate) url: String,
+    pub(crate) namespace: String,
+    pub(crate) mesh: Mesh,
+}
+
+impl Site {
+    pub(crate) async fn new(url: &str, namespace: &str, shards: u32) -> Self {
+        let mesh = connect(url, namespace, "provision").await;
+        let shards = NonZeroU32::new(shards);
         mesh.provision(&Provision { shards, ..Provision::default() }).await.unwrap();
-        Self { server, mesh }
+        Self { url: url.to_owned(), namespace: namespace.to_owned(), mesh }
+    }
+
+    pub(crate) async fn connect(&self, caller: &str) -> Mesh {
+        connect(&self.url, &self.namespace, caller).await
     }
 
     pub(crate) async fn executor(&self, id: &str) -> Service {
-        let mesh = connect(&self.server, id).await;
-        let lease = Duration::from_secs(2);
-        let options = ServiceOptions { id: id.to_owned(), lease, ..ServiceOptions::new(adapters) };
-        Service::start(mesh, options).await.unwrap()
+        let options = ServiceOptions { id: id.to_owned(), lease: LEASE, ..ServiceOptions::new(adapters) };
+        Service::start(self.connect(id).await, options).await.unwrap()
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::new(connect(&self.server, "tester").await, adapters).await.unwrap()
+        self.client_of("tester").await
     }
 
-    /// Deploys all workflows of a file.
-    pub(crate) async fn deploy(&self, name: &str, text: &str) {
+    pub(crate) async fn client_of(&self, caller: &str) -> Client {
+        Client::new(self.connect(caller).await, adapters).await.unwrap()
+    }
+
+    /// Another process that plays this part.
+    pub(crate) async fn process(&self, part: Part) -> Process {
+        let (url, namespace) = (self.url.clone(), self.namespace.clone());
+        Process::start(&Role { url, namespace, part }).await
+    }
+
+    /// A process with one executor.
+    pub(crate) async fn executor_process(&self, id: &str) -> Process {
+        let lease_ms = LEASE.as_millis() as u64;
+        self.process(Part::Executor { id: id.to_owned(), lease_ms, worn: None }).await
+    }
+
+    /// A process with these agents, each with the words of its stub.
+    pub(crate) async fn agents_process(&self, delivery: Delivery, agents: &[(&str, Value)]) -> Process {
+        let agents =
+            agents.iter().map(|(name, words)| ((*name).to_owned(), words.clone(), Value::Null)).collect();
+        self.process(Part::Agents { direct: delivery == Delivery::Direct, agents, slower: 1 }).await
+    }
+
+    /// Deploys all workflows of a file; gives their digests.
+    pub(crate) async fn deploy(&self, name: &str, text: &str) -> Vec<String> {
         let document = sinew_source::load(
             text.as_bytes(),
             &LoadOptions {
@@ -75,21 +136,28 @@ impl TestMesh {
             list: &sinew_dialects::no_list,
             agents: &BTreeMap::new(),
         };
+        let mut digests = Vec::new();
         for lowered in dialect.lower(document, &options).unwrap_or_else(|found| panic!("{found:?}")) {
-            let program = Program::new(lowered.plan, dialect.adapter()).unwrap();
-            let digest = store_plan(&self.mesh, &program, None).await.unwrap();
-            let deployment = Deployment {
-                name: program.name().to_owned(),
-                digest,
-                dialect: dialect.name().to_owned(),
-                description: String::new(),
-                card: Value::Null,
-                mermaid: String::new(),
-                at: 0,
-                by: "tester".to_owned(),
-            };
-            self.mesh.deploy(&deployment).await.unwrap();
+            digests.push(self.deploy_program(&Program::new(lowered.plan, dialect.adapter()).unwrap()).await);
         }
+        digests
+    }
+
+    /// Deploys one workflow; gives its digest.
+    pub(crate) async fn deploy_program(&self, program: &Program) -> String {
+        let digest = store_plan(&self.mesh, program, None).await.unwrap();
+        let deployment = Deployment {
+            name: program.name().to_owned(),
+            digest: digest.clone(),
+            dialect: program.adapter.name().to_owned(),
+            description: String::new(),
+            card: Value::Null,
+            mermaid: String::new(),
+            at: 0,
+            by: "tester".to_owned(),
+        };
+        self.mesh.deploy(&deployment).await.unwrap();
+        digest
     }
 
     /// An agent that answers by this function, and what it was asked.
@@ -98,7 +166,7 @@ impl TestMesh {
         name: &str,
         answer: impl Fn(&TaskExtra) -> Result<Value, Fault> + Send + 'static,
     ) -> Arc<Mutex<Vec<TaskExtra>>> {
-        let mesh = connect(&self.server, name).await;
+        let mesh = self.connect(name).await;
         let mut queue = mesh.agent_queue(&Token::of(name), 8);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&seen);
@@ -118,9 +186,10 @@ impl TestMesh {
     }
 }
 
-pub(crate) async fn connect(server: &Server, caller: &str) -> Mesh {
+pub(crate) async fn connect(url: &str, namespace: &str, caller: &str) -> Mesh {
     let connect = sinew_mesh::connect::Connect {
-        url: Some(server.url()),
+        url: Some(url.to_owned()),
+        namespace: Some(namespace.to_owned()),
         caller: Some(caller.to_owned()),
         ..sinew_mesh::connect::Connect::default()
     };

@@ -1,0 +1,250 @@
+//! The same runs over the mesh: a real nats-server, an executor, agents in a process of their own.
+//!
+//! Each case has a namespace. What it must show is compared as in virtual time, and then with what virtual time showed.
+//! `mesh-differs.json` names the cases that cannot be had, with the reason; so does a case of which only some is compared.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_agent::Delivery;
+use sinew_executor::Library;
+use sinew_executor::request::Request;
+use sinew_mesh::server::ServerOptions;
+use sinew_protocol::a2a::{PartContent, SendMessageRequest};
+use sinew_protocol::command::{CancelCommand, Command};
+use sinew_protocol::journal::ParentRef;
+use sinew_protocol::task::TaskExtra;
+use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, ResultToken, Subject, TaskId, Token};
+
+use crate::mesh::{PATIENCE, Site, server, start};
+use crate::process::{Part, Process};
+use crate::sam::{Agents, Asked, Seen, input, load, wanted};
+
+/// Cases at work at the same time.
+const AT_ONCE: usize = 6;
+/// What ends later than this in virtual time is not waited for.
+const LONGEST: u64 = 5_000;
+/// Where nothing but the agents takes time, they take so many times more: a loaded machine is slower than virtual time.
+const SLOWER: u64 = 5;
+
+/// A case that differs over the mesh.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Differs {
+    id: String,
+    why: String,
+    /// What is not compared; everything when absent.
+    #[serde(default)]
+    without: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue() {
+    all(Delivery::Queue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn direct() {
+    all(Delivery::Direct).await;
+}
+
+/// Runs all cases with this delivery.
+async fn all(delivery: Delivery) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/sam.json");
+    let content: Value = serde_json::from_slice(&std::fs::read(folder).unwrap()).unwrap();
+    let differs: Vec<Differs> = serde_json::from_str(include_str!("mesh-differs.json")).unwrap();
+    let mut differs: BTreeMap<String, Differs> =
+        differs.into_iter().map(|case| (case.id.clone(), case)).collect();
+    let only = std::env::var("SINEW_CASE").ok();
+    let server = server(ServerOptions::default()).await;
+    let url = server.url();
+    let mut work = Vec::new();
+    let mut left_out = 0;
+    for case in content["cases"].as_array().unwrap() {
+        let id = case["id"].as_str().unwrap();
+        if case["kind"] != "run" || only.as_ref().is_some_and(|only| only != id) {
+            continue;
+        }
+        // What binds nobody, and what does not load, is judged without a mesh.
+        let (Some(mut wanted), Ok(library)) = (wanted(case), load(case)) else { continue };
+        let without = match differs.remove(id) {
+            Some(case) if case.without.is_empty() => {
+                println!("left out: {id}: {}", case.why);
+                left_out += 1;
+                continue;
+            }
+            Some(case) => case.without,
+            None => Vec::new(),
+        };
+        wanted.retain(|key, _| !without.contains(key));
+        let (url, nth) = (url.clone(), work.len());
+        work.push(async move {
+            let reference = Seen::of(case, &library, None);
+            let late = reference.ended_at.is_none_or(|ended| ended > LONGEST);
+            if late {
+                return (id, vec!["it ends too late to be waited for: say so in mesh-differs.json".to_owned()]);
+            }
+            let site = Site::new(&url, &format!("case{nth}"), 1).await;
+            let running = AssertUnwindSafe(run(&site, case, &library, delivery, &reference));
+            let Ok(seen) = running.catch_unwind().await else { return (id, vec!["it panicked".to_owned()]) };
+            let mut wrong = seen.compare(&wanted);
+            let (here, there) = (comparable(&seen), comparable(&reference));
+            if here != there {
+                wrong.push(format!("over the mesh {here}, in virtual time {there}"));
+            }
+            (id, wrong)
+        });
+    }
+    assert!(only.is_some() || differs.is_empty(), "no such case: {:?}", differs.keys());
+    let work = work.into_iter().map(Box::pin);
+    let judged: Vec<_> = futures_util::stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
+    let failed: Vec<_> = judged.iter().filter(|(_, wrong)| !wrong.is_empty()).collect();
+    for (id, wrong) in &failed {
+        println!("FAILED {id}");
+        wrong.iter().for_each(|line| println!("  {line}"));
+    }
+    println!("{} passed, {} failed, {left_out} left out", judged.len() - failed.len(), failed.len());
+    assert!(only.is_some() || judged.len() >= 80, "only {} cases were judged", judged.len());
+    assert_eq!(failed.len(), 0);
+}
+
+/// What both drivers must agree on: all but times, and the order of calls that are under way at once.
+fn comparable(seen: &Seen<'_>) -> Value {
+    let mut end = seen.end();
+    end.as_object_mut().unwrap().remove("elapsed_ms");
+    // On the mesh a reason names who gave it.
+    end["error"] = end["error"].as_str().unwrap().replace("by tester: ", "").into();
+    let calls = end["calls"].as_array_mut().unwrap();
+    calls.sort_by_key(Value::to_string);
+    end
+}
+
+/// Runs a case.
+async fn run<'c>(
+    site: &Site,
+    case: &'c Value,
+    library: &Arc<Library>,
+    delivery: Delivery,
+    reference: &Seen<'_>,
+) -> Seen<'c> {
+    for program in library.iter() {
+        site.deploy_program(program).await;
+    }
+    // Everything that is sent to agents passes here, whichever way it goes.
+    let spy = site.mesh.client();
+    let sent = spy.subscribe(format!("{}.v1.task.>", site.namespace)).await.unwrap();
+    let asked = spy.subscribe(format!("{}.v1.rpc.>", site.namespace)).await.unwrap();
+    spy.flush().await.unwrap();
+    let mut agents = agents(site, case, library, delivery, reference).await;
+    let service = site.executor("one").await;
+    let client = site.client().await;
+    let mut command = start(&client, "k", "WF", input(case));
+    let execution = command.execution.clone();
+    if let Some(depth) = case["props"]["callDepth"].as_u64() {
+        command.depth = depth as u32;
+        command.parent = Some(parent(site).await);
+    }
+    let began = std::time::Instant::now();
+    client.start(command).await.unwrap();
+    if let Some(at) = case["cancel_after_ms"].as_u64() {
+        let first = reference.agents.calls.iter().filter(|call| call.began < at).count();
+        agents.asked(first).await;
+        if reference.ended_at.is_some_and(|ended| ended < at) {
+            client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(at).saturating_sub(began.elapsed())).await;
+        let reason = "the case says so".to_owned();
+        let cancel = Command::Cancel(CancelCommand { execution: execution.clone(), reason });
+        client.signal(&Token::of("cancel"), cancel, PATIENCE).await.unwrap();
+    }
+    println!("OUTCOME {:?}", client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap());
+    // What agents still have to tell is on its way.
+    agents.asked(reference.agents.calls.len()).await;
+    let cancels = reference.agents.cancels.len();
+    agents.until("all are told", |told| of(told, "cancelled").count() >= cancels).await;
+    let (_, folded) = client.execution(&execution).await.unwrap().unwrap();
+    service.drain().await;
+    agents.end().await;
+    let began = folded.journal()[0].at;
+    let mut messages = HashMap::new();
+    for mut heard in [sent, asked] {
+        heard.unsubscribe().await.unwrap();
+        while let Some(message) = heard.next().await {
+            messages.extend(request(&message.payload));
+        }
+    }
+    Seen::folded(told(case, &agents, &messages), &folded, began)
+}
+
+/// The process with the agents that a case calls.
+async fn agents(
+    site: &Site,
+    case: &Value,
+    library: &Library,
+    delivery: Delivery,
+    reference: &Seen<'_>,
+) -> Process {
+    let mut names: Vec<String> = reference.agents.calls.iter().map(|call| call.agent.clone()).collect();
+    names.extend(case["agents"].as_object().unwrap().keys().cloned());
+    names.sort();
+    names.dedup();
+    names.retain(|name| library.get(name).is_none());
+    let agents = names
+        .into_iter()
+        .map(|name| (name.clone(), case["agents"][&name].clone(), case["cards"][&name].clone()))
+        .collect();
+    let text = case.to_string();
+    let patient = !["timeout", "cancel_after_ms", "max_workflow", "elapsed_ms"].iter().any(|word| text.contains(word));
+    let direct = delivery == Delivery::Direct;
+    site.process(Part::Agents { direct, agents, slower: if patient { SLOWER } else { 1 } }).await
+}
+
+/// A caller that some executor has a task from.
+async fn parent(site: &Site) -> ParentRef {
+    let execution = ExecutionId::of(&site.namespace, "tester", "parent");
+    let task = TaskId::of(&execution, &sinew_protocol::ActivationKey::of::<String>(&execution, "caller", &[], 0), 1);
+    let token = ResultToken::of(&site.mesh.result_key().await.unwrap(), &task);
+    let agent = Token::of("WF");
+    let result = Subject::Result { shard: 0, agent, execution: execution.clone(), task: task.clone(), token };
+    ParentRef { execution, task, result_subject: site.mesh.subject(&result), agent: "WF".to_owned() }
+}
+
+/// A task as it was sent, by its id: a message of the queue, or a request at the door.
+fn request(body: &[u8]) -> Option<(String, Request)> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let body = if body.get("jsonrpc").is_some() { body["params"].clone() } else { body };
+    let message: SendMessageRequest = serde_json::from_value(body).ok()?;
+    let extra = TaskExtra::find(message.metadata.as_ref())?.ok()?;
+    let file = |content: &PartContent| matches!(content, PartContent::Url(url) if url.starts_with("artifact://"));
+    let is_file = message.message.parts.iter().any(|part| file(&part.content));
+    let name = ArtifactName::parse("input.json").ok()?;
+    let input = is_file.then_some((ArtifactRef { name, version: Some(0) }, extra.input.unwrap_or_default()));
+    let task = message.message.metadata.as_ref()?["sub_task_id"].as_str()?.to_owned();
+    Some((task, Request { message, input }))
+}
+
+fn of<'t>(told: &'t [Value], kind: &'static str) -> impl Iterator<Item = &'t Value> {
+    told.iter().filter_map(move |line| line.get(kind))
+}
+
+/// What the agents have told.
+fn told<'c>(case: &'c Value, agents: &Process, messages: &HashMap<String, Request>) -> Agents<'c> {
+    let calls = agents.began().map(|call| {
+        let task = call["task"].as_str().unwrap();
+        let mut ends = of(&agents.told, "ended").chain(of(&agents.told, "cancelled"));
+        Asked {
+            agent: call["agent"].as_str().unwrap().to_owned(),
+            request: messages.get(task).unwrap_or_else(|| panic!("nobody sent {task}")).clone(),
+            depth: 0,
+            began: call["at"].as_u64().unwrap(),
+            ended: ends.find(|end| end["task"] == task).and_then(|end| end["at"].as_u64()),
+        }
+    });
+    let cancels = of(&agents.told, "cancelled").map(|call| call["agent"].as_str().unwrap().to_owned());
+    let (calls, cancels) = (calls.collect(), cancels.collect());
+    Agents { case, calls, cancels }
+}

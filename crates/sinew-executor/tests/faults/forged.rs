@@ -1,0 +1,202 @@
+//! Results that nobody asked for, in every way we could think of: none is accepted.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sinew_agent::Delivery;
+use sinew_engine::{Fact, Status};
+use sinew_executor::client::Client;
+use sinew_mesh::{HeaderMap, Put};
+use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
+
+use crate::audit::{audit, facts, single, succeeded};
+use crate::mesh::{Site, TestMesh, start, worded};
+use crate::process::Process;
+
+/// Forged results of each kind.
+const EACH: usize = 125;
+
+/// A task that an agent holds, as somebody sees it who reads everything on the mesh.
+struct Held {
+    execution: ExecutionId,
+    task: TaskId,
+    /// The right subject for its result.
+    result: Subject,
+}
+
+struct Scene {
+    mesh: TestMesh,
+    client: Client,
+    agents: Process,
+    executor: Process,
+}
+
+impl Scene {
+    async fn new(hold: usize) -> Self {
+        let mesh = TestMesh::new().await;
+        mesh.deploy("single", &single("")).await;
+        let words = [("one", json!({ "pass": true, "hold": hold }))];
+        let agents = mesh.agents_process(Delivery::Queue, &words).await;
+        let executor = mesh.executor_process("one").await;
+        let client = mesh.client().await;
+        Self { mesh, client, agents, executor }
+    }
+
+    /// Starts an execution and waits until the agent has its task.
+    async fn held(&mut self, key: &str) -> Held {
+        let before = self.agents.began().count();
+        let command = start(&self.client, key, "single", json!({ "value": "true" }));
+        let execution = command.execution.clone();
+        self.client.start(command).await.unwrap();
+        self.agents.asked(before + 1).await;
+        let call = self.agents.began().last().unwrap();
+        assert_eq!(call["execution"], json!(execution));
+        let task = TaskId::parse(call["task"].as_str().unwrap()).unwrap();
+        let token = ResultToken::of(&self.mesh.mesh.result_key().await.unwrap(), &task);
+        let (shard, agent) = (shard(&self.mesh, &execution).await, Token::of("one"));
+        let result = Subject::Result { shard, agent, execution: execution.clone(), task: task.clone(), token };
+        Held { execution, task, result }
+    }
+}
+
+async fn shard(site: &Site, execution: &ExecutionId) -> u32 {
+    execution.shard(site.mesh.layout().await.unwrap().shards)
+}
+
+fn body(task: &TaskId) -> Bytes {
+    worded(task, Ok(json!({ "value": "forged" }))).into()
+}
+
+/// A thousand forged results of eight kinds while the true one is on its way.
+#[tokio::test]
+async fn forged_results_are_not_accepted() {
+    let mut scene = Scene::new(1_000).await;
+    let held = scene.held("victim").await;
+    let other = scene.held("other").await;
+    let forger = scene.mesh.connect("forger").await;
+    let Subject::Result { shard, agent, execution, task, token } = held.result.clone() else { unreachable!() };
+    let Subject::Result { token: foreign, task: other_task, .. } = other.result.clone() else { unreachable!() };
+    let guess = |nth: usize| ResultToken::of(&ResultKey::new([nth as u8; 32]), &task);
+    let ghost = |nth: usize| ExecutionId::of("test", "forger", &format!("ghost{nth}"));
+    let ghost_task = |nth: usize| TaskId::of(&execution, &ActivationKey::of::<String>(&execution, "a", &[], nth as u32 + 1), 1);
+    let far = |nth: usize| ((nth as u32 % 3) + shard + 1) % 4;
+    let mut forged: Vec<(&str, Subject, Bytes)> = Vec::new();
+    for nth in 0..EACH {
+        let (shard, agent, execution, task) = (shard, agent.clone(), execution.clone(), task.clone());
+        let kinds = [
+            ("a token of another key", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: task.clone(), token: guess(nth) }, body(&task)),
+            ("the token of another task, by many agents", Subject::Result { shard, agent: Token::of(&format!("a{nth}")), execution: execution.clone(), task: task.clone(), token: foreign.clone() }, body(&task)),
+            ("the right token under another task", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: ghost_task(nth), token: token.clone() }, body(&task)),
+            ("the right token under another execution", Subject::Result { shard, agent: agent.clone(), execution: ghost(nth), task: task.clone(), token: token.clone() }, body(&task)),
+            ("the right token in another shard", Subject::Result { shard: far(nth), agent: Token::of(&format!("far{nth}")), execution: execution.clone(), task: task.clone(), token: token.clone() }, body(&task)),
+            ("another agent that has read the token", Subject::Result { shard, agent: Token::of(&format!("thief{nth}")), execution: execution.clone(), task: task.clone(), token: token.clone() }, body(&task)),
+            ("an attempt that was never made", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: TaskId::of(&execution, &ActivationKey::of::<String>(&execution, "a", &[], 0), nth as u32 + 2), token: guess(nth) }, body(&task)),
+            ("a result of another execution's task, replayed", Subject::Result { shard, agent: Token::of(&format!("replay{nth}")), execution: execution.clone(), task: other_task.clone(), token: foreign.clone() }, body(&other_task)),
+        ];
+        forged.extend(kinds);
+    }
+    assert_eq!(forged.len(), 1_000);
+    let mut stored = 0;
+    for (kind, subject, body) in forged {
+        // A subject takes one message: the same forgery twice is one.
+        match forger.put_once(&subject, HeaderMap::new(), body).await {
+            Ok(Put::New) => stored += 1,
+            put => panic!("{kind}: {put:?}"),
+        }
+    }
+    assert_eq!(stored, 1_000);
+    scene.agents.release().await;
+    scene.agents.release().await;
+    for held in [&held, &other] {
+        assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "true" }));
+        let record = scene.client.record(&held.execution).await.unwrap().unwrap();
+        let replies = facts(&record).into_iter().filter(|fact| matches!(fact, Fact::Replied { .. } | Fact::Late { .. }));
+        assert_eq!(replies.count(), 1, "a forged result became a fact");
+    }
+    // What did not prove its task is kept for a person to look at.
+    let aside = scene.mesh.mesh.quarantined(2_000).await.unwrap();
+    let forged = aside.iter().filter(|one| one.reason.contains("SINEW-6034")).count();
+    println!("1,000 forged results: 0 accepted, {forged} set aside");
+    assert!(forged >= 5 * EACH, "{forged}");
+    scene.executor.end().await;
+}
+
+/// The body is not what a result is, but its sender was given the task: the attempt fails, nothing else does.
+#[tokio::test]
+async fn bad_results_of_the_right_agent_fail_their_attempt() {
+    let mut scene = Scene::new(1_000).await;
+    let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+    let key = ExecutionId::of("test", "x", "y");
+    let foreign = TaskId::of(&key, &ActivationKey::of::<String>(&key, "a", &[], 0), 1);
+    let big = json!({ "value": "x".repeat(900_000) });
+    let bodies: Vec<(&str, Bytes)> = vec![
+        ("empty", Bytes::new()),
+        ("no JSON", Bytes::from_static(b"\xff\xfe{{{")),
+        ("deep JSON", deep.into()),
+        ("another type", Bytes::from_static(b"[1,2,3]")),
+        ("another task's result", worded(&foreign, Ok(json!({ "value": "forged" }))).into()),
+        ("no end", json!({ "id": "x", "contextId": "y", "status": { "state": "TASK_STATE_WORKING" } }).to_string().into()),
+        ("a large value inline", worded(&foreign, Ok(big)).into()),
+    ];
+    for (nth, (what, body)) in bodies.into_iter().enumerate() {
+        let held = scene.held(&format!("bad{nth}")).await;
+        let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
+        assert_eq!(put.unwrap(), Put::New);
+        let outcome = scene.client.outcome(&held.execution, Some(crate::mesh::PATIENCE)).await.unwrap().unwrap();
+        let said = outcome.output.as_deref().is_some_and(|value: &Value| value.to_string().contains("forged"));
+        assert!(!said, "{what}: it was believed");
+        assert_eq!(outcome.status, Status::Failure, "{what}: {outcome:?}");
+        audit(&scene.client.record(&held.execution).await.unwrap().unwrap());
+    }
+    let held = scene.held("good").await;
+    let mut agents = 0;
+    while agents < 8 {
+        scene.agents.release().await;
+        agents += 1;
+    }
+    assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "true" }));
+}
+
+/// The same result again and again, others after it, and one after the end: the first counts.
+#[tokio::test]
+async fn the_first_result_counts() {
+    let mut scene = Scene::new(1_000).await;
+    let held = scene.held("twice").await;
+    let one = scene.mesh.connect("one").await;
+    let first: Bytes = worded(&held.task, Ok(json!({ "value": "first" }))).into();
+    assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), Put::New);
+    for _ in 0..5 {
+        assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), Put::Same);
+        assert_eq!(one.put_once(&held.result, HeaderMap::new(), body(&held.task)).await.unwrap(), Put::Taken);
+    }
+    assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "first" }));
+    // The agent itself is told nothing of that, and answers after the end.
+    scene.agents.release().await;
+    scene.agents.until("it has answered", |told| told.iter().any(|line| line.get("ended").is_some())).await;
+    // Past write-once: the stream's own rules keep a second message out even when it is published plainly.
+    let name = scene.mesh.mesh.subject(&held.result);
+    let plain = one.jetstream().publish(name, body(&held.task)).await.unwrap().await;
+    assert!(plain.is_err(), "a second result was stored: {plain:?}");
+    let next = scene.held("next").await;
+    scene.agents.release().await;
+    succeeded(&scene.client, &next.execution).await;
+    assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "first" }));
+}
+
+/// A start or an input that is larger than a message is refused before anything is stored.
+#[tokio::test]
+async fn oversized_starts_are_refused_before_anything_is_stored() {
+    let scene = Scene::new(0).await;
+    let limit = sinew_protocol::command::MAX_BODY;
+    for (key, size) in [("over", limit + 1), ("far over", 2 * 1024 * 1024)] {
+        let command = start(&scene.client, key, "single", json!({ "value": "x".repeat(size) }));
+        let execution = command.execution.clone();
+        let refused = scene.client.start(command).await;
+        assert!(refused.is_err(), "{key}: {refused:?}");
+        assert!(scene.client.record(&execution).await.unwrap().is_none(), "{key}: something was stored");
+    }
+    let command = start(&scene.client, "under", "single", json!({ "value": "x".repeat(limit - 10_000) }));
+    let execution = command.execution.clone();
+    assert!(scene.client.start(command).await.unwrap());
+    let output = succeeded(&scene.client, &execution).await;
+    assert_eq!(output["value"].as_str().map(str::len), Some(limit - 10_000));
+}

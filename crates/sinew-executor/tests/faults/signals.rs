@@ -1,0 +1,273 @@
+//! What people ask of executions over the mesh: twice, late, without right, and over the death of an owner.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sinew_agent::Delivery;
+use sinew_engine::{Fact, Status};
+use sinew_executor::client::Client;
+use sinew_protocol::command::{ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand};
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{ExecutionId, Token};
+
+use crate::agents::{begun, stands};
+use crate::audit::{CHAIN, audit, ended, facts, given, single, succeeded};
+use crate::mesh::{PATIENCE, TestMesh};
+
+async fn ask(client: &Client, id: &str, command: Command) -> Verdict {
+    client.signal(&Token::of(id), command, PATIENCE).await.unwrap()
+}
+
+fn pause(execution: &ExecutionId) -> Command {
+    Command::Pause(PauseCommand { execution: execution.clone(), reason: "wait".to_owned() })
+}
+
+fn resume(execution: &ExecutionId) -> Command {
+    Command::Resume(ResumeCommand { execution: execution.clone() })
+}
+
+fn cancel(execution: &ExecutionId) -> Command {
+    Command::Cancel(CancelCommand { execution: execution.clone(), reason: "enough".to_owned() })
+}
+
+fn retry(execution: &ExecutionId) -> Command {
+    Command::Retry(RetryCommand { execution: execution.clone(), nodes: Vec::new(), reason: "again".to_owned() })
+}
+
+fn approve(execution: &ExecutionId, reject: bool) -> Command {
+    Command::Approve(ApproveCommand {
+        execution: execution.clone(),
+        node: None,
+        activation: None,
+        data: Value::Null,
+        comment: None,
+        reject,
+    })
+}
+
+fn count(facts: &[Fact], is: impl Fn(&Fact) -> bool) -> usize {
+    facts.iter().filter(|fact| is(fact)).count()
+}
+
+/// While an execution is paused nothing new is sent, results are kept, and neither is lost with the owner.
+#[tokio::test]
+async fn a_pause_outlives_its_owner() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("chain", CHAIN).await;
+    let words = [("one", json!({ "pass": true, "hold": 1 })), ("two", json!({ "pass": true }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let execution = begun(&client, "k", "chain", json!({ "value": 7 })).await;
+    agents.asked(1).await;
+    assert!(ask(&client, "pause", pause(&execution)).await.accepted);
+    assert!(!ask(&client, "pause2", pause(&execution)).await.accepted, "it is paused already");
+    let again = ask(&client, "pause", pause(&execution)).await;
+    assert!(again.accepted, "the same request has the same verdict");
+    agents.release().await;
+    // The result becomes a fact; the next task does not.
+    loop {
+        let record = client.record(&execution).await.unwrap().unwrap();
+        if count(&facts(&record), |fact| matches!(fact, Fact::Completed { .. })) == 1 {
+            break;
+        }
+    }
+    first.kill9().await;
+    let _second = mesh.executor_process("second").await;
+    let row = stands(&client, &execution, |row| row.status == ExecutionStatus::Paused).await;
+    assert!(row.waiting.unwrap().starts_with("resume (by tester: wait)"));
+    assert_eq!(agents.began().count(), 1, "a task was sent during the pause");
+    assert!(ask(&client, "resume", resume(&execution)).await.accepted);
+    assert_eq!(succeeded(&client, &execution).await, json!({ "value": 7 }));
+    for (id, command) in [("r2", resume(&execution)), ("p3", pause(&execution)), ("c", cancel(&execution))] {
+        let verdict = ask(&client, id, command).await;
+        assert!(!verdict.accepted && !verdict.reason.is_empty(), "{verdict:?}");
+    }
+    agents.end().await;
+    assert_eq!(given(&[&agents]).len(), 2);
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_agents_and_is_heeded_once() {
+    for delivery in [Delivery::Queue, Delivery::Direct] {
+        let mesh = TestMesh::new().await;
+        mesh.deploy("single", &single("")).await;
+        let mut agents = mesh.agents_process(delivery, &[("one", json!({ "silent": true }))]).await;
+        let _executor = mesh.executor_process("one").await;
+        let client = mesh.client().await;
+        let execution = begun(&client, "k", "single", json!({ "value": 7 })).await;
+        agents.asked(1).await;
+        assert!(ask(&client, "c1", cancel(&execution)).await.accepted);
+        assert!(ask(&client, "c1", cancel(&execution)).await.accepted, "the same request has the same verdict");
+        assert!(!ask(&client, "c2", cancel(&execution)).await.accepted);
+        let outcome = ended(&client, &execution).await;
+        assert_eq!(outcome.status, Status::Cancelled);
+        agents.until("it is told", |told| told.iter().any(|line| line.get("cancelled").is_some())).await;
+        let record = client.record(&execution).await.unwrap().unwrap();
+        assert_eq!(count(&facts(&record), |fact| matches!(fact, Fact::CancelRequested { .. })), 1);
+    }
+}
+
+/// An approval with named reviewers, as a workflow of the dialect that has them.
+fn review() -> String {
+    json!({
+        "id": "review",
+        "name": "review",
+        "nodes": [
+            { "id": "t", "name": "t", "type": "TRIGGER", "subtype": "MANUAL", "configurations": {} },
+            { "id": "h", "name": "h", "type": "HUMAN_IN_THE_LOOP", "subtype": "MANUAL_REVIEW",
+              "configurations": { "reviewers": ["ann", "bob"], "question": "Is it good?" } }
+        ],
+        "connections": [{ "id": "c", "from_node": "t", "to_node": "h", "output_key": "result" }],
+        "triggers": ["t"]
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn approvals_are_for_those_who_may_and_count_once() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("review", &review()).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let (ann, bob, eve) = (mesh.client_of("ann").await, mesh.client_of("bob").await, mesh.client_of("eve").await);
+    let execution = begun(&client, "k", "review", json!({})).await;
+    let row = stands(&client, &execution, |row| row.status == ExecutionStatus::Waiting).await;
+    assert!(row.waiting.unwrap().contains("Is it good?"));
+    let refused = ask(&eve, "e", approve(&execution, false)).await;
+    assert!(!refused.accepted && refused.reason.contains("ann, bob"), "{refused:?}");
+    // The question is as open after the owner's death as it was before.
+    first.kill9().await;
+    let _second = mesh.executor_process("second").await;
+    let (yes, no) = tokio::join!(
+        ask(&ann, "a", approve(&execution, false)),
+        ask(&bob, "b", approve(&execution, true))
+    );
+    assert!(yes.accepted != no.accepted, "one decision counts: {yes:?} {no:?}");
+    ended(&client, &execution).await;
+    let late = ask(&ann, "late", approve(&execution, false)).await;
+    assert!(!late.accepted, "{late:?}");
+    let record = client.record(&execution).await.unwrap().unwrap();
+    let by: Vec<_> = facts(&record)
+        .into_iter()
+        .filter_map(|fact| match fact {
+            Fact::Answered { answer, .. } => answer.by.clone(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(by, [if yes.accepted { "ann" } else { "bob" }]);
+}
+
+/// What failed and is closed goes on from the history; what succeeded is kept.
+#[tokio::test]
+async fn a_closed_execution_is_retried() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("chain", CHAIN).await;
+    let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true, "error": "boom", "fail_times": 1 }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let execution = begun(&client, "k", "chain", json!({ "value": 7 })).await;
+    assert_eq!(ended(&client, &execution).await.status, Status::Failure);
+    // Closed: no owner has it any more.
+    first.end().await;
+    assert!(client.open().await.unwrap().is_empty());
+    let _second = mesh.executor_process("second").await;
+    assert!(ask(&client, "again", retry(&execution)).await.accepted);
+    assert!(ask(&client, "again", retry(&execution)).await.accepted, "the same request has the same verdict");
+    assert_eq!(retried(&client, &execution).await, json!({ "value": 7 }));
+    let refused = ask(&client, "more", retry(&execution)).await;
+    assert!(!refused.accepted, "nothing of it failed: {refused:?}");
+    let unknown = ExecutionId::of("test", "tester", "unknown");
+    assert!(!ask_unknown(&client, &unknown).await);
+    agents.end().await;
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for call in agents.began() {
+        *names.entry(call["agent"].as_str().unwrap()).or_default() += 1;
+    }
+    assert_eq!(names, BTreeMap::from([("one", 1), ("two", 2)]));
+}
+
+/// The output once a retried execution has ended well. Its first end is in the record as well.
+async fn retried(client: &Client, execution: &ExecutionId) -> Value {
+    let waiting = async {
+        loop {
+            let (record, folded) = client.execution(execution).await.unwrap().unwrap();
+            let outcome = folded.state().outcome.clone().filter(|outcome| outcome.status == Status::Success);
+            if folded.state().ended && let Some(outcome) = outcome {
+                audit(&record);
+                return Value::clone(outcome.output.as_deref().unwrap());
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap()
+}
+
+async fn ask_unknown(client: &Client, execution: &ExecutionId) -> bool {
+    let patience = std::time::Duration::from_secs(5);
+    client.signal(&Token::of("unknown"), retry(execution), patience).await.is_ok_and(|verdict| verdict.accepted)
+}
+
+const PARENT: &str = r#"
+workflow:
+  description: Calls another workflow
+  nodes:
+    - {id: w, type: workflow, workflow_name: child, input: {value: "{{workflow.input.value}}"}}
+  output_mapping: {value: "{{w.output.value}}"}
+"#;
+
+/// A parent whose sub-workflow failed is retried: the sub-workflow runs again as another execution.
+#[tokio::test]
+async fn a_sub_workflow_is_retried_with_its_parent() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("child", &single("")).await;
+    mesh.deploy("parent", PARENT).await;
+    let words = [("one", json!({ "pass": true, "error": "boom", "fail_times": 1, "hold": 1 }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let execution = begun(&client, "k", "parent", json!({ "value": 7 })).await;
+    agents.asked(1).await;
+    // The owner of both dies while the child is at work.
+    first.kill9().await;
+    agents.release().await;
+    let _second = mesh.executor_process("second").await;
+    let outcome = ended(&client, &execution).await;
+    assert_eq!(outcome.status, Status::Failure);
+    assert!(outcome.fault.unwrap().message.contains("boom"));
+    assert!(ask(&client, "again", retry(&execution)).await.accepted);
+    assert_eq!(retried(&client, &execution).await, json!({ "value": 7 }));
+    agents.end().await;
+    let children: std::collections::BTreeSet<_> = agents.began().map(|call| call["execution"].to_string()).collect();
+    assert_eq!(children.len(), 2, "a child of its own for each attempt");
+}
+
+/// An execution keeps the version it began with, over deployments and owners.
+#[tokio::test]
+async fn a_new_version_does_not_change_an_open_execution() {
+    let mesh = TestMesh::new().await;
+    let old = mesh.deploy("chain", CHAIN).await;
+    let words = [("one", json!({ "pass": true, "hold": 1 })), ("two", json!({ "pass": true })), ("new", json!({ "output": { "value": "new" } }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let mut first = mesh.executor_process("first").await;
+    let client = mesh.client().await;
+    let execution = begun(&client, "k", "chain", json!({ "value": "old" })).await;
+    agents.asked(1).await;
+    let new = mesh.deploy("chain", &CHAIN.replace("agent_name: two", "agent_name: new")).await;
+    assert_ne!(old, new);
+    // The owner knows of the new version before the old execution goes on.
+    let second = begun(&client, "k2", "chain", json!({ "value": "x" })).await;
+    let mut versions = vec![client.record(&second).await.unwrap()];
+    while versions.last().is_none_or(Option::is_none) {
+        versions.push(client.record(&second).await.unwrap());
+    }
+    first.kill9().await;
+    let _second = mesh.executor_process("second").await;
+    agents.release().await;
+    assert_eq!(succeeded(&client, &execution).await, json!({ "value": "old" }));
+    assert_eq!(succeeded(&client, &second).await, json!({ "value": "new" }));
+    assert_eq!(client.record(&execution).await.unwrap().unwrap().meta.plan, old[0]);
+    assert_eq!(client.record(&second).await.unwrap().unwrap().meta.plan, new[0]);
+    agents.end().await;
+}
