@@ -213,13 +213,9 @@ fn refold(rounds: &Log, program: &Program) -> Result<State, Fault> {
     for (nth, bytes) in rounds.iter().enumerate() {
         let round =
             decode_round(bytes).map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
-        let folded = catch_unwind(AssertUnwindSafe(|| {
-            for fact in &round.facts {
-                sinew_engine::apply(&program.graph, &mut state, round.at, fact);
-            }
-        }));
-        if folded.is_err() {
-            return Err(unreadable(format!("round {nth} of the journal does not fit the plan it names")));
+        for fact in &round.facts {
+            sinew_engine::fold(&program.graph, &mut state, round.at, fact)
+                .map_err(|bad| unreadable(format!("round {nth} of the journal: {bad}")))?;
         }
     }
     Ok(state)
