@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn codes_are_labels_only_if_we_made_them() {
         assert_eq!(known(&Fault::invalid("SINEW-4001", "x")), "SINEW-4001");
-        assert_eq!(known(&Fault::invalid("SINEW-6004", "x")), "other");
+        assert_eq!(known(&Fault::invalid("SINEW-0000", "x")), "other");
         assert_eq!(known(&Fault::invalid("customer 4711", "x")), "other");
     }
 }
