@@ -183,7 +183,9 @@ async fn lost(stored: bool) -> Put {
     let wire = started::Wire::to(&server).await;
     let mesh = started::connect(&wire.url, "executor").await;
     let mut seen = direct.client().subscribe("test.v1.task.>").await.unwrap();
-    direct.client().flush().await.unwrap();
+    // An answer on the same connection: the subscription was read before it.
+    assert_eq!(started::messages(&direct, "TASKS").await, 0);
+    let began = Instant::now();
     if stored {
         wire.deafen();
     } else {
@@ -196,6 +198,10 @@ async fn lost(stored: bool) -> Put {
     wire.swallowed().await;
     wire.cut();
     let put = put.await.unwrap().unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "the lost connection is noticed, not the time that passes"
+    );
     assert_eq!(started::messages(&direct, "TASKS").await, 1);
     put
 }
