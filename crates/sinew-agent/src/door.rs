@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sinew_mesh::async_nats::service::Request as Call;
 use sinew_mesh::async_nats::service::endpoint::Endpoint;
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
+use sinew_mesh::crash;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest, Task};
 use sinew_protocol::jsonrpc::{Method, Refused, Request, Response, check_headers, error_of};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, Subject, TaskId, Token, header};
@@ -89,6 +90,7 @@ async fn respond(call: &Call, id: Value, said: Said) {
         }
         Err(error) => Response::error(id, &error),
     };
+    crash::point("reply.before");
     if let Err(error) = call.respond_with_headers(Ok(response.to_bytes()), headers).await {
         tracing::debug!(%error, "a call was not answered");
     }

@@ -8,7 +8,7 @@ use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::quarantine::Suspect;
 use sinew_mesh::send::Put;
 use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
-use sinew_mesh::{Mesh, MeshError};
+use sinew_mesh::{Mesh, MeshError, crash};
 use sinew_protocol::a2a::{SendMessageRequest, Task};
 use sinew_protocol::{Fault, header};
 use tokio::time::{Instant, sleep};
@@ -34,6 +34,7 @@ pub(crate) async fn serve(site: Arc<Site>) {
             () = site.draining.cancelled() => break,
             delivery = queue.next() => delivery,
         };
+        crash::point("work.taken");
         let deliver = deliver(Arc::clone(&site), delivery);
         site.going_on.spawn(deliver);
     }
@@ -75,6 +76,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     match entry.ended().await {
         None => give_back(&delivery).await,
         Some(task) => {
+            crash::point("work.done");
             if answer(&site, &subject, trace_parent.as_deref(), &task).await {
                 settle(&delivery).await;
             }

@@ -16,6 +16,7 @@ use sinew_protocol::Token;
 use sinew_protocol::stream::fleet_key;
 use tokio::time::Instant;
 
+use crate::crash;
 use crate::error::MeshError;
 use crate::follow::sweep;
 use crate::mesh::Mesh;
@@ -153,11 +154,14 @@ impl Fleet {
         headers.insert(NATS_MESSAGE_TTL, FORGOTTEN_AFTER.as_secs().to_string());
         let (what, subject) = ("write to the executors' bucket", self.mesh.fleet_subject(key));
         let unreachable = |reason: String| MeshError::Unreachable { what, reason };
-        let sent = self.mesh.jetstream().publish_with_headers(subject, headers, body).await;
+        crash::before(&subject);
+        crash::sent(&self.mesh, &subject, &headers, &body).await;
+        let sent = self.mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await;
         sent.map_err(|error| unreachable(error.to_string()))?
             .await
-            .map(drop)
-            .map_err(|error| unreachable(error.to_string()))
+            .map_err(|error| unreachable(error.to_string()))?;
+        crash::after(&subject);
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use sinew_protocol::header::{COMMIT, PART};
 use sinew_protocol::stream::bucket;
 use tokio::time::{Instant, sleep};
 
+use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, pause, unreachable};
@@ -281,7 +282,9 @@ impl Journal {
         let stream = self.mesh.jetstream().get_stream_no_info(&self.stream).await;
         let stream = stream.map_err(|error| unreachable(WHAT, &error))?;
         let purge = stream.purge().filter(&self.subject).sequence(first).into_future();
+        crash::point("purge.before");
         let done = answer(&self.mesh, WHAT, WAIT, purge).await?.map_err(|error| unreachable(WHAT, &error))?;
+        crash::point("purge.after");
         self.begins = self.begins.split_off(&seq);
         if done.success {
             Ok(())

@@ -14,6 +14,7 @@ pub mod artifact;
 pub mod card;
 pub mod connect;
 mod context;
+pub mod crash;
 mod error;
 pub mod event;
 pub mod fleet;

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::bucket;
 
-use crate::{Mesh, MeshError};
+use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
 const CHUNK: usize = 128 << 10;
@@ -114,6 +114,8 @@ impl Objects {
         for n in 0..starts.len() + WINDOW {
             if let Some(start) = starts.get(n) {
                 let piece = bytes.slice(*start..bytes.len().min(start + CHUNK));
+                crash::before(subject);
+                crash::sent(&self.mesh, subject, &HeaderMap::new(), &piece).await;
                 let ack = self.mesh.jetstream().publish(subject.to_owned(), piece).await;
                 sent.push_back(ack.map_err(|error| failed(STORING, &error))?);
             }
@@ -127,6 +129,7 @@ impl Objects {
                 return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
             }
             last = seq;
+            crash::after(subject);
         }
         Ok(starts.len())
     }
@@ -252,8 +255,12 @@ pub(crate) async fn store_with(
     body: Bytes,
 ) -> Result<u64, MeshError> {
     let failed = |error| failed(what, &error);
-    let sent = mesh.jetstream().publish_with_headers(subject, headers, body).await.map_err(failed)?;
-    Ok(sent.await.map_err(failed)?.sequence)
+    crash::before(&subject);
+    crash::sent(mesh, &subject, &headers, &body).await;
+    let sent = mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await.map_err(failed)?;
+    let sequence = sent.await.map_err(failed)?.sequence;
+    crash::after(&subject);
+    Ok(sequence)
 }
 
 const STORING: &str = "storing an object";
@@ -261,7 +268,10 @@ const STORING: &str = "storing an object";
 fn failed(what: &'static str, error: &PublishError) -> MeshError {
     let reason = error.to_string();
     match error.kind() {
-        PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => MeshError::Unreachable { what, reason },
+        // Nobody takes the subject: a server whose JetStream has not started yet, as the connection cannot know.
+        PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
+            MeshError::Unreachable { what, reason }
+        }
         _ => MeshError::Refused { what, reason },
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use sinew_protocol::{Subject, Token};
 
-use crate::{Mesh, MeshError, trace};
+use crate::{Mesh, MeshError, crash, trace};
 
 /// The calls that reach one replica of an agent.
 #[derive(Debug)]
@@ -79,8 +79,10 @@ impl Mesh {
             caller: self.caller().clone(),
         });
         let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
+        crash::point("rpc.before");
         match self.client().send_request(subject, request).await {
             Ok(reply) => {
+                crash::point("rpc.after");
                 Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
             }
             Err(error) => Err(match error.kind() {

@@ -20,6 +20,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
 use tokio::time::{Instant, sleep};
 
+use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{answer, pause, unreachable};
@@ -116,6 +117,7 @@ impl Mesh {
             return Err(MeshError::WrongSubject { subject: name, expected: "the subject of an event" });
         }
         self.fits("an event", &headers, body.len())?;
+        crash::before(&name);
         let published = self.client().publish_with_headers(name, clean(headers), body);
         published.await.map_err(|error| unreachable("publish an event", &error))
     }
@@ -174,6 +176,8 @@ impl Mesh {
         body: Bytes,
     ) -> Result<Published, MeshError> {
         const WHAT: &str = "store a message";
+        crash::before(subject);
+        crash::sent(self, subject, &headers, &body).await;
         let request = Request::new().headers(headers).payload(body).timeout(Some(ACK));
         let asked = self.client().send_request(subject.to_owned(), request);
         let acknowledged = match answer(self, WHAT, ACK, asked).await {
@@ -192,6 +196,7 @@ impl Mesh {
             },
             Err(error) => return Ok(Published::Unknown(error.to_string())),
         };
+        crash::after(subject);
         Acknowledgement::read(&acknowledged.payload)
     }
 

@@ -22,6 +22,7 @@ use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
@@ -265,8 +266,11 @@ async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshEr
         filter_subject: below(mesh.namespace(), &["task", agent.as_str()]),
         ..Config::default()
     };
+    crash::point("queue.before");
     let made = mesh.jetstream().create_consumer_on_stream(config, bucket(mesh.namespace(), "TASKS"));
-    answer(mesh, WHAT, WAIT, made).await?.map_err(|error| consumer_error(WHAT, &error))
+    let made = answer(mesh, WHAT, WAIT, made).await?.map_err(|error| consumer_error(WHAT, &error));
+    crash::point("queue.after");
+    made
 }
 
 /// Where a delivered task comes from.
@@ -384,11 +388,16 @@ impl Answers {
     async fn confirmed(&self, word: Bytes) -> Result<(), MeshError> {
         const WHAT: &str = "answer a delivery";
         let mut attempt = 0;
+        crash::point("ack.before");
+        crash::sent(&self.mesh, &self.reply, &HeaderMap::new(), &word).await;
         loop {
             let request = Request::new().payload(word.clone()).timeout(Some(WAIT));
             let asked = self.mesh.client().send_request(self.reply.clone(), request);
             let error = match answer(&self.mesh, WHAT, WAIT, asked).await {
-                Ok(Ok(_)) => return Ok(()),
+                Ok(Ok(_)) => {
+                    crash::point("ack.after");
+                    return Ok(());
+                }
                 Ok(Err(error)) => unreachable(WHAT, &error),
                 Err(error) => error,
             };

@@ -1,0 +1,126 @@
+//! Places where a process can be told to die, so that tests see what a crash leaves between two durable writes.
+//!
+//! Only the feature `crash-points` gives them a meaning, and only test programs turn it on; without it every call here is
+//! empty. `SINEW_CRASH_AT=result.sent:3` ends the process, without a word to anybody, when it is at `result.sent` for the
+//! third time. A write has three places: before it is sent, sent while nobody has heard the answer, and answered.
+
+#[cfg(not(feature = "crash-points"))]
+pub use off::point;
+#[cfg(not(feature = "crash-points"))]
+pub(crate) use off::{after, before, sent};
+#[cfg(feature = "crash-points")]
+pub use on::point;
+#[cfg(feature = "crash-points")]
+pub(crate) use on::{after, before, sent};
+
+#[cfg(not(feature = "crash-points"))]
+mod off {
+    use std::future::{Ready, ready};
+
+    use async_nats::HeaderMap;
+    use bytes::Bytes;
+
+    use crate::Mesh;
+
+    /// A place where the process may be told to die.
+    #[inline]
+    pub fn point(_: &str) {}
+
+    #[inline]
+    pub(crate) fn before(_: &str) {}
+
+    #[inline]
+    pub(crate) fn sent(_: &Mesh, _: &str, _: &HeaderMap, _: &Bytes) -> Ready<()> {
+        ready(())
+    }
+
+    #[inline]
+    pub(crate) fn after(_: &str) {}
+}
+
+#[cfg(feature = "crash-points")]
+mod on {
+    use std::io::Write as _;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_nats::HeaderMap;
+    use bytes::Bytes;
+
+    use crate::Mesh;
+
+    /// `point:n`.
+    const CRASH_AT: &str = "SINEW_CRASH_AT";
+
+    /// What this process was told.
+    struct Told {
+        point: String,
+        nth: u32,
+        seen: AtomicU32,
+    }
+
+    fn told() -> Option<&'static Told> {
+        static TOLD: OnceLock<Option<Told>> = OnceLock::new();
+        let read = || {
+            let text = std::env::var(CRASH_AT).ok()?;
+            let (point, nth) = text.split_once(':')?;
+            Some(Told { point: point.to_owned(), nth: nth.parse().ok()?, seen: AtomicU32::new(0) })
+        };
+        TOLD.get_or_init(read).as_ref()
+    }
+
+    /// Whether it is time to die at this place.
+    fn is_time(name: impl FnOnce() -> String) -> bool {
+        told().is_some_and(|told| {
+            told.point == name() && told.seen.fetch_add(1, Ordering::Relaxed) + 1 == told.nth
+        })
+    }
+
+    fn die() -> ! {
+        let point = told().map_or("", |told| told.point.as_str());
+        let _ = writeln!(std::io::stderr(), "crash point {point}");
+        std::process::abort()
+    }
+
+    /// A place where the process may be told to die.
+    pub fn point(name: &str) {
+        if is_time(|| name.to_owned()) {
+            die();
+        }
+    }
+
+    pub(crate) fn before(subject: &str) {
+        if is_time(|| format!("{}.before", kind(subject))) {
+            die();
+        }
+    }
+
+    /// Sends the write itself when it is time, since whoever sends it otherwise waits for the answer at once.
+    pub(crate) async fn sent(mesh: &Mesh, subject: &str, headers: &HeaderMap, body: &Bytes) {
+        if is_time(|| format!("{}.sent", kind(subject))) {
+            let (subject, headers, body) = (subject.to_owned(), headers.clone(), body.clone());
+            let _ = mesh.client().publish_with_headers(subject, headers, body).await;
+            let _ = mesh.client().flush().await;
+            die();
+        }
+    }
+
+    pub(crate) fn after(subject: &str) {
+        if is_time(|| format!("{}.after", kind(subject))) {
+            die();
+        }
+    }
+
+    /// The word for what is written: that of the stream, and for buckets whether it is a piece or a name.
+    fn kind(subject: &str) -> String {
+        let mut tokens = subject.split('.');
+        match (tokens.next(), tokens.next(), tokens.next()) {
+            (Some("$O"), Some(_), Some("C")) => "piece".to_owned(),
+            (Some("$O"), Some(_), _) => "object".to_owned(),
+            (Some("$JS"), ..) => "ack".to_owned(),
+            (Some("$KV"), _, Some(key)) => key.to_owned(),
+            (_, _, Some(kind)) => kind.to_owned(),
+            _ => String::new(),
+        }
+    }
+}
