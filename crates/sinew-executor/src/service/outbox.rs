@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{Outcome, Status};
 use sinew_mesh::history::Closed;
-use sinew_mesh::{HeaderMap, MeshError};
+use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::{CancelCommand, Command, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::subject::Operation;
@@ -155,11 +155,16 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
                 caller: record.meta.caller.to_string(),
             };
             let body = record.encode();
-            report(insist(|| shared.mesh.put_history(&closed, body.clone())).await);
+            let archived = report(insist(|| shared.mesh.put_history(&closed, body.clone())).await);
+            crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
                 report(insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
             }
-            let _ = back.send(Arrival::Closed { execution, reopened });
+            crash::point("finish.answered");
+            // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
+            if archived {
+                let _ = back.send(Arrival::Closed { execution, reopened });
+            }
         }
         Job::Stillborn { meta, fault } => {
             if let Some(parent) = &meta.parent {
@@ -185,6 +190,7 @@ async fn send(
     let (headers, body) = shared.task(call, meta).await?;
     let agent = Token::of(call.ask.target.name());
     shared.ensure_queue(call.ask.target.name()).await;
+    crash::point("task.queued");
     let subject = Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
     shared.mesh.put_once(&subject, headers, body).await.map(drop)
 }
@@ -253,8 +259,10 @@ async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() ->
     }
 }
 
-fn report<T>(done: Result<T, MeshError>) {
-    if let Err(error) = done {
+/// Says what could not be done; true if it was.
+fn report<T>(done: Result<T, MeshError>) -> bool {
+    if let Err(error) = &done {
         warn!(%error, code = error.code(), "an effect could not be performed");
     }
+    done.is_ok()
 }
