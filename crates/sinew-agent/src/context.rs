@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ExecutionId, TaskId};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,8 @@ pub(crate) struct About {
     pub(crate) output_name: Option<String>,
     pub(crate) trace_parent: Option<String>,
     pub(crate) depth: u32,
+    /// The task of an execution that this one is, or is part of: what calls are proved with.
+    pub(crate) calling: Option<CallingTask>,
 }
 
 struct Inner {
@@ -213,10 +216,10 @@ impl Context {
         }
     }
 
-    /// The workflows that are there now, as tools for a language model.
+    /// The workflows and the other agents that are there now, as tools for a language model.
     pub async fn tools(&self) -> Vec<ToolDeclaration> {
         match &self.inner.peers {
-            Some(peers) => peers.tools().await,
+            Some(peers) => peers.tools(self).await,
             None => Vec::new(),
         }
     }
@@ -265,6 +268,7 @@ impl About {
             output_name: None,
             trace_parent: None,
             depth: 0,
+            calling: None,
         }
     }
 }

@@ -36,6 +36,7 @@ mod run;
 mod serve;
 mod site;
 mod table;
+mod tools;
 mod work;
 
 pub use agent::Agent;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sinew_mesh::artifact::Place;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::card::Cards;
@@ -13,15 +13,14 @@ use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::a2a::{
     A2A_VERSION, AgentCard, CoreMethod, Message, Part, SendMessageRequest, SendMessageResponse, Task,
+    is_terminal,
 };
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{NodeOutput, read_result};
-use sinew_protocol::tool::{ToolDeclaration, ToolInput, WorkflowTool};
 use sinew_protocol::{Fault, Token, header};
-use sinew_source::Schema;
 use tokio::time::timeout;
 
 use crate::context::Context;
@@ -32,6 +31,8 @@ use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
 const LOOK: Duration = Duration::from_secs(5);
 /// How long a call waits when its task has no deadline.
 const LONGEST: Duration = Duration::from_hours(1);
+/// How long the answer to a cancellation is waited for.
+const GIVE_UP: Duration = Duration::from_secs(30);
 
 /// The others on the mesh. Clones share one view of the cards, made when it is first asked for.
 #[derive(Clone)]
@@ -55,10 +56,6 @@ impl Peers {
         cards.list().iter().map(|announced| announced.card.clone()).collect()
     }
 
-    pub(crate) async fn tools(&self) -> Vec<ToolDeclaration> {
-        self.list().await.iter().filter_map(WorkflowTool::from_card).map(|tool| tool.declaration()).collect()
-    }
-
     /// The bytes at an address.
     pub(crate) async fn fetch(&self, address: &str) -> Result<Bytes, Failure> {
         self.0.mesh.artifacts().fetch(address).await.map_err(|error| {
@@ -67,56 +64,46 @@ impl Peers {
         })
     }
 
-    pub(crate) async fn call_tool(
-        &self,
-        context: &Context,
-        name: &str,
-        arguments: &Value,
-    ) -> Result<Value, Failure> {
-        let missing =
-            || Fault::failure(NO_PEER, format!("no workflow is there for tool {:?}", short(name, 100)));
-        let tools = self.list().await;
-        let tool = tools.iter().filter_map(WorkflowTool::from_card).find(|tool| tool.name() == name);
-        let tool = tool.ok_or_else(missing)?;
-        let none = Map::new();
-        // The name it makes goes nowhere: the input travels in the message or under its own address.
-        let prepared = tool.prepare(arguments.as_object().unwrap_or(&none), 0, violations)?;
-        let input = match prepared {
-            ToolInput::Parameters { content, .. } => content,
-            ToolInput::Artifact(reference) => {
-                let bytes = context.artifacts().get(reference.name.as_str(), reference.version)?;
-                serde_json::from_slice(&bytes)?
-            }
-        };
-        self.call(context, &tool.workflow, input).await
+    /// Asks an agent or a workflow with this input.
+    pub(crate) async fn call(&self, context: &Context, agent: &str, input: Value) -> Result<Value, Failure> {
+        let id = call_id(context, agent, &input.to_string());
+        let request = self.request(context, agent, &id, input).await?;
+        self.ask(context, agent, &id, request).await
     }
 
-    pub(crate) async fn call(&self, context: &Context, agent: &str, input: Value) -> Result<Value, Failure> {
+    /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
+    pub(crate) async fn ask(
+        &self,
+        context: &Context,
+        agent: &str,
+        id: &str,
+        mut request: SendMessageRequest,
+    ) -> Result<Value, Failure> {
         let mesh = &self.0.mesh;
-        let digest = sha256(format!("{agent}\n{input}").as_bytes());
-        // The same call of the same task has the same id, so that a peer that was asked before answers at once.
-        let id = format!("{}-{}-{}", context.task(), context.next_call(), &digest[..16]);
         let limit = context
             .deadline()
             .map_or(LONGEST, |at| at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST));
-        let request = self.request(context, agent, &id, input).await?;
+        if let Some(calling) = &context.about().calling {
+            calling.put(&mut request);
+        }
         let params = serde_json::to_value(request)?;
         let method = Method::Core(CoreMethod::SendMessage);
-        let body = Request { id: id.clone().into(), method, params }.to_bytes();
+        let body = Request { id: id.into(), method, params }.to_bytes();
         let headers = headers(context, limit);
         let call = mesh.call_rpc(agent, method.as_str(), headers, body, limit);
         let reply = tokio::select! {
             biased;
             reply = call => reply.map_err(|error| no_peer(agent, &error.to_string(), !matches!(error, MeshError::NoAnswer { .. })))?,
             () = context.cancel().cancelled() => {
-                let (execution, task) = own_ids(mesh.namespace(), &Token::of(agent), mesh.caller(), &id);
-                if let Err(error) = mesh.control(agent, &task, &Control::Cancel { execution }).await {
-                    tracing::debug!(%error, "the peer does not hear that the call was given up");
-                }
+                tokio::spawn(give_up(mesh.clone(), agent.to_owned(), id.to_owned()));
                 return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
             }
         };
         let task = opened(agent, &reply.body)?;
+        if !is_terminal(task.status.state) {
+            let asks = task.status.message.as_ref().and_then(|message| message.texts().next().map(str::to_owned));
+            return Err(no_peer(agent, &format!("it waits for a person: {}", asks.unwrap_or_default()), false));
+        }
         let result = read_result(&task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
         if let Some(fault) = result.fault {
             return Err(fault.into());
@@ -126,6 +113,22 @@ impl Peers {
             NodeOutput::Value(value) => Ok(value),
             NodeOutput::Address(address) => Ok(serde_json::from_slice(&self.fetch(&address).await?)?),
         }
+    }
+
+    /// Stores what is sent by address.
+    pub(crate) async fn store(
+        &self,
+        context: &Context,
+        agent: &str,
+        name: &str,
+        media_type: &str,
+        bytes: Bytes,
+    ) -> Result<Part, Failure> {
+        let name = sinew_protocol::ArtifactName::parse(name).map_err(Fault::from)?;
+        let place =
+            Place { app: context.agent(), user: "", execution: context.execution(), task: context.task() };
+        let stored = self.0.mesh.artifacts().put_object(&place, name, 0, media_type, bytes).await;
+        Ok(stored.map_err(|error| no_peer(agent, &error.to_string(), true))?.part)
     }
 
     async fn request(
@@ -145,22 +148,36 @@ impl Peers {
             Part::data(input)
         } else {
             let name = format!("call_{}.json", &sha256(json.as_bytes())[..16]);
-            let name = sinew_protocol::ArtifactName::parse(&name).map_err(Fault::from)?;
-            let place = Place {
-                app: context.agent(),
-                user: "",
-                execution: context.execution(),
-                task: context.task(),
-            };
-            let store = self.0.mesh.artifacts();
-            let stored = store.put_object(&place, name, 0, "application/json", json.into()).await;
-            stored.map_err(|error| no_peer(agent, &error.to_string(), true))?.part
+            self.store(context, agent, &name, "application/json", json.into()).await?
         };
         let mut message = Message::user(id, vec![node.to_part(Vocabulary::Current), part]);
         if !context.session().is_empty() {
             message = message.with_context_id(context.session());
         }
         Ok(SendMessageRequest { tenant: None, message, configuration: None, metadata: None })
+    }
+}
+
+/// The id of a call: the same call of the same task has the same id, so that a peer that was asked before answers at once.
+pub(crate) fn call_id(context: &Context, agent: &str, content: &str) -> String {
+    let digest = sha256(format!("{agent}\n{content}").as_bytes());
+    format!("{}-{}-{}", context.task(), context.next_call(), &digest[..16])
+}
+
+/// Tells an agent, whichever replica works on it, and a workflow, whose tasks have the ids of executions.
+async fn give_up(mesh: Mesh, agent: String, message: String) {
+    let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
+    let params = serde_json::json!({ "id": execution });
+    if let Err(error) = mesh.control(&agent, &task, &Control::Cancel { execution }).await {
+        tracing::debug!(agent, %error, "the peer does not hear that the call was given up");
+    }
+    let method = Method::Core(CoreMethod::CancelTask);
+    let body = Request { id: message.into(), method, params }.to_bytes();
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, A2A_VERSION);
+    if let Err(error) = mesh.call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await {
+        tracing::debug!(agent, %error, "the peer does not answer that the call was given up");
     }
 }
 
@@ -189,18 +206,7 @@ fn opened(agent: &str, body: &[u8]) -> Result<Task, Failure> {
     }
 }
 
-fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
+pub(crate) fn no_peer(agent: &str, reason: &str, retryable: bool) -> Failure {
     let message = format!("agent {:?} cannot be called: {}", short(agent, 100), short(reason, 500));
     Fault::error(NO_PEER, message).with_retryable(retryable).into()
-}
-
-/// Where a tool's arguments break its schema.
-fn violations(schema: &Value, arguments: &Value) -> Vec<String> {
-    match Schema::compile(schema) {
-        Err(error) => vec![error.to_string()],
-        Ok(schema) => {
-            let line = |v: sinew_source::Violation| format!("{}: {}", v.pointer, v.message);
-            schema.errors(arguments).into_iter().map(line).collect()
-        }
-    }
 }

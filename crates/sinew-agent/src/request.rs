@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest, part_data};
+use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::fault::Fault;
 use sinew_protocol::message::{MeshMessage, WorkflowNodeRequestData};
 use sinew_protocol::task::TaskExtra;
@@ -106,6 +107,7 @@ pub(crate) fn read(
         {
             return Err(unreadable("the result subject is not one of this task"));
         }
+        about.calling = CallingTask::of(asked.namespace, &extra.result_subject);
         result_subject = Some(extra.result_subject);
         extra.activation.as_str().clone_into(&mut about.activation);
         about.attempt = extra.attempt;
@@ -116,6 +118,10 @@ pub(crate) fn read(
     } else if let Some(deadline) = text(header::DEADLINE) {
         let ms = deadline.parse().map_err(|_| unreadable("the deadline is no number of milliseconds"))?;
         about.deadline = Some(UNIX_EPOCH + Duration::from_millis(ms));
+    }
+    if about.calling.is_none() {
+        // Whoever is asked during a task asks others during that task.
+        about.calling = CallingTask::find(request.metadata.as_ref()).transpose()?;
     }
     let input = given.map_or_else(|| input(parts), Input::Value);
     Ok(Request { about, input, result_subject })

@@ -220,14 +220,19 @@ async fn handlers_call_agents_and_workflows_by_name() {
         let bad = context.call_tool("workflow_flow", &json!({"n": "two"})).await.unwrap_err().into_fault();
         context.artifacts().put_json("in.json", &json!({"n": 3}))?;
         let named = context.call_tool("workflow_flow", &json!({"input_artifact": "in.json"})).await?;
+        let peer = context.call_tool("peer_echo", &json!({"n": 4})).await?;
+        let wrong = context.call_tool("peer_echo", &json!({"n": "four"})).await.unwrap_err().into_fault();
+        let stored: Vec<String> = context.artifacts().list().iter().map(|meta| meta.name.to_string()).collect();
+        assert!(stored.iter().any(|name| name.starts_with("wi_flow_") && name.ends_with(".json")), "{stored:?}");
         Ok(json!({
             "names": names,
             "echoed": echoed,
             "large": large.as_str().map(str::len),
-            "codes": [refused.code, nobody.code, bad.code],
+            "codes": [refused.code, nobody.code, bad.code, wrong.code],
             "tools": tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
             "asked": asked,
             "named": named,
+            "peer": peer,
         }))
     });
     let schema = json!({"type": ["object", "string"], "properties": {"n": {"type": "integer"}}});
@@ -246,10 +251,11 @@ async fn handlers_call_agents_and_workflows_by_name() {
         "names": ["echo", "flow", "front"],
         "echoed": {"n": 1},
         "large": 200_000,
-        "codes": ["SINEW-5102", "SINEW-5110", "SINEW-4101"],
-        "tools": ["workflow_flow"],
+        "codes": ["SINEW-5102", "SINEW-5110", "SINEW-4101", "SINEW-4101"],
+        "tools": ["peer_echo", "workflow_flow"],
         "asked": {"n": 2},
         "named": {"n": 3},
+        "peer": {"n": 4},
     });
     assert_eq!(results.next().await.output, NodeOutput::Value(want));
     for served in served {

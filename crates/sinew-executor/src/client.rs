@@ -10,7 +10,7 @@ use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::event::{EventFilter, From as ReadFrom};
 use sinew_mesh::{Mesh, MeshError, Put};
-use sinew_protocol::command::{BadCommand, Command, StartCommand};
+use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::query::{Query, Summary};
@@ -96,6 +96,11 @@ impl Client {
         Ok(Self { programs: Programs::new(mesh.clone(), adapters, workflows), mesh })
     }
 
+    /// A client that shares an executor's connection and plans.
+    pub(crate) fn over(mesh: Mesh, programs: Programs) -> Self {
+        Self { mesh, programs }
+    }
+
     /// The mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
@@ -113,9 +118,14 @@ impl Client {
 
     /// Starts an execution; true if it is new. Once this returns, it will reach an end.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
+        self.start_within(command, TraceParent::fresh()).await
+    }
+
+    /// Like [`Client::start`], in a trace that somebody began.
+    pub(crate) async fn start_within(&self, command: StartCommand, trace: TraceParent) -> Result<bool, ClientError> {
         let execution = command.execution.clone();
         let id = Token::parse(execution.as_str()).map_err(|_| ClientError::NotFound(execution.clone()))?;
-        match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command))).await? {
+        match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command)), trace).await? {
             Put::New => Ok(true),
             Put::Same => Ok(false),
             Put::Taken => Err(ClientError::OtherStart(execution)),
@@ -131,7 +141,7 @@ impl Client {
             ..EventFilter::default()
         };
         let mut events = self.mesh.events(&filter, ReadFrom::Now).await?;
-        self.send(command.operation(), &execution, id, command).await?;
+        self.send(command.operation(), &execution, id, command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
         loop {
             let wait = until.saturating_duration_since(Instant::now()).min(ASK_AFTER);
@@ -158,11 +168,16 @@ impl Client {
         execution: &ExecutionId,
         id: &Token,
         command: Command,
+        trace: TraceParent,
     ) -> Result<Put, ClientError> {
         command.check()?;
+        let body = command.to_json();
+        // Executors set aside what is larger, and nobody would answer.
+        if body.len() > MAX_BODY {
+            return Err(BadCommand::Size(body.len()).into());
+        }
         let shards = self.mesh.layout().await?.shards;
         let mut headers = sinew_mesh::HeaderMap::new();
-        let trace = TraceParent::fresh();
         trace.put(&mut headers);
         let body = command.to_json().into();
         let began = SystemTime::now();

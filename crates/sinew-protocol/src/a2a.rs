@@ -14,6 +14,7 @@ pub use a2a_protocol_types::{
     MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration, SendMessageResponse,
     StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskIdParams, TaskListResponse, TaskQueryParams,
     TaskState, TaskStatus, TaskStatusUpdateEvent, parse_iso8601_to_unix_millis as parse_timestamp,
+    unix_millis_to_iso8601 as format_timestamp,
 };
 
 use serde_json::Value;

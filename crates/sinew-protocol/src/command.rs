@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::artifact::ArtifactUri;
+use crate::behalf::Behalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
 use crate::journal::ParentRef;
@@ -107,6 +108,9 @@ pub struct StartCommand {
     /// What makes a repeated request the same one; the execution's id follows from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// Who asked an executor to start it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behalf: Option<Behalf>,
 }
 
 impl StartCommand {
@@ -126,6 +130,7 @@ impl StartCommand {
             session: String::new(),
             labels: BTreeMap::new(),
             idempotency_key: None,
+            behalf: None,
         }
     }
 

@@ -10,6 +10,7 @@ pub mod a2a;
 pub mod artifact;
 pub mod card;
 pub mod code;
+pub mod behalf;
 pub mod command;
 pub mod deployment;
 pub mod embed;

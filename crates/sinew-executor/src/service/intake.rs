@@ -127,7 +127,17 @@ async fn command(
 ) -> Arrival {
     let (id, caller) = (id.clone(), caller.clone());
     match command {
-        Command::Start(command) => {
+        Command::Start(mut command) => {
+            // Who asked is believed from executors only.
+            command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
+            let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
+            if command.behalf.is_some() && !open(&command.execution) {
+                // Two executors may start for the same message, one after the other's execution is over.
+                let ended = persist(|| async { Ok(shared.mesh.get_history(&command.execution).await?) }).await;
+                if matches!(ended, Ok(Some(_))) {
+                    return Arrival::Nothing;
+                }
+            }
             let program = persist(|| shared.programs.meant(&command.workflow, command.version.as_deref())).await;
             let input = match &command.input_artifact {
                 Some(address) => persist(|| shared.value(address)).await,
@@ -157,7 +167,7 @@ async fn archived(shared: &Shared, execution: &ExecutionId) -> Result<Option<Ope
     let program = shared.programs.by_digest(&record.meta.plan).await?;
     let mut rounds = super::open::Log::default();
     record.rounds.iter().for_each(|round| rounds.push(round));
-    let stored = Stored { meta: record.meta, rounds, verdicts: record.commands, first: 0 };
+    let stored = Stored { meta: Arc::new(record.meta), rounds, verdicts: record.commands, first: 0 };
     Open::fold(stored, program).map(Some).map_err(|(_, fault)| fault)
 }
 

@@ -4,8 +4,10 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
+mod announce;
 mod book;
 mod direct;
+mod door;
 mod intake;
 mod messages;
 mod observe;
@@ -42,7 +44,7 @@ use shard::End;
 const BAD_COMMAND: &str = "SINEW-6036";
 /// A sub-workflow did not succeed and said no more about it.
 const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
-/// How often an executor says that it is there, and looks who else is.
+/// How often an executor says that it is there, and looks who else is, unless its lease asks for more.
 const BEAT: Duration = Duration::from_secs(1);
 /// How often an executor looks after its shards.
 const LOOK: Duration = Duration::from_millis(100);
@@ -129,6 +131,8 @@ impl Shared {
 pub struct Service {
     stop: CancellationToken,
     work: JoinHandle<()>,
+    /// The workflows' doors and cards.
+    doors: JoinHandle<()>,
     owned: Arc<Mutex<Vec<u32>>>,
     id: String,
 }
@@ -158,6 +162,8 @@ impl Service {
         let owned = Arc::new(Mutex::new(Vec::new()));
         info!(executor = %options.id, namespace = shared.mesh.namespace(), shards = layout.shards, "executor started");
         let id = options.id.clone();
+        let doors = announce::serve(Arc::clone(&shared), Arc::clone(&owned), stop.clone());
+        let doors = tokio::spawn(doors);
         let keeper = Keeper {
             fleet: shared.mesh.fleet(),
             watch: Watch::new(options.lease),
@@ -168,7 +174,7 @@ impl Service {
             owned: Arc::clone(&owned),
         };
         let work = tokio::spawn(keeper.work(stop.clone()));
-        Ok(Self { stop, work, owned, id })
+        Ok(Self { stop, work, doors, owned, id })
     }
 
     /// Its name in the fleet.
@@ -184,8 +190,10 @@ impl Service {
     /// Hands its shards over and leaves.
     pub async fn drain(self) {
         self.stop.cancel();
-        if let Err(error) = self.work.await {
-            warn!(%error, "the executor did not end in peace");
+        for work in [self.doors, self.work] {
+            if let Err(error) = work.await {
+                warn!(%error, "the executor did not end in peace");
+            }
         }
     }
 }
@@ -220,7 +228,8 @@ impl Keeper {
             }
             self.reap().await;
             if tokio::time::Instant::now() >= beat {
-                beat = tokio::time::Instant::now() + BEAT;
+                // Whoever looks rarely cannot tell silence from not having looked.
+                beat = tokio::time::Instant::now() + BEAT.min(self.options.lease / 5);
                 if let Err(error) = self.share().await {
                     debug!(%error, "the fleet cannot be seen");
                 }

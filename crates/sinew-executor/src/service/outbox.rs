@@ -226,6 +226,7 @@ async fn start_child(
         session: meta.session.clone(),
         labels: meta.labels.clone(),
         idempotency_key: None,
+        behalf: None,
     }));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
     let headers = shared.headers_within(meta, call);

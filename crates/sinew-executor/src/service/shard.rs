@@ -310,7 +310,13 @@ impl Shard {
             mode => serde_json::from_value(mode.clone())
                 .map_err(|error| Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))),
         };
-        let ready = program.and_then(|program| Ok((program, input?, mode?)));
+        // Depth and chain bound recursion, so only executors may say how deep a start is.
+        let believed = meta.parent.is_some() || command.behalf.is_some();
+        let (depth, chain) = if believed { (command.depth, command.chain) } else { (0, Vec::new()) };
+        let ready = program.and_then(|program| match super::door::again_and_again(&program, &chain) {
+            None => Ok((program, input?, mode?)),
+            Some(fault) => Err(fault),
+        });
         let (program, input, mode) = match ready {
             Ok(ready) => ready,
             Err(fault) => {
@@ -321,8 +327,6 @@ impl Shard {
                 return;
             }
         };
-        // Depth and chain bound recursion, so only executors may say how deep a start is.
-        let (depth, chain) = if meta.parent.is_some() { (command.depth, command.chain) } else { (0, Vec::new()) };
         let begun = self.book.start(stage, now, meta, program, Input::Start { input, mode, depth, chain });
         match begun {
             Ok(()) => {
@@ -459,7 +463,7 @@ impl Shard {
                 let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
                 let call = open.call(act, attempt, ask, deadline);
                 metrics::counter!("sinew_tasks_total").increment(1);
-                Job::Task { call, meta: Arc::new(open.stored.meta.clone()), chain }
+                Job::Task { call, meta: Arc::clone(&open.stored.meta), chain }
             }
             Action::Cancel { act, attempt, ask } => {
                 let call = open.call(act, attempt, ask, None);

@@ -1,0 +1,212 @@
+//! The others on the mesh as tools of a language model: workflows in both modes, agents with their own parameters.
+
+use serde_json::{Map, Value, json};
+use sinew_protocol::a2a::{AgentCard, Part, PartContent, SendMessageRequest};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::card::{self, AgentKind};
+use sinew_protocol::message::Vocabulary;
+use sinew_protocol::task::point_to;
+use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool};
+use sinew_protocol::Fault;
+use sinew_source::Schema;
+
+use crate::context::Context;
+use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
+use crate::peers::{Peers, call_id};
+
+/// The parameter of agents that take words.
+const TASK: &str = "task_description";
+
+/// Somebody who can be called.
+enum Tool {
+    Workflow(WorkflowTool),
+    Peer(PeerTool),
+}
+
+/// An agent that a model may call.
+#[derive(Clone, Debug, PartialEq)]
+struct PeerTool {
+    agent: String,
+    description: String,
+    /// Of its input; none if it takes words.
+    input_schema: Option<Value>,
+    output_schema: Option<Value>,
+}
+
+impl Tool {
+    /// The tool of a card; none for the agent itself.
+    fn of(card: &AgentCard, own: &str) -> Option<Self> {
+        if card.name == own {
+            return None;
+        }
+        if card::kind(card) == AgentKind::Workflow {
+            return WorkflowTool::from_card(card).map(Self::Workflow);
+        }
+        // What a model gives a tool is an object; agents that take something else cannot be called like this.
+        let schema = card::input_schema(card);
+        if schema.is_some_and(|schema| schema.get("properties").is_none_or(|fields| !fields.is_object())) {
+            return None;
+        }
+        Some(Self::Peer(PeerTool {
+            agent: card.name.clone(),
+            description: card.description.clone(),
+            input_schema: schema.cloned(),
+            output_schema: card::output_schema(card).cloned(),
+        }))
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        match self {
+            Self::Workflow(tool) => tool.declaration(),
+            Self::Peer(tool) => tool.declaration(),
+        }
+    }
+
+    /// Models are told the short name where the whole one is too long.
+    fn is_called(&self, name: &str) -> bool {
+        let declaration = self.declaration();
+        declaration.name == name || declaration.short_name() == name
+    }
+}
+
+impl PeerTool {
+    /// `peer_` and the agent's name, with `_` for what a tool's name may not hold.
+    fn name(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        format!("peer_{}", self.agent.chars().map(plain).collect::<String>())
+    }
+
+    fn parameters(&self) -> Value {
+        self.input_schema.clone().unwrap_or_else(|| {
+            let about = "What the agent is to do, with all it has to know.";
+            json!({
+                "type": "object",
+                "properties": { TASK: { "type": "string", "description": about } },
+                "required": [TASK],
+            })
+        })
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        let mut description = format!("Ask the agent '{}'.", self.agent);
+        if !self.description.is_empty() {
+            description = format!("{description} {}", self.description);
+        }
+        let mut parameters = self.parameters();
+        if let Some(parameters) = parameters.as_object_mut() {
+            // Interfaces of models demand it; the properties say so already.
+            parameters.insert("type".to_owned(), "object".into());
+        }
+        ToolDeclaration {
+            name: self.name(),
+            description,
+            parameters,
+            output_schema: self.output_schema.clone(),
+        }
+    }
+
+    /// The agent's input.
+    fn input(&self, arguments: &Map<String, Value>) -> Result<Value, Fault> {
+        let given = Value::Object(arguments.clone());
+        let violations = violations(&self.parameters(), &given);
+        if !violations.is_empty() {
+            let message = format!("the arguments break the input schema of agent '{}'", self.agent);
+            return Err(Fault::invalid(BAD_ARGUMENTS, message).with_details(violations));
+        }
+        Ok(match (&self.input_schema, arguments.get(TASK)) {
+            (None, Some(text)) => json!({ "text": text }),
+            _ => given,
+        })
+    }
+}
+
+impl Peers {
+    async fn all(&self, own: &str) -> Vec<Tool> {
+        self.list().await.iter().filter_map(|card| Tool::of(card, own)).collect()
+    }
+
+    pub(crate) async fn tools(&self, context: &Context) -> Vec<ToolDeclaration> {
+        self.all(context.agent()).await.iter().map(Tool::declaration).collect()
+    }
+
+    /// Does what a model asked of a tool.
+    pub(crate) async fn call_tool(
+        &self,
+        context: &Context,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<Value, Failure> {
+        let missing = || Fault::failure(NO_PEER, format!("nobody is there for tool {:?}", short(name, 100)));
+        let tool = self.all(context.agent()).await.into_iter().find(|tool| tool.is_called(name));
+        let none = Map::new();
+        let arguments = match arguments {
+            Value::Null => &none,
+            Value::Object(arguments) => arguments,
+            _ => return Err(Fault::invalid(BAD_ARGUMENTS, "the arguments of a tool are an object").into()),
+        };
+        match tool.ok_or_else(missing)? {
+            Tool::Workflow(tool) => self.call_workflow(context, &tool, arguments).await,
+            Tool::Peer(tool) => self.call(context, &tool.agent, tool.input(arguments)?).await,
+        }
+    }
+
+    async fn call_workflow(
+        &self,
+        context: &Context,
+        tool: &WorkflowTool,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, Failure> {
+        let content = serde_json::to_string(arguments)?;
+        let id = call_id(context, &tool.workflow, &content);
+        // The same call of the same task names the same artifact.
+        let suffix = u32::from_str_radix(&sha256(id.as_bytes())[..8], 16).unwrap_or_default();
+        let input = tool.prepare(arguments, suffix, violations)?;
+        let workflow = &tool.workflow;
+        let part = match &input {
+            ToolInput::Parameters { artifact, content } => {
+                context.artifacts().put_json(artifact.as_str(), content)?;
+                let bytes = content.to_string().into();
+                self.store(context, workflow, artifact.as_str(), "application/json", bytes).await?
+            }
+            // Not looked at: the workflow checks its input itself.
+            ToolInput::Artifact(reference) => {
+                let found = context.artifacts().find(reference.name.as_str(), reference.version);
+                let found = found.ok_or_else(|| {
+                    let text = format!("this task has no artifact {:?}", short(reference.name.as_str(), 255));
+                    Fault::failure(ARTIFACTS, text).with_retryable(false)
+                })?;
+                let name = found.meta.name.as_str();
+                self.store(context, workflow, name, &found.meta.media_type, found.bytes).await?
+            }
+        };
+        let caller = Caller {
+            agent: context.agent().to_owned(),
+            user: String::new(),
+            session: context.session().to_owned(),
+            task: context.task().as_str().to_owned(),
+            function_call: id.clone(),
+            message: id.clone(),
+        };
+        let mut request = tool.message(&input, &caller, Vocabulary::Current);
+        locate(&mut request, part);
+        self.ask(context, workflow, &id, request).await
+    }
+}
+
+/// Says where the input was stored.
+fn locate(request: &mut SendMessageRequest, part: Part) {
+    if let PartContent::Url(address) = &part.content {
+        point_to(request, address);
+    }
+}
+
+/// Where a tool's arguments break its schema.
+fn violations(schema: &Value, arguments: &Value) -> Vec<String> {
+    match Schema::compile(schema) {
+        Err(error) => vec![error.to_string()],
+        Ok(schema) => {
+            let line = |v: sinew_source::Violation| format!("{}: {}", v.pointer, v.message);
+            schema.errors(arguments).into_iter().map(line).collect()
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A call becomes the start of an execution: its input, who asks, and how deep the calls are already.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_mesh::HeaderMap;
+use sinew_mesh::artifact::Place;
+use sinew_mesh::event::{EventFilter, From};
+use sinew_plan::Limits;
+use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::behalf::{Behalf, CallingTask};
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::task::TaskExtra;
+use sinew_protocol::{ArtifactName, ExecutionId, Fault, Token, header};
+
+use super::{Doors, Known, broker, settled, short};
+use crate::library::Program;
+use crate::reply::{WorkflowInput, input, wants_result};
+
+/// Workflows call each other in a circle.
+const CIRCLE: &str = "SINEW-6050";
+/// A call says that it is made during a task that it cannot prove.
+const UNPROVED: &str = "SINEW-6051";
+/// The start was refused.
+const REFUSED: &str = "SINEW-6053";
+/// The input of a call cannot be had.
+const NO_INPUT: &str = "SINEW-6054";
+/// The label that says that the caller wants a structured result beside the text.
+pub(super) const STRUCTURED: &str = "a2a.structured";
+/// The most callers before a call, by the header that agents count in.
+const DEEPEST: u32 = 32;
+/// How long an event is waited for before the record is asked, at first and at most.
+const ASK_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+/// How long events must be silent before it is worth looking whether somebody is waited for.
+const QUIET: Duration = Duration::from_millis(100);
+
+impl Doors {
+    /// The command that a message becomes.
+    pub(super) async fn start(
+        &self,
+        workflow: &str,
+        caller: &Token,
+        execution: &ExecutionId,
+        params: &SendMessageRequest,
+        headers: &HeaderMap,
+    ) -> Result<StartCommand, A2aError> {
+        let bad = |code: &'static str, text: String| error_of(&Fault::invalid(code, text));
+        let depth = headers.get(header::CALL_DEPTH).and_then(|text| text.as_str().parse().ok());
+        if depth.is_some_and(|depth: u32| depth > DEEPEST) {
+            return Err(bad(CIRCLE, format!("more than {DEEPEST} agents and workflows called each other")));
+        }
+        let parts = &params.message.parts;
+        let mut command = StartCommand::new(execution.clone(), workflow, Value::Null);
+        let address = parts.iter().find_map(|part| match &part.content {
+            PartContent::Url(url) if url.starts_with("artifact://") => Some(url.clone()),
+            _ => None,
+        });
+        let extra = TaskExtra::find(params.metadata.as_ref()).transpose();
+        let given = extra.map_err(|error| bad(NO_INPUT, error.to_string()))?.and_then(|extra| extra.input);
+        let value = match (given, input(parts)) {
+            (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
+            (None, Ok(WorkflowInput::Artifact(_))) => None,
+            (None, Err(error)) => return Err(bad(NO_INPUT, error.to_string())),
+        };
+        match value {
+            None => command.input_artifact = address,
+            Some(value) if names_artifact_only(params) => {
+                debug_assert!(value.is_object());
+                let text = "the message names an artifact without its address: send it as a part with its url";
+                return Err(bad(NO_INPUT, text.to_owned()));
+            }
+            Some(value) => self.give(&mut command, value).await?,
+        }
+        command.user = caller.name().unwrap_or_else(|| caller.to_string());
+        command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());
+        if wants_result(parts, None) {
+            command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
+        }
+        (command.depth, command.chain) = self.above(params).await?;
+        command.behalf = Some(Behalf::of(&self.shared.key, execution, caller.clone()));
+        Ok(command)
+    }
+
+    /// A large input is stored first; commands are small.
+    async fn give(&self, command: &mut StartCommand, value: Value) -> Result<(), A2aError> {
+        let bytes = serde_json::to_vec(&value).unwrap_or_default();
+        if bytes.len() <= INLINE_LIMIT {
+            command.input = value;
+            return Ok(());
+        }
+        let name = format!("input_{}.json", &sha256(&bytes)[..12]);
+        let name = ArtifactName::parse(&name).map_err(|error| error_of(&error.into()))?;
+        let task = super::task::task_id(&command.execution, &command.workflow);
+        let place =
+            Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
+        let stored = self.shared.artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await;
+        if let PartContent::Url(address) = stored.map_err(|error| broker(&error))?.part.content {
+            command.input_artifact = Some(address);
+        }
+        Ok(())
+    }
+
+    /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.
+    async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
+        let unproved = |text: &str| error_of(&Fault::invalid(UNPROVED, text));
+        let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
+        let calling = calling.map_err(|error| unproved(&error.to_string()))?;
+        if !calling.holds(&self.shared.key) {
+            return Err(unproved("the call says that it is made during a task, and does not prove it"));
+        }
+        let Some(above) = self.find(&calling.execution).await? else {
+            return Err(unproved("nothing is known of the execution during whose task the call is made"));
+        };
+        let start = above.folded.state().start.clone().unwrap_or_default();
+        let mut chain = start.chain.clone();
+        chain.push(above.record.meta.workflow);
+        Ok((start.depth + 1, chain))
+    }
+
+    /// Waits until the execution has begun (`begun`), or until a blocking call is answered.
+    pub(super) async fn until(&self, execution: &ExecutionId, begun: bool) -> Result<Known, A2aError> {
+        self.wait(execution, |known| begun || settled(known)).await
+    }
+
+    pub(super) async fn until_ended(&self, execution: &ExecutionId) -> Result<Known, A2aError> {
+        self.wait(execution, |known| known.folded.state().ended).await
+    }
+
+    /// Events only wake: what is true is what the record says.
+    async fn wait(
+        &self,
+        execution: &ExecutionId,
+        enough: impl Fn(&Known) -> bool,
+    ) -> Result<Known, A2aError> {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mut events =
+            self.shared.mesh.events(&filter, From::Beginning).await.map_err(|error| broker(&error))?;
+        let mut patience = ASK_AFTER.0;
+        let mut moved = false;
+        let mut first = true;
+        loop {
+            let wait = if moved { QUIET } else { patience };
+            match tokio::time::timeout(wait, events.next()).await {
+                Ok(event) if event.kind.as_str() == "command" => {
+                    refused(&event.body)?;
+                    continue;
+                }
+                Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
+                // That it began at all is known with the first event.
+                Ok(_) if std::mem::take(&mut first) => moved = true,
+                Ok(_) => {
+                    moved = true;
+                    continue;
+                }
+                Err(_) => {
+                    if !std::mem::take(&mut moved) {
+                        patience = (patience * 2).min(ASK_AFTER.1);
+                    }
+                }
+            }
+            if let Some(known) = self.find(execution).await?
+                && enough(&known)
+            {
+                return Ok(known);
+            }
+        }
+    }
+}
+
+/// The verdict on a start that was refused.
+fn refused(event: &[u8]) -> Result<(), A2aError> {
+    match serde_json::from_slice::<Verdict>(event) {
+        Ok(verdict) if verdict.op == Operation::Start && !verdict.accepted => {
+            // Executors word reasons as `CODE: text`.
+            let (code, text) = verdict.reason.split_once(": ").unwrap_or((REFUSED, &verdict.reason));
+            let (code, text) = match sinew_protocol::code::page(code) {
+                Some(_) => (code, text),
+                None => (REFUSED, verdict.reason.as_str()),
+            };
+            Err(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The published specification's artifact mode names the input by file name alone; there is no such store here.
+fn names_artifact_only(params: &SendMessageRequest) -> bool {
+    let named = |metadata: &Option<Value>| {
+        metadata.as_ref().and_then(|metadata| metadata.get("invoked_with_artifacts")).is_some()
+    };
+    named(&params.metadata) || named(&params.message.metadata)
+}
+
+/// Why a start is refused that would close a circle of workflows; none if it may begin.
+///
+/// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
+pub(in crate::service) fn again_and_again(program: &Program, chain: &[String]) -> Option<Fault> {
+    let name = program.name();
+    let bounded = program.graph.plan().limits.depth != Limits::default().depth;
+    if bounded || !chain.iter().any(|above| above == name) {
+        return None;
+    }
+    let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
+    let text = format!("workflows call each other in a circle: {}", short(&shown.join(" -> "), 1_000));
+    Some(Fault::invalid(CIRCLE, text))
+}
+
