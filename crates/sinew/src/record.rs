@@ -1,9 +1,8 @@
 //! The record of one execution: what it ran, on whose behalf, and every fact of it. All views are made of it.
 //!
 //! A record comes from a file or from the mesh; either may come from anybody, so nothing in it is trusted to hold
-//! together: see [`check`].
+//! together: its facts are folded with every check before anything else looks at them.
 
-mod check;
 mod redact;
 
 use std::collections::BTreeMap;
@@ -11,7 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_engine::{Fact, Round, Time};
+use sinew_engine::{Round, State, Time};
 use sinew_executor::{Execution, Program};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
@@ -100,8 +99,6 @@ impl Record {
         about: About,
         commands: Vec<Verdict>,
     ) -> Result<Self, String> {
-        let raw = serde_json::to_value(&rounds).map_err(|error| format!("its rounds: {error}"))?;
-        check::check(&raw, plan.nodes.len(), plan.edges.len())?;
         Self::folded(id, program(plan)?, rounds, about, commands)
     }
 
@@ -112,12 +109,12 @@ impl Record {
         about: About,
         commands: Vec<Verdict>,
     ) -> Result<Self, String> {
-        let started = rounds.iter().flat_map(|round| &round.facts).find_map(|fact| match fact {
-            Fact::Started(start) => Some(start.plan.as_str()),
-            _ => None,
-        });
-        if started.is_some_and(|digest| digest != program.graph.digest()) {
-            return Err("its rounds belong to another plan".to_owned());
+        let mut state = State::new();
+        for (n, round) in rounds.iter().enumerate() {
+            for fact in &round.facts {
+                sinew_engine::fold(&program.graph, &mut state, round.at, fact)
+                    .map_err(|bad| format!("its round {}: {bad}", n + 1))?;
+            }
         }
         let execution = Execution::recover(id, program, rounds);
         Ok(Self { about, execution, commands, redacted: false })
@@ -128,9 +125,6 @@ impl Record {
         let ExecutionRecord { meta, rounds, commands } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
         let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
-        let raw = serde_json::to_value(&rounds).map_err(|error| format!("its rounds: {error}"))?;
-        let plan = program.graph.plan();
-        check::check(&raw, plan.nodes.len(), plan.edges.len())?;
         Self::folded(meta.execution.clone(), program, rounds, About::from(meta), commands)
     }
 
@@ -208,11 +202,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Record, String> {
     }
     let plan: Plan =
         serde_json::from_value(file["plan"].take()).map_err(|error| format!("its plan: {error}"))?;
-    let rounds = file["rounds"].take();
-    // Before they are read as facts: what is said about a damaged one is the same for every kind of damage.
-    check::check(&rounds, plan.nodes.len(), plan.edges.len())?;
     let rounds: Vec<Round> =
-        serde_json::from_value(rounds).map_err(|error| format!("its rounds: {error}"))?;
+        serde_json::from_value(file["rounds"].take()).map_err(|error| format!("its rounds: {error}"))?;
     let File { execution_id, about, commands, redacted } =
         serde_json::from_value(file).map_err(|error| error.to_string())?;
     let id = match execution_id {

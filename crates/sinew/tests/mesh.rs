@@ -1,5 +1,10 @@
 //! Commands of the mesh, as people and scripts meet them: real processes, a real server, exit codes, stdout, stderr.
-#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -332,6 +337,7 @@ fn every_answer_is_data_and_every_failure_has_its_code() {
         &["approval", "list"],
         &["artifact", "list", &id],
         &["agent", "list", "--mesh"],
+        &["workflow", "list", "--mesh"],
         &["tool", "list"],
         &["tool", "declare"],
         &["top", "--once"],

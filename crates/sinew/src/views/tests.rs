@@ -264,3 +264,18 @@ fn lists_show_what_goes_on_first_and_filter() {
     assert_eq!(count(list::Wanted { since: Some(1), ..list::Wanted::default() }), 0);
     assert_eq!(count(list::Wanted { workflow: vec!["orders".into()], ..list::Wanted::default() }), 1);
 }
+
+/// The records that transcripts look at are what the driver makes; `UPDATE=1` writes them anew.
+#[test]
+fn fixtures_are_what_the_driver_makes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/record");
+    for (name, record) in [("failed.json", failed()), ("waiting.json", asked(&[]))] {
+        let made = serde_json::to_string(&record.to_json()).unwrap() + "\n";
+        let file = folder.join(name);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &made).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), made, "{name}");
+    }
+}

@@ -164,7 +164,7 @@ pub(crate) fn head(record: &Record, now: Time) -> String {
 pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
     let mut rows = Vec::new();
     for branch in branches {
-        flatten(branch, "", true, ascii, &mut rows);
+        flatten(branch, "", ascii, &mut rows);
     }
     let wide = |text: &str| text.chars().count();
     let name = rows.iter().map(|row| wide(&row.name)).max().unwrap_or(0).clamp(4, 60);
@@ -204,9 +204,9 @@ struct Flat {
     message: String,
 }
 
-fn flatten(branch: &Branch, indent: &str, root: bool, ascii: bool, out: &mut Vec<Flat>) {
+fn flatten(branch: &Branch, indent: &str, ascii: bool, out: &mut Vec<Flat>) {
     let row = &branch.row;
-    let name = if root { row.node.clone() } else { format!("{indent}{}", branch.label) };
+    let name = format!("{indent}{}", branch.label);
     out.push(Flat {
         name: words::plain(&name),
         word: Some(row.status),
@@ -219,7 +219,7 @@ fn flatten(branch: &Branch, indent: &str, root: bool, ascii: bool, out: &mut Vec
     // Branches of branches stand further right, under the same bar.
     let inner = format!("{}{tee}", indent.replace(tee, bar));
     for child in &branch.children {
-        flatten(child, &inner, false, ascii, out);
+        flatten(child, &inner, ascii, out);
     }
     if !branch.folded.is_empty() {
         let counts: Vec<String> =

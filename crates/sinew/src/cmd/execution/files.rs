@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use sinew_executor::local;
 use sinew_mesh::history::Closed;
 use sinew_protocol::Token;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
@@ -181,7 +180,7 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
         if args.until.is_some() {
             let branches = tree::tree(&record, record.at(), &Options::default()).unwrap_or_default();
             let lines = tree::lines(&branches, output.color, output.ascii);
-            text = format!("{text}\n{}\n{}", tree::head(&record, local::now()), lines.join("\n"));
+            text = format!("{text}\n{}\n{}", tree::head(&record, record.at()), lines.join("\n"));
         }
         text
     });

@@ -1,20 +1,25 @@
-//! `sinew workflow list`: what there is.
+//! `sinew workflow list`: what there is, in files or on a mesh.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::{Value, json};
+use sinew_executor::local;
 
 use super::find;
 use crate::cli::Format;
+use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
 use crate::load::Options;
 use crate::output::Output;
+use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow list
   sinew workflow list flows examples -o wide
-  sinew workflow list -o name | xargs -n1 echo";
+  sinew workflow list -o name | xargs -n1 echo
+  sinew workflow list --mesh                    # what is deployed on a mesh";
 
 /// Arguments of `sinew workflow list`.
 #[derive(Args, Debug)]
@@ -25,8 +30,13 @@ const EXAMPLES: &str = "Examples:
 )]
 pub(crate) struct ListArgs {
     /// Files and folders
-    #[arg(value_name = "PATH", default_value = ".")]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// What is deployed on the mesh that the environment or the selected context names
+    #[arg(long)]
+    mesh: bool,
+    #[command(flatten)]
+    on: Connection,
 }
 
 /// A line of the list.
@@ -43,8 +53,16 @@ struct Listed {
 
 /// Does what the command line says.
 pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.mesh || args.on.is_given() {
+        if !args.paths.is_empty() {
+            return Err(Failure::usage("PATH has no meaning for workflows of a mesh"));
+        }
+        return block(deployed(&args.on, output));
+    }
+    let here = [PathBuf::from(".")];
+    let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
     let mut rows = Vec::new();
-    for file in find::workflows(&args.paths, &Options::default())? {
+    for file in find::workflows(paths, &Options::default())? {
         let Some(loaded) = file.loaded else {
             let path = file.path.display();
             output.note(&format!(
@@ -66,7 +84,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         }
     }
     if rows.is_empty() {
-        return Err(find::nothing(Exit::NotFound, &args.paths));
+        return Err(find::nothing(Exit::NotFound, paths));
     }
     if output.format == Format::Jsonl {
         for row in &rows {
@@ -75,6 +93,52 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     output.value(&rows, |rows| table(rows, output.format));
+    Ok(Exit::Ok)
+}
+
+/// Lists what is deployed.
+async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    let mesh = connection.open("cli").await?;
+    mesh.layout().await?;
+    let workflows = mesh.workflows();
+    workflows.ready().await;
+    let all = workflows.list();
+    let rows: Vec<Value> = all
+        .iter()
+        .map(|one| {
+            let deployed = &one.deployment;
+            json!({
+                "name": deployed.name,
+                "dialect": deployed.dialect,
+                "description": deployed.description,
+                "digest": deployed.digest,
+                "versions": workflows.versions(&deployed.name).len(),
+                "deployed": words::instant(deployed.at),
+                "by": deployed.by,
+            })
+        })
+        .collect();
+    let now = local::now();
+    output.value(&rows, |_| match output.format {
+        Format::Name => all.iter().map(|one| one.deployment.name.as_str()).collect::<Vec<_>>().join("\n"),
+        _ if all.is_empty() => "no workflow is deployed".to_owned(),
+        _ => {
+            let heads = ["NAME", "DIALECT", "DIGEST", "DEPLOYED", "BY", "DESCRIPTION"];
+            let mut lines = vec![heads.map(str::to_owned).to_vec()];
+            lines.extend(all.iter().map(|one| {
+                let one = &one.deployment;
+                vec![
+                    words::one_line(&one.name, 60),
+                    one.dialect.clone(),
+                    short(&one.digest).to_owned(),
+                    words::ago(one.at, now),
+                    words::one_line(&one.by, 30),
+                    words::one_line(&one.description, 60),
+                ]
+            }));
+            words::columns(&lines)
+        }
+    });
     Ok(Exit::Ok)
 }
 

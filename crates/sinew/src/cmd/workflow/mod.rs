@@ -25,9 +25,9 @@ pub(crate) enum WorkflowCommand {
     /// Draw a workflow, with or without an execution laid over it
     #[command(visible_alias = "draw")]
     Render(render::RenderArgs),
-    /// List the workflows in files and folders
+    /// List the workflows in files and folders, or on a mesh
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(Box<list::ListArgs>),
     /// Say what a workflow takes, does and needs
     Describe(describe::DescribeArgs),
     /// Deploy workflows to a mesh
