@@ -4,6 +4,7 @@
 //! its effects, and throws the whole book away when the journal says that somebody else owns the shard.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -24,6 +25,8 @@ const VERDICTS: usize = 1_000;
 #[derive(Default)]
 pub(super) struct Book {
     open: HashMap<ExecutionId, Open>,
+    /// Bytes of rounds of the open ones, kept as they change: asked for with every commit.
+    bytes: usize,
     /// Executions whose facts cannot be folded here, with the reason; never dropped, never acted on.
     broken: HashMap<ExecutionId, (Stored, Fault)>,
     due: BTreeSet<(Time, ExecutionId)>,
@@ -99,6 +102,7 @@ impl Book {
     pub(super) fn reopen(&mut self, stage: &mut Stage, open: Open) {
         let execution = open.stored.meta.execution.clone();
         checkpoint(stage, &open);
+        self.bytes += open.stored.rounds.size();
         self.open.insert(execution, open);
     }
 
@@ -111,7 +115,9 @@ impl Book {
         input: Input,
     ) -> Result<(), Unfit> {
         let Some(open) = self.open.get_mut(execution) else { return Err(Unfit::Refused(Refused::NotStarted)) };
+        let before = open.stored.rounds.size();
         let decided = open.input(now, input)?;
+        self.bytes += open.stored.rounds.size() - before;
         if let Some(round) = decided.round {
             let number = open.stored.rounds.len();
             stage.entry(execution).rounds.push(round);
@@ -194,6 +200,7 @@ impl Book {
         if let Some(due) = open.due {
             self.due.remove(&(due, execution.clone()));
         }
+        self.bytes = self.bytes.saturating_sub(open.stored.rounds.size());
         self.open.remove(execution);
     }
 
@@ -215,7 +222,7 @@ impl Book {
 
     /// Bytes of rounds of open executions: what the journal would hold if nothing in it were superfluous.
     pub(super) fn size(&self) -> usize {
-        self.open.values().map(|open| open.stored.rounds.size()).sum()
+        self.bytes
     }
 
     fn knows(&self, execution: &ExecutionId) -> bool {
@@ -308,7 +315,8 @@ impl Reader {
         }
         if let Some(meta) = entry.meta {
             self.plans.insert(meta.plan.clone());
-            let stored = Stored { meta, rounds: super::open::Log::default(), verdicts: Vec::new(), first: sequence };
+            let rounds = super::open::Log::default();
+            let stored = Stored { meta: Arc::new(meta), rounds, verdicts: Vec::new(), first: sequence };
             self.stored.entry(entry.execution.clone()).or_insert(stored);
         }
         match self.stored.get_mut(&entry.execution) {
@@ -336,6 +344,7 @@ impl Reader {
             };
             match folded {
                 Ok(open) => {
+                    book.bytes += open.stored.rounds.size();
                     book.open.insert(execution.clone(), open);
                     book.schedule(&execution);
                 }

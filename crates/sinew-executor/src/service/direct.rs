@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use sinew_mesh::MeshError;
-use sinew_protocol::jsonrpc::Response;
+use sinew_protocol::a2a::SendMessageRequest;
+use sinew_protocol::jsonrpc::{Response, fault_of};
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::message::BadMessage;
-use sinew_protocol::{Fault, TaskId, Token, a2a};
+use sinew_protocol::task::read_result;
+use sinew_protocol::{Fault, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -22,6 +24,8 @@ use crate::call::Call;
 const NO_TASK: &str = "SINEW-6035";
 /// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// The shortest wait after a refusal.
+const SOONEST: Duration = Duration::from_millis(100);
 /// Between looks for an agent that is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -34,8 +38,8 @@ pub(super) async fn call(
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
     let result = loop {
-        let sent = shared.task(&call, &meta).await;
-        let (headers, params) = match sent {
+        let sent = shared.message(&call, &meta).await;
+        let (mut headers, params) = match sent {
             Ok(sent) => sent,
             Err(error) if error.is_transient() => {
                 tokio::time::sleep(LOOK_AGAIN).await;
@@ -43,15 +47,22 @@ pub(super) async fn call(
             }
             Err(error) => break Err(Fault::from(error).with_retryable(false)),
         };
-        let params: serde_json::Value = serde_json::from_slice(&params).unwrap_or_default();
-        let request = json!({"jsonrpc": "2.0", "id": call.task.as_str(), "method": "SendMessage", "params": params});
+        headers.insert(header::A2A_VERSION, a2a::A2A_VERSION);
+        headers.insert(header::CONTENT_TYPE, header::JSON);
+        let request = Sent { jsonrpc: "2.0", id: call.task.as_str(), method: "SendMessage", params: &params };
         let body = serde_json::to_vec(&request).unwrap_or_default().into();
         match shared.mesh.call_rpc(&agent, "SendMessage", headers, body, ASK_AGAIN).await {
             Ok(reply) => match read(&reply.body) {
-                Ok(task) => match sinew_protocol::task::read_result(&task) {
+                Ok(task) => match read_result(&task).and_then(|result| intake::of_task(result, &call.task)) {
                     Ok(result) => break intake::reply(&shared, result).await,
                     Err(bad) => break Err(bad.into()),
                 },
+                // It stops, or has no room: its like may have, and it will be asked under the same id.
+                Err(fault) if fault.retryable => {
+                    debug!(%agent, %fault, "refused for now");
+                    let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
+                    tokio::time::sleep(wait.clamp(SOONEST, ASK_AGAIN)).await;
+                }
                 Err(fault) => break Err(fault),
             },
             Err(MeshError::NobodyAnswers { .. }) => {
@@ -66,11 +77,37 @@ pub(super) async fn call(
     call.task
 }
 
+/// The call as it is written: the message goes out as it is, without a tree of values in between.
+#[derive(Serialize)]
+struct Sent<'a> {
+    jsonrpc: &'static str,
+    id: &'a str,
+    method: &'static str,
+    params: &'a SendMessageRequest,
+}
+
+/// The usual answer, read straight into what it means.
+#[derive(Deserialize)]
+struct Usual {
+    result: Finished,
+}
+
+#[derive(Deserialize)]
+struct Finished {
+    task: a2a::Task,
+}
+
 fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
+    if let Ok(Usual { result }) = serde_json::from_slice(reply) {
+        return Ok(result.task);
+    }
     let no_task = |text: String| Fault::error(NO_TASK, text);
     let response: Response = serde_json::from_slice(reply)
         .map_err(|error| Fault::from(BadMessage::Bytes(error.to_string())))?;
-    let result = response.into_result().map_err(|error| no_task(format!("the agent refused: {error}")))?;
+    let result = response.into_result().map_err(|error| match fault_of(&error) {
+        fault if fault.retryable => fault,
+        _ => no_task(format!("the agent refused: {error}")),
+    })?;
     let task = result.get("task").cloned().unwrap_or(result);
     serde_json::from_value(task).map_err(|error| no_task(format!("the agent's answer is no task: {error}")))
 }

@@ -74,6 +74,16 @@ impl Shared {
         call: &Call,
         meta: &ExecutionMeta,
     ) -> Result<(HeaderMap, Bytes), MeshError> {
+        let (headers, message) = self.message(call, meta).await?;
+        Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))
+    }
+
+    /// The same before it is written down.
+    pub(super) async fn message(
+        &self,
+        call: &Call,
+        meta: &ExecutionMeta,
+    ) -> Result<(HeaderMap, SendMessageRequest), MeshError> {
         let announced = self.cards.get(call.ask.target.name());
         let schemas = announced.as_ref().map_or_else(CardSchemas::default, |announced| CardSchemas {
             input: card::input_schema(&announced.card),
@@ -111,7 +121,7 @@ impl Shared {
         }
         headers.insert(header::RESULT_SUBJECT, result_subject.as_str());
         headers.insert(header::MESSAGE_ID, call.task.as_str());
-        Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))
+        Ok((headers, message))
     }
 
     /// The request around the input, as agents see it.

@@ -22,7 +22,8 @@ pub(super) const UNREADABLE: &str = "SINEW-6031";
 /// Facts of an execution as they stand in the journal; what they mean is not known yet.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    pub(super) meta: ExecutionMeta,
+    /// Shared with what is being sent for it.
+    pub(super) meta: Arc<ExecutionMeta>,
     pub(super) rounds: Log,
     pub(super) verdicts: Vec<Verdict>,
     /// Sequence of the oldest journal message that holds a part of it.
@@ -33,7 +34,7 @@ impl Stored {
     /// The execution as it is archived and shown.
     pub(super) fn record(&self) -> ExecutionRecord {
         ExecutionRecord {
-            meta: self.meta.clone(),
+            meta: ExecutionMeta::clone(&self.meta),
             rounds: self.rounds.to_rounds(),
             commands: self.verdicts.clone(),
         }
@@ -100,7 +101,7 @@ pub(super) struct Open {
 impl Open {
     /// An execution that has not begun.
     pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
-        let stored = Stored { meta, rounds: Log::default(), verdicts: Vec::new(), first: 0 };
+        let stored = Stored { meta: Arc::new(meta), rounds: Log::default(), verdicts: Vec::new(), first: 0 };
         Self { stored, program, state: State::new(), tasks: HashMap::new(), due: None }
     }
 
