@@ -98,6 +98,8 @@ pub(crate) enum Command {
     /// Make and check what the mesh needs on a server
     #[command(subcommand)]
     Mesh(cmd::mesh::MeshCommand),
+    /// Measure what executions cost on this machine
+    Bench(cmd::bench::BenchArgs),
     /// Print the JSON Schema of a kind of file, for editors
     Schema(cmd::schema::SchemaArgs),
     /// Explain an error code

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod approval;
 pub(crate) mod artifact;
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod dev;
 pub(crate) mod doctor;
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<Exit, Failure> {
         Command::Workflow(command) => workflow::workflow(command, output),
         Command::Execution(command) => execution::execution(command, output),
         Command::Approval(command) => approval::approval(command, output),
+        Command::Bench(args) => bench::bench(&args, output),
         Command::Dev(args) => dev::dev(&args, output),
         Command::Serve(command) => serve::serve(command, output),
         Command::Mesh(command) => mesh::mesh(command, output),

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 pub(crate) use agent::wrap;
 pub(crate) use stop::Stop;
 
-use crate::connect::block;
+use crate::connect::{block, block_here};
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::telemetry::{self, Ready, Telemetry, TelemetryError};
@@ -42,12 +42,11 @@ pub(crate) struct Care {
 
 /// Does what the command line says.
 pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Failure> {
-    block(async {
-        match command {
-            ServeCommand::Executor(args) => executor::serve(&args, output).await,
-            ServeCommand::Agent(args) => agent::serve(&args, output).await,
-        }
-    })
+    match command {
+        ServeCommand::Executor(args) => block_here(executor::serve(&args, output)),
+        // Agents may do more than wait.
+        ServeCommand::Agent(args) => block(agent::serve(&args, output)),
+    }
 }
 
 impl Care {

@@ -1,0 +1,152 @@
+//! Executions from a client's side: started through the command stream, over when their last event comes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+use sinew_executor::client::Client;
+use sinew_mesh::Mesh;
+use sinew_mesh::query::{Answer, Query};
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::{ExecutionId, Subject};
+use tokio::sync::oneshot;
+
+use super::order::Took;
+use super::role::{Broken, TEXT, broken};
+
+/// Longer than an execution takes on a machine that is busy.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Between two looks at something that nobody tells.
+const LOOK: Duration = Duration::from_millis(20);
+
+type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
+
+/// A client that starts executions and waits for their ends.
+pub(super) struct Load {
+    client: Client,
+    waiting: Waiting,
+}
+
+impl Load {
+    pub(super) async fn new(mesh: Mesh) -> Result<Self, Broken> {
+        let ends = format!("{}.v1.event.*.*.workflow_execution_result", mesh.namespace());
+        let mut ends = mesh.client().subscribe(ends).await.map_err(broken)?;
+        mesh.client().flush().await.map_err(broken)?;
+        let waiting = Waiting::default();
+        let (told, namespace) = (Arc::clone(&waiting), mesh.namespace().to_owned());
+        tokio::spawn(async move {
+            while let Some(event) = ends.next().await {
+                let Some(Subject::Event { execution, .. }) = Subject::parse(&namespace, &event.subject)
+                else {
+                    continue;
+                };
+                let waiter = told.lock().unwrap_or_else(PoisonError::into_inner).remove(execution.as_str());
+                if let Some(waiter) = waiter {
+                    let good = memchr(&event.payload, b"\"success\"");
+                    let _ = waiter.send(good);
+                }
+            }
+        });
+        let client = Client::new(mesh, crate::connect::adapter).await.map_err(broken)?;
+        Ok(Self { client, waiting })
+    }
+
+    /// Executions until all have ended.
+    pub(super) async fn run(
+        &self,
+        workflow: &str,
+        items: usize,
+        count: usize,
+        at_once: usize,
+    ) -> Result<Took, Broken> {
+        let began = Instant::now();
+        let each: Vec<f64> = futures_util::stream::iter((0..count).map(|_| self.one(workflow, items)))
+            .buffer_unordered(at_once)
+            .try_collect()
+            .await?;
+        Ok(Took::of(began.elapsed().as_secs_f64(), each))
+    }
+
+    async fn one(&self, workflow: &str, items: usize) -> Result<f64, Broken> {
+        let began = Instant::now();
+        let command = self.command(workflow, items);
+        let (sender, end) = oneshot::channel();
+        let key = command.execution.as_str().to_owned();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sender);
+        let execution = command.execution.clone();
+        self.client.start(command).await.map_err(broken)?;
+        match tokio::time::timeout(PATIENCE, end).await {
+            Ok(Ok(true)) => Ok(began.elapsed().as_secs_f64() * 1e6),
+            Ok(_) => Err(Broken(format!("execution {execution} did not succeed"))),
+            Err(_) => Err(Broken(format!("execution {execution} has not ended within {PATIENCE:?}"))),
+        }
+    }
+
+    fn command(&self, workflow: &str, items: usize) -> StartCommand {
+        let execution: ExecutionId = self.client.execution_id(&uuid::Uuid::now_v7().to_string());
+        let list: Vec<Value> = (0..items).map(|item| json!(item)).collect();
+        StartCommand::new(execution, workflow, json!({"text": TEXT, "items": list}))
+    }
+
+    /// Starts executions that stay open, and waits until their owners have them.
+    pub(super) async fn open(&self, workflow: &str, count: usize) -> Result<Took, Broken> {
+        let (before, _) = self.opened().await?;
+        let began = Instant::now();
+        let starts = (0..count)
+            .map(|_| async { self.client.start(self.command(workflow, 0)).await.map(drop).map_err(broken) });
+        futures_util::stream::iter(starts).buffer_unordered(256).try_collect::<Vec<()>>().await?;
+        loop {
+            let (open, _) = self.opened().await?;
+            if open >= before + count {
+                break;
+            }
+            if began.elapsed() > PATIENCE * 2 {
+                return Err(Broken(format!("{open} of {} executions are open", before + count)));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(Took { seconds: began.elapsed().as_secs_f64(), number: before + count, ..Took::default() })
+    }
+
+    /// Waits until every shard has an owner that answers.
+    pub(super) async fn owned(&self) -> Result<Took, Broken> {
+        let began = Instant::now();
+        loop {
+            if let Ok((number, _)) = self.opened().await {
+                return Ok(Took { seconds: began.elapsed().as_secs_f64(), number, ..Took::default() });
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(Broken("not every shard has an owner".to_owned()));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// How many executors own something; `number` is the fewest shards that one of them has.
+    pub(super) async fn owners(&self) -> Result<Took, Broken> {
+        let (_, owners) = self.opened().await?;
+        let fewest = owners.values().min().copied().unwrap_or_default();
+        Ok(Took { seconds: owners.len() as f64, number: fewest, ..Took::default() })
+    }
+
+    /// Open executions of all shards, and how many shards each owner has.
+    async fn opened(&self) -> Result<(usize, HashMap<String, usize>), Broken> {
+        let mesh = self.client.mesh();
+        let shards = mesh.layout().await.map_err(broken)?.shards.get();
+        let asked = (0..shards).map(|shard| mesh.ask(shard, &Query::Status {}));
+        let mut open = 0;
+        let mut owners = HashMap::new();
+        for answer in futures_util::future::try_join_all(asked).await.map_err(broken)? {
+            let Answer::Status(status) = answer else { return Err(Broken("no status".to_owned())) };
+            open += status["executions"].as_u64().unwrap_or_default() as usize;
+            *owners.entry(status["owner"].to_string()).or_insert(0) += 1;
+        }
+        Ok((open, owners))
+    }
+}
+
+fn memchr(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}

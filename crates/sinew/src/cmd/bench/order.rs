@@ -1,0 +1,66 @@
+//! What a bench asks of its driver, and what the driver answers: lines of JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// A bare loop: the messages of an execution without anybody who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Floor {
+    /// n: requests only, nothing durable.
+    Nothing,
+    /// a4: an append with its acknowledgement at the start and after each answer.
+    Append,
+    /// g4: the same through one writer that commits whatever has gathered.
+    Group,
+    /// q4: as a4, with tasks in a work queue and answers in a stream.
+    Queued,
+}
+
+impl Floor {
+    pub(super) const ALL: [Self; 4] = [Self::Nothing, Self::Append, Self::Group, Self::Queued];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "floor n",
+            Self::Append => "floor a4",
+            Self::Group => "floor g4",
+            Self::Queued => "floor queued",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(super) enum Order {
+    /// Bare loops: `count` of them, `at_once` in flight; chains of three, or a fan-out as `wide` as this.
+    Floor { kind: Floor, wide: usize, count: usize, at_once: usize },
+    /// Executions of a workflow until they have ended; `items` is the length of the list in the input.
+    Run { workflow: String, items: usize, count: usize, at_once: usize },
+    /// Starts executions that stay open, and waits until so many more are.
+    Open { workflow: String, count: usize },
+    /// Waits until all shards have an owner that answers, and says how many executions are open.
+    Owned,
+    /// How many executors own shards, and how evenly.
+    Owners,
+}
+
+/// What one measurement took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Took {
+    pub(super) seconds: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    /// What was counted, if something was.
+    #[serde(default)]
+    pub(super) number: usize,
+}
+
+impl Took {
+    /// Of the durations of single operations, in microseconds.
+    pub(super) fn of(seconds: f64, mut each: Vec<f64>) -> Self {
+        each.sort_by(f64::total_cmp);
+        let at = |part: f64| each.get((each.len() as f64 * part) as usize).copied().unwrap_or_default();
+        Self { seconds, p50_us: at(0.5), p99_us: at(0.99), number: each.len() }
+    }
+}

@@ -1,0 +1,299 @@
+//! What was measured, as a table and as data: medians, ratios to the floor, and the goals they are held to.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::order::{Floor, Took};
+use super::site::Cost;
+use super::size::{Executors, Size};
+
+/// A job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Job {
+    J1,
+    J2,
+    J3,
+}
+
+/// One measurement of one system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) system: &'static str,
+    pub(super) sync: bool,
+    pub(super) job: Job,
+    pub(super) count: usize,
+    pub(super) took: Took,
+    pub(super) cost: Cost,
+}
+
+/// The medians of one system's samples.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Figure {
+    /// `queue` and `direct` are executions by delivery; the rest are bare loops.
+    pub(super) system: &'static str,
+    /// Whether every write was synced to the disk.
+    pub(super) sync: bool,
+    pub(super) job: Job,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    pub(super) per_second: f64,
+    /// CPU microseconds of all processes for one.
+    pub(super) cpu_us: f64,
+    pub(super) cpu_server_us: f64,
+    pub(super) cpu_executor_us: f64,
+    pub(super) cpu_agent_us: f64,
+    pub(super) cpu_client_us: f64,
+}
+
+/// A goal, and what was reached.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Goal {
+    pub(super) goal: &'static str,
+    pub(super) measure: String,
+    pub(super) reached: f64,
+    pub(super) wanted: String,
+    pub(super) met: bool,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) rounds: u32,
+    pub(super) cores: usize,
+    #[serde(skip)]
+    pub(super) samples: Vec<Sample>,
+    pub(super) figures: Vec<Figure>,
+    pub(super) goals: Vec<Goal>,
+    /// Resident memory of an executor that has nothing to do, in MiB.
+    pub(super) idle_mib: f64,
+    /// After the jobs.
+    pub(super) executor_mib: f64,
+    pub(super) agent_mib: f64,
+    pub(super) server_mib: f64,
+    pub(super) executors: Option<Executors>,
+    pub(super) size: Option<Size>,
+}
+
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+impl Report {
+    pub(super) fn new(rounds: u32) -> Self {
+        Self {
+            rounds,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            samples: Vec::new(),
+            figures: Vec::new(),
+            goals: Vec::new(),
+            idle_mib: 0.0,
+            executor_mib: 0.0,
+            agent_mib: 0.0,
+            server_mib: 0.0,
+            executors: None,
+            size: None,
+        }
+    }
+
+    /// Makes medians of the samples, and holds them to the goals.
+    pub(super) fn judge(&mut self) {
+        let systems = Floor::ALL.map(Floor::name).into_iter().chain(["queue", "direct"]);
+        for (sync, job, system) in [false, true].into_iter().flat_map(|sync| {
+            let jobs = [Job::J1, Job::J2, Job::J3];
+            let systems = systems.clone();
+            jobs.into_iter().flat_map(move |job| systems.clone().map(move |system| (sync, job, system)))
+        }) {
+            let of: Vec<&Sample> = self
+                .samples
+                .iter()
+                .filter(|sample| (sample.sync, sample.job, sample.system) == (sync, job, system))
+                .collect();
+            if of.is_empty() {
+                continue;
+            }
+            let mid = |value: &dyn Fn(&Sample) -> f64| median(of.iter().map(|one| value(one)).collect());
+            self.figures.push(Figure {
+                system,
+                sync,
+                job,
+                p50_us: mid(&|one| one.took.p50_us),
+                p99_us: mid(&|one| one.took.p99_us),
+                per_second: mid(&|one| one.count as f64 / one.took.seconds),
+                cpu_us: mid(&|one| one.cost.all / one.count as f64),
+                cpu_server_us: mid(&|one| one.cost.server / one.count as f64),
+                cpu_executor_us: mid(&|one| one.cost.executor / one.count as f64),
+                cpu_agent_us: mid(&|one| one.cost.agent / one.count as f64),
+                cpu_client_us: mid(&|one| one.cost.client / one.count as f64),
+            });
+        }
+        self.hold();
+    }
+
+    fn of(&self, system: &str, sync: bool, job: Job) -> Option<&Figure> {
+        self.figures.iter().find(|figure| (figure.system, figure.sync, figure.job) == (system, sync, job))
+    }
+
+    fn hold(&mut self) {
+        let rate = |figure: &Figure| figure.per_second;
+        let (p50, p99) = (|figure: &Figure| figure.p50_us, |figure: &Figure| figure.p99_us);
+        let cpu = |figure: &Figure| figure.cpu_us;
+        type Take = fn(&Figure) -> f64;
+        let ratios: [(&'static str, &str, &str, &str, bool, Job, Take, f64, bool); 8] = [
+            ("1", "J3 direct, rate", "direct", "floor a4", false, Job::J3, rate, 0.4, true),
+            ("2", "J3 queue, rate", "queue", "floor queued", false, Job::J3, rate, 0.4, true),
+            ("3", "J3 direct, synced, rate", "direct", "floor g4", true, Job::J3, rate, 0.35, true),
+            ("3", "J3 queue, synced, rate", "queue", "floor g4", true, Job::J3, rate, 0.35, true),
+            ("4", "J1 direct, p50", "direct", "floor a4", false, Job::J1, p50, 1.75, false),
+            ("4", "J1 direct, p99", "direct", "floor a4", false, Job::J1, p99, 3.0, false),
+            ("5", "J2 direct, p50", "direct", "floor a4", false, Job::J2, p50, 3.0, false),
+            ("6", "J3 direct, CPU", "direct", "floor a4", false, Job::J3, cpu, 3.0, false),
+        ];
+        let mut goals = Vec::new();
+        for (goal, measure, ours, floor, sync, job, take, wanted, least) in ratios {
+            let (Some(ours), Some(bare)) = (self.of(ours, sync, job), self.of(floor, sync, job)) else {
+                continue;
+            };
+            let reached = take(ours) / take(bare);
+            let sign = if least { "≥" } else { "≤" };
+            goals.push(Goal {
+                goal,
+                measure: format!("{measure}: times {floor}"),
+                reached,
+                wanted: format!("{sign} {wanted}"),
+                met: if least { reached >= wanted } else { reached <= wanted },
+            });
+        }
+        let mut most = |goal, measure: String, reached: f64, wanted: f64| {
+            let met = reached <= wanted;
+            goals.push(Goal { goal, measure, reached, wanted: format!("≤ {wanted}"), met });
+        };
+        if self.idle_mib > 0.0 {
+            most("9", "memory of an idle executor, MiB".to_owned(), self.idle_mib, 30.0);
+        }
+        if let Some(size) = &self.size {
+            if let [first, .., last] = size.width.as_slice() {
+                let of = format!("CPU per item, fan-out of {} to {}", first.items, last.items);
+                most("8", of, last.cpu_us_per_item / first.cpu_us_per_item, 1.5);
+            }
+            if let [first, .., last] = size.open.as_slice() {
+                let of = format!("CPU of J3 with {} open to {}", first.open, last.open);
+                most("8", of, last.j3_cpu_us / first.j3_cpu_us, 1.5);
+                if last.open >= 50_000 {
+                    let of = format!("memory with {} open, MiB", last.open);
+                    most("9", of, last.executor_mib, 512.0);
+                }
+            }
+            let of = format!("seconds from kill -9 to working, {} open", size.recovered);
+            most("11", of, size.working_seconds, 10.0);
+        }
+        if let Some(executors) = &self.executors {
+            goals.push(Goal {
+                goal: "11",
+                measure: "J3 of two executors, times one".to_owned(),
+                reached: executors.ratio,
+                wanted: "≥ 1".to_owned(),
+                met: executors.ratio >= 1.0,
+            });
+        }
+        self.goals = goals;
+    }
+
+    /// For people.
+    pub(super) fn table(&self) -> String {
+        let mut text = String::new();
+        if !self.figures.is_empty() {
+            let _ = writeln!(
+                text,
+                "{:<7}{:<14}{:>4}{:>10}{:>10}{:>10}{:>8}   {:>6} {:>8} {:>6} {:>6}",
+                "SYNC",
+                "SYSTEM",
+                "JOB",
+                "P50",
+                "P99",
+                "PER S",
+                "CPU µs",
+                "server",
+                "executor",
+                "agent",
+                "client"
+            );
+        }
+        for figure in &self.figures {
+            let _ = writeln!(
+                text,
+                "{:<7}{:<14}{:>4}{:>10}{:>10}{:>10.0}{:>8.0}   {:>6.0} {:>8.0} {:>6.0} {:>6.0}",
+                if figure.sync { "always" } else { "no" },
+                figure.system,
+                format!("{:?}", figure.job),
+                duration(figure.p50_us),
+                duration(figure.p99_us),
+                figure.per_second,
+                figure.cpu_us,
+                figure.cpu_server_us,
+                figure.cpu_executor_us,
+                figure.cpu_agent_us,
+                figure.cpu_client_us,
+            );
+        }
+        if !self.figures.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nmemory: executor {:.0} MiB idle, {:.0} after the jobs; agents {:.0}, server {:.0}",
+                self.idle_mib, self.executor_mib, self.agent_mib, self.server_mib
+            );
+        }
+        if let Some(both) = &self.executors {
+            let _ = writeln!(
+                text,
+                "\none executor {:.0}/s, two {:.0}/s (the smaller has {} shards)",
+                both.one_per_second, both.two_per_second, both.fewest_shards
+            );
+        }
+        if let Some(size) = &self.size {
+            for at in &size.open {
+                let _ = writeln!(
+                    text,
+                    "{:>7} open: executor {:>4.0} MiB, J3 {:>6.0}/s, {:>4.0} µs CPU each",
+                    at.open, at.executor_mib, at.j3_per_second, at.j3_cpu_us
+                );
+            }
+            for at in &size.width {
+                let _ = writeln!(
+                    text,
+                    "{:>7} wide: {:>9.1} ms, {:>5.0} µs and {:>5.0} µs CPU an item",
+                    at.items, at.milliseconds, at.us_per_item, at.cpu_us_per_item
+                );
+            }
+            let _ = writeln!(
+                text,
+                "{:.1} KiB for each open execution; {} open again {:.1} s after kill -9, work goes on after {:.1} s",
+                size.kib_per_open, size.recovered, size.recovery_seconds, size.working_seconds
+            );
+        }
+        if !self.goals.is_empty() {
+            let _ = writeln!(text, "\n{:<5}{:<52}{:>10}  {:<8}", "GOAL", "MEASURE", "REACHED", "WANTED");
+        }
+        for goal in &self.goals {
+            let _ = writeln!(
+                text,
+                "{:<5}{:<52}{:>10.2}  {:<8}{}",
+                goal.goal,
+                goal.measure,
+                goal.reached,
+                goal.wanted,
+                if goal.met { "" } else { "missed" }
+            );
+        }
+        text
+    }
+}
+
+fn duration(us: f64) -> String {
+    match us {
+        us if us < 1_000.0 => format!("{us:.0} µs"),
+        us if us < 1_000_000.0 => format!("{:.2} ms", us / 1_000.0),
+        us => format!("{:.2} s", us / 1_000_000.0),
+    }
+}

@@ -1,0 +1,178 @@
+//! One server with everything that a bench needs on it.
+
+use std::path::PathBuf;
+
+use sinew_mesh::connect::Connect;
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, Provision};
+
+use super::order::{Order, Took};
+use super::process::{Worker, cpu, resident};
+use super::role::{DIRECT, QUEUED};
+use crate::cmd::workflow::deploy;
+use crate::exit::{Exit, Failure};
+use crate::load::Options;
+
+/// The folder of the workflows cannot be written.
+const FOLDER: &str = "SINEW-8082";
+
+/// A server, executors, agents and the driver, each a process of its own.
+pub(super) struct Site {
+    server: Server,
+    pub(super) sync_always: bool,
+    pub(super) driver: Worker,
+    agent: Worker,
+    echo: Worker,
+    pub(super) executors: Vec<Worker>,
+    url: String,
+}
+
+/// A measurement and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    /// CPU microseconds of all processes, the server included.
+    pub(super) all: f64,
+    pub(super) server: f64,
+    pub(super) executor: f64,
+    pub(super) agent: f64,
+    pub(super) client: f64,
+}
+
+impl Site {
+    /// Starts everything and waits until it answers.
+    pub(super) async fn start(sync_always: bool, shards: Option<u32>) -> Result<Self, Failure> {
+        let server = Server::start(ServerOptions { sync_always, ..ServerOptions::default() }).await?;
+        let url = server.url();
+        let mesh = connect(&url).await?;
+        let shards = shards.and_then(std::num::NonZeroU32::new);
+        mesh.provision(&Provision { shards, ..Provision::default() }).await?;
+        let folder = server.store().join("workflows");
+        deploy::all(&mesh, &deploy::read(&workflows(folder)?, &Options::default())?).await?;
+        let log = server.store().join("bench.log");
+        let mut echo = Worker::start("echo", &["bench", "echo", "--nats", &url], &log)?;
+        echo.read::<Took>().await?;
+        let mut agent = Worker::start("agent", &["bench", "agent", "--nats", &url], &log)?;
+        agent.read::<Took>().await?;
+        let mut driver = Worker::start("driver", &["bench", "driver", "--nats", &url], &log)?;
+        driver.read::<Took>().await?;
+        let mut site = Self { server, sync_always, driver, agent, echo, executors: Vec::new(), url };
+        site.executor().await?;
+        site.driver.ask::<Took>(&Order::Owned).await?;
+        Ok(site)
+    }
+
+    /// Starts one more executor.
+    pub(super) async fn executor(&mut self) -> Result<(), Failure> {
+        let log = self.server.store().join("bench.log");
+        let executor = Worker::start("executor", &["serve", "executor", "--nats", &self.url], &log)?;
+        self.executors.push(executor);
+        Ok(())
+    }
+
+    /// Measures something, and what all processes spend meanwhile.
+    pub(super) async fn measure(&mut self, order: &Order) -> Result<(Took, Cost), Failure> {
+        let before = self.cost();
+        let took = self.driver.ask(order).await?;
+        let after = self.cost();
+        let cost = Cost {
+            all: after.all - before.all,
+            server: after.server - before.server,
+            executor: after.executor - before.executor,
+            agent: after.agent - before.agent,
+            client: after.client - before.client,
+        };
+        Ok((took, cost))
+    }
+
+    fn cost(&self) -> Cost {
+        let of = |pid: Option<u32>| pid.map(cpu).unwrap_or_default();
+        let server = of(self.server.pid());
+        let executor = self.executors.iter().map(|executor| of(executor.pid())).sum();
+        let agent = of(self.agent.pid()) + of(self.echo.pid());
+        let client = of(self.driver.pid());
+        Cost { all: server + executor + agent + client, server, executor, agent, client }
+    }
+
+    /// Resident memory of the executors together, in MiB.
+    pub(super) fn executor_memory(&self) -> f64 {
+        self.executors.iter().filter_map(Worker::pid).map(resident).sum()
+    }
+
+    /// Resident memory of the server, in MiB.
+    pub(super) fn server_memory(&self) -> f64 {
+        self.server.pid().map(resident).unwrap_or_default()
+    }
+
+    /// Resident memory of the agents' process, in MiB.
+    pub(super) fn agent_memory(&self) -> f64 {
+        self.agent.pid().map(resident).unwrap_or_default()
+    }
+
+    /// Stops everything.
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+        for executor in self.executors.drain(..) {
+            executor.kill9().await?;
+        }
+        self.driver.kill9().await?;
+        self.agent.kill9().await?;
+        self.echo.kill9().await?;
+        Ok(self.server.stop().await?)
+    }
+}
+
+async fn connect(url: &str) -> Result<Mesh, Failure> {
+    let connect = Connect { url: Some(url.to_owned()), role: "bench", ..Connect::default() };
+    Ok(connect.open().await?)
+}
+
+/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, and one that waits.
+fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(Exit::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let mut files = vec![("waits".to_owned(), waits())];
+    for (delivery, agent) in [("queue", QUEUED), ("direct", DIRECT)] {
+        files.push((format!("chain_{delivery}"), chain(agent)));
+        files.push((format!("fan_{delivery}"), fan(agent)));
+    }
+    for (name, text) in files {
+        std::fs::write(folder.join(format!("{name}.yaml")), text).map_err(failed)?;
+    }
+    Ok(vec![folder])
+}
+
+fn chain(agent: &str) -> String {
+    format!(
+        "workflow:
+  description: Three agents, one after the other
+  nodes:
+    - {{id: first, type: agent, agent_name: {agent}, input: {{text: \"{{{{workflow.input.text}}}}\"}}}}
+    - {{id: second, type: agent, agent_name: {agent}, input: {{text: \"{{{{first.output.text}}}}\"}}, depends_on: [first]}}
+    - {{id: third, type: agent, agent_name: {agent}, input: {{text: \"{{{{second.output.text}}}}\"}}, depends_on: [second]}}
+  output_mapping: {{text: \"{{{{third.output.text}}}}\"}}
+"
+    )
+}
+
+fn fan(agent: &str) -> String {
+    format!(
+        "workflow:
+  description: The same agent for every item of a list, and a join
+  nodes:
+    - {{id: all, type: map, items: \"{{{{workflow.input.items}}}}\", node: each, max_items: 100000}}
+    - {{id: each, type: agent, agent_name: {agent}, input: {{text: \"{{{{workflow.input.text}}}}\"}}}}
+  output_mapping: {{results: \"{{{{all.output.results}}}}\"}}
+"
+    )
+}
+
+fn waits() -> String {
+    "workflow:
+  description: Waits for an agent that does not come
+  nodes:
+    - {id: only, type: agent, agent_name: bench_nobody, input: {text: \"{{workflow.input.text}}\"}}
+  output_mapping: {text: \"{{only.output.text}}\"}
+"
+    .to_owned()
+}

@@ -1,0 +1,147 @@
+//! What grows with what: open executions, wide fan-outs, memory, recovery; two executors beside one.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::IN_FLIGHT;
+use super::order::{Order, Took};
+use super::site::Site;
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// One executor and two.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Executors {
+    pub(super) one_per_second: f64,
+    pub(super) two_per_second: f64,
+    pub(super) ratio: f64,
+    /// Shards of the executor that has fewest.
+    pub(super) fewest_shards: usize,
+}
+
+/// With so many executions open.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AtOpen {
+    pub(super) open: usize,
+    pub(super) executor_mib: f64,
+    pub(super) j3_per_second: f64,
+    pub(super) j3_cpu_us: f64,
+}
+
+/// A fan-out so wide.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AtWidth {
+    pub(super) items: usize,
+    pub(super) milliseconds: f64,
+    pub(super) us_per_item: f64,
+    pub(super) cpu_us_per_item: f64,
+}
+
+/// What grows with what.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Size {
+    pub(super) open: Vec<AtOpen>,
+    pub(super) width: Vec<AtWidth>,
+    /// Memory of one open execution, between the fewest and the most, in KiB.
+    pub(super) kib_per_open: f64,
+    /// Open executions when the executor was killed.
+    pub(super) recovered: usize,
+    /// Seconds from the kill until another executor owned every shard with all executions.
+    pub(super) recovery_seconds: f64,
+    /// Seconds from the kill until new executions had ended too.
+    pub(super) working_seconds: f64,
+}
+
+fn chains(count: usize, delivery: &str) -> Order {
+    Order::Run { workflow: format!("chain_{delivery}"), items: 0, count, at_once: IN_FLIGHT }
+}
+
+/// J3 with one executor and with two.
+pub(super) async fn executors(shards: Option<u32>, many: usize, rounds: u32) -> Result<Executors, Failure> {
+    let mut alone = Site::start(false, shards).await?;
+    let mut both = Site::start(false, shards).await?;
+    both.executor().await?;
+    let patience = Instant::now() + std::time::Duration::from_secs(60);
+    let mut owners = Took::default();
+    while Instant::now() < patience {
+        both.driver.ask::<Took>(&Order::Owned).await?;
+        owners = both.driver.ask(&Order::Owners).await?;
+        if owners.seconds > 1.5 && owners.number > 1 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+    let mut rates = [Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        for (site, rates) in [&mut alone, &mut both].into_iter().zip(&mut rates) {
+            let (took, _) = site.measure(&chains(many, "direct")).await?;
+            if round > 0 {
+                rates.push(many as f64 / took.seconds);
+            }
+        }
+    }
+    alone.stop().await?;
+    both.stop().await?;
+    let [one, two] = rates.map(super::report::median);
+    Ok(Executors { one_per_second: one, two_per_second: two, ratio: two / one, fewest_shards: owners.number })
+}
+
+/// Everything that depends on how much there is.
+pub(super) async fn size(quick: bool, shards: Option<u32>, output: &Output) -> Result<Size, Failure> {
+    let mut site = Site::start(false, shards).await?;
+    let mut size = Size::default();
+    site.measure(&chains(500, "direct")).await?;
+    for items in if quick { vec![100, 1_000] } else { vec![100, 1_000, 10_000] } {
+        output.note(&format!("a fan-out of {items}"));
+        let order = Order::Run { workflow: "fan_direct".to_owned(), items, count: 3, at_once: 1 };
+        let (took, cost) = site.measure(&order).await?;
+        size.width.push(AtWidth {
+            items,
+            milliseconds: took.p50_us / 1e3,
+            us_per_item: took.p50_us / items as f64,
+            cpu_us_per_item: cost.all / 3.0 / items as f64,
+        });
+    }
+    let steps: &[usize] = if quick { &[100, 1_000] } else { &[100, 1_000, 10_000] };
+    for &open in steps {
+        grow(&mut site, &mut size, open, output).await?;
+    }
+    let (killed, open) = (Instant::now(), size.open.last().map_or(0, |last| last.open));
+    output.note(&format!("the executor is killed with {open} executions open"));
+    for executor in site.executors.drain(..) {
+        executor.kill9().await?;
+    }
+    site.executor().await?;
+    let owned: Took = site.driver.ask(&Order::Owned).await?;
+    size.recovered = owned.number;
+    size.recovery_seconds = killed.elapsed().as_secs_f64();
+    site.driver.ask::<Took>(&chains(200, "direct")).await?;
+    size.working_seconds = killed.elapsed().as_secs_f64();
+    if !quick {
+        grow(&mut site, &mut size, 50_000, output).await?;
+    }
+    if let [first, .., last] = size.open.as_slice() {
+        let more = last.open.saturating_sub(first.open).max(1) as f64;
+        size.kib_per_open = (last.executor_mib - first.executor_mib) * 1_024.0 / more;
+    }
+    site.stop().await?;
+    Ok(size)
+}
+
+async fn grow(site: &mut Site, size: &mut Size, open: usize, output: &Output) -> Result<(), Failure> {
+    output.note(&format!("{open} open executions"));
+    let have = size.open.last().map_or(0, |last| last.open);
+    let order = Order::Open { workflow: "waits".to_owned(), count: open - have };
+    site.driver.ask::<Took>(&order).await?;
+    let many = 2_000;
+    site.measure(&chains(many / 4, "direct")).await?;
+    let (took, cost) = site.measure(&chains(many, "direct")).await?;
+    size.open.push(AtOpen {
+        open,
+        executor_mib: site.executor_memory(),
+        j3_per_second: many as f64 / took.seconds,
+        j3_cpu_us: cost.all / many as f64,
+    });
+    Ok(())
+}
