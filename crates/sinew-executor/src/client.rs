@@ -179,7 +179,7 @@ impl Client {
         let shards = self.mesh.layout().await?.shards;
         let mut headers = sinew_mesh::HeaderMap::new();
         trace.put(&mut headers);
-        let body = command.to_json().into();
+        let body = body.into();
         let began = SystemTime::now();
         let put = self.mesh.command(operation, execution.shard(shards), id, headers, body).await?;
         if let (Command::Start(start), Put::New) = (&command, &put) {
@@ -211,7 +211,7 @@ impl Client {
                 return ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable);
             }
             Ok(_) => {}
-            Err(error) if matches!(error, MeshError::NobodyAnswers { .. }) => {
+            Err(error) if is_silent(&error) => {
                 if let Some(record) = self.fold(shard).await?.record(execution) {
                     return Ok(Some(record));
                 }
@@ -231,7 +231,7 @@ impl Client {
             match self.mesh.ask(shard, &Query::List {}).await {
                 Ok(Answer::Executions(open)) => Ok(open),
                 Ok(_) => Ok(Vec::new()),
-                Err(error) if matches!(error, MeshError::NobodyAnswers { .. }) => {
+                Err(error) if is_silent(&error) => {
                     Ok(self.fold(shard).await?.summaries(|digest| self.programs.ready(digest)))
                 }
                 Err(error) => Err(ClientError::from(error)),
@@ -320,6 +320,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Nobody owns the shard, or its owner hangs: the journal says the same.
+fn is_silent(error: &MeshError) -> bool {
+    matches!(error, MeshError::NobodyAnswers { .. } | MeshError::NoAnswer { .. })
 }
 
 impl std::fmt::Debug for Client {

@@ -12,6 +12,7 @@ use sinew_mesh::quarantine::Suspect;
 use sinew_mesh::{Received, Source};
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{NodeOutput, NodeResult, read_result_bytes};
 use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject, TaskId, Token};
@@ -92,7 +93,7 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
             if !token.proves(&shared.key, task) || !belongs(shared, shard, execution) {
                 return aside(shared, received, FORGED, "its token does not prove the task").await;
             }
-            match read_result_bytes(&received.body) {
+            match read_result_bytes(&received.body).and_then(|result| of_task(result, task)) {
                 Ok(result) => {
                     let result = reply(shared, result).await;
                     let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
@@ -169,6 +170,15 @@ async fn archived(shared: &Shared, execution: &ExecutionId) -> Result<Option<Ope
     record.rounds.iter().for_each(|round| rounds.push(round));
     let stored = Stored { meta: Arc::new(record.meta), rounds, verdicts: record.commands, first: 0 };
     Open::fold(stored, program).map(Some).map_err(|(_, fault)| fault)
+}
+
+/// A result that names the task it answers. One that names another was meant for another.
+pub(super) fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessage> {
+    if result.task == task.as_str() {
+        return Ok(result);
+    }
+    let reason = "its id is another task's".to_owned();
+    Err(BadMessage::Field { kind: "task".to_owned(), reason })
 }
 
 /// An agent's result as the engine takes it.

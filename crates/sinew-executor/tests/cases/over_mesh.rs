@@ -161,7 +161,7 @@ async fn run<'c>(
         let cancel = Command::Cancel(CancelCommand { execution: execution.clone(), reason });
         client.signal(&Token::of("cancel"), cancel, PATIENCE).await.unwrap();
     }
-    println!("OUTCOME {:?}", client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap());
+    client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
     // What agents still have to tell is on its way.
     agents.asked(reference.agents.calls.len()).await;
     let cancels = reference.agents.cancels.len();

@@ -77,11 +77,13 @@ async fn garbage_everywhere() {
         ]);
         for subject in subjects {
             sent += 1;
-            let publish = vandal.jetstream().publish(subject.clone(), body.clone()).await.unwrap();
-            let ack = tokio::time::timeout(std::time::Duration::from_millis(500), publish).await;
-            if matches!(ack, Ok(Ok(_))) {
-                stored += 1;
+            let kind = subject.split('.').nth(2).unwrap();
+            if ["query", "rpc", "progress", "control"].contains(&kind) {
+                vandal.client().publish(subject, body.clone()).await.unwrap();
+                continue;
             }
+            let publish = vandal.jetstream().publish(subject, body.clone()).await.unwrap();
+            stored += usize::from(publish.await.is_ok());
         }
     }
     assert!(stored > sent / 2, "most of the garbage was not taken: {stored} of {sent}");

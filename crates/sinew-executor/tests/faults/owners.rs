@@ -1,14 +1,13 @@
 //! Several executors believe that a shard is theirs; journals that are compacted under way.
 
-use std::time::Duration;
-
 use serde_json::json;
 use sinew_agent::Delivery;
-use sinew_executor::service::{Service, ServiceOptions};
+use sinew_mesh::server::ServerOptions;
+use sinew_protocol::Token;
 use sinew_protocol::journal::{Commit, EntryKind};
 
 use crate::audit::{CHAIN, succeeded};
-use crate::mesh::{Site, TestMesh, adapters, start};
+use crate::mesh::{Site, TestMesh, start};
 use crate::process::Part;
 
 /// Commits of all shards.
@@ -27,46 +26,53 @@ async fn commits(site: &Site, shards: u32) -> Vec<Commit> {
     commits
 }
 
-/// Executors that take each other for dead all the time claim each other's shards while work goes on.
+/// The fleet's record of who owns what is swapped again and again while work goes on: both executors decide, one is fenced.
 #[tokio::test]
 async fn owners_that_fight_do_no_harm() {
-    let mesh = TestMesh::with(Default::default(), 2).await;
+    const SWAPS: usize = 12;
+    let mesh = TestMesh::with(ServerOptions::default(), 1).await;
     mesh.deploy("chain", CHAIN).await;
-    let agents = [("one", json!({ "pass": true, "delay_ms": 300 })), ("two", json!({ "pass": true, "delay_ms": 300 }))];
-    let mut agents = mesh.agents_process(Delivery::Queue, &agents).await;
-    let mut fighters = Vec::new();
-    for id in ["one", "two"] {
-        // The lease is shorter than a beat: everybody else is dead.
-        let lease = Duration::from_millis(1);
-        let options = ServiceOptions { id: id.to_owned(), lease, ..ServiceOptions::new(adapters) };
-        fighters.push(Service::start(mesh.connect(id).await, options).await.unwrap());
-    }
+    let slow = json!({ "pass": true, "delay_ms": 300 });
+    let mut agents = mesh.agents_process(Delivery::Queue, &[("one", slow.clone()), ("two", slow)]).await;
+    let (one, two) = (mesh.executor("one").await, mesh.executor("two").await);
     let client = mesh.client().await;
+    let fleet = mesh.mesh.fleet();
+    let claims = |commits: &[Commit]| {
+        commits.iter().filter(|commit| commit.entries.is_empty()).map(|commit| commit.owner.clone()).collect::<Vec<_>>()
+    };
     let mut executions = Vec::new();
-    let claims = |commits: &[Commit]| commits.iter().filter(|commit| commit.entries.is_empty()).count();
-    let mut nth = 0;
-    // Work comes in until the shards have changed hands often enough.
-    while claims(&commits(&mesh, 2).await) < 12 {
-        let command = start(&client, &format!("k{nth}"), "chain", json!({ "value": nth }));
-        executions.push(command.execution.clone());
-        client.start(command).await.unwrap();
-        nth += 1;
-        assert!(nth < 5_000, "nobody fights");
+    let mut swaps = 0;
+    while swaps < SWAPS {
+        let key = format!("k{}", executions.len());
+        executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
+        let before = claims(&commits(&mesh, 1).await);
+        let Some((Some(owner), revision)) = fleet.look().await.unwrap().owners.get(&0).cloned() else { continue };
+        let other = if owner == "one" { "two" } else { "one" };
+        if before.last().map(Token::as_str) != Some(&owner) || !fleet.claim(0, other, revision).await.unwrap() {
+            continue;
+        }
+        // The robbed one has not been told: it writes on until the other one's first commit fences it.
+        while claims(&commits(&mesh, 1).await).last().map(Token::as_str) != Some(other) {
+            let key = format!("k{}", executions.len());
+            executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
+        }
+        swaps += 1;
     }
     for (nth, execution) in executions.iter().enumerate() {
-        assert_eq!(succeeded(&client, execution).await, json!({ "value": nth }));
+        assert_eq!(succeeded(&client, execution).await, json!({ "value": format!("k{nth}") }));
     }
-    println!("{} executions while the shards changed hands {} times", executions.len(), claims(&commits(&mesh, 2).await));
-    for fighter in fighters {
-        fighter.drain().await;
-    }
+    println!("{} executions while their shard was stolen {swaps} times", executions.len());
+    one.drain().await;
+    two.drain().await;
     agents.end().await;
-    assert_eq!(crate::audit::given(&[&agents]).len(), 2 * executions.len(), "a task was sent that no fact names");
+    let given = crate::audit::given(&[&agents]);
+    assert_eq!(given.len(), 2 * executions.len(), "a task was sent that no fact names");
+    assert!(given.values().all(|times| *times == 1), "an agent worked twice");
 }
 
 #[tokio::test]
 async fn a_compacted_journal_is_taken_over() {
-    let mesh = TestMesh::with(Default::default(), 1).await;
+    let mesh = TestMesh::with(ServerOptions::default(), 1).await;
     mesh.deploy("chain", CHAIN).await;
     // The first executions stay open while so many others pass that the journal is worn.
     let agents = [("one", json!({ "pass": true, "hold": 3 })), ("two", json!({ "pass": true }))];

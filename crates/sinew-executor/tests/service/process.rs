@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, CancellationToken, Context, Delivery, Failure};
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::Mesh;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Notify, watch};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::mesh::{PATIENCE, adapters};
 use crate::stub;
@@ -55,7 +55,7 @@ pub(crate) enum Part {
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: mpsc::UnboundedReceiver<Value>,
     /// What it has told so far.
     pub(crate) told: Vec<Value>,
 }
@@ -73,7 +73,15 @@ impl Process {
             .spawn()
             .unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
-        let mut process = Self { child, stdin, lines: BufReader::new(stdout).lines(), told: Vec::new() };
+        // Read at once: a process whose pipe is full hangs.
+        let (sender, lines) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                told(&line).map(|told| sender.send(told));
+            }
+        });
+        let mut process = Self { child, stdin, lines, told: Vec::new() };
         process.until("it is at work", |told| told.iter().any(|line| line["at_work"] == true)).await;
         process
     }
@@ -82,8 +90,8 @@ impl Process {
     pub(crate) async fn until(&mut self, what: &str, mut holds: impl FnMut(&[Value]) -> bool) {
         let reading = async {
             while !holds(&self.told) {
-                match self.lines.next_line().await.unwrap() {
-                    Some(line) => self.told.extend(told(&line)),
+                match self.lines.recv().await {
+                    Some(told) => self.told.push(told),
                     None => return false,
                 }
             }
@@ -140,8 +148,8 @@ impl Process {
 
     async fn gone(&mut self) {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
-        while let Some(line) = self.lines.next_line().await.unwrap() {
-            self.told.extend(told(&line));
+        while let Some(told) = self.lines.recv().await {
+            self.told.push(told);
         }
     }
 }
@@ -167,11 +175,11 @@ fn now() -> u64 {
 async fn helper() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let role: Role = serde_json::from_str(&role).unwrap();
-    let released = Arc::new(Notify::new());
+    let released = Arc::new(Semaphore::new(0));
     let (ending, ended) = watch::channel(());
     let go = Arc::clone(&released);
     std::thread::spawn(move || {
-        std::io::stdin().lines().map_while(Result::ok).for_each(|_| go.notify_one());
+        std::io::stdin().lines().map_while(Result::ok).for_each(|_| go.add_permits(1));
         drop(ending);
     });
     let end = |mut ended: watch::Receiver<()>| async move { while ended.changed().await.is_ok() {} };
@@ -229,7 +237,7 @@ struct Stub {
 }
 
 impl Stub {
-    async fn work(&self, input: Value, context: Context, released: &Notify) -> Result<Value, Failure> {
+    async fn work(&self, input: Value, context: Context, released: &Semaphore) -> Result<Value, Failure> {
         let earlier = self.asked.fetch_add(1, Ordering::SeqCst);
         let call = json!({
             "agent": context.agent(),
@@ -246,7 +254,7 @@ impl Stub {
         let held = words.is_some_and(|words| words.get("hold").is_some_and(|n| n.as_u64() > Some(earlier as u64)));
         let work = async {
             if held {
-                released.notified().await;
+                released.acquire().await.unwrap().forget();
             }
             let Some(answer) = stub::answer(&self.words, &input, earlier) else {
                 return std::future::pending().await;
