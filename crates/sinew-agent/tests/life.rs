@@ -222,8 +222,12 @@ async fn handlers_call_agents_and_workflows_by_name() {
         let named = context.call_tool("workflow_flow", &json!({"input_artifact": "in.json"})).await?;
         let peer = context.call_tool("peer_echo", &json!({"n": 4})).await?;
         let wrong = context.call_tool("peer_echo", &json!({"n": "four"})).await.unwrap_err().into_fault();
-        let stored: Vec<String> = context.artifacts().list().iter().map(|meta| meta.name.to_string()).collect();
-        assert!(stored.iter().any(|name| name.starts_with("wi_flow_") && name.ends_with(".json")), "{stored:?}");
+        let stored: Vec<String> =
+            context.artifacts().list().iter().map(|meta| meta.name.to_string()).collect();
+        assert!(
+            stored.iter().any(|name| name.starts_with("wi_flow_") && name.ends_with(".json")),
+            "{stored:?}"
+        );
         Ok(json!({
             "names": names,
             "echoed": echoed,

@@ -6,9 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use sinew_engine::{Outcome, Round, decode_round};
+use sinew_mesh::event::{EventFilter, From as ReadFrom};
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
-use sinew_mesh::event::{EventFilter, From as ReadFrom};
 use sinew_mesh::{Mesh, MeshError, Put};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionRecord, Verdict};
@@ -122,7 +122,11 @@ impl Client {
     }
 
     /// Like [`Client::start`], in a trace that somebody began.
-    pub(crate) async fn start_within(&self, command: StartCommand, trace: TraceParent) -> Result<bool, ClientError> {
+    pub(crate) async fn start_within(
+        &self,
+        command: StartCommand,
+        trace: TraceParent,
+    ) -> Result<bool, ClientError> {
         let execution = command.execution.clone();
         let id = Token::parse(execution.as_str()).map_err(|_| ClientError::NotFound(execution.clone()))?;
         match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command)), trace).await? {
@@ -133,7 +137,12 @@ impl Client {
     }
 
     /// Asks something of an execution and waits until it was decided.
-    pub async fn signal(&self, id: &Token, command: Command, patience: Duration) -> Result<Verdict, ClientError> {
+    pub async fn signal(
+        &self,
+        id: &Token,
+        command: Command,
+        patience: Duration,
+    ) -> Result<Verdict, ClientError> {
         let execution = command.execution().clone();
         let filter = EventFilter {
             execution: Some(execution.clone()),
@@ -263,7 +272,10 @@ impl Client {
     }
 
     /// An execution as it stands, folded here.
-    pub async fn execution(&self, execution: &ExecutionId) -> Result<Option<(ExecutionRecord, Execution)>, ClientError> {
+    pub async fn execution(
+        &self,
+        execution: &ExecutionId,
+    ) -> Result<Option<(ExecutionRecord, Execution)>, ClientError> {
         let Some(record) = self.record(execution).await? else { return Ok(None) };
         let folded = self.folded(&record).await?;
         Ok(Some((record, folded)))
@@ -272,16 +284,16 @@ impl Client {
     /// Folds a record.
     pub async fn folded(&self, record: &ExecutionRecord) -> Result<Execution, ClientError> {
         let program = self.programs.by_digest(&record.meta.plan).await.map_err(ClientError::Plan)?;
+        let unreadable =
+            |reason: String| ClientError::Unreadable { execution: record.meta.execution.clone(), reason };
         let rounds = record
             .rounds
             .iter()
             .map(|round| decode_round(round))
             .collect::<Result<Vec<Round>, _>>()
-            .map_err(|error| ClientError::Unreadable {
-                execution: record.meta.execution.clone(),
-                reason: error.to_string(),
-            })?;
-        Ok(Execution::recover(record.meta.execution.clone(), program, rounds))
+            .map_err(|error| unreadable(error.to_string()))?;
+        Execution::read(record.meta.execution.clone(), program, rounds)
+            .map_err(|bad| unreadable(bad.to_string()))
     }
 
     /// Waits for the end of an execution. None when the time is over; it goes on all the same.

@@ -1,6 +1,6 @@
 //! One execution in memory: journal, state, and the fixed order decide → append → apply → act.
 
-use sinew_engine::{Action, Ctx, Fact, Input, NativeEvent, Refused, Round, State, Time, Waiting};
+use sinew_engine::{Action, BadFact, Ctx, Fact, Input, NativeEvent, Refused, Round, State, Time, Waiting};
 use sinew_protocol::ExecutionId;
 
 use crate::library::Program;
@@ -29,7 +29,18 @@ impl Execution {
         Self { id, program, state: State::new(), journal: Vec::new() }
     }
 
-    /// Folds a journal. What was under way is in [`Execution::outstanding`].
+    /// Folds a journal that was stored elsewhere, and refuses one that does not fit the plan.
+    pub fn read(id: ExecutionId, program: Program, journal: Vec<Round>) -> Result<Self, BadFact> {
+        let mut state = State::new();
+        for round in &journal {
+            for fact in &round.facts {
+                sinew_engine::fold(&program.graph, &mut state, round.at, fact)?;
+            }
+        }
+        Ok(Self { id, program, state, journal })
+    }
+
+    /// Folds a journal of its own. What was under way is in [`Execution::outstanding`].
     pub fn recover(id: ExecutionId, program: Program, journal: Vec<Round>) -> Self {
         let mut state = State::new();
         for round in &journal {

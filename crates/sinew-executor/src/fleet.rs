@@ -7,8 +7,8 @@ use serde_json::Value;
 use sinew_engine::{Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, Status, Target, Time};
 use sinew_protocol::{ExecutionId, Fault};
 
-pub use crate::call::{Call, TaskKey};
 use crate::call::activation_key;
+pub use crate::call::{Call, TaskKey};
 use crate::execution::Execution;
 use crate::library::{Library, Program};
 
@@ -180,7 +180,11 @@ impl Fleet {
             return;
         };
         let parent = &self.runs[key.run].execution;
-        let id = ExecutionId::child(parent.id(), &activation_key(parent.id(), parent.program(), parent.state(), key.act), key.attempt);
+        let id = ExecutionId::child(
+            parent.id(),
+            &activation_key(parent.id(), parent.program(), parent.state(), key.act),
+            key.attempt,
+        );
         let start = parent.state().start.as_deref();
         let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
         chain.push(parent.program().name().to_owned());

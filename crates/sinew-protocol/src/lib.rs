@@ -8,9 +8,9 @@
 
 pub mod a2a;
 pub mod artifact;
+pub mod behalf;
 pub mod card;
 pub mod code;
-pub mod behalf;
 pub mod command;
 pub mod deployment;
 pub mod embed;

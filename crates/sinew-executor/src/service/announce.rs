@@ -148,7 +148,8 @@ async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
         None => {
             let program = shared.programs.by_digest(&deployment.digest).await?;
             let plan = program.graph.plan();
-            let described = [&deployment.description, &plan.description].into_iter().find(|text| !text.is_empty());
+            let described =
+                [&deployment.description, &plan.description].into_iter().find(|text| !text.is_empty());
             Announcement {
                 name: deployment.name.clone(),
                 description: described.unwrap_or(&deployment.name).clone(),

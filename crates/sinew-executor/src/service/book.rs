@@ -9,9 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use sinew_engine::{Action, Fact, Input, Refused, Time};
-use sinew_protocol::journal::{
-    Commit, Entry, EntryKind, ExecutionMeta, ExecutionRecord, Positions, Verdict,
-};
+use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionMeta, ExecutionRecord, Positions, Verdict};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
@@ -114,7 +112,9 @@ impl Book {
         execution: &ExecutionId,
         input: Input,
     ) -> Result<(), Unfit> {
-        let Some(open) = self.open.get_mut(execution) else { return Err(Unfit::Refused(Refused::NotStarted)) };
+        let Some(open) = self.open.get_mut(execution) else {
+            return Err(Unfit::Refused(Refused::NotStarted));
+        };
         let before = open.stored.rounds.size();
         let decided = open.input(now, input)?;
         self.bytes += open.stored.rounds.size() - before;

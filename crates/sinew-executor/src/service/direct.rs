@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sinew_mesh::MeshError;
 use sinew_protocol::a2a::SendMessageRequest;
-use sinew_protocol::jsonrpc::{Response, fault_of};
 use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::jsonrpc::{Response, fault_of};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::task::read_result;
 use sinew_protocol::{Fault, TaskId, Token, a2a, header};
@@ -102,8 +102,8 @@ fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
         return Ok(result.task);
     }
     let no_task = |text: String| Fault::error(NO_TASK, text);
-    let response: Response = serde_json::from_slice(reply)
-        .map_err(|error| Fault::from(BadMessage::Bytes(error.to_string())))?;
+    let response: Response =
+        serde_json::from_slice(reply).map_err(|error| Fault::from(BadMessage::Bytes(error.to_string())))?;
     let result = response.into_result().map_err(|error| match fault_of(&error) {
         fault if fault.retryable => fault,
         _ => no_task(format!("the agent refused: {error}")),

@@ -74,7 +74,12 @@ pub(super) struct Done {
 }
 
 /// What a message means. Waits until the broker can be asked for what the message names.
-pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received, open: impl Fn(&ExecutionId) -> bool) -> Arrival {
+pub(super) async fn understand(
+    shared: &Shared,
+    shard: u32,
+    received: &Received,
+    open: impl Fn(&ExecutionId) -> bool,
+) -> Arrival {
     match (received.source, &received.subject) {
         (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
             if *addressed == shard =>
@@ -134,12 +139,14 @@ async fn command(
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
             if command.behalf.is_some() && !open(&command.execution) {
                 // Two executors may start for the same message, one after the other's execution is over.
-                let ended = persist(|| async { Ok(shared.mesh.get_history(&command.execution).await?) }).await;
+                let ended =
+                    persist(|| async { Ok(shared.mesh.get_history(&command.execution).await?) }).await;
                 if matches!(ended, Ok(Some(_))) {
                     return Arrival::Nothing;
                 }
             }
-            let program = persist(|| shared.programs.meant(&command.workflow, command.version.as_deref())).await;
+            let program =
+                persist(|| shared.programs.meant(&command.workflow, command.version.as_deref())).await;
             let input = match &command.input_artifact {
                 Some(address) => persist(|| shared.value(address)).await,
                 None => Ok(command.input.clone()),
@@ -192,16 +199,13 @@ pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<Reply, 
         NodeOutput::Address(address) => persist(|| shared.value(&address)).await?,
         NodeOutput::None => Value::Null,
     };
-    Ok(Reply {
-        artifacts,
-        events: result.events,
-        usage: result.usage,
-        ..Reply::new(output)
-    })
+    Ok(Reply { artifacts, events: result.events, usage: result.usage, ..Reply::new(output) })
 }
 
 /// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.
-pub(super) async fn persist<T, F: Future<Output = Result<T, Fault>>>(again: impl Fn() -> F) -> Result<T, Fault> {
+pub(super) async fn persist<T, F: Future<Output = Result<T, Fault>>>(
+    again: impl Fn() -> F,
+) -> Result<T, Fault> {
     loop {
         match again().await {
             Err(fault) if fault.retryable => {

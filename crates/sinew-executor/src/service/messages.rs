@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{Ask, Outcome, Status, Target, Val};
-use sinew_mesh::{HeaderMap, MeshError};
 use sinew_mesh::artifact::Place;
+use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, Delivery};
@@ -202,7 +202,12 @@ impl Shared {
         let result = match outcome.status {
             Status::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
             status => Err(outcome.fault.clone().map_or_else(
-                || Fault::failure(super::SUB_WORKFLOW_FAILED, format!("the sub-workflow ended with {}", status.as_str())),
+                || {
+                    Fault::failure(
+                        super::SUB_WORKFLOW_FAILED,
+                        format!("the sub-workflow ended with {}", status.as_str()),
+                    )
+                },
                 |fault| Fault { retryable: true, ..fault },
             )),
         };

@@ -22,9 +22,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sinew_mesh::fleet::{Beat, Fleet, Watch};
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
+use sinew_mesh::fleet::{Beat, Fleet, Watch};
 use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::message::Vocabulary;
@@ -34,8 +34,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use book::Reader;
+pub use programs::{Adapters, Programs, store_plan};
 pub use view::{ended, status, words};
 
 use shard::End;
@@ -81,7 +81,10 @@ impl ServiceOptions {
 
 impl std::fmt::Debug for ServiceOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServiceOptions").field("id", &self.id).field("lease", &self.lease).finish_non_exhaustive()
+        f.debug_struct("ServiceOptions")
+            .field("id", &self.id)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
     }
 }
 
@@ -120,7 +123,9 @@ impl Shared {
 
     /// Tells an agent that a task is given up. Nobody may be listening, and the task may never have been taken.
     async fn cancel_task(&self, agent: &str, execution: &ExecutionId, task: &TaskId) {
-        if let Err(error) = self.mesh.control(agent, task, &Control::Cancel { execution: execution.clone() }).await {
+        if let Err(error) =
+            self.mesh.control(agent, task, &Control::Cancel { execution: execution.clone() }).await
+        {
             debug!(agent, %task, %error, "the agent could not be told");
         }
     }

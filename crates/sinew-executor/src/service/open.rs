@@ -212,8 +212,8 @@ fn refold(rounds: &Log, program: &Program) -> Result<State, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
     let mut state = State::new();
     for (nth, bytes) in rounds.iter().enumerate() {
-        let round =
-            decode_round(bytes).map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
+        let round = decode_round(bytes)
+            .map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
         for fact in &round.facts {
             sinew_engine::fold(&program.graph, &mut state, round.at, fact)
                 .map_err(|bad| unreadable(format!("round {nth} of the journal: {bad}")))?;

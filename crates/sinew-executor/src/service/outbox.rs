@@ -142,7 +142,18 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
             let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
             let command = Command::Cancel(CancelCommand { execution: child.clone(), reason });
             let shard = child.shard(shared.shards);
-            report(insist(|| shared.mesh.command(Operation::Cancel, shard, &id, HeaderMap::new(), command.to_json().into())).await);
+            report(
+                insist(|| {
+                    shared.mesh.command(
+                        Operation::Cancel,
+                        shard,
+                        &id,
+                        HeaderMap::new(),
+                        command.to_json().into(),
+                    )
+                })
+                .await,
+            );
         }
         Job::Finish { record, outcome, started, ended, reopened } => {
             let execution = record.meta.execution.clone();
@@ -178,12 +189,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
 }
 
 /// Sends a task to its agent's queue, or starts the workflow it is for.
-async fn send(
-    shared: &Shared,
-    call: &Call,
-    meta: &ExecutionMeta,
-    chain: &[String],
-) -> Result<(), MeshError> {
+async fn send(shared: &Shared, call: &Call, meta: &ExecutionMeta, chain: &[String]) -> Result<(), MeshError> {
     if shared.is_workflow(call) {
         return start_child(shared, call, meta, chain).await;
     }
@@ -240,7 +246,9 @@ async fn answer(
     parent: &ParentRef,
     outcome: &Outcome,
 ) -> Result<(), MeshError> {
-    let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else { return Ok(()) };
+    let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else {
+        return Ok(());
+    };
     let body = shared.child_result(meta, parent, outcome).await?;
     shared.mesh.put_once(&subject, shared.headers(meta), body).await.map(drop)
 }

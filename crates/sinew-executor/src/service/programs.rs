@@ -50,7 +50,9 @@ impl Programs {
         }
         let unusable = |text: String| Fault::error(NO_SUCH_PLAN, text).with_retryable(false);
         let stored = match self.mesh.get_plan(digest).await {
-            Err(MeshError::NotFound { .. }) => return Err(unusable(format!("the plan {digest} is not in the store"))),
+            Err(MeshError::NotFound { .. }) => {
+                return Err(unusable(format!("the plan {digest} is not in the store")));
+            }
             stored => stored?,
         };
         let adapter = (self.adapters)(&stored.dialect)
@@ -71,9 +73,11 @@ impl Programs {
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let digest = match version {
             Some(digest) => digest.to_owned(),
-            None => self.workflows.get(name).map(|deployed| deployed.deployment.digest.clone()).ok_or_else(|| {
-                Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found"))
-            })?,
+            None => self
+                .workflows
+                .get(name)
+                .map(|deployed| deployed.deployment.digest.clone())
+                .ok_or_else(|| Fault::invalid(NO_SUCH_WORKFLOW, format!("Workflow '{name}' not found")))?,
         };
         let program = self.by_digest(&digest).await?;
         if program.name() != name {

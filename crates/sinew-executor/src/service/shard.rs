@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sinew_engine::{Action, Answer as Decision, Fact, Input, Mode, Phase, Time};
+use sinew_mesh::journal::ServerClock;
+use sinew_mesh::query::Answer;
 use sinew_mesh::{AppendError, HeaderMap, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::journal::{Commit, ExecutionMeta, Verdict};
-use sinew_mesh::journal::ServerClock;
-use sinew_mesh::query::Answer;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Fault, Subject, Token, header};
 use tokio::sync::mpsc;
@@ -131,11 +131,8 @@ impl Shard {
                 Ok::<(), End>(())
             })
             .await?;
-        let claim = Commit {
-            owner: shared.owner.clone(),
-            positions: reader.positions(),
-            entries: Vec::new(),
-        };
+        let claim =
+            Commit { owner: shared.owner.clone(), positions: reader.positions(), entries: Vec::new() };
         crash::point("open.replayed");
         journal.append(claim.encode()).await?;
         crash::point("open.claimed");
@@ -148,16 +145,14 @@ impl Shard {
         let missing = |digest: &str| {
             Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
         };
-        let book =
-            reader.finish(|meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)));
+        let book = reader.finish(|meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)));
         for (stored, fault) in book.broken() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.inbox(id, book.positions).await?;
         let (sender, back) = mpsc::unbounded_channel();
         let outbox = Outbox::open(Arc::clone(&shared), sender);
-        let shard =
-            Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
+        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
         shard.recover();
         info!(
             shard = id,
@@ -230,7 +225,12 @@ impl Shard {
     }
 
     /// One round: everything that came in is decided, stored in one message, and acted upon.
-    async fn round(&mut self, messages: Vec<Received>, arrivals: Vec<Arrival>, tick: bool) -> Result<(), End> {
+    async fn round(
+        &mut self,
+        messages: Vec<Received>,
+        arrivals: Vec<Arrival>,
+        tick: bool,
+    ) -> Result<(), End> {
         let began = std::time::Instant::now();
         let book = &self.book;
         let open = |execution: &ExecutionId| book.get(execution).is_some();
@@ -307,8 +307,9 @@ impl Shard {
         };
         let mode = match &command.mode {
             serde_json::Value::Null => Ok(Mode::default()),
-            mode => serde_json::from_value(mode.clone())
-                .map_err(|error| Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))),
+            mode => serde_json::from_value(mode.clone()).map_err(|error| {
+                Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))
+            }),
         };
         // Depth and chain bound recursion, so only executors may say how deep a start is.
         let believed = meta.parent.is_some() || command.behalf.is_some();
@@ -536,7 +537,10 @@ impl Shard {
 
     /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
     fn compact(&mut self, stage: &mut Stage) {
-        if self.wear.cut.is_none() && self.wear.bytes > self.shared.worn && self.wear.bytes > 2 * self.book.size() {
+        if self.wear.cut.is_none()
+            && self.wear.bytes > self.shared.worn
+            && self.wear.bytes > 2 * self.book.size()
+        {
             self.wear.cut = self.journal.position();
         }
         if let Some(cut) = self.wear.cut {
@@ -585,16 +589,19 @@ fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Inpu
     let state = open.state();
     let ctx = open.ctx();
     let meant = |act: u32| {
-        let named = approve.node.as_deref().is_none_or(|node| {
-            ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node
-        });
+        let named = approve
+            .node
+            .as_deref()
+            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
         named && approve.activation.is_none_or(|wanted| wanted == act)
     };
     let all: Vec<u32> = state.waiting().collect();
     let act = match all.iter().copied().filter(|act| meant(*act)).collect::<Vec<_>>().as_slice() {
         [act] => *act,
         [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
-        [] => return Err("no such node waits for a person; it was decided already, or never asked".to_owned()),
+        [] => {
+            return Err("no such node waits for a person; it was decided already, or never asked".to_owned());
+        }
         _ => return Err("several nodes wait for a person: name one".to_owned()),
     };
     debug_assert_eq!(state.act(act).phase, Phase::Waiting);
@@ -621,4 +628,3 @@ async fn sleep(wait: Option<Duration>) {
         None => std::future::pending().await,
     }
 }
-

@@ -1,6 +1,6 @@
 //! What a shard's owner answers about its executions.
 
-use sinew_engine::{Status, State, Waiting, WaitingFor, waiting};
+use sinew_engine::{State, Status, Waiting, WaitingFor, waiting};
 use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{ExecutionStatus, Summary};
@@ -69,7 +69,9 @@ pub fn ended(state: &State) -> Option<u64> {
 /// What it waits for, in a few words.
 pub fn words(waits: &[Waiting]) -> Option<String> {
     let mut all = waits.iter().filter_map(|wait| match &wait.what {
-        WaitingFor::Agent { name, attempt, .. } if *attempt > 1 => Some(format!("agent {name}, attempt {attempt}")),
+        WaitingFor::Agent { name, attempt, .. } if *attempt > 1 => {
+            Some(format!("agent {name}, attempt {attempt}"))
+        }
         WaitingFor::Agent { name, .. } => Some(format!("agent {name}")),
         WaitingFor::Retry { tries } => Some(format!("attempt {}", tries + 1)),
         WaitingFor::Sleep => Some("a delay".to_owned()),

@@ -86,7 +86,10 @@ async fn all(delivery: Delivery) {
             let reference = Seen::of(case, &library, None);
             let late = reference.ended_at.is_none_or(|ended| ended > LONGEST);
             if late {
-                return (id, vec!["it ends too late to be waited for: say so in mesh-differs.json".to_owned()]);
+                return (
+                    id,
+                    vec!["it ends too late to be waited for: say so in mesh-differs.json".to_owned()],
+                );
             }
             let site = Site::new(&url, &format!("case{nth}"), 1).await;
             let running = AssertUnwindSafe(run(&site, case, &library, delivery, &reference));
@@ -198,7 +201,8 @@ async fn agents(
         .map(|name| (name.clone(), case["agents"][&name].clone(), case["cards"][&name].clone()))
         .collect();
     let text = case.to_string();
-    let patient = !["timeout", "cancel_after_ms", "max_workflow", "elapsed_ms"].iter().any(|word| text.contains(word));
+    let patient =
+        !["timeout", "cancel_after_ms", "max_workflow", "elapsed_ms"].iter().any(|word| text.contains(word));
     let direct = delivery == Delivery::Direct;
     site.process(Part::Agents { direct, agents, slower: if patient { SLOWER } else { 1 } }).await
 }
@@ -206,7 +210,8 @@ async fn agents(
 /// A caller that some executor has a task from.
 async fn parent(site: &Site) -> ParentRef {
     let execution = ExecutionId::of(&site.namespace, "tester", "parent");
-    let task = TaskId::of(&execution, &sinew_protocol::ActivationKey::of::<String>(&execution, "caller", &[], 0), 1);
+    let task =
+        TaskId::of(&execution, &sinew_protocol::ActivationKey::of::<String>(&execution, "caller", &[], 0), 1);
     let token = ResultToken::of(&site.mesh.result_key().await.unwrap(), &task);
     let agent = Token::of("WF");
     let result = Subject::Result { shard: 0, agent, execution: execution.clone(), task: task.clone(), token };
@@ -219,7 +224,8 @@ fn request(body: &[u8]) -> Option<(String, Request)> {
     let body = if body.get("jsonrpc").is_some() { body["params"].clone() } else { body };
     let message: SendMessageRequest = serde_json::from_value(body).ok()?;
     let extra = TaskExtra::find(message.metadata.as_ref())?.ok()?;
-    let file = |content: &PartContent| matches!(content, PartContent::Url(url) if url.starts_with("artifact://"));
+    let file =
+        |content: &PartContent| matches!(content, PartContent::Url(url) if url.starts_with("artifact://"));
     let is_file = message.message.parts.iter().any(|part| file(&part.content));
     let name = ArtifactName::parse("input.json").ok()?;
     let input = is_file.then_some((ArtifactRef { name, version: Some(0) }, extra.input.unwrap_or_default()));

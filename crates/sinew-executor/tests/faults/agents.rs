@@ -10,7 +10,7 @@ use sinew_mesh::HeaderMap;
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::query::Summary;
-use sinew_protocol::{ExecutionId, Subject, TaskId, Token, ResultToken};
+use sinew_protocol::{ExecutionId, ResultToken, Subject, TaskId, Token};
 
 use crate::audit::{CHAIN, audit, ended, facts, given, rounds, single, succeeded};
 use crate::mesh::{PATIENCE, TestMesh, start, worded};
@@ -23,7 +23,11 @@ pub(crate) async fn begun(client: &Client, key: &str, workflow: &str, input: Val
 }
 
 /// Waits until the owner says this of an open execution.
-pub(crate) async fn stands(client: &Client, execution: &ExecutionId, holds: impl Fn(&Summary) -> bool) -> Summary {
+pub(crate) async fn stands(
+    client: &Client,
+    execution: &ExecutionId,
+    holds: impl Fn(&Summary) -> bool,
+) -> Summary {
     let looking = async {
         loop {
             let open = client.open().await.unwrap();
@@ -69,13 +73,22 @@ async fn an_agent_that_never_answers_is_told_and_what_it_says_later_changes_noth
         let client = mesh.client().await;
         let execution = begun(&client, "h", "hasty", json!({ "value": 2 })).await;
         let outcome = ended(&client, &execution).await;
-        assert!(outcome.fault.as_ref().is_some_and(|fault| fault.message.contains("timed out")), "{outcome:?}");
+        assert!(
+            outcome.fault.as_ref().is_some_and(|fault| fault.message.contains("timed out")),
+            "{outcome:?}"
+        );
         agents.until("it is told", |told| told.iter().any(|line| line.get("cancelled").is_some())).await;
         let before = client.record(&execution).await.unwrap().unwrap();
         let task = TaskId::parse(agents.began().next().unwrap()["task"].as_str().unwrap()).unwrap();
         let token = ResultToken::of(&mesh.mesh.result_key().await.unwrap(), &task);
         let shard = execution.shard(mesh.mesh.layout().await.unwrap().shards);
-        let subject = Subject::Result { shard, agent: Token::of("one"), execution: execution.clone(), task: task.clone(), token };
+        let subject = Subject::Result {
+            shard,
+            agent: Token::of("one"),
+            execution: execution.clone(),
+            task: task.clone(),
+            token,
+        };
         let late = worded(&task, Ok(json!({ "value": "late" }))).into();
         // The SDK may have said already that it gave up; then the subject is taken, and that is as good.
         mesh.connect("one").await.put_once(&subject, HeaderMap::new(), late).await.unwrap();
@@ -134,7 +147,8 @@ async fn cancels_race_with_results() {
 async fn two_processes_of_one_agent_share_its_tasks() {
     let mesh = TestMesh::new().await;
     mesh.deploy("chain", CHAIN).await;
-    let words = [("one", json!({ "pass": true, "delay_ms": 20 })), ("two", json!({ "pass": true, "delay_ms": 20 }))];
+    let words =
+        [("one", json!({ "pass": true, "delay_ms": 20 })), ("two", json!({ "pass": true, "delay_ms": 20 }))];
     let mut first = mesh.agents_process(Delivery::Queue, &words).await;
     let mut second = mesh.agents_process(Delivery::Queue, &words).await;
     let _executor = mesh.executor_process("one").await;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
 use sinew_engine::{Fact, Outcome, Round, Status, decode_round};
 use sinew_executor::client::Client;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::journal::ExecutionRecord;
-use serde_json::Value;
 
 use crate::mesh::PATIENCE;
 use crate::process::Process;

@@ -137,7 +137,10 @@ async fn timers_outlive_their_owner() {
     mesh.deploy("late", &single(", timeout: 4s")).await;
     let retry = ", retryStrategy: {limit: 3, retryPolicy: OnFailure, backoff: {duration: 4s}}";
     mesh.deploy("again", &single(retry).replace("agent_name: one", "agent_name: two")).await;
-    let agents = [("one", json!({ "silent": true })), ("two", json!({ "pass": true, "error": "boom", "fail_times": 1 }))];
+    let agents = [
+        ("one", json!({ "silent": true })),
+        ("two", json!({ "pass": true, "error": "boom", "fail_times": 1 })),
+    ];
     let mut agents = mesh.agents_process(Delivery::Queue, &agents).await;
     let mut first = mesh.executor_process("first").await;
     let client = mesh.client().await;
@@ -147,7 +150,9 @@ async fn timers_outlive_their_owner() {
     // The failure is a fact before the owner dies.
     loop {
         let record = client.record(&again).await.unwrap();
-        if record.is_some_and(|record| facts(&record).iter().any(|fact| matches!(fact, Fact::BackedOff { .. }))) {
+        if record
+            .is_some_and(|record| facts(&record).iter().any(|fact| matches!(fact, Fact::BackedOff { .. })))
+        {
             break;
         }
     }

@@ -53,7 +53,8 @@ impl Scene {
         let task = TaskId::parse(call["task"].as_str().unwrap()).unwrap();
         let token = ResultToken::of(&self.mesh.mesh.result_key().await.unwrap(), &task);
         let (shard, agent) = (shard(&self.mesh, &execution).await, Token::of("one"));
-        let result = Subject::Result { shard, agent, execution: execution.clone(), task: task.clone(), token };
+        let result =
+            Subject::Result { shard, agent, execution: execution.clone(), task: task.clone(), token };
         Held { execution, task, result }
     }
 }
@@ -73,24 +74,114 @@ async fn forged_results_are_not_accepted() {
     let held = scene.held("victim").await;
     let other = scene.held("other").await;
     let forger = scene.mesh.connect("forger").await;
-    let Subject::Result { shard, agent, execution, task, token } = held.result.clone() else { unreachable!() };
-    let Subject::Result { token: foreign, task: other_task, .. } = other.result.clone() else { unreachable!() };
+    let Subject::Result { shard, agent, execution, task, token } = held.result.clone() else {
+        unreachable!()
+    };
+    let Subject::Result { token: foreign, task: other_task, .. } = other.result.clone() else {
+        unreachable!()
+    };
     let guess = |nth: usize| ResultToken::of(&ResultKey::new([nth as u8; 32]), &task);
     let ghost = |nth: usize| ExecutionId::of("test", "forger", &format!("ghost{nth}"));
-    let ghost_task = |nth: usize| TaskId::of(&execution, &ActivationKey::of::<String>(&execution, "a", &[], nth as u32 + 1), 1);
+    let ghost_task = |nth: usize| {
+        TaskId::of(&execution, &ActivationKey::of::<String>(&execution, "a", &[], nth as u32 + 1), 1)
+    };
     let far = |nth: usize| ((nth as u32 % 3) + shard + 1) % 4;
     let mut forged: Vec<(&str, Subject, Bytes)> = Vec::new();
     for nth in 0..EACH {
         let (shard, agent, execution, task) = (shard, agent.clone(), execution.clone(), task.clone());
         let kinds = [
-            ("a token of another key", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: task.clone(), token: guess(nth) }, body(&task)),
-            ("the token of another task, by many agents", Subject::Result { shard, agent: Token::of(&format!("a{nth}")), execution: execution.clone(), task: task.clone(), token: foreign.clone() }, body(&task)),
-            ("the right token under another task", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: ghost_task(nth), token: token.clone() }, body(&task)),
-            ("the right token under another execution", Subject::Result { shard, agent: agent.clone(), execution: ghost(nth), task: task.clone(), token: token.clone() }, body(&task)),
-            ("the right token in another shard", Subject::Result { shard: far(nth), agent: Token::of(&format!("far{nth}")), execution: execution.clone(), task: task.clone(), token: token.clone() }, body(&task)),
-            ("another agent that has read the token", Subject::Result { shard, agent: Token::of(&format!("thief{nth}")), execution: execution.clone(), task: task.clone(), token: token.clone() }, body(&task)),
-            ("an attempt that was never made", Subject::Result { shard, agent: agent.clone(), execution: execution.clone(), task: TaskId::of(&execution, &ActivationKey::of::<String>(&execution, "a", &[], 0), nth as u32 + 2), token: guess(nth) }, body(&task)),
-            ("a result of another execution's task, replayed", Subject::Result { shard, agent: Token::of(&format!("replay{nth}")), execution: execution.clone(), task: other_task.clone(), token: foreign.clone() }, body(&other_task)),
+            (
+                "a token of another key",
+                Subject::Result {
+                    shard,
+                    agent: agent.clone(),
+                    execution: execution.clone(),
+                    task: task.clone(),
+                    token: guess(nth),
+                },
+                body(&task),
+            ),
+            (
+                "the token of another task, by many agents",
+                Subject::Result {
+                    shard,
+                    agent: Token::of(&format!("a{nth}")),
+                    execution: execution.clone(),
+                    task: task.clone(),
+                    token: foreign.clone(),
+                },
+                body(&task),
+            ),
+            (
+                "the right token under another task",
+                Subject::Result {
+                    shard,
+                    agent: agent.clone(),
+                    execution: execution.clone(),
+                    task: ghost_task(nth),
+                    token: token.clone(),
+                },
+                body(&task),
+            ),
+            (
+                "the right token under another execution",
+                Subject::Result {
+                    shard,
+                    agent: agent.clone(),
+                    execution: ghost(nth),
+                    task: task.clone(),
+                    token: token.clone(),
+                },
+                body(&task),
+            ),
+            (
+                "the right token in another shard",
+                Subject::Result {
+                    shard: far(nth),
+                    agent: Token::of(&format!("far{nth}")),
+                    execution: execution.clone(),
+                    task: task.clone(),
+                    token: token.clone(),
+                },
+                body(&task),
+            ),
+            (
+                "another agent that has read the token",
+                Subject::Result {
+                    shard,
+                    agent: Token::of(&format!("thief{nth}")),
+                    execution: execution.clone(),
+                    task: task.clone(),
+                    token: token.clone(),
+                },
+                body(&task),
+            ),
+            (
+                "an attempt that was never made",
+                Subject::Result {
+                    shard,
+                    agent: agent.clone(),
+                    execution: execution.clone(),
+                    task: TaskId::of(
+                        &execution,
+                        &ActivationKey::of::<String>(&execution, "a", &[], 0),
+                        nth as u32 + 2,
+                    ),
+                    token: guess(nth),
+                },
+                body(&task),
+            ),
+            (
+                "a result of another execution's task, replayed",
+                Subject::Result {
+                    shard,
+                    agent: Token::of(&format!("replay{nth}")),
+                    execution: execution.clone(),
+                    task: other_task.clone(),
+                    token: foreign.clone(),
+                },
+                body(&other_task),
+            ),
         ];
         forged.extend(kinds);
     }
@@ -109,7 +200,9 @@ async fn forged_results_are_not_accepted() {
     for held in [&held, &other] {
         assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "true" }));
         let record = scene.client.record(&held.execution).await.unwrap().unwrap();
-        let replies = facts(&record).into_iter().filter(|fact| matches!(fact, Fact::Replied { .. } | Fact::Late { .. }));
+        let replies = facts(&record)
+            .into_iter()
+            .filter(|fact| matches!(fact, Fact::Replied { .. } | Fact::Late { .. }));
         assert_eq!(replies.count(), 1, "a forged result became a fact");
     }
     // What did not prove its task is kept for a person to look at.
@@ -133,15 +226,22 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         ("deep JSON", deep.into()),
         ("another type", Bytes::from_static(b"[1,2,3]")),
         ("another task's result", worded(&foreign, Ok(json!({ "value": "forged" }))).into()),
-        ("no end", json!({ "id": "x", "contextId": "y", "status": { "state": "TASK_STATE_WORKING" } }).to_string().into()),
+        (
+            "no end",
+            json!({ "id": "x", "contextId": "y", "status": { "state": "TASK_STATE_WORKING" } })
+                .to_string()
+                .into(),
+        ),
         ("large", vec![b'x'; 900_000].into()),
     ];
     for (nth, (what, body)) in bodies.into_iter().enumerate() {
         let held = scene.held(&format!("bad{nth}")).await;
         let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
         assert_eq!(put.unwrap(), Put::New);
-        let outcome = scene.client.outcome(&held.execution, Some(crate::mesh::PATIENCE)).await.unwrap().unwrap();
-        let said = outcome.output.as_deref().is_some_and(|value: &Value| value.to_string().contains("forged"));
+        let outcome =
+            scene.client.outcome(&held.execution, Some(crate::mesh::PATIENCE)).await.unwrap().unwrap();
+        let said =
+            outcome.output.as_deref().is_some_and(|value: &Value| value.to_string().contains("forged"));
         assert!(!said, "{what}: it was believed");
         assert_eq!(outcome.status, Status::Failure, "{what}: {outcome:?}");
         audit(&scene.client.record(&held.execution).await.unwrap().unwrap());

@@ -22,7 +22,9 @@ fn bodies() -> Vec<Bytes> {
         format!("{}{}", "[".repeat(20_000), "]".repeat(20_000)).into(),
         format!("{}1{}", "{\"a\":".repeat(20_000), "}".repeat(20_000)).into(),
         json!({ "execution": "x".repeat(10_000) }).to_string().into(),
-        json!({ "jsonrpc": "2.0", "id": null, "method": "SendMessage", "params": { "message": 1 } }).to_string().into(),
+        json!({ "jsonrpc": "2.0", "id": null, "method": "SendMessage", "params": { "message": 1 } })
+            .to_string()
+            .into(),
         vec![b'x'; 700_000].into(),
     ]
 }
@@ -92,7 +94,12 @@ async fn garbage_everywhere() {
     }
     let aside = mesh.mesh.quarantined(5_000).await.unwrap();
     let of = |stream: &str| aside.iter().filter(|one| one.stream == stream).count();
-    println!("{sent} messages of garbage, {stored} stored; set aside: {} commands, {} results, {} tasks", of("COMMANDS"), of("RESULTS"), of("TASKS"));
+    println!(
+        "{sent} messages of garbage, {stored} stored; set aside: {} commands, {} results, {} tasks",
+        of("COMMANDS"),
+        of("RESULTS"),
+        of("TASKS")
+    );
     assert!(of("COMMANDS") >= 2 * bodies().len() * 6, "commands: {}", of("COMMANDS"));
     assert!(of("RESULTS") >= 2 * bodies().len(), "results: {}", of("RESULTS"));
     assert!(aside.iter().filter(|one| !one.subject.is_empty()).all(|one| !one.reason.is_empty()));

@@ -38,7 +38,11 @@ async fn owners_that_fight_do_no_harm() {
     let client = mesh.client().await;
     let fleet = mesh.mesh.fleet();
     let claims = |commits: &[Commit]| {
-        commits.iter().filter(|commit| commit.entries.is_empty()).map(|commit| commit.owner.clone()).collect::<Vec<_>>()
+        commits
+            .iter()
+            .filter(|commit| commit.entries.is_empty())
+            .map(|commit| commit.owner.clone())
+            .collect::<Vec<_>>()
     };
     let mut executions = Vec::new();
     let mut swaps = 0;
@@ -46,9 +50,12 @@ async fn owners_that_fight_do_no_harm() {
         let key = format!("k{}", executions.len());
         executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
         let before = claims(&commits(&mesh, 1).await);
-        let Some((Some(owner), revision)) = fleet.look().await.unwrap().owners.get(&0).cloned() else { continue };
+        let Some((Some(owner), revision)) = fleet.look().await.unwrap().owners.get(&0).cloned() else {
+            continue;
+        };
         let other = if owner == "one" { "two" } else { "one" };
-        if before.last().map(Token::as_str) != Some(&owner) || !fleet.claim(0, other, revision).await.unwrap() {
+        if before.last().map(Token::as_str) != Some(&owner) || !fleet.claim(0, other, revision).await.unwrap()
+        {
             continue;
         }
         // The robbed one has not been told: it writes on until the other one's first commit fences it.
@@ -102,7 +109,10 @@ async fn a_compacted_journal_is_taken_over() {
         let again = |entry: &sinew_protocol::journal::Entry| entry.kind == EntryKind::Checkpoint;
         let kept = all.iter().flat_map(|commit| &commit.entries).filter(|entry| again(entry));
         let kept: Vec<_> = kept.map(|entry| &entry.execution).collect();
-        let purged = !all.iter().flat_map(|commit| &commit.entries).any(|entry| entry.execution == open[0] && !again(entry));
+        let purged = !all
+            .iter()
+            .flat_map(|commit| &commit.entries)
+            .any(|entry| entry.execution == open[0] && !again(entry));
         if open.iter().all(|open| kept.contains(&open)) && purged {
             break;
         }

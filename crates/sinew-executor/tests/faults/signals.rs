@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use sinew_agent::Delivery;
 use sinew_engine::{Fact, Status};
 use sinew_executor::client::Client;
-use sinew_protocol::command::{ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand};
+use sinew_protocol::command::{
+    ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand,
+};
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Token};
@@ -32,7 +34,11 @@ fn cancel(execution: &ExecutionId) -> Command {
 }
 
 fn retry(execution: &ExecutionId) -> Command {
-    Command::Retry(RetryCommand { execution: execution.clone(), nodes: Vec::new(), reason: "again".to_owned() })
+    Command::Retry(RetryCommand {
+        execution: execution.clone(),
+        nodes: Vec::new(),
+        reason: "again".to_owned(),
+    })
 }
 
 fn approve(execution: &ExecutionId, reject: bool) -> Command {
@@ -99,7 +105,10 @@ async fn a_cancel_reaches_agents_and_is_heeded_once() {
         let execution = begun(&client, "k", "single", json!({ "value": 7 })).await;
         agents.asked(1).await;
         assert!(ask(&client, "c1", cancel(&execution)).await.accepted);
-        assert!(ask(&client, "c1", cancel(&execution)).await.accepted, "the same request has the same verdict");
+        assert!(
+            ask(&client, "c1", cancel(&execution)).await.accepted,
+            "the same request has the same verdict"
+        );
         assert!(!ask(&client, "c2", cancel(&execution)).await.accepted);
         let outcome = ended(&client, &execution).await;
         assert_eq!(outcome.status, Status::Cancelled);
@@ -131,7 +140,8 @@ async fn approvals_are_for_those_who_may_and_count_once() {
     mesh.deploy("review", &review()).await;
     let mut first = mesh.executor_process("first").await;
     let client = mesh.client().await;
-    let (ann, bob, eve) = (mesh.client_of("ann").await, mesh.client_of("bob").await, mesh.client_of("eve").await);
+    let (ann, bob, eve) =
+        (mesh.client_of("ann").await, mesh.client_of("bob").await, mesh.client_of("eve").await);
     let execution = begun(&client, "k", "review", json!({})).await;
     let row = stands(&client, &execution, |row| row.status == ExecutionStatus::Waiting).await;
     assert!(row.waiting.unwrap().contains("Is it good?"));
@@ -140,10 +150,8 @@ async fn approvals_are_for_those_who_may_and_count_once() {
     // The question is as open after the owner's death as it was before.
     first.kill9().await;
     let _second = mesh.executor_process("second").await;
-    let (yes, no) = tokio::join!(
-        ask(&ann, "a", approve(&execution, false)),
-        ask(&bob, "b", approve(&execution, true))
-    );
+    let (yes, no) =
+        tokio::join!(ask(&ann, "a", approve(&execution, false)), ask(&bob, "b", approve(&execution, true)));
     assert!(yes.accepted != no.accepted, "one decision counts: {yes:?} {no:?}");
     ended(&client, &execution).await;
     let late = ask(&ann, "late", approve(&execution, false)).await;
@@ -164,7 +172,10 @@ async fn approvals_are_for_those_who_may_and_count_once() {
 async fn a_closed_execution_is_retried() {
     let mesh = TestMesh::new().await;
     mesh.deploy("chain", CHAIN).await;
-    let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true, "error": "boom", "fail_times": 1 }))];
+    let words = [
+        ("one", json!({ "pass": true })),
+        ("two", json!({ "pass": true, "error": "boom", "fail_times": 1 })),
+    ];
     let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
     let mut first = mesh.executor_process("first").await;
     let client = mesh.client().await;
@@ -195,7 +206,9 @@ async fn retried(client: &Client, execution: &ExecutionId) -> Value {
         loop {
             let (record, folded) = client.execution(execution).await.unwrap().unwrap();
             let outcome = folded.state().outcome.clone().filter(|outcome| outcome.status == Status::Success);
-            if folded.state().ended && let Some(outcome) = outcome {
+            if folded.state().ended
+                && let Some(outcome) = outcome
+            {
                 audit(&record);
                 return Value::clone(outcome.output.as_deref().unwrap());
             }
@@ -206,7 +219,10 @@ async fn retried(client: &Client, execution: &ExecutionId) -> Value {
 
 async fn ask_unknown(client: &Client, execution: &ExecutionId) -> bool {
     let patience = std::time::Duration::from_secs(5);
-    client.signal(&Token::of("unknown"), retry(execution), patience).await.is_ok_and(|verdict| verdict.accepted)
+    client
+        .signal(&Token::of("unknown"), retry(execution), patience)
+        .await
+        .is_ok_and(|verdict| verdict.accepted)
 }
 
 const PARENT: &str = r#"
@@ -239,7 +255,8 @@ async fn a_sub_workflow_is_retried_with_its_parent() {
     assert!(ask(&client, "again", retry(&execution)).await.accepted);
     assert_eq!(retried(&client, &execution).await, json!({ "value": 7 }));
     agents.end().await;
-    let children: std::collections::BTreeSet<_> = agents.began().map(|call| call["execution"].to_string()).collect();
+    let children: std::collections::BTreeSet<_> =
+        agents.began().map(|call| call["execution"].to_string()).collect();
     assert_eq!(children.len(), 2, "a child of its own for each attempt");
 }
 
@@ -248,7 +265,11 @@ async fn a_sub_workflow_is_retried_with_its_parent() {
 async fn a_new_version_does_not_change_an_open_execution() {
     let mesh = TestMesh::new().await;
     let old = mesh.deploy("chain", CHAIN).await;
-    let words = [("one", json!({ "pass": true, "hold": 1 })), ("two", json!({ "pass": true })), ("new", json!({ "output": { "value": "new" } }))];
+    let words = [
+        ("one", json!({ "pass": true, "hold": 1 })),
+        ("two", json!({ "pass": true })),
+        ("new", json!({ "output": { "value": "new" } })),
+    ];
     let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
     let mut first = mesh.executor_process("first").await;
     let client = mesh.client().await;

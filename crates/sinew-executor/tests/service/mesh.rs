@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use sinew_agent::Delivery;
 use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
 use sinew_executor::Program;
@@ -21,7 +22,6 @@ use sinew_protocol::deployment::Deployment;
 use sinew_protocol::task::{Draft, ResultArtifact, TaskExtra, result_task};
 use sinew_protocol::{Fault, TaskId, Token};
 use sinew_source::{Limits, LoadOptions};
-use sinew_agent::Delivery;
 
 use crate::process::{Part, Process, Role};
 

@@ -251,7 +251,8 @@ impl Stub {
         });
         tell(&json!({ "began": call }));
         let words = self.words.as_object();
-        let held = words.is_some_and(|words| words.get("hold").is_some_and(|n| n.as_u64() > Some(earlier as u64)));
+        let held =
+            words.is_some_and(|words| words.get("hold").is_some_and(|n| n.as_u64() > Some(earlier as u64)));
         let work = async {
             if held {
                 released.acquire().await.unwrap().forget();
@@ -262,7 +263,8 @@ impl Stub {
             tokio::time::sleep(Duration::from_millis(stub::delay(&self.words, earlier) * self.slower)).await;
             answer.map_err(Failure::new)
         };
-        let word = |word: &str| json!({ word: { "agent": context.agent(), "task": context.task(), "at": now() } });
+        let word =
+            |word: &str| json!({ word: { "agent": context.agent(), "task": context.task(), "at": now() } });
         tokio::select! {
             biased;
             () = context.cancel().cancelled() => {

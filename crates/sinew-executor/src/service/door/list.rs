@@ -2,9 +2,7 @@
 
 use futures_util::future::join_all;
 use sinew_mesh::history::HistoryFilter;
-use sinew_protocol::a2a::{
-    A2aError, ListTasksParams, Task, TaskListResponse, TaskState, parse_timestamp,
-};
+use sinew_protocol::a2a::{A2aError, ListTasksParams, Task, TaskListResponse, TaskState, parse_timestamp};
 use sinew_protocol::{ExecutionId, Token};
 
 use super::{Doors, broker, failed};
@@ -33,11 +31,14 @@ impl Doors {
         }
         let since = params.status_timestamp_after.as_deref().map(|text| {
             let at = parse_timestamp(text).and_then(|at| u64::try_from(at).ok());
-            at.ok_or_else(|| bad("statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z".to_owned()))
+            at.ok_or_else(
+                || bad("statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z".to_owned()),
+            )
         });
         let since = since.transpose()?;
         let after = params.page_token.as_deref().filter(|token| !token.is_empty()).map(|token| {
-            let place = token.split_once('~').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
+            let place =
+                token.split_once('~').and_then(|(at, id)| Some((at.parse::<u64>().ok()?, id.to_owned())));
             place.ok_or_else(|| bad("pageToken: not one of ours".to_owned()))
         });
         let after = after.transpose()?;
@@ -95,7 +96,11 @@ impl Doors {
                 let asks = super::task::asks(&known.folded);
                 let state = if asks { TaskState::InputRequired } else { TaskState::Working };
                 if !known.folded.state().ended {
-                    places.push(Place(known.folded.state().at, known.record.meta.execution.to_string(), state));
+                    places.push(Place(
+                        known.folded.state().at,
+                        known.record.meta.execution.to_string(),
+                        state,
+                    ));
                 }
             }
         }
@@ -120,7 +125,10 @@ impl Doors {
             "cancelled" => TaskState::Canceled,
             _ => TaskState::Failed,
         };
-        Ok(closed.into_iter().map(|it| Place(it.ended, it.execution.to_string(), state(&it.status))).collect())
+        Ok(closed
+            .into_iter()
+            .map(|it| Place(it.ended, it.execution.to_string(), state(&it.status)))
+            .collect())
     }
 
     async fn tasks(&self, places: &[Place]) -> Result<Vec<(Place, Task)>, A2aError> {

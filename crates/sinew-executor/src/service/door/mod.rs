@@ -252,7 +252,8 @@ impl Doors {
         let reason = format!("asked for by {name}");
         let command = Command::Cancel(CancelCommand { execution: execution.clone(), reason });
         let id = Token::of(&uuid::Uuid::now_v7().simple().to_string());
-        let verdict = self.client.signal(&id, command, CANCEL_PATIENCE).await.map_err(|error| failed(&error))?;
+        let verdict =
+            self.client.signal(&id, command, CANCEL_PATIENCE).await.map_err(|error| failed(&error))?;
         if !verdict.accepted {
             return Err(not_cancelable());
         }

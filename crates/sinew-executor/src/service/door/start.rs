@@ -71,7 +71,8 @@ impl Doors {
             None => command.input_artifact = address,
             Some(value) if names_artifact_only(params) => {
                 debug_assert!(value.is_object());
-                let text = "the message names an artifact without its address: send it as a part with its url";
+                let text =
+                    "the message names an artifact without its address: send it as a part with its url";
                 return Err(bad(NO_INPUT, text.to_owned()));
             }
             Some(value) => self.give(&mut command, value).await?,
@@ -98,7 +99,8 @@ impl Doors {
         let task = super::task::task_id(&command.execution, &command.workflow);
         let place =
             Place { app: &command.workflow, user: &command.user, execution: &command.execution, task: &task };
-        let stored = self.shared.artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await;
+        let stored =
+            self.shared.artifacts.put_object(&place, name, 0, "application/json", bytes.into()).await;
         if let PartContent::Url(address) = stored.map_err(|error| broker(&error))?.part.content {
             command.input_artifact = Some(address);
         }
@@ -209,4 +211,3 @@ pub(in crate::service) fn again_and_again(program: &Program, chain: &[String]) -
     let text = format!("workflows call each other in a circle: {}", short(&shown.join(" -> "), 1_000));
     Some(Fault::invalid(CIRCLE, text))
 }
-

@@ -54,11 +54,13 @@ impl Doors {
         let outcome = known.folded.state().outcome.clone();
         let outcome = outcome.ok_or_else(|| A2aError::internal("the execution ended without an outcome"))?;
         let execution = &meta.execution;
-        let name = result_name(&meta.workflow, execution.as_str()).map_err(|error| error_of(&error.into()))?;
+        let name =
+            result_name(&meta.workflow, execution.as_str()).map_err(|error| error_of(&error.into()))?;
         let content = result_content(&outcome);
         let bytes: Bytes = serde_json::to_vec(&content).unwrap_or_default().into();
         let large = bytes.len() > INLINE_LIMIT;
-        let (app, user, id) = (meta.workflow.as_str(), meta.caller.as_str(), task_id(execution, &meta.workflow));
+        let (app, user, id) =
+            (meta.workflow.as_str(), meta.caller.as_str(), task_id(execution, &meta.workflow));
         let place = Place { app, user, execution, task: &id };
         // The same bytes have the same key, whoever stores them and how often.
         let stored = self.shared.artifacts.put(&place, name, 0, "application/json", bytes).await;

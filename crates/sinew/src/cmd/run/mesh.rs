@@ -162,7 +162,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
     let text = args.file.to_string_lossy();
-    let is_file = args.file.exists() || text == "-" || text.contains(['/', '.']);
+    let is_file = args.file.is_file() || text == "-" || text.contains(['/', '.']);
     if is_file {
         let options = load::Options {
             dialect: args.dialect.clone(),
