@@ -101,8 +101,13 @@ impl Peers {
         };
         let task = opened(agent, &reply.body)?;
         if !is_terminal(task.status.state) {
-            let asks = task.status.message.as_ref().and_then(|message| message.texts().next().map(str::to_owned));
-            return Err(no_peer(agent, &format!("it waits for a person: {}", asks.unwrap_or_default()), false));
+            let asks =
+                task.status.message.as_ref().and_then(|message| message.texts().next().map(str::to_owned));
+            return Err(no_peer(
+                agent,
+                &format!("it waits for a person: {}", asks.unwrap_or_default()),
+                false,
+            ));
         }
         let result = read_result(&task).map_err(|error| no_peer(agent, &error.to_string(), false))?;
         if let Some(fault) = result.fault {
@@ -164,20 +169,26 @@ pub(crate) fn call_id(context: &Context, agent: &str, content: &str) -> String {
     format!("{}-{}-{}", context.task(), context.next_call(), &digest[..16])
 }
 
-/// Tells an agent, whichever replica works on it, and a workflow, whose tasks have the ids of executions.
+/// Tells the other side that nobody waits any more. A workflow's task has the id of its execution, an agent's its own; the
+/// control subject reaches every replica of an agent, where the caller has the right to it.
 async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
-    let params = serde_json::json!({ "id": execution });
-    if let Err(error) = mesh.control(&agent, &task, &Control::Cancel { execution }).await {
+    let control = Control::Cancel { execution: execution.clone() };
+    if let Err(error) = mesh.control(&agent, &task, &control).await {
         tracing::debug!(agent, %error, "the peer does not hear that the call was given up");
     }
     let method = Method::Core(CoreMethod::CancelTask);
-    let body = Request { id: message.into(), method, params }.to_bytes();
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::JSON);
-    headers.insert(header::A2A_VERSION, A2A_VERSION);
-    if let Err(error) = mesh.call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await {
-        tracing::debug!(agent, %error, "the peer does not answer that the call was given up");
+    for id in [execution.as_str(), task.as_str()] {
+        let params = serde_json::json!({ "id": id });
+        let body = Request { id: message.clone().into(), method, params }.to_bytes();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, header::JSON);
+        headers.insert(header::A2A_VERSION, A2A_VERSION);
+        let told = mesh.call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
+        match told.map(|reply| Response::read(&reply.body).map(Response::into_result)) {
+            Ok(Ok(Ok(_))) => return,
+            answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! The others on the mesh as tools of a language model: workflows in both modes, agents with their own parameters.
 
 use serde_json::{Map, Value, json};
+use sinew_protocol::Fault;
 use sinew_protocol::a2a::{AgentCard, Part, PartContent, SendMessageRequest};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::task::point_to;
 use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool};
-use sinew_protocol::Fault;
 use sinew_source::Schema;
 
 use crate::context::Context;

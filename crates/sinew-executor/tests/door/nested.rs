@@ -1,0 +1,223 @@
+//! Workflows that call workflows, through agents and by themselves: depth, circles, cancellation.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_agent::{Agent, Context};
+use sinew_engine::Status;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{ExecutionId, Fault};
+use tokio::sync::Notify;
+
+use crate::mesh::{PATIENCE, TestMesh, start};
+use crate::rpc::{at_once, call, message, serve, state};
+
+/// A workflow with one agent, and with this said beside.
+fn with_agent(agent: &str, more: &str) -> String {
+    format!(
+        r#"
+workflow:
+  description: asks {agent}
+  input_schema: {{type: object, properties: {{n: {{type: integer}}}}}}
+  nodes:
+    - {{id: a, type: agent, agent_name: {agent}, input: {{n: "{{{{workflow.input.n}}}}"}}}}
+  output_mapping: {{result: "{{{{a.output}}}}"}}
+{more}"#
+    )
+}
+
+/// A workflow with one sub-workflow.
+fn with_workflow(name: &str) -> String {
+    format!(
+        r#"
+workflow:
+  description: calls {name}
+  nodes:
+    - {{id: w, type: workflow, workflow_name: {name}, input: {{n: 1}}}}
+  output_mapping: {{result: "{{{{w.output}}}}"}}
+"#
+    )
+}
+
+/// A model's agent: does what its input says with its tools.
+#[tokio::test]
+async fn agents_call_workflows_as_tools_in_both_modes() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("inner", &with_agent("leaf", "")).await;
+    mesh.deploy("outer", &with_agent("model", "")).await;
+    mesh.agent("leaf", |task| Ok(task.input.clone().unwrap_or_default())).await;
+    let model = Agent::dynamic("model", None, None, async |_, context: Context| {
+        let names: Vec<String> = context.tools().await.iter().map(|tool| tool.name.clone()).collect();
+        let parameters =
+            context.call_tool("workflow_inner", &json!({"n": 1, "input_artifact": null})).await?;
+        let refused =
+            context.call_tool("workflow_inner", &json!({"n": "one"})).await.unwrap_err().into_fault();
+        context.artifacts().put_json("in.json", &json!({"n": 2}))?;
+        let artifact = context.call_tool("workflow_inner", &json!({"input_artifact": "in.json"})).await?;
+        // Not looked at here: the workflow refuses it.
+        context.artifacts().put_json("bad.json", &json!({"n": "two"}))?;
+        let bad = context.call_tool("workflow_inner", &json!({"input_artifact": "bad.json"})).await;
+        let bad = bad.unwrap_err().into_fault();
+        Ok(json!({
+            "names": names,
+            "parameters": parameters,
+            "refused": refused.code,
+            "artifact": artifact,
+            "bad": bad.code != refused.code,
+        }))
+    });
+    let service = mesh.executor("exec").await;
+    let cards = mesh.mesh.cards();
+    for name in ["inner", "outer"] {
+        tokio::time::timeout(PATIENCE, cards.wait_for(name)).await.unwrap();
+    }
+    let _model = serve(&mesh, model).await;
+    let ada = mesh.connect("ada").await;
+    let (said, _) = call(&ada, "outer", "SendMessage", message("m1", json!([{"data": {"n": 0}}]))).await;
+    assert_eq!(state(&said["task"]), "TASK_STATE_COMPLETED", "{said}");
+    let want = json!({
+        "names": ["workflow_inner", "workflow_outer"],
+        "parameters": {"result": {"n": 1}},
+        "refused": "SINEW-4101",
+        "artifact": {"result": {"n": 2}},
+        "bad": true,
+    });
+    assert_eq!(said["task"]["metadata"]["output"]["result"], want);
+    // The journal of what was called says under whom.
+    let client = mesh.client().await;
+    let page = call(&mesh.connect("model").await, "inner", "ListTasks", json!({})).await.0;
+    assert_eq!(page["totalSize"], 3, "{page}");
+    for task in page["tasks"].as_array().unwrap() {
+        let execution = ExecutionId::parse(task["id"].as_str().unwrap()).unwrap();
+        let (_, folded) = client.execution(&execution).await.unwrap().unwrap();
+        let start = folded.state().start.clone().unwrap();
+        assert_eq!((start.depth, start.chain.clone()), (1, vec!["outer".to_owned()]));
+    }
+    service.drain().await;
+}
+
+/// An agent that calls the workflow that asked it, as deep as it goes.
+#[tokio::test]
+async fn depth_holds_by_the_journal() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("dig", &with_agent("digger", "  max_call_depth: 3\n")).await;
+    let digger = Agent::dynamic("digger", None, None, async |input: Value, context: Context| {
+        let n = input["n"].as_i64().unwrap_or_default();
+        match context.call("dig", json!({"n": n + 1})).await {
+            Ok(deeper) => Ok(deeper["result"].clone()),
+            Err(failure) => Ok(json!({"n": n, "why": failure.fault().message})),
+        }
+    });
+    let service = mesh.executor("exec").await;
+    let _digger = serve(&mesh, digger.concurrency(16)).await;
+    let ada = mesh.connect("ada").await;
+    let (said, _) = call(&ada, "dig", "SendMessage", message("m1", json!([{"data": {"n": 0}}]))).await;
+    let result = &said["task"]["metadata"]["output"]["result"];
+    assert_eq!(result["n"], 3, "{said}");
+    assert!(result["why"].as_str().unwrap().contains("exceeds maximum allowed depth 3"), "{said}");
+    service.drain().await;
+}
+
+/// Different workflows, each calling the next: ten are below the first, no more.
+#[tokio::test]
+async fn sub_workflows_go_ten_deep() {
+    for (last, want) in [(10, Status::Success), (11, Status::Failure)] {
+        let mesh = TestMesh::new().await;
+        for n in 0..last {
+            mesh.deploy(&format!("w{n}"), &with_workflow(&format!("w{}", n + 1))).await;
+        }
+        mesh.deploy(&format!("w{last}"), &with_agent("leaf", "")).await;
+        mesh.agent("leaf", |_| Ok(json!("leaf"))).await;
+        let service = mesh.executor("exec").await;
+        let client = mesh.client().await;
+        let command = start(&client, "k", "w0", json!({}));
+        let execution = command.execution.clone();
+        client.start(command).await.unwrap();
+        let outcome = client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
+        assert_eq!(outcome.status, want, "{last}: {outcome:?}");
+        if let Some(fault) = outcome.fault {
+            assert!(fault.message.contains("exceeds maximum allowed depth 10"), "{fault:?}");
+        }
+        service.drain().await;
+    }
+}
+
+/// A circle is refused where it would close, whether workflows or agents close it.
+#[tokio::test]
+async fn circles_are_refused() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("a", &with_workflow("b")).await;
+    mesh.deploy("b", &with_workflow("a")).await;
+    mesh.deploy("c", &with_agent("to-d", "")).await;
+    mesh.deploy("d", &with_agent("to-e", "")).await;
+    let caller = |name: &str, next: &'static str| {
+        Agent::dynamic(name, None, None, async move |_, context: Context| {
+            context.call(next, json!({"n": 1})).await
+        })
+    };
+    // The circle goes through an agent that no execution asks.
+    let served = [
+        serve(&mesh, caller("to-d", "d")).await,
+        serve(&mesh, caller("to-e", "e")).await,
+        serve(&mesh, caller("e", "c")).await,
+    ];
+    let service = mesh.executor("exec").await;
+    let client = mesh.client().await;
+    for (workflow, circle) in [("a", "a -> b -> a"), ("c", "c -> d -> c")] {
+        let command = start(&client, workflow, workflow, json!({"n": 1}));
+        let execution = command.execution.clone();
+        client.start(command).await.unwrap();
+        let outcome = client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
+        assert_eq!(outcome.status, Status::Failure);
+        let fault: Fault = outcome.fault.unwrap();
+        assert!(fault.message.contains(circle), "{workflow}: {fault:?}");
+    }
+    drop(served);
+    service.drain().await;
+}
+
+/// Who cancels the outermost execution ends the innermost task.
+#[tokio::test]
+async fn a_cancellation_reaches_the_innermost_task() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("inner", &with_agent("leaf", "")).await;
+    mesh.deploy("middle", &with_workflow("inner")).await;
+    mesh.deploy("outer", &with_agent("model", "")).await;
+    let (entered, given_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (inside, told) = (Arc::clone(&entered), Arc::clone(&given_up));
+    let leaf = Agent::dynamic("leaf", None, None, move |_, context: Context| {
+        let (inside, told) = (Arc::clone(&inside), Arc::clone(&told));
+        async move {
+            inside.notify_one();
+            context.cancel().cancelled().await;
+            told.notify_one();
+            Ok(json!(null))
+        }
+    });
+    let model = Agent::dynamic("model", None, None, async |_, context: Context| {
+        context.call("middle", json!({"n": 1})).await
+    });
+    let service = mesh.executor("exec").await;
+    let _served = [serve(&mesh, leaf).await, serve(&mesh, model).await];
+    let ada = mesh.connect("ada").await;
+    let (said, _) = call(&ada, "outer", "SendMessage", at_once("m1", json!([{"data": {"n": 1}}]))).await;
+    tokio::time::timeout(PATIENCE, entered.notified()).await.expect("the leaf is asked");
+    let (task, _) = call(&ada, "outer", "CancelTask", json!({"id": said["task"]["id"]})).await;
+    assert_eq!(state(&task), "TASK_STATE_CANCELED", "{task}");
+    tokio::time::timeout(PATIENCE, given_up.notified()).await.expect("the leaf is told");
+    // And the executions between them end as cancelled ones.
+    let client = mesh.client().await;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    let open = loop {
+        let open = client.open().await.unwrap();
+        if open.iter().all(|open| open.status == ExecutionStatus::Cancelled)
+            || tokio::time::Instant::now() > until
+        {
+            break open;
+        }
+    };
+    assert!(open.iter().all(|open| open.status == ExecutionStatus::Cancelled), "{open:?}");
+    let closed = call(&mesh.connect("model").await, "middle", "ListTasks", json!({})).await.0;
+    assert_eq!(state(&closed["tasks"][0]), "TASK_STATE_CANCELED", "{closed}");
+    service.drain().await;
+}
