@@ -109,15 +109,19 @@ async fn answer(
     call.input_schema = context.input_schema().cloned();
     call.output_schema = context.output_schema().cloned();
     call.timeout = context.deadline().map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
-    call.context = json!({
-        "workflow": context.workflow(),
-        "execution": context.execution().as_str(),
-        "node": context.node(),
-        "task": context.task().as_str(),
-        "activation": context.activation(),
-        "attempt": context.attempt(),
-        "request": context.context(),
-    });
+    call.context = match context.context() {
+        // An execution words it as the in-process driver does, so that an agent cannot tell where it works.
+        worded if worded.get("request").is_some() => worded.clone(),
+        other => json!({
+            "workflow": context.workflow(),
+            "execution": context.execution().as_str(),
+            "node": context.node(),
+            "task": context.task().as_str(),
+            "activation": context.activation(),
+            "attempt": context.attempt(),
+            "request": other,
+        }),
+    };
     call.cancel = context.cancel().clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
     call.progress = sender;
