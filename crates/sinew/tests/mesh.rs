@@ -434,3 +434,33 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     assert_eq!(world.json(&["execution", "result", "kept"]), json!({"booked": 2}));
     assert_eq!(dev.stop(), Some(0));
 }
+
+#[test]
+fn every_dialect_ends_on_the_mesh_as_in_one_process() {
+    let (world, _executor) = World::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();
+    let at = |path: &str| examples.join(path).display().to_string();
+    let names = ["orders", "release-notes", "doc-triage", "lint-report", "metrics-digest"];
+    let cards: Vec<String> = names.iter().map(|name| at(&format!("{name}/agent-cards"))).collect();
+    let mut serve = vec!["serve", "agent"];
+    serve.extend(cards.iter().map(String::as_str));
+    let _agents = world.serve(&serve);
+    let order = format!("@{}", at("orders/order.json"));
+    let defaults = ["work=NotesWriter", "route=EdgeChooser", "judge=RubricJudge"];
+    let defaults: Vec<&str> = defaults.iter().flat_map(|one| ["--default-agent", one]).collect();
+    let cases: [(&str, Vec<&str>); 5] = [
+        ("orders/orders.yaml", vec!["-i", &order]),
+        ("release-notes/notes.yaml", [&["-p", "commits=3"], defaults.as_slice()].concat()),
+        ("doc-triage/triage.json", vec!["-i", "\"examples/README.md\""]),
+        ("lint-report/lint.json", vec![]),
+        ("metrics-digest/digest.json", vec![]),
+    ];
+    for (file, with) in cases {
+        let file = at(file);
+        let run = [&["run", &file, "-q"], with.as_slice()].concat();
+        let here: Value = serde_json::from_str(&world.ok(&run)).expect("an output");
+        let there: Value =
+            serde_json::from_str(&world.ok(&[&run[..], &["--mesh"]].concat())).expect("an output");
+        assert_eq!(there, here, "{file}");
+    }
+}
