@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use sinew_engine::{ActId, Ask, State, Time};
-use sinew_protocol::{ActivationKey, ExecutionId, TaskId};
+use sinew_plan::Limits;
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
 use crate::library::Program;
+
+/// Workflows call each other in a circle.
+pub(crate) const CIRCLE: &str = "SINEW-6050";
 
 /// Names a task among executions that run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,4 +101,18 @@ pub fn activation_key(
     let one = state.act(act);
     let node = &program.graph.plan().node(one.node).id;
     ActivationKey::of(execution, node, &path(program, state, act), one.ordinal)
+}
+
+/// Why a start is refused that would close a circle of workflows; none if it may begin.
+///
+/// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
+pub(crate) fn circle(program: &Program, chain: &[String]) -> Option<Fault> {
+    let name = program.name();
+    let bounded = program.graph.plan().limits.depth != Limits::default().depth;
+    if bounded || !chain.iter().any(|above| above == name) {
+        return None;
+    }
+    let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
+    let shown: String = shown.join(" -> ").chars().filter(|c| !c.is_control()).take(1_000).collect();
+    Some(Fault::invalid(CIRCLE, format!("workflows call each other in a circle: {shown}")))
 }

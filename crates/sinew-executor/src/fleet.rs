@@ -7,8 +7,8 @@ use serde_json::Value;
 use sinew_engine::{Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, Status, Target, Time};
 use sinew_protocol::{ExecutionId, Fault};
 
-use crate::call::activation_key;
 pub use crate::call::{Call, TaskKey};
+use crate::call::{activation_key, circle};
 use crate::execution::Execution;
 use crate::library::{Library, Program};
 
@@ -189,6 +189,12 @@ impl Fleet {
         let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
         chain.push(parent.program().name().to_owned());
         let depth = start.map_or(0, |start| start.depth) + 1;
+        if let Some(fault) = circle(&program, &chain) {
+            // As any failure of a sub-workflow.
+            let result = Err(Fault { retryable: true, ..fault });
+            let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+            return;
+        }
         self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key) });
         let input = Input::Start { input: Value::clone(&ask.input), mode: Mode::default(), depth, chain };
         let _ = self.feed(now, self.runs.len() - 1, input, out);

@@ -314,7 +314,7 @@ impl Shard {
         // Depth and chain bound recursion, so only executors may say how deep a start is.
         let believed = meta.parent.is_some() || command.behalf.is_some();
         let (depth, chain) = if believed { (command.depth, command.chain) } else { (0, Vec::new()) };
-        let ready = program.and_then(|program| match super::door::again_and_again(&program, &chain) {
+        let ready = program.and_then(|program| match crate::call::circle(&program, &chain) {
             None => Ok((program, input?, mode?)),
             Some(fault) => Err(fault),
         });

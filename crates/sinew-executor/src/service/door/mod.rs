@@ -29,8 +29,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-pub(super) use start::again_and_again;
-
 use super::intake::Handle;
 use crate::client::{Client, ClientError};
 use crate::execution::Execution;

@@ -6,8 +6,7 @@ use serde_json::Value;
 use sinew_mesh::HeaderMap;
 use sinew_mesh::artifact::Place;
 use sinew_mesh::event::{EventFilter, From};
-use sinew_plan::Limits;
-use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest};
+use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::behalf::{Behalf, CallingTask};
 use sinew_protocol::command::StartCommand;
@@ -19,11 +18,9 @@ use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ArtifactName, ExecutionId, Fault, Token, header};
 
 use super::{Doors, Known, broker, settled, short};
-use crate::library::Program;
+use crate::call::CIRCLE;
 use crate::reply::{WorkflowInput, input, wants_result};
 
-/// Workflows call each other in a circle.
-const CIRCLE: &str = "SINEW-6050";
 /// A call says that it is made during a task that it cannot prove.
 const UNPROVED: &str = "SINEW-6051";
 /// The start was refused.
@@ -69,8 +66,7 @@ impl Doors {
         };
         match value {
             None => command.input_artifact = address,
-            Some(value) if names_artifact_only(params) => {
-                debug_assert!(value.is_object());
+            Some(_) if names_artifact_only(params) => {
                 let text =
                     "the message names an artifact without its address: send it as a part with its url";
                 return Err(bad(NO_INPUT, text.to_owned()));
@@ -192,22 +188,8 @@ fn refused(event: &[u8]) -> Result<(), A2aError> {
 
 /// The published specification's artifact mode names the input by file name alone; there is no such store here.
 fn names_artifact_only(params: &SendMessageRequest) -> bool {
-    let named = |metadata: &Option<Value>| {
-        metadata.as_ref().and_then(|metadata| metadata.get("invoked_with_artifacts")).is_some()
-    };
-    named(&params.metadata) || named(&params.message.metadata)
-}
-
-/// Why a start is refused that would close a circle of workflows; none if it may begin.
-///
-/// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
-pub(in crate::service) fn again_and_again(program: &Program, chain: &[String]) -> Option<Fault> {
-    let name = program.name();
-    let bounded = program.graph.plan().limits.depth != Limits::default().depth;
-    if bounded || !chain.iter().any(|above| above == name) {
-        return None;
-    }
-    let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
-    let text = format!("workflows call each other in a circle: {}", short(&shown.join(" -> "), 1_000));
-    Some(Fault::invalid(CIRCLE, text))
+    let metadata = [&params.metadata, &params.message.metadata];
+    let named =
+        metadata.into_iter().flatten().any(|metadata| metadata.get("invoked_with_artifacts").is_some());
+    named && params.message.parts.iter().all(|part| part_data(part).is_none())
 }
