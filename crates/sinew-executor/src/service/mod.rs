@@ -273,6 +273,15 @@ impl Keeper {
                 owned.stop.cancel();
             }
         }
+        // Whoever was taken for dead and is not writes on until it loses a race; a busy one wins them all, and keeps the new
+        // owner out. The record says whose turn it is.
+        for (shard, owned) in &self.shards {
+            let owner = seen.owners.get(shard).and_then(|(owner, _)| owner.as_deref());
+            if owner.is_some_and(|owner| owner != me) {
+                warn!(shard, owner, "the shard was given to another executor");
+                owned.stop.cancel();
+            }
+        }
         // An executor that was restarted under its own name finds shards that are recorded as its.
         for shard in share.keep {
             if !self.shards.contains_key(&shard) {

@@ -4,6 +4,7 @@
 //! `N passed, M failed`. Kinds that need no run are tested where their rules live; here they are counted as left out.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod dialects;
 #[path = "../service/mesh.rs"]
 mod mesh;
 mod over_mesh;

@@ -1,5 +1,7 @@
 //! Several executors believe that a shard is theirs; journals that are compacted under way.
 
+use std::time::Duration;
+
 use serde_json::json;
 use sinew_agent::Delivery;
 use sinew_mesh::server::ServerOptions;
@@ -46,7 +48,9 @@ async fn owners_that_fight_do_no_harm() {
     };
     let mut executions = Vec::new();
     let mut swaps = 0;
+    let mut look = tokio::time::interval(Duration::from_millis(50));
     while swaps < SWAPS {
+        look.tick().await;
         let key = format!("k{}", executions.len());
         executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
         let before = claims(&commits(&mesh, 1).await);
@@ -59,7 +63,9 @@ async fn owners_that_fight_do_no_harm() {
             continue;
         }
         // The robbed one has not been told: it writes on until the other one's first commit fences it.
+        let mut look = tokio::time::interval(Duration::from_millis(50));
         while claims(&commits(&mesh, 1).await).last().map(Token::as_str) != Some(other) {
+            look.tick().await;
             let key = format!("k{}", executions.len());
             executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
         }
