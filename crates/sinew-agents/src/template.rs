@@ -10,7 +10,7 @@ use crate::error::AgentError;
 pub type Environment = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A string with holes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+use sinew_agents::AgentError;
 use sinew_dialects::{Dialect, LowerOptions, Lowered};
 use sinew_executor::{Library, Program};
 use sinew_source::{Diagnostic, Diagnostics, Document, LoadOptions, Sources};
@@ -42,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) dialect: Option<String>,
     /// Agents for work a dialect leaves open, by kind of work.
     pub(crate) agents: BTreeMap<String, String>,
+    /// Whether texts at URLs may be read.
+    pub(crate) fetch: bool,
 }
 
 /// Reads a file, or stdin for `-`.
@@ -103,7 +106,7 @@ pub(crate) fn lower(path: &Path, document: Document, options: &Options) -> Resul
                     Some(name) => {
                         std::env::var_os(name).map(|_| Vec::new()).ok_or_else(|| format!("{name} is not set"))
                     }
-                    None => read_beside(&folder, Path::new(wanted)),
+                    None => read_source(&folder, wanted, options.fetch),
                 },
                 list: &|wanted| list_beside(&folder, Path::new(wanted)),
                 agents: &options.agents,
@@ -173,15 +176,43 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
 
 /// An input with the files it names read, from the current folder: it is of who starts the execution, not of who wrote
 /// the workflow.
-pub(crate) fn input(dialect: &dyn Dialect, input: serde_json::Value) -> Result<serde_json::Value, Failure> {
-    let read = |wanted: &str| read_beside(Path::new("."), Path::new(wanted));
+pub(crate) fn input(
+    dialect: &dyn Dialect,
+    input: serde_json::Value,
+    fetch: bool,
+) -> Result<serde_json::Value, Failure> {
+    let read = |wanted: &str| read_source(Path::new("."), wanted, fetch);
     dialect.read_input(input, &read).map_err(Failure::diagnostics)
+}
+
+/// Reads what a workflow or an input names: a file, or a text at a URL if that is allowed.
+fn read_source(folder: &Path, wanted: &str, fetch: bool) -> Result<Vec<u8>, String> {
+    if !is_url(wanted) || !fetch {
+        return read_beside(folder, Path::new(wanted));
+    }
+    let url = wanted.to_owned();
+    // A thread of its own: the caller may be inside a runtime, which must not be waited in.
+    let read = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        runtime.block_on(sinew_agents::fetch(&url)).map_err(|error| match error {
+            AgentError::Status { status, .. } | AgentError::Unavailable { status, .. } => {
+                format!("the server answered with HTTP status {status}")
+            }
+            other => other.to_string(),
+        })
+    });
+    read.join().unwrap_or_else(|_| Err("the reader died".to_owned()))
+}
+
+fn is_url(wanted: &str) -> bool {
+    wanted.starts_with("http://") || wanted.starts_with("https://")
 }
 
 /// Reads a file that a workflow names, by the path written there. Only relative ones: see [`read_within`].
 pub(crate) fn read_beside(folder: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
-    if wanted.to_str().is_some_and(|wanted| wanted.starts_with("http://") || wanted.starts_with("https://")) {
-        return Err("URLs are not allowed here; save it beside the file and name that".into());
+    if wanted.to_str().is_some_and(is_url) {
+        return Err("URLs are not allowed here: add --fetch, or save it beside the file and name that".into());
     }
     if !is_relative(wanted) {
         return Err("only relative paths are read".into());

@@ -331,3 +331,23 @@ fn every_command_shows_examples_and_has_a_page() {
         assert!(ok(here.path(), &["completions", shell]).contains("validate"), "{shell}");
     }
 }
+
+/// Nothing is fetched unless somebody says so, and then nothing from this machine or its neighbours.
+#[test]
+fn urls_are_read_on_request_and_from_public_addresses_only() {
+    let here = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/secret", listener.local_addr().unwrap());
+    let node = format!("{{name: A, instruction: {{url: \"{url}\"}}}}");
+    let file = format!("id: w\nname: W\ndescription: Reads.\nentry: a\nnodes:\n  a: {node}\nedges: []\n");
+    std::fs::write(here.path().join("w.yaml"), file).unwrap();
+    let run = ["run", "w.yaml", "--default-agent", "work=Nobody"];
+    for (more, code) in [(None, "SOURCE_OFFLINE_REQUIRES_FETCH"), (Some("--fetch"), "SOURCE_URL_UNREACHABLE")]
+    {
+        let args: Vec<&str> = run.into_iter().chain(more).collect();
+        let output = sinew(here.path(), &args);
+        assert!(text(&output.stderr).contains(code), "{args:?}: {}", text(&output.stderr));
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "the private address was asked");
+}

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use command::Command;
+pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
 pub(crate) use script::Script;
 

@@ -102,6 +102,17 @@ impl Http {
     }
 
     async fn attempt(&self, request: &Request, secrets: &Secrets, attempt: u32) -> Result<Value, Miss> {
+        let (host, response) = self.respond(request, secrets, attempt).await?;
+        self.read(&host, response, secrets).await
+    }
+
+    /// The host and its answer, if it is a good one.
+    async fn respond(
+        &self,
+        request: &Request,
+        secrets: &Secrets,
+        attempt: u32,
+    ) -> Result<(String, reqwest::Response), Miss> {
         let host = request.url.host_str().unwrap_or_default().to_owned();
         self.check_literal(&host, &request.url)?;
         let mut builder = self
@@ -115,7 +126,7 @@ impl Http {
         let response = builder.send().await.map_err(|error| self.transport(&host, error, secrets))?;
         let status = response.status();
         if status.is_success() {
-            return self.read(&host, response, secrets).await;
+            return Ok((host, response));
         }
         let retry_after = response
             .headers()
@@ -143,18 +154,30 @@ impl Http {
         }
     }
 
-    async fn read(
+    async fn read(&self, host: &str, response: reqwest::Response, secrets: &Secrets) -> Result<Value, Miss> {
+        let json = response.headers().get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
+        let body = self.body(host, response, secrets).await?;
+        let unreadable = |reason: String| Miss::from(AgentError::Response { host: host.to_owned(), reason });
+        if json {
+            serde_json::from_slice(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
+        } else {
+            String::from_utf8(body)
+                .map(Value::String)
+                .map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
+        }
+    }
+
+    async fn body(
         &self,
         host: &str,
         mut response: reqwest::Response,
         secrets: &Secrets,
-    ) -> Result<Value, Miss> {
+    ) -> Result<Vec<u8>, Miss> {
         let limit = self.max_output;
         let too_large = || Miss::from(AgentError::TooLarge { limit });
         if response.content_length().is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        let json = response.headers().get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
         let mut body = Vec::new();
         while let Some(chunk) =
             response.chunk().await.map_err(|error| self.transport(host, error, secrets))?
@@ -164,14 +187,7 @@ impl Http {
             }
             body.extend_from_slice(&chunk);
         }
-        let unreadable = |reason: String| Miss::from(AgentError::Response { host: host.to_owned(), reason });
-        if json {
-            serde_json::from_slice(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
-        } else {
-            String::from_utf8(body)
-                .map(Value::String)
-                .map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
-        }
+        Ok(body)
     }
 
     /// Sorts out what the HTTP client reports; its own texts name the URL, which holds input data.
@@ -212,6 +228,30 @@ impl Http {
         let client = builder.build().map_err(|error| host(&error))?;
         Ok(self.client.get_or_init(|| client))
     }
+}
+
+/// The bytes at a URL: one GET to a public address; no redirects, ten seconds, one mebibyte. For texts that a workflow
+/// names; agents have their own requests.
+pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
+    let bad = |reason: String| AgentError::Response { host: "the address".to_owned(), reason };
+    let url = Url::parse(url).map_err(|error| bad(format!("is no URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("has neither http nor https".to_owned()));
+    }
+    let http = Http {
+        request: RequestTemplate::get(),
+        timeout: Duration::from_secs(10),
+        retries: 0,
+        max_output: 1 << 20,
+        allow_private: false,
+        client: OnceLock::new(),
+    };
+    let (request, secrets) = (Request::get(url), Secrets::default());
+    let read = async {
+        let (host, response) = http.respond(&request, &secrets, 1).await?;
+        http.body(&host, response, &secrets).await
+    };
+    read.await.map_err(|miss| miss.error)
 }
 
 /// TLS with ring and the system's certificates, named explicitly so that no process-wide default is needed.

@@ -57,7 +57,19 @@ pub(crate) struct Request {
     pub(crate) body: Option<String>,
 }
 
+impl Request {
+    /// A plain question.
+    pub(crate) fn get(url: Url) -> Self {
+        Self { method: Method::GET, url, headers: HeaderMap::new(), body: None }
+    }
+}
+
 impl RequestTemplate {
+    /// A request that names nothing yet.
+    pub(crate) fn get() -> Self {
+        Self { method: Method::GET, url: Template::default(), headers: Vec::new(), body: Body::Nothing }
+    }
+
     /// Checks and parses the parts; an error names the field and says what is wrong with it.
     pub(crate) fn parse<'a>(
         method: &str,

@@ -112,7 +112,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = wanted(args)?;
     let value = input::read(args.input.as_deref(), &args.params)?;
     let value = match &wanted {
-        Wanted::File(loaded) => load::input(loaded.dialect, value)?,
+        Wanted::File(loaded) => load::input(loaded.dialect, value, args.fetch)?,
         Wanted::Name { .. } => value,
     };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
@@ -167,6 +167,7 @@ fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
         let options = load::Options {
             dialect: args.dialect.clone(),
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+            fetch: args.fetch,
         };
         return Ok(Wanted::File(Box::new(load::workflow(&args.file, &options)?)));
     }

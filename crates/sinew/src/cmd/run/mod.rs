@@ -63,6 +63,9 @@ pub(crate) struct RunArgs {
     /// Who does work the file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
+    /// Read texts that the file or the input names by URL, at public addresses
+    #[arg(long)]
+    fetch: bool,
     /// Show the tree of nodes while it runs (the default on a terminal)
     #[arg(long, conflicts_with = "detach")]
     watch: bool,
@@ -123,6 +126,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let options = load::Options {
         dialect: args.dialect.clone(),
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+        fetch: args.fetch,
     };
     let loaded = load::workflow(&args.file, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
@@ -134,7 +138,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let program = load::program(loaded.dialect, lowered)?;
     let task = Task {
-        input: load::input(loaded.dialect, input::read(args.input.as_deref(), &args.params)?)?,
+        input: load::input(loaded.dialect, input::read(args.input.as_deref(), &args.params)?, args.fetch)?,
         mode: mode(args)?,
         timeout: args.timeout.as_deref().map(input::duration).transpose()?,
         answers: answers(args)?,

@@ -37,6 +37,9 @@ pub(crate) struct DeployArgs {
     /// Who does work a file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
+    /// Read texts that the files name by URL, at public addresses
+    #[arg(long)]
+    fetch: bool,
     /// Say what would be deployed, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -49,6 +52,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
     let options = Options {
         dialect: args.dialect.clone(),
         agents: crate::cmd::run::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+        fetch: args.fetch,
     };
     let loaded = read(&args.paths, &options)?;
     if args.dry_run {
