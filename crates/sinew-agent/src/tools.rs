@@ -188,13 +188,13 @@ impl Peers {
             message: id.clone(),
         };
         let mut request = tool.message(&input, &caller, Vocabulary::Current);
-        locate(&mut request, part);
+        locate(&mut request, &part);
         self.ask(context, workflow, &id, request).await
     }
 }
 
 /// Says where the input was stored.
-fn locate(request: &mut SendMessageRequest, part: Part) {
+fn locate(request: &mut SendMessageRequest, part: &Part) {
     if let PartContent::Url(address) = &part.content {
         point_to(request, address);
     }

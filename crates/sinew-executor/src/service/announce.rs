@@ -143,28 +143,27 @@ async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
     let deployment = &version.deployment;
     let namespace = shared.mesh.namespace();
     let deployed = serde_json::from_value::<AgentCard>(deployment.card.clone()).ok();
-    let mut card = match deployed.filter(|card| card.name == deployment.name) {
-        Some(card) => card,
-        None => {
-            let program = shared.programs.by_digest(&deployment.digest).await?;
-            let plan = program.graph.plan();
-            let described =
-                [&deployment.description, &plan.description].into_iter().find(|text| !text.is_empty());
-            Announcement {
-                name: deployment.name.clone(),
-                description: described.unwrap_or(&deployment.name).clone(),
-                version: plan.version.clone().unwrap_or_default(),
-                kind: AgentKind::Workflow,
-                input_schema: plan.input_schema.clone(),
-                output_schema: plan.output_schema.clone(),
-                visualisation: Some(deployment.mermaid.clone())
-                    .filter(|drawing| !drawing.is_empty())
-                    .map(Visualisation::Mermaid),
-                delivery: Delivery::Direct,
-                ..Announcement::default()
-            }
-            .card(namespace)
+    let mut card = if let Some(card) = deployed.filter(|card| card.name == deployment.name) {
+        card
+    } else {
+        let program = shared.programs.by_digest(&deployment.digest).await?;
+        let plan = program.graph.plan();
+        let described =
+            [&deployment.description, &plan.description].into_iter().find(|text| !text.is_empty());
+        Announcement {
+            name: deployment.name.clone(),
+            description: described.unwrap_or(&deployment.name).clone(),
+            version: plan.version.clone().unwrap_or_default(),
+            kind: AgentKind::Workflow,
+            input_schema: plan.input_schema.clone(),
+            output_schema: plan.output_schema.clone(),
+            visualisation: Some(deployment.mermaid.clone())
+                .filter(|drawing| !drawing.is_empty())
+                .map(Visualisation::Mermaid),
+            delivery: Delivery::Direct,
+            ..Announcement::default()
         }
+        .card(namespace)
     };
     let here = AgentInterface::new(card::address(namespace, &deployment.name), NATS_BINDING);
     card.supported_interfaces.retain(|interface| interface.protocol_binding != NATS_BINDING);

@@ -76,7 +76,9 @@ impl Doors {
         let last = tasks.last().filter(|_| more).map(|(place, _)| format!("{}~{}", place.0, place.1));
         let mut tasks: Vec<Task> = tasks.into_iter().map(|(_, task)| task).collect();
         if params.include_artifacts != Some(true) {
-            tasks.iter_mut().for_each(|task| task.artifacts = None);
+            for task in &mut tasks {
+                task.artifacts = None;
+            }
         }
         let total_size = u32::try_from(total).unwrap_or(u32::MAX);
         Ok(TaskListResponse { tasks, next_page_token: last.unwrap_or_default(), page_size: size, total_size })

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 4_096;
 /// Between tries to open a door.
 const REOPEN: Duration = Duration::from_secs(1);
 /// How long the end of a cancelled execution is waited for.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(600);
+const CANCEL_PATIENCE: Duration = Duration::from_mins(10);
 /// What is said to who wants webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
@@ -219,7 +219,7 @@ impl Doors {
             Some(_) => self.until(&execution, false).await?,
             None => {
                 let command = self.start(workflow, caller, &execution, &params, headers).await?;
-                let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, |trace| trace.child());
+                let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
                 match self.client.start_within(command, trace).await {
                     // The same message with another content is the same message.
                     Ok(_) | Err(ClientError::OtherStart(_)) => {}
@@ -291,7 +291,7 @@ fn settled(known: &Known) -> bool {
 fn read(call: &RpcRequest) -> Result<Request, Refused> {
     let request = Request::read(&call.body)?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
-    let text = |name: &str| call.headers.get(name).map(|value| value.as_str());
+    let text = |name: &str| call.headers.get(name).map(AsRef::<str>::as_ref);
     check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
     // Permissions are given by subject: what the body asks for must be what the caller may ask for.
     if request.method.as_str() == call.method {

@@ -28,7 +28,7 @@ use crate::execution::Execution;
 use crate::reply::result_content;
 
 /// How long a story is told to whoever may still listen; asking again prolongs it.
-const TOLD_FOR: Duration = Duration::from_secs(600);
+const TOLD_FOR: Duration = Duration::from_mins(10);
 /// The most stories that one executor tells at once.
 const MOST_TOLD: usize = 1_024;
 /// Events that come together are told together.
