@@ -104,7 +104,9 @@ async fn other_dialects() {
     }
     let done: Vec<_> = futures_util::stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
     let failed: Vec<_> = done.iter().flatten().collect();
-    failed.iter().for_each(|line| println!("FAILED {line}"));
+    for line in &failed {
+        println!("FAILED {line}");
+    }
     println!(
         "{} passed, {} failed; judged {judged:?}; left out {left_out:?}",
         done.len() - failed.len(),
@@ -125,7 +127,7 @@ fn load(case: &Value) -> Option<Arc<Library>> {
     let mut library = Library::default();
     // One workflow, under a name that is known here.
     let mut plan = lowered.pop().filter(|_| lowered.is_empty())?.plan;
-    plan.name = "WF".to_owned();
+    "WF".clone_into(&mut plan.name);
     library.insert(Program::new(plan, dialect.adapter()).ok()?);
     Some(Arc::new(library))
 }

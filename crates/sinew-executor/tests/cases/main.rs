@@ -2,12 +2,19 @@
 //!
 //! `SINEW_CASES=FOLDER` reads other files of the same formats. Prints the id of each failure and, on the last line,
 //! `N passed, M failed`. Kinds that need no run are tested where their rules live; here they are counted as left out.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by panicking"
+)]
 
 mod dialects;
+#[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/mesh.rs"]
 mod mesh;
 mod over_mesh;
+#[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/process.rs"]
 mod process;
 #[path = "../../../sinew-protocol/tests/sam_cases.rs"]

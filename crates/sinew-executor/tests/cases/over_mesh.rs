@@ -126,7 +126,9 @@ async fn all(delivery: Delivery) {
     let failed: Vec<_> = judged.iter().filter(|(_, wrong)| !wrong.is_empty()).collect();
     for (id, wrong) in &failed {
         println!("FAILED {id}");
-        wrong.iter().for_each(|line| println!("  {line}"));
+        for line in wrong {
+            println!("  {line}");
+        }
     }
     println!("{} passed, {} failed, {left_out} left out", judged.len() - failed.len(), failed.len());
     assert!(only.is_some() || judged.len() >= 80, "only {} cases were judged", judged.len());

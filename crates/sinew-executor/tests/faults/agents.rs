@@ -7,6 +7,7 @@ use sinew_agent::Delivery;
 use sinew_engine::{Fact, Status};
 use sinew_executor::client::Client;
 use sinew_mesh::HeaderMap;
+use sinew_mesh::server::ServerOptions;
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::query::Summary;
@@ -182,7 +183,7 @@ workflow:
 #[tokio::test]
 async fn a_map_keeps_its_limit_and_order_over_owners() {
     const ITEMS: usize = 60;
-    let mesh = TestMesh::with(Default::default(), 1).await;
+    let mesh = TestMesh::with(ServerOptions::default(), 1).await;
     mesh.deploy("map", MAP).await;
     // The slower the earlier the item.
     let words = json!({ "double": "n", "delay_ms": [60, 10, 40, 0, 20] });

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::json;
 use sinew_agent::Delivery;
+use sinew_mesh::server::ServerOptions;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::subject::Operation;
 
@@ -31,7 +32,7 @@ fn bodies() -> Vec<Bytes> {
 
 #[tokio::test]
 async fn garbage_everywhere() {
-    let mesh = TestMesh::with(Default::default(), 2).await;
+    let mesh = TestMesh::with(ServerOptions::default(), 2).await;
     mesh.deploy("chain", CHAIN).await;
     let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true }))];
     let mut agents = mesh.agents_process(Delivery::Queue, &words).await;

@@ -9,9 +9,11 @@ mod clock;
 mod crash;
 mod forged;
 mod garbage;
+#[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/mesh.rs"]
 mod mesh;
 mod owners;
+#[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/process.rs"]
 mod process;
 mod signals;

@@ -26,13 +26,13 @@ use sinew_source::{Limits, LoadOptions};
 use crate::process::{Part, Process, Role};
 
 /// Longer than anything here takes on a loaded machine; shorter than a person waits.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Silence after which an executor of these tests is taken for dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
-    sinew_dialects::by_name(name).map(|dialect| dialect.adapter())
+    sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
 }
 
 /// A server of its own, and a mesh on it.

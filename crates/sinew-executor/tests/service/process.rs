@@ -100,7 +100,7 @@ impl Process {
         match tokio::time::timeout(PATIENCE, reading).await {
             Ok(true) => {}
             Ok(false) => panic!("a process ended before {what}: {:?}", self.told),
-            Err(_) => panic!("waited in vain until {what}: {:?}", self.told),
+            Err(tokio::time::error::Elapsed { .. }) => panic!("waited in vain until {what}: {:?}", self.told),
         }
     }
 
