@@ -29,6 +29,7 @@ pub(crate) async fn call(mesh: &Mesh, agent: &str, method: &str, params: Value) 
 }
 
 /// A message with these parts.
+#[expect(clippy::needless_pass_by_value, reason = "parts are written where they are given")]
 pub(crate) fn message(id: &str, parts: Value) -> Value {
     json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": parts}})
 }
