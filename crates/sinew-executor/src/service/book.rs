@@ -48,7 +48,7 @@ pub(super) enum Effect {
     /// What came of a command.
     Verdict { execution: ExecutionId, workflow: String, verdict: Verdict },
     /// A sub-workflow could not be started: tell the task it answers.
-    Stillborn { meta: ExecutionMeta, fault: Fault },
+    Stillborn { meta: Box<ExecutionMeta>, fault: Fault },
 }
 
 impl Stage {
@@ -136,18 +136,15 @@ impl Book {
     /// Keeps what came of a command, with the execution if it is open.
     pub(super) fn verdict(&mut self, stage: &mut Stage, execution: &ExecutionId, verdict: Verdict) {
         stage.verdict(execution, verdict.clone());
-        let workflow = match self.open.get_mut(execution) {
-            Some(open) => {
-                open.stored.verdicts.push(verdict.clone());
-                open.stored.meta.workflow.clone()
+        let workflow = if let Some(open) = self.open.get_mut(execution) {
+            open.stored.verdicts.push(verdict.clone());
+            open.stored.meta.workflow.clone()
+        } else {
+            if self.refused.len() == VERDICTS {
+                self.refused.pop_front();
             }
-            None => {
-                if self.refused.len() == VERDICTS {
-                    self.refused.pop_front();
-                }
-                self.refused.push_back((execution.clone(), verdict.clone()));
-                String::new()
-            }
+            self.refused.push_back((execution.clone(), verdict.clone()));
+            String::new()
         };
         stage.effects.push(Effect::Verdict { execution: execution.clone(), workflow, verdict });
     }
@@ -319,18 +316,15 @@ impl Reader {
             let stored = Stored { meta: Arc::new(meta), rounds, verdicts: Vec::new(), first: sequence };
             self.stored.entry(entry.execution.clone()).or_insert(stored);
         }
-        match self.stored.get_mut(&entry.execution) {
-            Some(stored) => {
-                entry.rounds.iter().for_each(|round: &Bytes| stored.rounds.push(round));
-                stored.verdicts.extend(entry.commands);
-            }
-            None => {
-                let verdicts = entry.commands.into_iter();
-                self.refused.extend(verdicts.map(|verdict| (entry.execution.clone(), verdict)));
-                while self.refused.len() > VERDICTS {
-                    self.refused.pop_front();
-                }
-            }
+        if let Some(stored) = self.stored.get_mut(&entry.execution) {
+            entry.rounds.iter().for_each(|round: &Bytes| stored.rounds.push(round));
+            stored.verdicts.extend(entry.commands);
+            return;
+        }
+        let verdicts = entry.commands.into_iter();
+        self.refused.extend(verdicts.map(|verdict| (entry.execution.clone(), verdict)));
+        while self.refused.len() > VERDICTS {
+            self.refused.pop_front();
         }
     }
 
@@ -340,7 +334,7 @@ impl Reader {
         for (execution, stored) in self.stored {
             let folded = match program(&stored.meta) {
                 Ok(program) => Open::fold(stored, program),
-                Err(fault) => Err((stored, fault)),
+                Err(fault) => Err(Box::new((stored, fault))),
             };
             match folded {
                 Ok(open) => {
@@ -348,8 +342,8 @@ impl Reader {
                     book.open.insert(execution.clone(), open);
                     book.schedule(&execution);
                 }
-                Err((stored, fault)) => {
-                    book.broken.insert(execution, (stored, fault));
+                Err(unfolded) => {
+                    book.broken.insert(execution, *unfolded);
                 }
             }
         }

@@ -176,7 +176,7 @@ async fn archived(shared: &Shared, execution: &ExecutionId) -> Result<Option<Ope
     let mut rounds = super::open::Log::default();
     record.rounds.iter().for_each(|round| rounds.push(round));
     let stored = Stored { meta: Arc::new(record.meta), rounds, verdicts: record.commands, first: 0 };
-    Open::fold(stored, program).map(Some).map_err(|(_, fault)| fault)
+    Open::fold(stored, program).map(Some).map_err(|unfolded| unfolded.1)
 }
 
 /// A result that names the task it answers. One that names another was meant for another.

@@ -40,7 +40,7 @@ impl Shared {
     }
 
     /// Headers that every message about an execution carries.
-    pub(super) fn headers(&self, meta: &ExecutionMeta) -> HeaderMap {
+    pub(super) fn headers(meta: &ExecutionMeta) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if let Some(parent) = &meta.traceparent {
             headers.insert(header::TRACE_PARENT, parent.as_str());
@@ -49,8 +49,8 @@ impl Shared {
     }
 
     /// Headers of what is sent for a task, whose span lies within the execution's.
-    pub(super) fn headers_within(&self, meta: &ExecutionMeta, call: &Call) -> HeaderMap {
-        let mut headers = self.headers(meta);
+    pub(super) fn headers_within(meta: &ExecutionMeta, call: &Call) -> HeaderMap {
+        let mut headers = Self::headers(meta);
         if let Some(parent) = observe::trace(meta, call.key.act) {
             headers.insert(header::TRACE_PARENT, parent.as_str());
         }
@@ -105,7 +105,7 @@ impl Shared {
         let extra = TaskExtra {
             input: address.is_none().then_some(input),
             instruction: call.ask.instruction.clone(),
-            context: self.context(call),
+            context: Self::context(call),
             tag: call.ask.tag.clone(),
             activation: call.activation.clone(),
             attempt: call.key.attempt,
@@ -113,7 +113,7 @@ impl Shared {
             result_subject: result_subject.clone(),
         };
         extra.put(&mut message);
-        let mut headers = self.headers_within(meta, call);
+        let mut headers = Self::headers_within(meta, call);
         headers.insert(header::ACTIVATION, call.activation.as_str());
         headers.insert(header::ATTEMPT, call.key.attempt.to_string().as_str());
         if let Some(deadline) = call.deadline {
@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// The request around the input, as agents see it.
-    fn context(&self, call: &Call) -> Value {
+    fn context(call: &Call) -> Value {
         serde_json::json!({
             "workflow": call.workflow,
             "execution": call.execution.as_str(),

@@ -106,14 +106,14 @@ impl Open {
     }
 
     /// Folds what the journal holds.
-    pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, (Stored, Fault)> {
+    pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
         match refold(&stored.rounds, &program) {
             Ok(state) => {
                 let mut open = Self { stored, program, state, tasks: HashMap::new(), due: None };
                 open.index_tasks();
                 Ok(open)
             }
-            Err(fault) => Err((stored, fault)),
+            Err(fault) => Err(Box::new((stored, fault))),
         }
     }
 

@@ -143,7 +143,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
             let command = Command::Cancel(CancelCommand { execution: child.clone(), reason });
             let shard = child.shard(shared.shards);
             report(
-                insist(|| {
+                &insist(|| {
                     shared.mesh.command(
                         Operation::Cancel,
                         shard,
@@ -166,10 +166,10 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
                 caller: record.meta.caller.to_string(),
             };
             let body = record.encode();
-            let archived = report(insist(|| shared.mesh.put_history(&closed, body.clone())).await);
+            let archived = report(&insist(|| shared.mesh.put_history(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
-                report(insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
+                report(&insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
             }
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
@@ -181,7 +181,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
             if let Some(parent) = &meta.parent {
                 let outcome =
                     Outcome { status: Status::Failure, output: None, fault: Some(fault), cause: None };
-                report(insist(|| answer(&shared, &meta, parent, &outcome)).await);
+                report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
         Job::Cancel { .. } | Job::Event { .. } => {}
@@ -235,7 +235,7 @@ async fn start_child(
         behalf: None,
     }));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
-    let headers = shared.headers_within(meta, call);
+    let headers = Shared::headers_within(meta, call);
     shared.mesh.command(Operation::Start, shard, &id, headers, command.to_json().into()).await.map(drop)
 }
 
@@ -250,7 +250,7 @@ async fn answer(
         return Ok(());
     };
     let body = shared.child_result(meta, parent, outcome).await?;
-    shared.mesh.put_once(&subject, shared.headers(meta), body).await.map(drop)
+    shared.mesh.put_once(&subject, Shared::headers(meta), body).await.map(drop)
 }
 
 /// Tries until it works or cannot work.
@@ -269,8 +269,8 @@ async fn insist<T, F: Future<Output = Result<T, MeshError>>>(again: impl Fn() ->
 }
 
 /// Says what could not be done; true if it was.
-fn report<T>(done: Result<T, MeshError>) -> bool {
-    if let Err(error) = &done {
+fn report<T>(done: &Result<T, MeshError>) -> bool {
+    if let Err(error) = done {
         warn!(%error, code = error.code(), "an effect could not be performed");
     }
     done.is_ok()

@@ -21,7 +21,7 @@ use super::intake::{self, Arrival, Begin, Done, Handle, Signal};
 use super::observe;
 use super::open::{Open, Unfit};
 use super::outbox::{Job, Outbox};
-use super::view;
+use super::{Shared, view};
 
 /// Messages of one round.
 const BATCH: usize = 512;
@@ -169,7 +169,7 @@ impl Shard {
     fn recover(&self) {
         let mut jobs = Vec::new();
         for open in self.book.iter() {
-            jobs.extend(open.outstanding().into_iter().filter_map(|action| self.job(open, action)));
+            jobs.extend(open.outstanding().into_iter().map(|action| self.job(open, action)));
         }
         self.outbox.send(jobs);
     }
@@ -323,7 +323,7 @@ impl Shard {
             Err(fault) => {
                 self.book.verdict(stage, &execution, refuse(&fault));
                 if meta.parent.is_some() {
-                    stage.effects.push(Effect::Stillborn { meta, fault });
+                    stage.effects.push(Effect::Stillborn { meta: Box::new(meta), fault });
                 }
                 return;
             }
@@ -442,7 +442,7 @@ impl Shard {
                 }
                 Effect::Act { execution, action } => {
                     let Some(open) = self.book.get(&execution) else { continue };
-                    jobs.extend(self.job(open, action));
+                    jobs.push(self.job(open, action));
                 }
                 Effect::Verdict { execution, workflow, verdict } => {
                     let workflow = if workflow.is_empty() { "-".to_owned() } else { workflow };
@@ -451,15 +451,15 @@ impl Shard {
                     let body = serde_json::to_vec(&verdict).unwrap_or_default().into();
                     jobs.push(Job::Event { subject, headers: HeaderMap::new(), body });
                 }
-                Effect::Stillborn { meta, fault } => jobs.push(Job::Stillborn { meta, fault }),
+                Effect::Stillborn { meta, fault } => jobs.push(Job::Stillborn { meta: *meta, fault }),
             }
         }
         jobs
     }
 
-    fn job(&self, open: &Open, action: Action) -> Option<Job> {
+    fn job(&self, open: &Open, action: Action) -> Job {
         let state = open.state();
-        Some(match action {
+        match action {
             Action::Send { act, attempt, ask, deadline } => {
                 let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
                 let call = open.call(act, attempt, ask, deadline);
@@ -487,7 +487,7 @@ impl Shard {
                     reopened: state.reopened,
                 }
             }
-        })
+        }
     }
 
     fn events(&self, jobs: &mut Vec<Job>, open: &Open, now: Time, round: usize, facts: &[Fact]) {
@@ -501,7 +501,7 @@ impl Shard {
                 let kind = Token::of(body["type"].as_str().unwrap_or("event"));
                 let subject =
                     Subject::Event { workflow: workflow.clone(), execution: meta.execution.clone(), kind };
-                let mut headers = self.shared.headers(meta);
+                let mut headers = Shared::headers(meta);
                 headers.insert(header::SEQ, format!("{round}.{index}").as_str());
                 headers.insert(header::TIME, now.to_string().as_str());
                 let body = serde_json::to_vec(&body).unwrap_or_default().into();

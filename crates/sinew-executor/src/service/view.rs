@@ -55,10 +55,10 @@ pub fn status(state: &State, waits: &[Waiting]) -> ExecutionStatus {
         matches!(wait.what, WaitingFor::Agent { .. } | WaitingFor::Retry { .. } | WaitingFor::Sleep)
     };
     let person = |wait: &Waiting| matches!(wait.what, WaitingFor::Person(_));
-    match !waits.iter().any(works) && waits.iter().any(person) {
-        true => ExecutionStatus::Waiting,
-        false => ExecutionStatus::Running,
+    if !waits.iter().any(works) && waits.iter().any(person) {
+        return ExecutionStatus::Waiting;
     }
+    ExecutionStatus::Running
 }
 
 /// When it ended.
