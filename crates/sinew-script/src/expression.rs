@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     error::{ScriptError, ScriptErrorKind},
     limits::Limits,
-    program::{Program, RESERVED, Text, keeper, kept, prelude},
+    program::{Program, RESERVED, Text, keeper, kept, prelude, unless_starved},
     source::is_harmless,
     value::{is_shallow, object_of, value_of},
 };
@@ -78,8 +78,10 @@ impl Expression {
             let message = format!("{} values for {} variables", values.len(), self.variables);
             return Err(ScriptError::new(ScriptErrorKind::Value, message));
         }
-        let inputs = std::iter::once(Ok(MontyObject::Bool(test))).chain(values.iter().map(object_of));
         let shallow = values.iter().all(|value| is_shallow(value, SHALLOW));
-        self.program.run(inputs.collect::<Result<_, _>>()?, shallow)
+        unless_starved(|| {
+            let inputs = std::iter::once(Ok(MontyObject::Bool(test))).chain(values.iter().map(object_of));
+            self.program.run(inputs.collect::<Result<_, _>>()?, shallow)
+        })
     }
 }

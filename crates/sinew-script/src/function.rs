@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     error::{ScriptError, ScriptErrorKind},
     limits::Limits,
-    program::{Program, Text, keeper, kept, prelude},
+    program::{Program, Text, keeper, kept, prelude, unless_starved},
     source::{first_function, is_lambda},
     value::{object_of, value_of},
 };
@@ -57,7 +57,8 @@ impl Function {
 
     /// Calls the function.
     pub fn call(&self, argument: &Value) -> Result<Value, ScriptError> {
-        value_of(kept(self.program.run(vec![object_of(argument)?], false)?)?)
+        let object = unless_starved(|| self.program.run(vec![object_of(argument)?], false))?;
+        value_of(kept(object)?)
     }
 
     /// The name of the function that is called; `lambda` for a lambda.

@@ -126,6 +126,26 @@ impl Program {
     }
 }
 
+/// Runs something again that was interrupted at its time limit, twice at most. The limit is one of the clock on the wall:
+/// a process that was halted or had no processor meets it without having done anything, and a workflow must not fail of
+/// that. A script that is too slow is so each time.
+pub(crate) fn unless_starved<T>(run: impl Fn() -> Result<T, ScriptError>) -> Result<T, ScriptError> {
+    let interrupted = |result: &Result<T, ScriptError>| {
+        // One that could not be interrupted has no exception, and cost a thread.
+        result
+            .as_ref()
+            .is_err_and(|error| error.kind == ScriptErrorKind::Timeout && error.exception.is_some())
+    };
+    let mut result = run();
+    for _ in 0..2 {
+        if !interrupted(&result) {
+            break;
+        }
+        result = run();
+    }
+    result
+}
+
 /// The lines that define the keeper of results. `head` is its parameters, `result` makes `_r`, `quick`
 /// may return before the check.
 pub(crate) fn keeper(parameters: &str, first: &str, limits: &Limits) -> String {
@@ -198,4 +218,35 @@ fn explain(error: &MontyException, source: &str, lines_before: u32) -> ScriptErr
         explained.snippet = Some(shorten(text.trim_end()));
     }
     explained
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn an_interrupted_run_is_tried_again() {
+        let interrupted = Some("TimeoutError".to_owned());
+        // Runs that are late before one is good, whether they could be interrupted, and what comes of it after how many.
+        for (late, exception, want) in [
+            (0, &interrupted, (true, 1)),
+            (1, &interrupted, (true, 2)),
+            (9, &interrupted, (false, 3)),
+            (9, &None, (false, 1)),
+        ] {
+            let runs = Cell::new(0);
+            let result = unless_starved(|| {
+                runs.set(runs.get() + 1);
+                if runs.get() > late {
+                    return Ok(());
+                }
+                let mut error = ScriptError::new(ScriptErrorKind::Timeout, "time limit exceeded");
+                error.exception.clone_from(exception);
+                Err(error)
+            });
+            assert_eq!((result.is_ok(), runs.get()), want, "{late} late runs");
+        }
+    }
 }

@@ -24,6 +24,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-executor", &["sinew-protocol", "sinew-source", "sinew-plan", "sinew-engine", "sinew-mesh"]),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
+        "sinew-chaos",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-engine",
+            "sinew-dialects",
+            "sinew-executor",
+            "sinew-mesh",
+            "sinew-agent",
+        ],
+    ),
+    (
         "sinew",
         &[
             "sinew-protocol",

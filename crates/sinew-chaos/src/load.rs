@@ -1,0 +1,155 @@
+//! The client's side: executions that are started, now and then cancelled, and what the client was told.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use sinew_executor::client::{Client, ClientError};
+use sinew_mesh::HeaderMap;
+use sinew_mesh::history::HistoryFilter;
+use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Token};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::Fallible;
+use crate::workflows::{self, JOURNEY};
+
+/// Before something is asked again that the mesh did not take.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long a decision on a cancellation is waited for in one go.
+const DECISION: Duration = Duration::from_secs(60);
+/// How often it is looked how many have ended.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A start that the mesh took.
+#[derive(Clone, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) execution: ExecutionId,
+    pub(crate) value: u64,
+    /// Whether a cancellation was asked for.
+    pub(crate) cancel: bool,
+}
+
+/// Who starts executions.
+#[derive(Clone)]
+pub(crate) struct Load {
+    client: Client,
+    accepted: Arc<Mutex<Vec<Accepted>>>,
+    seed: u64,
+    /// One in so many carries much.
+    large: u64,
+    /// Of a hundred, so many are cancelled.
+    cancel: u32,
+    work: Duration,
+}
+
+impl Load {
+    /// Nobody has started anything yet.
+    pub(crate) fn new(client: Client, seed: u64, large: u64, cancel: u32, work: Duration) -> Self {
+        Self { client, accepted: Arc::default(), seed, large, cancel, work }
+    }
+
+    /// The starts that were accepted.
+    pub(crate) fn accepted(&self) -> Vec<Accepted> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Starts this execution, however often it takes, and cancels it if it is one of those.
+    async fn one(self, nth: u64) -> Fallible<()> {
+        let mut random = StdRng::seed_from_u64(self.seed ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let cancel = random.random_range(0..100) < self.cancel;
+        let after = random.random_range(Duration::ZERO..self.work * 8 + Duration::from_millis(1));
+        let key = format!("{}-{nth}", self.seed);
+        let large = self.large > 0 && nth.is_multiple_of(self.large);
+        let execution = self.client.execution_id(&key);
+        let mut command = StartCommand::new(execution.clone(), JOURNEY, workflows::input(nth, large));
+        command.idempotency_key = Some(key);
+        while let Err(error) = self.client.start(command.clone()).await {
+            match error {
+                ClientError::Mesh(_) => sleep(AGAIN).await,
+                error => return Err(error.into()),
+            }
+        }
+        let accepted = Accepted { execution: execution.clone(), value: nth, cancel };
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
+        if cancel {
+            sleep(after).await;
+            let id = Token::of(&format!("cancel-{nth}"));
+            let command = Command::Cancel(CancelCommand { execution, reason: "chaos".to_owned() });
+            // Refused is fine: it had ended.
+            while let Err(ClientError::Mesh(_) | ClientError::Undecided(_)) =
+                self.client.signal(&id, command.clone(), DECISION).await
+            {
+                sleep(AGAIN).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts so many, evenly over a while.
+    pub(crate) async fn evenly(&self, count: u64, over: Duration) -> Fallible<()> {
+        let mut running = JoinSet::new();
+        let mut tick =
+            tokio::time::interval((over / u32::try_from(count.max(1))?).max(Duration::from_micros(1)));
+        for nth in 0..count {
+            tick.tick().await;
+            running.spawn(self.clone().one(nth));
+        }
+        while let Some(done) = running.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    /// Keeps about so many open, until `enough`.
+    pub(crate) async fn keep_open(&self, open: usize, enough: impl Fn() -> bool) -> Fallible<()> {
+        let mut running = JoinSet::new();
+        let shards = self.client.mesh().layout().await?.shards.get();
+        let mut nth = 0;
+        while !enough() {
+            let ended = self.ended().await.unwrap_or_default();
+            let missing = (open + ended).saturating_sub(usize::try_from(nth)?);
+            for _ in 0..missing {
+                running.spawn(self.clone().one(nth));
+                nth += 1;
+            }
+            // Messages that mean nothing, so that the quarantine has work too.
+            for shard in 0..shards {
+                let id = Token::of(&format!("garbage-{nth}-{shard}-{}", rand::rng().random::<u32>()));
+                let mesh = self.client.mesh();
+                let _ = mesh.command(Operation::Pause, shard, &id, HeaderMap::new(), "{".into()).await;
+            }
+            sleep(LOOK / 2).await;
+        }
+        while let Some(done) = running.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    /// How many journeys are in the history.
+    pub(crate) async fn ended(&self) -> Fallible<usize> {
+        let filter = HistoryFilter { workflow: Some(JOURNEY.to_owned()), ..HistoryFilter::default() };
+        Ok(self.client.mesh().list_history(&filter, usize::MAX / 4).await?.len())
+    }
+
+    /// Waits until all that was accepted is in the history and nothing is open; false if that takes too long.
+    pub(crate) async fn all_ended(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            let wanted = self.accepted().len();
+            if self.ended().await.is_ok_and(|ended| ended >= wanted)
+                && self.client.open().await.is_ok_and(|open| open.is_empty())
+            {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(LOOK / 4).await;
+        }
+    }
+}

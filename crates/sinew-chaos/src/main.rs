@@ -1,0 +1,113 @@
+//! `sinew-chaos`: kills executors, agents and the broker of a mesh while it works, and judges what is left.
+//!
+//! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
+//! process at named places between two durable writes; `run` kills and halts at random, the broker too.
+//!
+//! It never judges by what a process remembers: only by the journal, the history, the agents' ledger and the list of
+//! starts that were accepted.
+
+mod load;
+mod points;
+mod report;
+mod roles;
+mod run;
+mod site;
+mod slot;
+mod verdict;
+mod workflows;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use roles::Place;
+
+/// What a part of this program gives, or why it cannot.
+type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Kills the processes of a mesh and judges what is left.
+#[derive(Parser)]
+#[command(name = "sinew-chaos", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Kill at every named place between two durable writes.
+    Points(run::PointsArgs),
+    /// Kill and halt at random for a while.
+    Run(run::RunArgs),
+    /// One executor (what the others start).
+    #[command(hide = true)]
+    Executor {
+        #[command(flatten)]
+        place: Place,
+        #[arg(long)]
+        id: String,
+        #[arg(long)]
+        lease_ms: u64,
+        #[arg(long)]
+        worn: usize,
+    },
+    /// All agents (what the others start).
+    #[command(hide = true)]
+    Agents {
+        #[command(flatten)]
+        place: Place,
+        #[arg(long)]
+        work_ms: u64,
+    },
+}
+
+/// What all kinds of runs are told.
+#[derive(Clone, Debug, clap::Args)]
+struct Common {
+    /// What the run follows from; a random one when absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where everything is written and kept; a temporary folder when absent.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Executor processes.
+    #[arg(long, default_value_t = 3)]
+    executors: u32,
+    /// Agent processes, each with all agents.
+    #[arg(long, default_value_t = 2)]
+    agents: u32,
+    /// Shards of the mesh.
+    #[arg(long, default_value_t = 6)]
+    shards: u32,
+    /// The longest time an agent works, in milliseconds.
+    #[arg(long, default_value_t = 200)]
+    work_ms: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Points(args) => run::points(args).await,
+        Command::Run(args) => run::run(args).await,
+        Command::Executor { place, id, lease_ms, worn } => {
+            roles::executor(&place, id, Duration::from_millis(lease_ms), worn).await.map(|()| true)
+        }
+        Command::Agents { place, work_ms } => {
+            roles::agents(&place, Duration::from_millis(work_ms)).await.map(|()| true)
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "sinew-chaos: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The places at which processes are told to die, and how often they did.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+
+/// Writes of an executor, each with the most times one is passed before the process dies. Three places each.
+const EXECUTOR_WRITES: [(&str, u32); 8] = [
+    ("journal", 30),
+    ("task", 30),
+    ("command", 5),
+    ("history", 6),
+    ("result", 4),
+    ("piece", 2),
+    ("object", 2),
+    ("quarantine", 2),
+];
+/// Places of an executor between writes.
+const EXECUTOR_PLACES: [(&str, u32); 11] = [
+    ("open.replayed", 2),
+    ("open.claimed", 2),
+    ("round.understood", 40),
+    ("task.queued", 20),
+    ("rpc.before", 5),
+    ("rpc.after", 5),
+    ("event.before", 60),
+    ("finish.archived", 6),
+    ("finish.answered", 6),
+    ("executor.before", 2),
+    ("executor.after", 2),
+];
+/// Writes of an agent.
+const AGENT_WRITES: [(&str, u32); 5] =
+    [("result", 15), ("ack", 15), ("piece", 2), ("object", 2), ("card", 3)];
+/// Places of an agent between writes.
+const AGENT_PLACES: [(&str, u32); 3] = [("work.taken", 15), ("work.done", 15), ("reply.before", 5)];
+
+/// One death: the place, and how often it is passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Killing {
+    role: &'static str,
+    point: String,
+    nth: u32,
+    tries: u32,
+}
+
+impl fmt::Display for Killing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.point, self.nth)
+    }
+}
+
+/// The deaths that are still to be died.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    rest: Mutex<VecDeque<Killing>>,
+    died: Mutex<BTreeMap<String, u64>>,
+    failed: Mutex<Vec<String>>,
+    /// Deaths that are neither died nor given up.
+    open: AtomicUsize,
+}
+
+/// Times that a point is tried when its process did not come to it.
+const TRIES: u32 = 3;
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    /// So many deaths at each place of an executor.
+    pub(crate) fn of_executors(kills: u32, without: &[String], seed: u64) -> Self {
+        Self::of("executor", &EXECUTOR_WRITES, &EXECUTOR_PLACES, kills, without, seed)
+    }
+
+    /// So many deaths at each place of an agent.
+    pub(crate) fn of_agents(kills: u32, without: &[String], seed: u64) -> Self {
+        Self::of("agent", &AGENT_WRITES, &AGENT_PLACES, kills, without, seed)
+    }
+
+    fn of(
+        role: &'static str,
+        writes: &[(&str, u32)],
+        places: &[(&str, u32)],
+        kills: u32,
+        without: &[String],
+        seed: u64,
+    ) -> Self {
+        let mut random = StdRng::seed_from_u64(seed ^ role.len() as u64);
+        let written = writes.iter().flat_map(|(write, most)| {
+            ["before", "sent", "after"].map(|place| (format!("{write}.{place}"), *most))
+        });
+        let points = written.chain(places.iter().map(|(place, most)| ((*place).to_owned(), *most)));
+        let left_out = |point: &str| without.iter().any(|begin| point.starts_with(begin.as_str()));
+        let mut all = Vec::new();
+        for (point, most) in points.filter(|(point, _)| !left_out(point)) {
+            for _ in 0..kills {
+                all.push(Killing {
+                    role,
+                    point: point.clone(),
+                    nth: random.random_range(1..=most),
+                    tries: 0,
+                });
+            }
+        }
+        all.shuffle(&mut random);
+        Self { open: AtomicUsize::new(all.len()), rest: Mutex::new(all.into()), ..Self::default() }
+    }
+
+    /// The next death; none when nothing is left that is not under way.
+    pub(crate) fn next(&self) -> Option<Killing> {
+        locked(&self.rest).pop_front()
+    }
+
+    /// The process did not come to its point.
+    pub(crate) fn missed(&self, killing: Killing) {
+        if killing.tries + 1 < TRIES {
+            let again = Killing { nth: 1, tries: killing.tries + 1, ..killing };
+            return locked(&self.rest).push_back(again);
+        }
+        locked(&self.failed).push(format!("{killing} was not reached"));
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The process has ended, there or elsewhere.
+    pub(crate) fn ended(&self, killing: Killing, there: bool, after: Duration) {
+        if there {
+            *locked(&self.died).entry(format!("{}: {}", killing.role, killing.point)).or_default() += 1;
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        } else if killing.tries + 1 < TRIES {
+            locked(&self.rest).push_back(Killing { tries: killing.tries + 1, ..killing });
+        } else {
+            locked(&self.failed).push(format!("{killing}: ended elsewhere after {} ms", after.as_millis()));
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_done(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many are left.
+    pub(crate) fn left(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Deaths by place.
+    pub(crate) fn died(&self) -> BTreeMap<String, u64> {
+        locked(&self.died).clone()
+    }
+
+    /// Deaths that could not be had.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        locked(&self.failed).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_died_at_so_often() {
+        for queue in [Queue::of_executors(20, &[], 1), Queue::of_agents(20, &[], 1)] {
+            let mut places = BTreeMap::<_, u32>::new();
+            while let Some(killing) = queue.next() {
+                *places.entry(killing.point.clone()).or_default() += 1;
+                queue.ended(killing, true, Duration::ZERO);
+            }
+            assert!(queue.is_done() && places.values().all(|kills| *kills == 20), "{places:?}");
+            assert!(places.len() >= 15);
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_never_reached_is_a_failure() {
+        let queue = Queue::of_agents(1, &["card".to_owned()], 1);
+        let all = queue.left();
+        while let Some(killing) = queue.next() {
+            queue.missed(killing);
+        }
+        assert_eq!((queue.failed().len(), queue.died().len()), (all, 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! What a run says at its end, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::Duration;
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use crate::Fallible;
+use crate::verdict::Verdict;
+
+/// Faults that happened.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Faults {
+    pub(crate) executor_kills: u64,
+    pub(crate) agent_kills: u64,
+    pub(crate) broker_kills: u64,
+    pub(crate) halts: u64,
+    /// Processes that ended without being told to: they could not reach the broker when they began.
+    pub(crate) ended_by_themselves: u64,
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    kind: &'static str,
+    seed: u64,
+    good: bool,
+    seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) faults: Option<Faults>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) deaths: BTreeMap<String, u64>,
+    pub(crate) all_ended_after_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) all_ended_after_last_agent_kill_ms: Option<u64>,
+    pub(crate) verdict: Verdict,
+    /// Why the run is not good, beside what the verdict lists.
+    problems: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(kind: &'static str, seed: u64, took: Duration, verdict: Verdict) -> Self {
+        Self {
+            kind,
+            seed,
+            good: verdict.is_good(),
+            seconds: took.as_secs(),
+            faults: None,
+            deaths: BTreeMap::new(),
+            all_ended_after_ms: 0,
+            all_ended_after_last_agent_kill_ms: None,
+            verdict,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Without this the run is not good.
+    pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
+        if !holds {
+            self.good = false;
+            self.problems.push(otherwise.into());
+        }
+    }
+
+    /// Prints it; gives back whether the run was good.
+    pub(crate) fn write(&self, json: bool) -> Fallible<bool> {
+        let text = if json { serde_json::to_string_pretty(self)? } else { self.table() };
+        writeln!(std::io::stdout(), "{text}")?;
+        Ok(self.good)
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+        let mut row = |name: &str, value: &dyn ToString| {
+            table.add_row([name.to_owned(), value.to_string()]);
+        };
+        row("run", &self.kind);
+        row("seed", &self.seed);
+        row("seconds", &self.seconds);
+        if let Some(faults) = &self.faults {
+            row("executors killed", &faults.executor_kills);
+            row("agents killed", &faults.agent_kills);
+            row("brokers killed", &faults.broker_kills);
+            row("processes halted", &faults.halts);
+            row("ended by themselves", &faults.ended_by_themselves);
+        }
+        if !self.deaths.is_empty() {
+            row("places", &self.deaths.len());
+            row("deaths", &self.deaths.values().sum::<u64>());
+        }
+        let seen = &self.verdict;
+        row("starts accepted", &seen.accepted);
+        row("ended", &seen.terminal);
+        row("  in success", &seen.success);
+        row("  cancelled", &seen.cancelled);
+        row("  in failure", &seen.failure);
+        row("sub-workflows", &seen.children);
+        row("tasks", &seen.tasks);
+        row("  handled by agents", &seen.handled);
+        row("  handled again", &seen.handled_again);
+        row("  delivered again", &seen.redeliveries);
+        row("attempts that failed", &seen.attempts_failed);
+        row("late results", &seen.late);
+        row("commits", &seen.commits);
+        row("takeovers", &seen.takeovers);
+        row("fenced", &seen.fenced);
+        row("quarantined", &seen.quarantined);
+        row("all ended after the last fault, ms", &self.all_ended_after_ms);
+        if let Some(after) = self.all_ended_after_last_agent_kill_ms {
+            row("all ended after the last agent's death, ms", &after);
+        }
+        row("lost", &seen.lost.len());
+        row("duplicated", &seen.duplicated.len());
+        row("orphaned", &seen.orphaned.len());
+        row("wrong", &seen.wrong.len());
+        row("verdict", &if self.good { "good" } else { "NOT good" });
+        let mut text = table.to_string();
+        let lists = [&self.problems, &seen.lost, &seen.duplicated, &seen.orphaned, &seen.wrong];
+        for line in lists.into_iter().flatten() {
+            text.push('\n');
+            text.push_str(line);
+        }
+        text
+    }
+}

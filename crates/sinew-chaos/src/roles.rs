@@ -1,0 +1,195 @@
+//! What the child processes do: executors and agents, until they are killed or their parent is gone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use rand::Rng as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_agent::{Agent, CancellationToken, Context, Delivery, Failure};
+use sinew_executor::service::{Service, ServiceOptions};
+use sinew_mesh::{Connect, Mesh};
+
+use crate::{Fallible, workflows};
+
+/// The agents, with how they are reached.
+pub(crate) const AGENTS: [(&str, Delivery); 3] =
+    [("alpha", Delivery::Queue), ("beta", Delivery::Queue), ("gamma", Delivery::Direct)];
+
+/// What is counted in the children.
+const WATCHED: [&str; 5] = [
+    "sinew_takeovers_total",
+    "sinew_fenced_total",
+    "sinew_results_late_total",
+    "sinew_results_foreign_total",
+    "sinew_quarantined_total",
+];
+
+/// What all children are told.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The broker.
+    #[arg(long)]
+    pub(crate) url: String,
+    /// The mesh.
+    #[arg(long)]
+    pub(crate) namespace: String,
+    /// Where ledger, counts and logs are.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+}
+
+impl Place {
+    /// The agents' ledger.
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.folder.join("ledger.jsonl")
+    }
+
+    /// What children counted.
+    pub(crate) fn counts(&self) -> PathBuf {
+        self.folder.join("counts.log")
+    }
+
+    /// A connection in somebody's name.
+    pub(crate) async fn connect(&self, caller: &str) -> Fallible<Mesh> {
+        let connect = Connect {
+            url: Some(self.url.clone()),
+            namespace: Some(self.namespace.clone()),
+            caller: Some(caller.to_owned()),
+            ..Connect::default()
+        };
+        Ok(connect.open().await?)
+    }
+}
+
+/// Opens a file that many processes append to, a line at a time.
+fn appended(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// One line of the ledger: an agent was asked to do something.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) agent: String,
+    pub(crate) execution: String,
+    pub(crate) task: String,
+    pub(crate) activation: String,
+    pub(crate) attempt: u32,
+    pub(crate) process: u32,
+}
+
+/// An executor.
+pub(crate) async fn executor(place: &Place, id: String, lease: Duration, worn: usize) -> Fallible<()> {
+    prepare(place)?;
+    let options = ServiceOptions { id: id.clone(), lease, worn, ..ServiceOptions::new(workflows::adapters) };
+    let _service = Service::start(place.connect(&id).await?, options).await?;
+    std::future::pending().await
+}
+
+/// All agents.
+pub(crate) async fn agents(place: &Place, work: Duration) -> Fallible<()> {
+    prepare(place)?;
+    let ledger = Arc::new(appended(&place.ledger())?);
+    let mut serving = tokio::task::JoinSet::new();
+    for (name, delivery) in AGENTS {
+        let ledger = Arc::clone(&ledger);
+        let agent = Agent::dynamic(name, None, None, move |input, context| {
+            handle(input, context, Arc::clone(&ledger), work)
+        });
+        let mesh = place.connect(name).await?;
+        serving.spawn(agent.delivery(delivery).concurrency(64).serve(mesh, CancellationToken::new()));
+    }
+    while let Some(ended) = serving.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+async fn handle(input: Value, context: Context, ledger: Arc<File>, work: Duration) -> Result<Value, Failure> {
+    let line = Done {
+        agent: context.agent().to_owned(),
+        execution: context.execution().to_string(),
+        task: context.task().to_string(),
+        activation: context.activation().to_owned(),
+        attempt: context.attempt(),
+        process: std::process::id(),
+    };
+    let line = format!("{}\n", serde_json::to_string(&line).unwrap_or_default());
+    let written = tokio::task::spawn_blocking(move || {
+        (&*ledger).write_all(line.as_bytes())?;
+        ledger.sync_data()
+    });
+    written.await.map_err(Failure::temporary_of)?.map_err(Failure::temporary_of)?;
+    let most = u64::try_from(work.as_millis()).unwrap_or(u64::MAX);
+    let while_at_work = Duration::from_millis(rand::rng().random_range(0..=most));
+    tokio::select! {
+        () = context.cancel().cancelled() => return Err(Failure::new("it was given up")),
+        () = tokio::time::sleep(while_at_work) => {}
+    }
+    workflows::answer(&input, context.attempt()).ok_or_else(|| Failure::temporary("not this time"))
+}
+
+/// A failure worded by an error.
+trait TemporaryOf {
+    fn temporary_of(error: impl std::fmt::Display) -> Self;
+}
+
+impl TemporaryOf for Failure {
+    fn temporary_of(error: impl std::fmt::Display) -> Self {
+        Self::temporary(error.to_string())
+    }
+}
+
+fn prepare(place: &Place) -> Fallible<()> {
+    let log = std::env::var("SINEW_LOG").unwrap_or_else(|_| "warn".to_owned());
+    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
+    metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;
+    // Nobody outlives the parent, however that ends.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    Ok(())
+}
+
+/// Writes what is watched to a file at once, since the process may not live much longer.
+struct Counts(Arc<File>);
+
+struct Line {
+    name: String,
+    file: Arc<File>,
+}
+
+impl CounterFn for Line {
+    fn increment(&self, value: u64) {
+        let _ = (&*self.file).write_all(format!("{} {value}\n", self.name).as_bytes());
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        if WATCHED.contains(&key.name()) {
+            Counter::from_arc(Arc::new(Line { name: key.name().to_owned(), file: Arc::clone(&self.0) }))
+        } else {
+            Counter::noop()
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}

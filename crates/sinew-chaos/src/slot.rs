@@ -1,0 +1,197 @@
+//! One place for a child process: whatever dies there is started again.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::Fallible;
+use crate::points::{Killing, Queue};
+use crate::roles::Place;
+
+/// Between the end of a process that was not told to end, and the next one.
+const AGAIN: Duration = Duration::from_millis(300);
+/// How long a process may take to come to the point at which it dies.
+const TO_THE_POINT: Duration = Duration::from_secs(40);
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    pub(crate) place: Place,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Executor { name: String, lease: Duration, worn: usize },
+    Agents { name: String, work: Duration },
+}
+
+/// A process that is held.
+pub(crate) struct Living {
+    child: Child,
+    _input: Option<ChildStdin>,
+}
+
+impl Role {
+    fn name(&self) -> &str {
+        match &self.what {
+            What::Executor { name, .. } | What::Agents { name, .. } => name,
+        }
+    }
+
+    /// Starts the process; `life` counts those before it in this place.
+    fn start(&self, life: u64, crash_at: Option<&Killing>) -> Fallible<Living> {
+        let mut command = Command::new(std::env::current_exe()?);
+        match &self.what {
+            What::Executor { name, lease, worn } => {
+                // Mostly the same again, which goes on with its shards; now and then a stranger, who has to take them.
+                let id = if life % 4 == 3 { format!("{name}-{life}") } else { name.clone() };
+                command.args(["executor", "--id", &id, "--lease-ms", &lease.as_millis().to_string()]);
+                command.args(["--worn", &worn.to_string()]);
+            }
+            What::Agents { work, .. } => {
+                command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
+            }
+        }
+        command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
+        command.arg("--folder").arg(&self.place.folder);
+        if let Some(killing) = crash_at {
+            command.env("SINEW_CRASH_AT", killing.to_string());
+        }
+        let log: PathBuf = self.place.folder.join(format!("{}.log", self.name()));
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        // Waiting for a child closes its input, and it ends when that happens.
+        let _input = child.stdin.take();
+        Ok(Living { child, _input })
+    }
+}
+
+/// What is done to a process.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// `kill -9`, and the next one after so long.
+    Kill(Duration),
+    /// `SIGSTOP` for so long.
+    Halt(Duration),
+    /// Says when everything before was done.
+    Say(oneshot::Sender<()>),
+}
+
+/// What was done, over all places of a kind.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) kills: AtomicU64,
+    pub(crate) halts: AtomicU64,
+    /// Ends that nobody ordered.
+    pub(crate) strays: AtomicU64,
+}
+
+/// A place with somebody who looks after it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    orders: mpsc::UnboundedSender<Order>,
+    work: tokio::task::JoinHandle<()>,
+}
+
+impl Slot {
+    /// Starts the first process.
+    pub(crate) fn open(role: Role, tally: Arc<Tally>) -> Self {
+        let (orders, todo) = mpsc::unbounded_channel();
+        Self { orders, work: tokio::spawn(look_after(role, tally, todo)) }
+    }
+
+    /// Has something done.
+    pub(crate) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    /// Waits until everything that was ordered is done.
+    pub(crate) async fn idle(&self) {
+        let (say, said) = oneshot::channel();
+        self.order(Order::Say(say));
+        let _ = said.await;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+async fn look_after(role: Role, tally: Arc<Tally>, mut todo: mpsc::UnboundedReceiver<Order>) {
+    let mut life = 0;
+    loop {
+        let Ok(Living { mut child, _input }) = role.start(life, None) else {
+            tokio::time::sleep(AGAIN).await;
+            continue;
+        };
+        life += 1;
+        let wait = loop {
+            let order = tokio::select! {
+                _ = child.wait() => {
+                    tally.strays.fetch_add(1, Ordering::Relaxed);
+                    break AGAIN;
+                }
+                order = todo.recv() => order,
+            };
+            match order {
+                None => return,
+                Some(Order::Say(say)) => drop(say.send(())),
+                Some(Order::Kill(down)) => {
+                    if signal(&child, Signal::KILL) {
+                        tally.kills.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let _ = child.wait().await;
+                    break down;
+                }
+                Some(Order::Halt(halt)) => {
+                    if signal(&child, Signal::STOP) {
+                        tally.halts.fetch_add(1, Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(halt).await;
+                    signal(&child, Signal::CONT);
+                }
+            }
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn signal(child: &Child, signal: Signal) -> bool {
+    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
+}
+
+/// Starts processes that die at the points of the queue, one after the other, until it is empty; then one that lives.
+pub(crate) async fn die_by_the_list(role: Role, queue: Arc<Queue>) -> Fallible<Living> {
+    let mut life = 0;
+    while let Some(killing) = queue.next() {
+        let Living { mut child, _input } = role.start(life, Some(&killing))?;
+        life += 1;
+        let began = Instant::now();
+        let Ok(ended) = tokio::time::timeout(TO_THE_POINT, child.wait()).await else {
+            child.kill().await?;
+            queue.missed(killing);
+            continue;
+        };
+        queue.ended(killing, died_there(ended?), began.elapsed());
+    }
+    role.start(life, None)
+}
+
+/// Whether the process ended itself at its point.
+fn died_there(ended: ExitStatus) -> bool {
+    ended.signal() == Some(Signal::ABORT.as_raw())
+}

@@ -1,0 +1,367 @@
+//! What is true after a run, from the journal, the history, the streams, the agents' ledger and the client's list of
+//! accepted starts; from nothing that a process only remembers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
+use sinew_engine::{Fact, Status, Target, decode_round};
+use sinew_executor::Execution;
+use sinew_executor::client::Client;
+use sinew_mesh::history::HistoryFilter;
+use sinew_protocol::journal::{Commit, EntryKind, ExecutionRecord};
+use sinew_protocol::{ExecutionId, Subject, TaskId};
+
+use crate::Fallible;
+use crate::load::Accepted;
+use crate::roles::{AGENTS, Done, Place};
+use crate::workflows;
+
+/// Records that are read at once.
+const AT_ONCE: usize = 16;
+/// Complaints of one kind that are shown.
+const SHOWN: usize = 20;
+
+/// The verdict.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Verdict {
+    /// Starts that the client was told are accepted.
+    pub(crate) accepted: usize,
+    /// Of those, how many are in a record with their end.
+    pub(crate) terminal: usize,
+    pub(crate) success: usize,
+    pub(crate) cancelled: usize,
+    pub(crate) failure: usize,
+    /// Executions that others started.
+    pub(crate) children: usize,
+    /// Tasks that records name.
+    pub(crate) tasks: usize,
+    /// Lines of the ledger.
+    pub(crate) handled: usize,
+    /// Lines for a task that another process had begun before.
+    pub(crate) handled_again: usize,
+    /// Deliveries by the agents' queues beyond the first of each task.
+    pub(crate) redeliveries: u64,
+    /// Results for attempts that were over.
+    pub(crate) late: u64,
+    pub(crate) attempts_failed: usize,
+    pub(crate) commits: usize,
+    /// Claims of a shard by another process than before, or by a new one.
+    pub(crate) takeovers: u64,
+    /// Writers that found that another one had written.
+    pub(crate) fenced: u64,
+    pub(crate) quarantined: u64,
+    /// Accepted, and nowhere to be found or without an end.
+    pub(crate) lost: Vec<String>,
+    /// An outcome, a dispatch or an end that is there twice.
+    pub(crate) duplicated: Vec<String>,
+    /// Tasks, results and executions that no record names.
+    pub(crate) orphaned: Vec<String>,
+    /// Outputs and ends that are not what they must be.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    pub(crate) fn is_good(&self) -> bool {
+        self.accepted > 0
+            && self.terminal == self.accepted
+            && [&self.lost, &self.duplicated, &self.orphaned, &self.wrong].iter().all(|list| list.is_empty())
+    }
+}
+
+/// An execution as its record tells it.
+struct Told {
+    record: ExecutionRecord,
+    folded: Execution,
+    /// Its tasks, with whether an agent was asked and whether it was the answer that counted.
+    tasks: BTreeMap<TaskId, Task>,
+    /// Executions that it may have started.
+    children: BTreeSet<ExecutionId>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Task {
+    agent: bool,
+    answered: bool,
+}
+
+/// Reads everything and judges.
+pub(crate) async fn judge(client: &Client, place: &Place, accepted: &[Accepted]) -> Fallible<Verdict> {
+    let mut verdict = Verdict { accepted: accepted.len(), ..Verdict::default() };
+    let mut ids: BTreeSet<ExecutionId> = accepted.iter().map(|one| one.execution.clone()).collect();
+    let history = client.mesh().list_history(&HistoryFilter::default(), usize::MAX / 4).await?;
+    ids.extend(history.into_iter().map(|closed| closed.execution));
+    ids.extend(client.open().await?.into_iter().map(|open| open.execution));
+    let read = |id: ExecutionId| async move {
+        let told = match client.record(&id).await? {
+            Some(record) => {
+                let folded = client.folded(&record).await?;
+                Some((record, folded))
+            }
+            None => None,
+        };
+        Fallible::Ok((id, told))
+    };
+    let records: Vec<_> = stream::iter(ids).map(read).buffer_unordered(AT_ONCE).try_collect().await?;
+    let mut all = BTreeMap::new();
+    for (id, told) in records {
+        match told {
+            Some((record, folded)) => {
+                let told = tell(record, folded, &mut verdict);
+                all.insert(id, told);
+            }
+            None => verdict.lost.push(format!("{id} has no record")),
+        }
+    }
+    ends(&mut verdict, &all, accepted);
+    parents(&mut verdict, &all, accepted);
+    streams(&mut verdict, client, &all).await?;
+    ledger(&mut verdict, place, &all)?;
+    journals(&mut verdict, client, &all).await?;
+    counts(&mut verdict, place);
+    for list in [&mut verdict.lost, &mut verdict.duplicated, &mut verdict.orphaned, &mut verdict.wrong] {
+        if list.len() > SHOWN {
+            let more = list.len() - SHOWN;
+            list.truncate(SHOWN);
+            list.push(format!("and {more} more"));
+        }
+    }
+    Ok(verdict)
+}
+
+/// One record: an end and an outcome for everything, once.
+fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> Told {
+    let id = record.meta.execution.clone();
+    let mut twice = |what: String| verdict.duplicated.push(format!("{id}: {what}"));
+    let (mut starts, mut ends, mut at) = (0, 0, 0);
+    let (mut sent, mut replied, mut over) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let mut answered = BTreeSet::new();
+    for round in folded.journal() {
+        if round.at < at {
+            verdict.wrong.push(format!("{id}: time went back"));
+        }
+        at = round.at;
+        for fact in &round.facts {
+            match fact {
+                Fact::Started(_) => starts += 1,
+                Fact::Ended => ends += 1,
+                Fact::Late { .. } => verdict.late += 1,
+                Fact::Dispatched { act, attempt, ask, .. } => {
+                    if sent.insert((*act, *attempt), ask.target.clone()).is_some() {
+                        twice(format!("attempt {attempt} of {act} was dispatched twice"));
+                    }
+                }
+                Fact::Replied { act, attempt, result, .. } => {
+                    if !sent.contains_key(&(*act, *attempt)) {
+                        twice(format!("attempt {attempt} of {act} was answered without being dispatched"));
+                    }
+                    if !replied.insert((*act, *attempt)) {
+                        twice(format!("attempt {attempt} of {act} was answered twice"));
+                    }
+                    if result.is_ok() {
+                        answered.insert((*act, *attempt));
+                    } else {
+                        verdict.attempts_failed += 1;
+                    }
+                }
+                Fact::Completed { act, .. }
+                | Fact::Failed { act, .. }
+                | Fact::Skipped { act, .. }
+                | Fact::Cancelled { act, .. }
+                    if !over.insert(*act) =>
+                {
+                    twice(format!("{act} ended twice"))
+                }
+                _ => {}
+            }
+        }
+    }
+    if starts != 1 || ends > 1 {
+        twice(format!("it began {starts} times and ended {ends} times"));
+    }
+    let (mut tasks, mut children) = (BTreeMap::new(), BTreeSet::new());
+    for ((act, attempt), target) in sent {
+        let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
+        let agent = matches!(&target, Target::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
+        if !agent {
+            children.insert(ExecutionId::child(&id, &activation, attempt));
+        }
+        let task = Task { agent, answered: answered.contains(&(act, attempt)) };
+        tasks.insert(TaskId::of(&id, &activation, attempt), task);
+    }
+    verdict.tasks += tasks.len();
+    Told { record, folded, tasks, children }
+}
+
+/// Every accepted start has ended, and as it must.
+fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Accepted]) {
+    for one in accepted {
+        let id = &one.execution;
+        let Some(told) = all.get(id) else { continue };
+        let state = told.folded.state();
+        let Some(outcome) = state.outcome.as_ref().filter(|_| state.ended) else {
+            verdict.lost.push(format!("{id} has not ended"));
+            continue;
+        };
+        verdict.terminal += 1;
+        match outcome.status {
+            Status::Success => {
+                verdict.success += 1;
+                let output = outcome.output.as_deref().cloned().unwrap_or_default();
+                verdict
+                    .wrong
+                    .extend(workflows::wrong(one.value, &output).map(|what| format!("{id}: {what}")));
+            }
+            Status::Cancelled => {
+                verdict.cancelled += 1;
+                if !one.cancel {
+                    verdict.wrong.push(format!("{id} was cancelled, but nobody asked for it"));
+                }
+            }
+            Status::Failure => {
+                verdict.failure += 1;
+                let why = outcome.fault.as_ref().map(|fault| format!("{}: {}", fault.code, fault.message));
+                verdict.wrong.push(format!("{id} failed: {}", why.unwrap_or_default()));
+            }
+        }
+    }
+}
+
+/// Every other execution was started by a task of one of these, and has ended too.
+fn parents(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Accepted]) {
+    let accepted: BTreeSet<_> = accepted.iter().map(|one| &one.execution).collect();
+    for (id, told) in all.iter().filter(|(id, _)| !accepted.contains(id)) {
+        verdict.children += 1;
+        let parent = told.record.meta.parent.as_ref();
+        let known = parent.and_then(|parent| all.get(&parent.execution));
+        if !known.is_some_and(|parent| parent.children.contains(id)) {
+            verdict.orphaned.push(format!("execution {id} was started by nobody who is known"));
+        }
+        if !told.folded.state().ended {
+            verdict.lost.push(format!("child {id} has not ended"));
+        }
+    }
+}
+
+/// Every task and every result that is stored belongs to a dispatch that a record names.
+async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+    let mesh = client.mesh();
+    for kind in ["TASKS", "RESULTS"] {
+        let name = sinew_protocol::stream::bucket(mesh.namespace(), kind);
+        let stored = mesh.jetstream().get_stream(&name).await?;
+        let mut subjects = stored.info_with_subjects(">").await?;
+        let mut stored_tasks = 0;
+        while let Some((subject, times)) = subjects.try_next().await? {
+            stored_tasks += 1;
+            if times > 1 {
+                verdict.duplicated.push(format!("{subject} is stored {times} times"));
+            }
+            let (Some(Subject::Task { execution, task, .. }) | Some(Subject::Result { execution, task, .. })) =
+                Subject::parse(mesh.namespace(), &subject)
+            else {
+                verdict.orphaned.push(format!("{subject} is no task and no result"));
+                continue;
+            };
+            if !all.get(&execution).is_some_and(|told| told.tasks.contains_key(&task)) {
+                verdict.orphaned.push(format!("{subject} belongs to no dispatch"));
+            }
+        }
+        if kind == "TASKS" {
+            let mut delivered = 0;
+            let mut consumers = stored.consumers();
+            while let Some(consumer) = consumers.try_next().await? {
+                delivered += consumer.delivered.consumer_sequence;
+            }
+            verdict.redeliveries = delivered.saturating_sub(stored_tasks);
+        }
+    }
+    Ok(())
+}
+
+/// Agents did what they were asked and nothing else.
+fn ledger(verdict: &mut Verdict, place: &Place, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+    let mut handled: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut activations: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    for line in fs::read_to_string(place.ledger())?.lines() {
+        let done: Done = serde_json::from_str(line)?;
+        verdict.handled += 1;
+        if !activations.entry(done.activation).or_default().insert(done.attempt) {
+            verdict.handled_again += 1;
+        }
+        *handled.entry((done.execution, done.task)).or_default() += 1;
+    }
+    for (execution, task) in handled.keys() {
+        let told = ExecutionId::parse(execution).ok().and_then(|id| all.get(&id));
+        let task = TaskId::parse(task).ok();
+        if !told.zip(task).is_some_and(|(told, task)| told.tasks.contains_key(&task)) {
+            verdict
+                .orphaned
+                .push(format!("an agent was asked for a task of {execution} that no record names"));
+        }
+    }
+    for (id, told) in all {
+        for (task, _) in told.tasks.iter().filter(|(_, task)| task.agent && task.answered) {
+            if !handled.contains_key(&(id.to_string(), task.to_string())) {
+                verdict.wrong.push(format!("{id}: task {task} has an answer, but no agent was asked"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The journal says the same as the records, and who wrote it.
+async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
+    let shards = client.mesh().layout().await?.shards.get();
+    for shard in 0..shards {
+        let mut commits = Vec::new();
+        let mut journal = client.mesh().journal(shard);
+        journal
+            .replay::<sinew_mesh::MeshError>(|stored| {
+                commits.extend(Commit::decode(&stored.body).ok());
+                Ok(())
+            })
+            .await?;
+        verdict.commits += commits.len();
+        let mut rounds: BTreeMap<ExecutionId, Vec<_>> = BTreeMap::new();
+        for entry in commits.into_iter().flat_map(|commit| commit.entries) {
+            if entry.kind == EntryKind::Checkpoint || entry.meta.is_some() {
+                if entry.kind == EntryKind::Rounds && rounds.contains_key(&entry.execution) {
+                    verdict.duplicated.push(format!("{} was begun twice", entry.execution));
+                }
+                rounds.insert(entry.execution, entry.rounds);
+            } else if let Some(known) = rounds.get_mut(&entry.execution) {
+                known.extend(entry.rounds);
+            }
+        }
+        for (id, rounds) in rounds {
+            let Some(told) = all.get(&id) else {
+                verdict.lost.push(format!("{id} is in the journal of shard {shard}, but has no record"));
+                continue;
+            };
+            if rounds.iter().zip(&told.record.rounds).any(|(journal, record)| journal != record) {
+                verdict.wrong.push(format!("{id}: journal and record differ"));
+            }
+            if rounds.iter().any(|round| decode_round(round).is_err()) {
+                verdict.wrong.push(format!("{id}: a round of the journal cannot be read"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the children counted; not part of the verdict, but of whether the run was worth anything.
+fn counts(verdict: &mut Verdict, place: &Place) {
+    for line in fs::read_to_string(place.counts()).unwrap_or_default().lines() {
+        let Some((name, value)) = line.split_once(' ') else { continue };
+        let value: u64 = value.parse().unwrap_or_default();
+        match name {
+            "sinew_takeovers_total" => verdict.takeovers += value,
+            "sinew_fenced_total" => verdict.fenced += value,
+            "sinew_results_late_total" => verdict.late += value,
+            "sinew_quarantined_total" => verdict.quarantined += value,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the executions of a chaos run do, and what must come out of one.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sinew_dialects::LowerOptions;
+use sinew_engine::Adapter;
+use sinew_executor::Program;
+use sinew_executor::service::store_plan;
+use sinew_mesh::Mesh;
+use sinew_protocol::deployment::Deployment;
+use sinew_source::{Limits, LoadOptions};
+
+use crate::Fallible;
+
+/// The workflow that is started.
+pub(crate) const JOURNEY: &str = "journey";
+/// The workflow that it starts.
+pub(crate) const LEG: &str = "leg";
+/// Bytes that some executions carry along: more than a message takes inline.
+pub(crate) const PAD: u64 = 70_000;
+
+/// Ten nodes: a map, a loop, a join, a retry, a sub-workflow, both deliveries. Each agent gives its number plus one.
+const JOURNEY_FILE: &str = r#"
+workflow:
+  description: Everything that can be cut in two
+  nodes:
+    - {id: first, type: agent, agent_name: alpha, input: {value: "{{workflow.input.value}}", pad: "{{workflow.input.pad}}"}}
+    - {id: spread, type: map, depends_on: [first], items: "{{first.output.items}}", node: item, concurrency_limit: 2}
+    - {id: item, type: agent, agent_name: beta, input: {value: "{{_map_item.value}}"}}
+    - {id: side, type: agent, agent_name: gamma, depends_on: [first], input: {value: "{{first.output.value}}"}}
+    - id: flaky
+      type: agent
+      agent_name: alpha
+      depends_on: [first]
+      input: {value: "{{first.output.value}}", fails: 1, carried: "{{first.output.carried}}"}
+      retryStrategy: {limit: 3, retryPolicy: Always, backoff: {duration: 0.2s}}
+    - {id: both, type: join, depends_on: [spread, side, flaky], wait_for: [spread, side, flaky]}
+    - {id: again, type: loop, depends_on: [both], node: turn, condition: "{{turn.output.more}} == true", max_iterations: 5}
+    - {id: turn, type: agent, agent_name: beta, input: {value: "{{first.output.value}}", turn: "{{_loop_iteration}}"}}
+    - {id: leg, type: workflow, workflow_name: leg, depends_on: [again], input: {value: "{{turn.output.value}}"}}
+    - {id: last, type: agent, agent_name: alpha, depends_on: [leg], input: {value: "{{leg.output.value}}"}}
+  output_mapping:
+    value: "{{last.output.value}}"
+    side: "{{side.output.value}}"
+    flaky: "{{flaky.output.value}}"
+    spread: "{{spread.output.results}}"
+"#;
+
+const LEG_FILE: &str = r#"
+workflow:
+  description: Part of a journey
+  nodes:
+    - {id: only, type: agent, agent_name: gamma, input: {value: "{{workflow.input.value}}"}}
+  output_mapping: {value: "{{only.output.value}}"}
+"#;
+
+/// The adapters of all dialects.
+pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
+    sinew_dialects::by_name(name).map(|dialect| dialect.adapter())
+}
+
+/// Deploys both workflows.
+pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
+    for (name, text) in [(LEG, LEG_FILE), (JOURNEY, JOURNEY_FILE)] {
+        let options = LoadOptions {
+            name: "chaos.yaml",
+            env: &|_| None,
+            read: &|_| Err("no includes".to_owned()),
+            limits: Limits::default(),
+        };
+        let document = sinew_source::load(text.as_bytes(), &options).map_err(|found| format!("{found:?}"))?;
+        let dialect = sinew_dialects::detect(&document).ok_or("no dialect takes the workflow")?;
+        let options = LowerOptions {
+            default_name: name,
+            read: &|_| Err("no other files".to_owned()),
+            list: &sinew_dialects::no_list,
+            agents: &BTreeMap::new(),
+        };
+        for lowered in dialect.lower(document, &options).map_err(|found| format!("{found:?}"))? {
+            let program = Program::new(lowered.plan, dialect.adapter())?;
+            let digest = store_plan(mesh, &program, None).await?;
+            let deployment = Deployment {
+                name: program.name().to_owned(),
+                digest,
+                dialect: program.adapter.name().to_owned(),
+                description: String::new(),
+                card: Value::Null,
+                mermaid: String::new(),
+                at: 0,
+                by: "chaos".to_owned(),
+            };
+            mesh.deploy(&deployment).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The input of a journey.
+pub(crate) fn input(value: u64, large: bool) -> Value {
+    json!({ "value": value, "pad": if large { PAD } else { 0 } })
+}
+
+/// What an agent answers; none when it has to fail this time.
+pub(crate) fn answer(input: &Value, attempt: u32) -> Option<Value> {
+    let number = |key: &str| input.get(key).and_then(Value::as_u64);
+    if number("fails").is_some_and(|fails| u64::from(attempt) <= fails) {
+        return None;
+    }
+    let value = number("value").unwrap_or_default() + 1;
+    let carried = "x".repeat(usize::try_from(number("pad").unwrap_or_default()).unwrap_or_default());
+    let items: Vec<Value> = (0..3).map(|nth| json!({ "value": value + nth })).collect();
+    let more = number("turn").is_some_and(|turn| turn < 1);
+    Some(json!({ "value": value, "items": items, "more": more, "carried": carried }))
+}
+
+/// What is wrong with the output of a journey.
+pub(crate) fn wrong(value: u64, output: &Value) -> Option<String> {
+    let spread = output["spread"].as_array().cloned().unwrap_or_default();
+    let spread: Vec<_> = spread.iter().map(|one| one["value"].as_u64()).collect();
+    let good = output["value"] == json!(value + 4)
+        && output["side"] == json!(value + 2)
+        && output["flaky"] == json!(value + 2)
+        && spread == [Some(value + 2), Some(value + 3), Some(value + 4)];
+    (!good).then(|| {
+        format!("for {value} it answers {}", output.to_string().chars().take(300).collect::<String>())
+    })
+}

@@ -1,0 +1,78 @@
+//! Short runs: kills of everything there is, and a verdict that lists nothing.
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs the program and gives its report.
+fn report(args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_sinew-chaos")).args(args).arg("--json").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&said).unwrap()
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_everything_is_killed() {
+    let report = report(&[
+        "run",
+        "--short",
+        "--seconds",
+        "12",
+        "--executions",
+        "30",
+        "--executor-kills",
+        "4",
+        "--agent-kills",
+        "1",
+        "--broker-kills",
+        "1",
+        "--halts",
+        "1",
+        "--executors",
+        "2",
+        "--shards",
+        "4",
+        "--seed",
+        "1",
+    ]);
+    assert_eq!(report["verdict"]["terminal"], 30);
+    let faults = &report["faults"];
+    assert_eq!(faults["executor_kills"], 4, "a run without faults proves nothing");
+    assert_eq!((&faults["agent_kills"], &faults["broker_kills"]), (&1.into(), &1.into()));
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn every_place_can_be_died_at() {
+    // Those that need much of a large load to be reached are left to the long form.
+    let without = "card,quarantine,piece,object,executor,open,event,rpc,reply";
+    let report = report(&[
+        "points",
+        "--kills",
+        "1",
+        "--open",
+        "30",
+        "--executors",
+        "3",
+        "--agents",
+        "3",
+        "--shards",
+        "4",
+        "--seed",
+        "1",
+        "--without",
+        without,
+    ]);
+    assert!(report["deaths"].as_object().unwrap().len() >= 25, "{}", report["deaths"]);
+}
+
+#[cfg(not(feature = "crash-points"))]
+#[test]
+fn without_the_feature_there_is_no_place_to_die_at() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sinew-chaos")).arg("points").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--features crash-points"), "{said}");
+}
