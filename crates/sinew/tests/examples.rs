@@ -143,7 +143,8 @@ fn release_notes_are_shortened_until_they_fit() {
     // Each history: its commits (none: no repository), lines of a change log, room, where changes are told, how many,
     // and how many lines the notes have (none: there are no notes).
     let log = texts(&["Adds a", "Fixes b"]);
-    let histories: [(&str, Option<Vec<String>>, &[String], u64, &str, u64, Option<usize>); 8] = [
+    type History<'a> = (&'a str, Option<Vec<String>>, &'a [String], u64, &'a str, u64, Option<usize>);
+    let histories: [History<'_>; 8] = [
         ("all kinds, shortened", Some(many.clone()), &[], 16, "git", 12, Some(16)),
         ("all kinds, in numbers", Some(many.clone()), &log, 15, "git", 12, Some(4)),
         ("all kinds, hardly any room", Some(many), &[], 1, "git", 12, Some(1)),

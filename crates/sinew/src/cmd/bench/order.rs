@@ -60,7 +60,7 @@ impl Took {
     /// Of the durations of single operations, in microseconds.
     pub(super) fn of(seconds: f64, mut each: Vec<f64>) -> Self {
         each.sort_by(f64::total_cmp);
-        let at = |part: f64| each.get((each.len() as f64 * part) as usize).copied().unwrap_or_default();
-        Self { seconds, p50_us: at(0.5), p99_us: at(0.99), number: each.len() }
+        let at = |percent: usize| each.get(each.len() * percent / 100).copied().unwrap_or_default();
+        Self { seconds, p50_us: at(50), p99_us: at(99), number: each.len() }
     }
 }

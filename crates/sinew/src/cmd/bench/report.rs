@@ -46,10 +46,15 @@ pub(super) struct Figure {
     pub(super) cpu_client_us: f64,
 }
 
+/// A goal: its number and name, ours, the floor, whether synced, the job, the figure, the bar, and whether it is the least.
+type Ratio =
+    (&'static str, &'static str, &'static str, &'static str, bool, Job, fn(&Figure) -> f64, f64, bool);
+
 /// A goal, and what was reached.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Goal {
-    pub(super) goal: &'static str,
+    #[serde(rename = "goal")]
+    pub(super) number: &'static str,
     pub(super) measure: String,
     pub(super) reached: f64,
     pub(super) wanted: String,
@@ -139,8 +144,7 @@ impl Report {
         let rate = |figure: &Figure| figure.per_second;
         let (p50, p99) = (|figure: &Figure| figure.p50_us, |figure: &Figure| figure.p99_us);
         let cpu = |figure: &Figure| figure.cpu_us;
-        type Take = fn(&Figure) -> f64;
-        let ratios: [(&'static str, &str, &str, &str, bool, Job, Take, f64, bool); 8] = [
+        let ratios: [Ratio; 8] = [
             ("1", "J3 direct, rate", "direct", "floor a4", false, Job::J3, rate, 0.4, true),
             ("2", "J3 queue, rate", "queue", "floor queued", false, Job::J3, rate, 0.4, true),
             ("3", "J3 direct, synced, rate", "direct", "floor g4", true, Job::J3, rate, 0.35, true),
@@ -151,23 +155,23 @@ impl Report {
             ("6", "J3 direct, CPU", "direct", "floor a4", false, Job::J3, cpu, 3.0, false),
         ];
         let mut goals = Vec::new();
-        for (goal, measure, ours, floor, sync, job, take, wanted, least) in ratios {
+        for (number, measure, ours, floor, sync, job, take, wanted, least) in ratios {
             let (Some(ours), Some(bare)) = (self.of(ours, sync, job), self.of(floor, sync, job)) else {
                 continue;
             };
             let reached = take(ours) / take(bare);
             let sign = if least { "≥" } else { "≤" };
             goals.push(Goal {
-                goal,
+                number,
                 measure: format!("{measure}: times {floor}"),
                 reached,
                 wanted: format!("{sign} {wanted}"),
                 met: if least { reached >= wanted } else { reached <= wanted },
             });
         }
-        let mut most = |goal, measure: String, reached: f64, wanted: f64| {
+        let mut most = |number, measure: String, reached: f64, wanted: f64| {
             let met = reached <= wanted;
-            goals.push(Goal { goal, measure, reached, wanted: format!("≤ {wanted}"), met });
+            goals.push(Goal { number, measure, reached, wanted: format!("≤ {wanted}"), met });
         };
         if self.idle_mib > 0.0 {
             most("9", "memory of an idle executor, MiB".to_owned(), self.idle_mib, 30.0);
@@ -190,7 +194,7 @@ impl Report {
         }
         if let Some(executors) = &self.executors {
             goals.push(Goal {
-                goal: "11",
+                number: "11",
                 measure: "J3 of two executors, times one".to_owned(),
                 reached: executors.ratio,
                 wanted: "≥ 1".to_owned(),
@@ -279,7 +283,7 @@ impl Report {
             let _ = writeln!(
                 text,
                 "{:<5}{:<52}{:>10.2}  {:<8}{}",
-                goal.goal,
+                goal.number,
                 goal.measure,
                 goal.reached,
                 goal.wanted,

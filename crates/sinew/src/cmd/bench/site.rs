@@ -56,13 +56,13 @@ impl Site {
         let mut driver = Worker::start("driver", &["bench", "driver", "--nats", &url], &log)?;
         driver.read::<Took>().await?;
         let mut site = Self { server, sync_always, driver, agent, echo, executors: Vec::new(), url };
-        site.executor().await?;
+        site.executor()?;
         site.driver.ask::<Took>(&Order::Owned).await?;
         Ok(site)
     }
 
     /// Starts one more executor.
-    pub(super) async fn executor(&mut self) -> Result<(), Failure> {
+    pub(super) fn executor(&mut self) -> Result<(), Failure> {
         let log = self.server.store().join("bench.log");
         let executor = Worker::start("executor", &["serve", "executor", "--nats", &self.url], &log)?;
         self.executors.push(executor);

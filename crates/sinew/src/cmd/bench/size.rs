@@ -61,8 +61,8 @@ fn chains(count: usize, delivery: &str) -> Order {
 pub(super) async fn executors(shards: Option<u32>, many: usize, rounds: u32) -> Result<Executors, Failure> {
     let mut alone = Site::start(false, shards).await?;
     let mut both = Site::start(false, shards).await?;
-    both.executor().await?;
-    let patience = Instant::now() + std::time::Duration::from_secs(60);
+    both.executor()?;
+    let patience = Instant::now() + std::time::Duration::from_mins(1);
     let mut owners = Took::default();
     while Instant::now() < patience {
         both.driver.ask::<Took>(&Order::Owned).await?;
@@ -112,7 +112,7 @@ pub(super) async fn size(quick: bool, shards: Option<u32>, output: &Output) -> R
     for executor in site.executors.drain(..) {
         executor.kill9().await?;
     }
-    site.executor().await?;
+    site.executor()?;
     let owned: Took = site.driver.ask(&Order::Owned).await?;
     size.recovered = owned.number;
     size.recovery_seconds = killed.elapsed().as_secs_f64();
