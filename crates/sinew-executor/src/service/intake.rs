@@ -137,8 +137,10 @@ async fn command(
             // Who asked is believed from executors only.
             command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
-            if command.behalf.is_some() && !open(&command.execution) {
-                // Two executors may start for the same message, one after the other's execution is over.
+            let by_executor = command.behalf.is_some() || command.parent.is_some();
+            if by_executor && !open(&command.execution) {
+                // Two executors may start for the same message or task, one after the other's execution is over: each
+                // under its own name, so that the stream takes both.
                 let ended =
                     persist(|| async { Ok(shared.mesh.get_history(&command.execution).await?) }).await;
                 if matches!(ended, Ok(Some(_))) {
