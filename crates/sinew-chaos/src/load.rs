@@ -20,7 +20,7 @@ use crate::workflows::{self, JOURNEY};
 /// Before something is asked again that the mesh did not take.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How long a decision on a cancellation is waited for in one go.
-const DECISION: Duration = Duration::from_secs(60);
+const DECISION: Duration = Duration::from_mins(1);
 /// How often it is looked how many have ended.
 const LOOK: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,7 @@ use crate::{Common, Fallible};
 /// Silence after which executors take another one for dead, in these runs.
 const LEASE: Duration = Duration::from_secs(3);
 /// How long everything may take to end before the run is called unfinished.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// All must have ended so long after the last fault.
 const BAR: Duration = Duration::from_secs(30);
 /// Bytes of journal after which a shard is compacted while `points` run.

@@ -72,8 +72,8 @@ impl Role {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         let mut child = command.spawn()?;
         // Waiting for a child closes its input, and it ends when that happens.
-        let _input = child.stdin.take();
-        Ok(Living { child, _input })
+        let input = child.stdin.take();
+        Ok(Living { child, _input: input })
     }
 }
 

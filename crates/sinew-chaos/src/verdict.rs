@@ -148,10 +148,10 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
                 Fact::Started(_) => starts += 1,
                 Fact::Ended => ends += 1,
                 Fact::Late { .. } => verdict.late += 1,
-                Fact::Dispatched { act, attempt, ask, .. } => {
-                    if sent.insert((*act, *attempt), ask.target.clone()).is_some() {
-                        twice(format!("attempt {attempt} of {act} was dispatched twice"));
-                    }
+                Fact::Dispatched { act, attempt, ask, .. }
+                    if sent.insert((*act, *attempt), ask.target.clone()).is_some() =>
+                {
+                    twice(format!("attempt {attempt} of {act} was dispatched twice"));
                 }
                 Fact::Replied { act, attempt, result, .. } => {
                     if !sent.contains_key(&(*act, *attempt)) {
@@ -172,7 +172,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
                 | Fact::Cancelled { act, .. }
                     if !over.insert(*act) =>
                 {
-                    twice(format!("{act} ended twice"))
+                    twice(format!("{act} ended twice"));
                 }
                 _ => {}
             }
@@ -258,7 +258,7 @@ async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executio
             if times > 1 {
                 verdict.duplicated.push(format!("{subject} is stored {times} times"));
             }
-            let (Some(Subject::Task { execution, task, .. }) | Some(Subject::Result { execution, task, .. })) =
+            let Some(Subject::Task { execution, task, .. } | Subject::Result { execution, task, .. }) =
                 Subject::parse(mesh.namespace(), &subject)
             else {
                 verdict.orphaned.push(format!("{subject} is no task and no result"));

@@ -57,7 +57,7 @@ workflow:
 
 /// The adapters of all dialects.
 pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
-    sinew_dialects::by_name(name).map(|dialect| dialect.adapter())
+    sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
 }
 
 /// Deploys both workflows.
