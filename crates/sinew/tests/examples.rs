@@ -6,6 +6,10 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+/// A history: its name, commits (none: no repository), lines of a change log, room, where changes are told, how many, and
+/// how many lines the notes have (none: there are no notes).
+type History<'a> = (&'a str, Option<Vec<String>>, &'a [String], u64, &'a str, u64, Option<usize>);
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -143,7 +147,6 @@ fn release_notes_are_shortened_until_they_fit() {
     // Each history: its commits (none: no repository), lines of a change log, room, where changes are told, how many,
     // and how many lines the notes have (none: there are no notes).
     let log = texts(&["Adds a", "Fixes b"]);
-    type History<'a> = (&'a str, Option<Vec<String>>, &'a [String], u64, &'a str, u64, Option<usize>);
     let histories: [History<'_>; 8] = [
         ("all kinds, shortened", Some(many.clone()), &[], 16, "git", 12, Some(16)),
         ("all kinds, in numbers", Some(many.clone()), &log, 15, "git", 12, Some(4)),
