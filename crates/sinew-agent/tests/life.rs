@@ -225,7 +225,7 @@ async fn handlers_call_agents_and_workflows_by_name() {
         let stored: Vec<String> =
             context.artifacts().list().iter().map(|meta| meta.name.to_string()).collect();
         assert!(
-            stored.iter().any(|name| name.starts_with("wi_flow_") && name.ends_with(".json")),
+            stored.iter().any(|name| name.starts_with("wi_flow_") && name.contains(".json")),
             "{stored:?}"
         );
         Ok(json!({

@@ -1,6 +1,7 @@
 //! Executions from a client's side: started through the command stream, over when their last event comes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
 pub(super) struct Load {
     client: Client,
     waiting: Waiting,
+    /// Executions that were started to stay open.
+    started: AtomicUsize,
 }
 
 impl Load {
@@ -50,7 +53,7 @@ impl Load {
             }
         });
         let client = Client::new(mesh, crate::connect::adapter).await.map_err(broken)?;
-        Ok(Self { client, waiting })
+        Ok(Self { client, waiting, started: AtomicUsize::new(0) })
     }
 
     /// Executions until all have ended.
@@ -90,24 +93,25 @@ impl Load {
         StartCommand::new(execution, workflow, json!({"text": TEXT, "items": list}))
     }
 
-    /// Starts executions that stay open, and waits until their owners have them.
-    pub(super) async fn open(&self, workflow: &str, count: usize) -> Result<Took, Broken> {
-        let (before, _) = self.opened().await?;
+    /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.
+    pub(super) async fn open(&self, workflow: &str, total: usize) -> Result<Took, Broken> {
         let began = Instant::now();
-        let starts = (0..count)
+        let missing = total.saturating_sub(self.started.swap(total, Ordering::Relaxed));
+        let starts = (0..missing)
             .map(|_| async { self.client.start(self.command(workflow, 0)).await.map(drop).map_err(broken) });
         futures_util::stream::iter(starts).buffer_unordered(256).try_collect::<Vec<()>>().await?;
         loop {
+            // More are open as long as those that have ended are being closed.
             let (open, _) = self.opened().await?;
-            if open >= before + count {
+            if open == total {
                 break;
             }
-            if began.elapsed() > PATIENCE * 2 {
-                return Err(Broken(format!("{open} of {} executions are open", before + count)));
+            if began.elapsed() > PATIENCE {
+                return Err(Broken(format!("{open} executions are open, not {total}")));
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(Took { seconds: began.elapsed().as_secs_f64(), number: before + count, ..Took::default() })
+        Ok(Took { seconds: began.elapsed().as_secs_f64(), number: total, ..Took::default() })
     }
 
     /// Waits until every shard has an owner that answers.

@@ -37,8 +37,8 @@ pub(super) enum Order {
     Floor { kind: Floor, wide: usize, count: usize, at_once: usize },
     /// Executions of a workflow until they have ended; `items` is the length of the list in the input.
     Run { workflow: String, items: usize, count: usize, at_once: usize },
-    /// Starts executions that stay open, and waits until so many more are.
-    Open { workflow: String, count: usize },
+    /// Starts executions that stay open until there are so many, and waits until their owners have them.
+    Open { workflow: String, total: usize },
     /// Waits until all shards have an owner that answers, and says how many executions are open.
     Owned,
     /// How many executors own shards, and how evenly.

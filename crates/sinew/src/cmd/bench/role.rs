@@ -171,7 +171,7 @@ async fn drive(at: &At) -> Result<(), Broken> {
             Order::Run { workflow, items, count, at_once } => {
                 load.run(&workflow, items, count, at_once).await
             }
-            Order::Open { workflow, count } => load.open(&workflow, count).await,
+            Order::Open { workflow, total } => load.open(&workflow, total).await,
             Order::Owned => load.owned().await,
             Order::Owners => load.owners().await,
         };

@@ -131,8 +131,7 @@ pub(super) async fn size(quick: bool, shards: Option<u32>, output: &Output) -> R
 
 async fn grow(site: &mut Site, size: &mut Size, open: usize, output: &Output) -> Result<(), Failure> {
     output.note(&format!("{open} open executions"));
-    let have = size.open.last().map_or(0, |last| last.open);
-    let order = Order::Open { workflow: "waits".to_owned(), count: open - have };
+    let order = Order::Open { workflow: "waits".to_owned(), total: open };
     site.driver.ask::<Took>(&order).await?;
     let many = 2_000;
     site.measure(&chains(many / 4, "direct")).await?;
