@@ -179,9 +179,11 @@ impl Shard {
         let mut queries = shared.mesh.serve_queries(self.id).await?;
         // Closing alone is no reason to write: it waits a moment for company.
         let mut closing: Vec<Arrival> = Vec::new();
+        // A point in time, not a while: questions and other wake-ups must not put it off.
+        let mut latest = tokio::time::Instant::now();
         loop {
             let due = self.book.next_due().map(|at| until(&self.clock, at));
-            let linger = (!closing.is_empty()).then_some(LINGER);
+            let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
             let mut messages = Vec::new();
             let mut arrivals = Vec::new();
             tokio::select! {
@@ -217,6 +219,7 @@ impl Shard {
                 && arrivals.iter().all(|arrival| matches!(arrival, Arrival::Closed { .. }))
             {
                 closing = arrivals;
+                latest = tokio::time::Instant::now() + LINGER;
                 continue;
             }
             arrivals.append(&mut closing);
