@@ -30,6 +30,7 @@ async fn commits(site: &Site, shards: u32) -> Vec<Commit> {
 
 /// The fleet's record of who owns what is swapped again and again while work goes on: both executors decide, one is fenced.
 #[tokio::test]
+#[ignore = "needs a quiet machine: it starts executions for as long as the swaps take; run it with --ignored"]
 async fn owners_that_fight_do_no_harm() {
     const SWAPS: usize = 12;
     let mesh = TestMesh::with(ServerOptions::default(), 1).await;
