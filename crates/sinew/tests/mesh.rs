@@ -124,10 +124,9 @@ impl World {
     }
 
     fn serve(&self, args: &[&str]) -> Role {
-        let log = std::fs::File::create(
-            self.path().join(format!("{}.log", args.join("-").replace(['/', '.'], "_"))),
-        );
-        let child = self.command(args).stdout(Stdio::null()).stderr(log.unwrap()).spawn();
+        // A role may run more than once: each goes on writing at the end.
+        let log = std::fs::File::options().create(true).append(true).open(self.path().join("roles.log"));
+        let child = self.command(args).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
         Role(child.expect("it starts"))
     }
 }
