@@ -6,13 +6,15 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod common;
 
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{Role, World, text};
 use serde_json::{Value, json};
 use sinew_mesh::server::{Server, ServerOptions};
-use tempfile::TempDir;
 
 /// Two nodes; the second one's agent comes later, or fails.
 const FLOW: &str = r#"
@@ -34,106 +36,6 @@ const BOOKING: &str =
 const APPROVAL: &str = include_str!("fixtures/test/approval.test.json");
 const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
 const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edited'\"}}\n";
-
-/// A process that is killed when its test ends.
-struct Role(Child);
-
-impl Drop for Role {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Role {
-    /// Tells it to stop, and waits until it has.
-    fn stop(mut self) -> Option<i32> {
-        let pid = self.0.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
-        assert!(told.success());
-        self.0.wait().expect("it ends").code()
-    }
-}
-
-/// A folder, a server, and what runs on it.
-struct World {
-    folder: TempDir,
-    url: String,
-    _server: Option<Server>,
-    _runtime: tokio::runtime::Runtime,
-}
-
-impl World {
-    /// A provisioned mesh with an executor that is on its way.
-    fn new() -> (Self, Role) {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let server = runtime.block_on(Server::start(ServerOptions::default())).expect("a server");
-        let world = Self {
-            folder: tempfile::tempdir().unwrap(),
-            url: server.url(),
-            _server: Some(server),
-            _runtime: runtime,
-        };
-        world.ok(&["mesh", "provision", "--shards", "4"]);
-        let executor = world.serve(&["serve", "executor"]);
-        (world, executor)
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.args(args).current_dir(self.path()).env("NATS_URL", &self.url).env("NO_COLOR", "1");
-        command.env_remove("NATS_CONTEXT").stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("it starts")
-    }
-
-    /// Runs a command that must end well, and gives its stdout.
-    #[track_caller]
-    fn ok(&self, args: &[&str]) -> String {
-        self.ends(args, 0)
-    }
-
-    /// Runs a command that must end with this code, and gives its stdout.
-    #[track_caller]
-    fn ends(&self, args: &[&str], code: i32) -> String {
-        let output = self.run(args);
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{args:?}\nstdout: {out}\nstderr: {err}");
-        out.trim_end().to_owned()
-    }
-
-    /// The same as one JSON document.
-    #[track_caller]
-    fn json(&self, args: &[&str]) -> Value {
-        let out = self.ok(&[args, &["-o", "json"]].concat());
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
-    }
-
-    fn serve(&self, args: &[&str]) -> Role {
-        // A role may run more than once: each goes on writing at the end.
-        let log = std::fs::File::options().create(true).append(true).open(self.path().join("roles.log"));
-        let child = self.command(args).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
-        Role(child.expect("it starts"))
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it writes UTF-8")
-}
 
 #[test]
 fn an_incident_is_found_understood_retried_and_watched() {
@@ -387,7 +289,6 @@ fn every_answer_is_data_and_every_failure_has_its_code() {
 
 #[test]
 fn dev_keeps_what_it_has_and_says_what_to_type() {
-    let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // The port of a server that has just been stopped is free.
     let port = runtime.block_on(async {
@@ -396,7 +297,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
         server.port().to_string()
     });
     let url = format!("nats://127.0.0.1:{port}");
-    let world = World { folder, url, _server: None, _runtime: runtime };
+    let world = World::at(url);
     world.write("workflows/orders.yaml", FLOW);
     world.write("agent-cards/pricing.agent.yaml", PRICING);
     let start = |world: &World| {
