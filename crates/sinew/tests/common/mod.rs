@@ -1,0 +1,136 @@
+//! A mesh for tests of commands: real processes in a folder of their own, a real server.
+#![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_mesh::server::{Server, ServerOptions};
+use tempfile::TempDir;
+
+/// How long any one command may take.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A process that is killed when its test ends.
+pub struct Role(pub Child);
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Role {
+    /// Tells it to stop, and waits until it has.
+    pub fn stop(mut self) -> Option<i32> {
+        let pid = self.0.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+        assert!(told.success());
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+/// A folder, a server, and what runs on it.
+pub struct World {
+    folder: TempDir,
+    pub url: String,
+    server: Option<Server>,
+    pub runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    /// A provisioned mesh with an executor that is on its way.
+    pub fn new() -> (Self, Role) {
+        let mut world = Self::at(String::new());
+        let server = world.runtime.block_on(Server::start(ServerOptions::default())).expect("a server");
+        world.url = server.url();
+        world.server = Some(server);
+        world.ok(&["mesh", "provision", "--shards", "4"]);
+        let executor = world.serve(&["serve", "executor"]);
+        (world, executor)
+    }
+
+    /// A folder for commands that find their server at this address.
+    pub fn at(url: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, url, server: None, runtime: tokio::runtime::Runtime::new().unwrap() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// A command that sees this world and nothing of whoever runs the test.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.args(args).current_dir(self.path()).stdin(Stdio::null());
+        for variable in ["NATS_CONTEXT", "NATS_USER", "NATS_PASSWORD", "SINEW_NAMESPACE", "CLICOLOR_FORCE"] {
+            command.env_remove(variable);
+        }
+        command.env("XDG_CONFIG_HOME", self.path().join("config")).env("USER", "ada");
+        command.env("NATS_URL", &self.url).env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn run<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(&self, args: &[S]) -> Output {
+        let child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("it starts");
+        let pid = child.id();
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || done.send(child.wait_with_output()));
+        let Ok(output) = ended.recv_timeout(PATIENCE) else {
+            kill(pid);
+            panic!("sinew {args:?} has not ended within {PATIENCE:?}");
+        };
+        output.expect("it ends")
+    }
+
+    /// Runs a command that must end well, and gives its stdout.
+    #[track_caller]
+    pub fn ok(&self, args: &[&str]) -> String {
+        self.ends(args, 0)
+    }
+
+    /// Runs a command that must end with this code, and gives its stdout.
+    #[track_caller]
+    pub fn ends(&self, args: &[&str], code: i32) -> String {
+        let output = self.run(args);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}\nstdout: {out}\nstderr: {err}");
+        out.trim_end().to_owned()
+    }
+
+    /// The same as one JSON document.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        let out = self.ok(&[args, &["-o", "json"]].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
+    }
+
+    pub fn serve(&self, args: &[&str]) -> Role {
+        // A role may run more than once: each goes on writing at the end.
+        let log = std::fs::File::options().create(true).append(true).open(self.path().join("roles.log"));
+        let child = self.command(args).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
+        Role(child.expect("it starts"))
+    }
+}
+
+/// Ends a process of ours that hangs.
+pub fn kill(pid: u32) {
+    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it writes UTF-8")
+}
