@@ -20,6 +20,7 @@ use sinew_protocol::subject::DEFAULT_NAMESPACE;
 use sinew_protocol::{Token, id::is_token};
 
 use crate::context::{Context, Contexts};
+use crate::denied::Denials;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::version::Version;
@@ -168,13 +169,19 @@ impl Connect {
         let version = env!("CARGO_PKG_VERSION");
         let name =
             if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
+        let denials = Denials::default();
+        let heard = denials.clone();
         let client = options
             .name(name)
             .custom_inbox_prefix(inbox)
             .connection_timeout(settings.timeout)
             .ping_interval(PING)
             .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
-            .event_callback(|event| async move { log(&event) })
+            .event_callback(move |event| {
+                log(&event);
+                heard.hear(&event);
+                std::future::ready(())
+            })
             .connect(settings.servers.clone())
             .await
             .map_err(|error| settings.cannot_connect(&error))?;
@@ -184,7 +191,7 @@ impl Connect {
             (None, Some(domain)) => ContextBuilder::new().domain(domain).build(client.clone()),
             (None, None) => jetstream::new(client.clone()),
         };
-        Ok(Mesh::over(client, jetstream, &settings.namespace, caller))
+        Ok(Mesh::over(client, jetstream, &settings.namespace, caller, denials))
     }
 
     /// Puts all layers together. Reads contexts, nothing else.

@@ -64,6 +64,18 @@ pub enum MeshError {
         /// What the client says.
         reason: String,
     },
+    /// The server knows the user, and does not let it do this.
+    #[error("{user} may not {verb} {subject}: {takes}")]
+    Forbidden {
+        /// Who asked: the caller of the connection.
+        user: String,
+        /// What was to be done with the subject.
+        verb: &'static str,
+        /// The subject.
+        subject: String,
+        /// Who may.
+        takes: String,
+    },
     /// A context of the `nats` command line that cannot be used.
     #[error("NATS context {name}: {reason}")]
     BadContext {
@@ -233,6 +245,7 @@ impl MeshError {
             Self::NotProvisioned { .. } => "SINEW-7021",
             Self::Differs { .. } => "SINEW-7022",
             Self::ShardsFixed { .. } => "SINEW-7023",
+            Self::Forbidden { .. } => "SINEW-7024",
         }
     }
 

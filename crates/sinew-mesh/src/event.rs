@@ -7,7 +7,7 @@ use sinew_protocol::{ExecutionId, Subject, Token};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Reader, Reading};
+use crate::pull::{Reader, Reading, redirected};
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,8 @@ impl Mesh {
     /// The place of a stream's last message.
     async fn last_sequence(&self, stream: &str) -> Result<u64, MeshError> {
         const WHAT: &str = "look at a stream";
-        let found = self.jetstream().get_stream(stream).await;
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let found = self.permitted(&call, self.jetstream().get_stream(stream)).await?;
         let found =
             found.map_err(|error| MeshError::Unreachable { what: WHAT, reason: error.to_string() })?;
         Ok(found.cached_info().state.last_sequence)
@@ -93,6 +94,9 @@ impl Events {
             let item = self.reader.next().await;
             let subject = Subject::parse(&self.namespace, &item.message.subject);
             let Some(Subject::Event { workflow, execution, kind }) = subject else { continue };
+            if item.message.headers.as_ref().is_some_and(redirected) {
+                continue;
+            }
             return Event {
                 seq: item.seq,
                 time: item.time,

@@ -102,18 +102,22 @@ impl Fleet {
         let mut seen = Snapshot::default();
         let mut said = BTreeMap::new();
         let mut newest = None;
-        let all = self.mesh.fleet_subject(">");
-        let prefix = all.len() - 1;
-        sweep(&self.mesh, &self.mesh.fleet_stream(), all, DeliverPolicy::LastPerSubject, |message| {
-            if let (Ok(info), Some(key)) = (message.info(), message.subject.get(prefix..)) {
-                newest = newest.max(Some(info.published));
-                if let Some(id) = seen.take(key, &message.payload, info.stream_sequence) {
-                    said.insert(id, info.published);
+        let prefix = self.mesh.fleet_subject("").len();
+        // Not all of the bucket at once: operators look too, and must not see the executors' key. The shards first: an
+        // owner that is not among the living then was none when the living were counted, and claims are fenced.
+        for kind in ["shard", "executor"] {
+            let (stream, keys) = (self.mesh.fleet_stream(), self.mesh.fleet_subject(&format!("{kind}.>")));
+            sweep(&self.mesh, &stream, keys, DeliverPolicy::LastPerSubject, |message| {
+                if let (Ok(info), Some(key)) = (message.info(), message.subject.get(prefix..)) {
+                    newest = newest.max(Some(info.published));
+                    if let Some(id) = seen.take(key, &message.payload, info.stream_sequence) {
+                        said.insert(id, info.published);
+                    }
                 }
-            }
-            true
-        })
-        .await?;
+                true
+            })
+            .await?;
+        }
         for (id, member) in &mut seen.members {
             let silent = newest.zip(said.get(id)).map(|(newest, said)| newest - *said);
             member.silent = silent.and_then(|silent| silent.try_into().ok()).unwrap_or_default();
@@ -156,10 +160,13 @@ impl Fleet {
         let unreachable = |reason: String| MeshError::Unreachable { what, reason };
         crash::before(&subject);
         crash::sent(&self.mesh, &subject, &headers, &body).await;
-        let sent = self.mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await;
-        sent.map_err(|error| unreachable(error.to_string()))?
-            .await
-            .map_err(|error| unreachable(error.to_string()))?;
+        let sent = async {
+            let sent = self.mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await;
+            sent.map_err(|error| unreachable(error.to_string()))?
+                .await
+                .map_err(|error| unreachable(error.to_string()))
+        };
+        self.mesh.permitted(&subject, sent).await??;
         crash::after(&subject);
         Ok(())
     }

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::pull::redirected;
 use crate::{Mesh, MeshError};
 
 /// What is followed.
@@ -113,7 +114,9 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
                 let (seq, pending) = (info.stream_sequence, info.pending);
                 let subject = message.subject.to_string();
-                sink(Step::Message { subject, body: message.message.payload, seq, at });
+                if !message.headers.as_ref().is_some_and(redirected) {
+                    sink(Step::Message { subject, body: message.message.payload, seq, at });
+                }
                 if left > 0 {
                     left = if pending == 0 { 0 } else { left - 1 };
                     if left == 0 {
@@ -156,7 +159,7 @@ pub(crate) fn quiet() -> pull::Config {
     }
 }
 
-/// Makes a consumer.
+/// Makes a consumer. It has a name: only then is its filter part of the call, so that the server can tell what may be read.
 pub(crate) async fn consumer(
     mesh: &Mesh,
     stream: &str,
@@ -164,9 +167,10 @@ pub(crate) async fn consumer(
 ) -> Result<async_nats::jetstream::consumer::PullConsumer, MeshError> {
     let what = "reading a stream";
     let refused = |reason: String| MeshError::Refused { what, reason };
-    let stream =
-        mesh.jetstream().get_stream_no_info(stream).await.map_err(|error| refused(error.to_string()))?;
-    stream.create_consumer(config).await.map_err(|error| {
+    let config = pull::Config { name: Some(format!("look-{}", uuid::Uuid::now_v7().simple())), ..config };
+    let call = format!("$JS.API.CONSUMER.CREATE.{stream}.");
+    let made = mesh.permitted(&call, mesh.jetstream().create_consumer_on_stream(config, stream)).await?;
+    made.map_err(|error| {
         use async_nats::jetstream::stream::ConsumerErrorKind;
         let reason = error.to_string();
         match error.kind() {

@@ -15,6 +15,7 @@ use sinew_protocol::{ExecutionId, Subject, header};
 
 use crate::card::stream_name;
 use crate::object::{self, Objects};
+use crate::pull::redirected;
 use crate::{Mesh, MeshError, follow};
 
 /// The largest record that travels in its message, in bytes.
@@ -120,13 +121,16 @@ impl Mesh {
     pub async fn get_history(&self, execution: &ExecutionId) -> Result<Option<(Closed, Bytes)>, MeshError> {
         let what = "reading the archive";
         let stream = stream_name("HISTORY", self.namespace());
+        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
         let stream = self
             .jetstream()
             .get_stream_no_info(stream)
             .await
             .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
         let subject = self.subject(&Subject::History { execution: execution.clone() });
-        let Some(message) = object::raw(stream.get_last_raw_message_by_subject(&subject).await)? else {
+        let Some(message) =
+            object::raw(self.permitted(&call, stream.get_last_raw_message_by_subject(&subject)).await?)?
+        else {
             return Ok(None);
         };
         let damaged = |reason: &str| MeshError::Damaged {
@@ -134,6 +138,9 @@ impl Mesh {
             id: execution.to_string(),
             reason: reason.to_owned(),
         };
+        if redirected(&message.headers) {
+            return Err(damaged("no executor wrote it"));
+        }
         let closed = Closed::read(execution.clone(), &message.headers)
             .ok_or_else(|| damaged("its headers cannot be read"))?;
         let Some(key) = message.headers.get(header::OBJECT) else {
@@ -151,11 +158,9 @@ impl Mesh {
     pub async fn list_history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Closed>, MeshError> {
         let what = "listing the archive";
         let name = stream_name("HISTORY", self.namespace());
-        let stream = self
-            .jetstream()
-            .get_stream(&name)
-            .await
-            .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
+        let call = format!("$JS.API.STREAM.INFO.{name}");
+        let stream = self.permitted(&call, self.jetstream().get_stream(&name)).await?;
+        let stream = stream.map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
         let state = &stream.cached_info().state;
         let (first, mut end) = (state.first_sequence.max(1), state.last_sequence);
         let mut window = (limit as u64).saturating_mul(2).clamp(WINDOWS.0, WINDOWS.1);

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading, answer, milliseconds, pause, unreachable};
+use crate::pull::{Item, Reader, Reading, answer, milliseconds, pause, redirected, unreachable};
 use crate::send::{Published, value};
 
 /// How long an append is pursued through timeouts and lost connections.
@@ -173,7 +173,13 @@ impl Journal {
         loop {
             let item = reader.next().await;
             let seq = item.seq;
-            if let Some(stored) = parts.take(item)? {
+            let stored = if foreign(&item) {
+                tracing::warn!(shard = self.shard, seq, "what no executor wrote is passed over in a journal");
+                None
+            } else {
+                parts.take(item)?
+            };
+            if let Some(stored) = stored {
                 if stored.first != stored.seq {
                     self.begins.insert(stored.seq, stored.first);
                 }
@@ -258,7 +264,9 @@ impl Journal {
                 Ok(last) if last.as_ref().map_or(0, |last| last.sequence) != after => {
                     return Err(AppendError::Fenced { shard: self.shard });
                 }
-                Err(refused @ MeshError::Refused { .. }) => return Err(refused.into()),
+                Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) => {
+                    return Err(refused.into());
+                }
                 Ok(_) | Err(_) if began.elapsed() < PATIENCE => {}
                 Ok(_) | Err(_) => {
                     return Err(MeshError::Unreachable { what: "append to a journal", reason }.into());
@@ -301,6 +309,12 @@ fn part_limit(max_payload: usize) -> usize {
 
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     headers.get(name).map(HeaderValue::as_str)
+}
+
+/// Whether no executor wrote this: the server puts answers to whatever subject somebody names.
+fn foreign(item: &Item) -> bool {
+    let headers = item.message.headers.as_ref();
+    headers.is_none_or(|headers| headers.get(COMMIT).is_none() || redirected(headers))
 }
 
 /// Joins what came in parts.

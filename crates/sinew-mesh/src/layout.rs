@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_nats::StatusCode;
 use async_nats::jetstream::context::{AccountError, AccountErrorKind};
 use async_nats::jetstream::stream::DirectGetErrorKind;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::ResultKey;
 use sinew_protocol::env::RESULT_KEY;
@@ -14,6 +15,7 @@ use sinew_protocol::stream::{FLEET, bucket, fleet_key};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
+use crate::pull::redirected;
 
 /// The most shards a mesh may have; more subjects and consumers than that help nobody.
 pub const MOST_SHARDS: u32 = 1_024;
@@ -87,7 +89,9 @@ impl Mesh {
             let key = key.into_string().map_err(|_| bad("it is not text"))?;
             return read_key(key.as_bytes()).ok_or_else(|| bad("it is not 64 hex digits"));
         }
-        match self.fleet_value(fleet_key::RESULT_KEY).await? {
+        // As it is stored, and not as a copy is handed out: what somebody had the server put there is no key.
+        let stored = self.last(&self.fleet_stream(), &self.fleet_subject(fleet_key::RESULT_KEY)).await?;
+        match stored.map(|stored| if redirected(&stored.headers) { Bytes::new() } else { stored.payload }) {
             Some(key) => read_key(&key).ok_or(MeshError::Malformed {
                 what: "the executors' key",
                 reason: "it is not 64 hex digits".to_owned(),
@@ -125,12 +129,14 @@ impl Mesh {
     }
 
     /// A value of the executors' bucket, read in the one way that can be allowed for a single key.
-    async fn fleet_value(&self, key: &str) -> Result<Option<bytes::Bytes>, MeshError> {
+    pub(crate) async fn fleet_value(&self, key: &str) -> Result<Option<Bytes>, MeshError> {
         const WHAT: &str = "read what the mesh was made with";
         let unreachable = |reason: String| MeshError::Unreachable { what: WHAT, reason };
         let stream = self.jetstream().get_stream_no_info(self.fleet_stream()).await;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
-        match stream.direct_get_last_for_subject(self.fleet_subject(key)).await {
+        let subject = self.fleet_subject(key);
+        let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.fleet_stream());
+        match self.permitted(&call, stream.direct_get_last_for_subject(subject)).await? {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),

@@ -15,6 +15,7 @@ pub mod card;
 pub mod connect;
 mod context;
 pub mod crash;
+mod denied;
 mod error;
 pub mod event;
 pub mod fleet;

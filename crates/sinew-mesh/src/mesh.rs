@@ -6,6 +6,7 @@ use async_nats::jetstream::{self, Context};
 use sinew_protocol::{Subject, Token};
 use tokio::sync::OnceCell;
 
+use crate::denied::Denials;
 use crate::layout::Layout;
 
 /// A connection to one mesh. Clones share it.
@@ -18,13 +19,15 @@ struct Inner {
     namespace: String,
     caller: Token,
     layout: OnceCell<Layout>,
+    denials: Denials,
 }
 
 impl Mesh {
-    /// The mesh of this namespace over an open connection; `caller` is who publishes.
+    /// The mesh of this namespace over an open connection; `caller` is who publishes. What the server does not permit is
+    /// heard by [`crate::Connect`] only; here it ends as an answer that does not come.
     pub fn new(client: async_nats::Client, namespace: &str, caller: &str) -> Self {
         let jetstream = jetstream::new(client.clone());
-        Self::over(client, jetstream, namespace, Token::of(caller))
+        Self::over(client, jetstream, namespace, Token::of(caller), Denials::default())
     }
 
     pub(crate) fn over(
@@ -32,6 +35,7 @@ impl Mesh {
         jetstream: Context,
         namespace: &str,
         caller: Token,
+        denials: Denials,
     ) -> Self {
         Self(Arc::new(Inner {
             client,
@@ -39,6 +43,7 @@ impl Mesh {
             namespace: namespace.to_owned(),
             caller,
             layout: OnceCell::new(),
+            denials,
         }))
     }
 
@@ -64,6 +69,17 @@ impl Mesh {
 
     pub(crate) fn layout_cell(&self) -> &OnceCell<Layout> {
         &self.0.layout
+    }
+
+    /// Whether an answer may go there: to where a caller listens, never to a subject of the mesh or of the server. There
+    /// whoever answers may write what the caller may not.
+    pub fn may_answer(&self, reply: &str) -> bool {
+        let own = reply.strip_prefix(Token::of(&self.0.namespace).as_str());
+        !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    pub(crate) fn denials(&self) -> &Denials {
+        &self.0.denials
     }
 
     /// The name of a subject in this mesh.

@@ -123,7 +123,8 @@ impl Objects {
                 continue;
             }
             let Some(ack) = sent.pop_front() else { break };
-            let seq = ack.await.map_err(|error| failed(STORING, &error))?.sequence;
+            let ack = self.mesh.permitted(subject, ack.into_future()).await?;
+            let seq = ack.map_err(|error| failed(STORING, &error))?.sequence;
             if seq <= last {
                 let reason = "its pieces were stored out of order".to_owned();
                 return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
@@ -177,10 +178,13 @@ impl Objects {
     /// The last message of a subject: from any replica where that is enough, else from the leader.
     async fn last(&self, subject: &str, leader: bool) -> Result<Option<StreamMessage>, MeshError> {
         let stream = self.stream().await?;
-        if !leader && let Some(found) = direct(stream.direct_get_last_for_subject(subject).await)? {
+        let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.stream_name());
+        let got = stream.direct_get_last_for_subject(subject);
+        if !leader && let Some(found) = direct(self.mesh.permitted(&call, got).await?)? {
             return Ok(Some(found));
         }
-        raw(stream.get_last_raw_message_by_subject(subject).await)
+        let call = format!("$JS.API.STREAM.MSG.GET.{}", self.stream_name());
+        raw(self.mesh.permitted(&call, stream.get_last_raw_message_by_subject(subject)).await?)
     }
 
     /// The next message of a subject at or after a place in the stream.
@@ -257,8 +261,8 @@ pub(crate) async fn store_with(
     let failed = |error| failed(what, &error);
     crash::before(&subject);
     crash::sent(mesh, &subject, &headers, &body).await;
-    let sent = mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await.map_err(failed)?;
-    let sequence = sent.await.map_err(failed)?.sequence;
+    let sent = async { mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await?.await };
+    let sequence = mesh.permitted(&subject, sent).await?.map_err(failed)?.sequence;
     crash::after(&subject);
     Ok(sequence)
 }

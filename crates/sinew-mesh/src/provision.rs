@@ -100,7 +100,9 @@ impl Mesh {
 
     /// Everything on the server that is not what the mesh needs.
     pub async fn check(&self) -> Result<Vec<Difference>, MeshError> {
-        let (settings, _) = self.settings().await?.ok_or_else(|| self.not_provisioned())?;
+        // The one value that everybody may read, not all of the bucket: whoever looks need not see the executors' key.
+        let settings = self.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.not_provisioned())?;
+        let settings = Settings::read(&settings)?;
         let mut differences = Vec::new();
         for wanted in wanted(self.namespace(), &settings) {
             match self.config_of(&wanted.name).await? {
@@ -198,7 +200,13 @@ impl Mesh {
         let changed = |differed| Some(Change { of: wanted.name.clone(), differed });
         let found = match self.config_of(&wanted.name).await? {
             Some(found) => Some(found),
-            None => match self.jetstream().create_stream(wanted.clone()).await {
+            None => match self
+                .permitted(
+                    &format!("$JS.API.STREAM.CREATE.{}", wanted.name),
+                    self.jetstream().create_stream(wanted.clone()).into_future(),
+                )
+                .await?
+            {
                 Ok(_) => return Ok(changed(Vec::new())),
                 // Somebody was faster, with other settings.
                 Err(error) if is_taken(&error.kind()) => self.config_of(&wanted.name).await?,
@@ -212,13 +220,15 @@ impl Mesh {
         if differed.is_empty() {
             return Ok(None);
         }
-        let updated = self.jetstream().update_stream(&adopt(found, wanted)).await;
+        let (call, update) = (format!("$JS.API.STREAM.UPDATE.{}", wanted.name), adopt(found, wanted));
+        let updated = self.permitted(&call, self.jetstream().update_stream(&update).into_future()).await?;
         updated.map_err(|error| refused(&wanted.name, &error))?;
         Ok(changed(differed))
     }
 
     async fn config_of(&self, stream: &str) -> Result<Option<Config>, MeshError> {
-        match self.jetstream().get_stream(stream).await {
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        match self.permitted(&call, self.jetstream().get_stream(stream)).await? {
             Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {

@@ -13,7 +13,7 @@ use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::{BatchConfig, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::{Message, StatusCode, Subscriber};
+use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -283,7 +283,7 @@ enum State {
 impl Reader {
     /// Begins to read; an error when the server refuses or cannot be reached.
     pub(crate) async fn open(mesh: &Mesh, reading: Reading) -> Result<Self, MeshError> {
-        let pull = Box::new(consume(mesh.clone(), reading.clone()).await?);
+        let pull = Box::new(Box::pin(consume(mesh.clone(), reading.clone())).await?);
         Ok(Self { mesh: mesh.clone(), reading, state: State::Open { pull, read: 0 } })
     }
 
@@ -382,9 +382,10 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
         memory_storage: true,
         ..Config::default()
     };
+    let call = format!("$JS.API.CONSUMER.CREATE.{}.", reading.stream);
     let consumer = mesh.jetstream().create_consumer_on_stream(config, &reading.stream);
-    let consumer =
-        answer(&mesh, WHAT, WAIT, consumer).await?.map_err(|error| consumer_error(WHAT, &error))?;
+    let consumer = mesh.permitted(&call, answer(&mesh, WHAT, WAIT, consumer)).await??;
+    let consumer = consumer.map_err(|error| consumer_error(WHAT, &error))?;
     Pull::open(&mesh, consumer).await
 }
 
@@ -405,6 +406,12 @@ fn forget(mesh: &Mesh, consumer: &Consumer<Config>) {
         let gone = mesh.jetstream().delete_consumer_from_stream(&name, &stream);
         let _ = answer(&mesh, "delete a consumer", WAIT, gone).await;
     });
+}
+
+/// Whether a message is the server's answer to somebody who had it sent here: any reader of single messages may name any
+/// subject for the answer, also one that only others may write to, and choose what he reads. Nobody else sends this header.
+pub(crate) fn redirected(headers: &HeaderMap) -> bool {
+    headers.get(async_nats::header::NATS_STREAM).is_some()
 }
 
 /// Milliseconds since 1970 UTC.

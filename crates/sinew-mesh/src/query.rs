@@ -71,14 +71,24 @@ impl Mesh {
         query: &Query,
         patience: Duration,
     ) -> Result<Answer, MeshError> {
+        let subject = self.subject(&Subject::Query { shard });
+        self.permitted(&subject, self.gather(shard, &subject, query, patience)).await?
+    }
+
+    async fn gather(
+        &self,
+        shard: u32,
+        subject: &str,
+        query: &Query,
+        patience: Duration,
+    ) -> Result<Answer, MeshError> {
         let inbox = self.client().new_inbox();
         let what = "asking the owner of a shard";
         let refused = |reason: String| MeshError::Refused { what, reason };
         let mut parts =
             self.client().subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
-        let subject = self.subject(&Subject::Query { shard });
         self.client()
-            .publish_with_reply(subject, inbox, query.to_json().into())
+            .publish_with_reply(subject.to_owned(), inbox, query.to_json().into())
             .await
             .map_err(|error| refused(error.to_string()))?;
         let (mut whole, mut size) = (Assembler::default(), 0);
@@ -134,7 +144,7 @@ impl Queries {
     pub async fn next(&mut self) -> Option<Asked> {
         loop {
             let message = self.messages.next().await?;
-            let Some(reply) = message.reply else { continue };
+            let Some(reply) = message.reply.filter(|reply| self.mesh.may_answer(reply)) else { continue };
             match Query::read(&message.payload) {
                 Ok(query) => return Some(Asked { query, mesh: self.mesh.clone(), reply }),
                 Err(error) => {

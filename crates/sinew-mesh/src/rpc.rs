@@ -80,7 +80,8 @@ impl Mesh {
         });
         let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
         crash::point("rpc.before");
-        match self.client().send_request(subject, request).await {
+        let asked = self.client().send_request(subject.clone(), request);
+        match self.permitted(&subject, asked).await? {
             Ok(reply) => {
                 crash::point("rpc.after");
                 Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
@@ -105,7 +106,8 @@ impl RpcServer {
         loop {
             let message = self.calls.next().await?;
             let subject = Subject::parse(self.mesh.namespace(), &message.subject);
-            let (Some(Subject::Rpc { method, caller, .. }), Some(reply)) = (subject, message.reply) else {
+            let reply = message.reply.filter(|reply| self.mesh.may_answer(reply));
+            let (Some(Subject::Rpc { method, caller, .. }), Some(reply)) = (subject, reply) else {
                 continue;
             };
             let Some(method) = method.name() else { continue };

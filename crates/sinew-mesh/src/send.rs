@@ -157,7 +157,7 @@ impl Mesh {
             if let Ok(Some(stored)) = &stored {
                 return Ok(if stored.payload == body { Put::Same } else { Put::Taken });
             }
-            if let Err(refused @ MeshError::Refused { .. }) = stored {
+            if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);
             }
             if began.elapsed() > PATIENCE {
@@ -180,7 +180,7 @@ impl Mesh {
         crash::sent(self, subject, &headers, &body).await;
         let request = Request::new().headers(headers).payload(body).timeout(Some(ACK));
         let asked = self.client().send_request(subject.to_owned(), request);
-        let acknowledged = match answer(self, WHAT, ACK, asked).await {
+        let acknowledged = match self.permitted(subject, answer(self, WHAT, ACK, asked)).await? {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::NoResponders => {
@@ -210,8 +210,9 @@ impl Mesh {
         let jetstream = self.jetstream();
         let handle = jetstream.get_stream_no_info(stream).await;
         let handle = handle.map_err(|error| unreachable(WHAT, &error))?;
-        let got = answer(self, WHAT, ACK, handle.direct_get_last_for_subject(subject)).await?;
-        match got {
+        let call = format!("$JS.API.DIRECT.GET.{stream}.{subject}");
+        let got = answer(self, WHAT, ACK, handle.direct_get_last_for_subject(subject));
+        match self.permitted(&call, got).await?? {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
@@ -228,7 +229,9 @@ impl Mesh {
         const WHAT: &str = "read the last message";
         let handle = self.jetstream().get_stream_no_info(stream).await;
         let handle = handle.map_err(|error| unreachable(WHAT, &error))?;
-        match answer(self, WHAT, ACK, handle.get_last_raw_message_by_subject(subject)).await? {
+        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
+        let got = answer(self, WHAT, ACK, handle.get_last_raw_message_by_subject(subject));
+        match self.permitted(&call, got).await?? {
             Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 LastRawMessageErrorKind::NoMessageFound => Ok(None),

@@ -22,6 +22,7 @@ pub use sinew_protocol::deployment::Deployment;
 use crate::card::stream_name;
 use crate::follow::{Following, Source, Step, follow};
 use crate::object::{self, Objects};
+use crate::pull::redirected;
 use crate::{Mesh, MeshError};
 
 /// Versions of a workflow that are kept.
@@ -111,17 +112,24 @@ impl Mesh {
     pub async fn workflow(&self, name: &str) -> Result<Option<Version>, MeshError> {
         let token = Token::of(name);
         let stream = stream_name("WORKFLOWS", self.namespace());
+        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
         let subject = self.subject(&Subject::Workflow { name: token.clone() });
         let stream = self
             .jetstream()
             .get_stream_no_info(stream)
             .await
             .map_err(|error| MeshError::Refused { what: "reading workflows", reason: error.to_string() })?;
-        let Some(message) = object::raw(stream.get_last_raw_message_by_subject(&subject).await)? else {
+        let Some(message) =
+            object::raw(self.permitted(&call, stream.get_last_raw_message_by_subject(&subject)).await?)?
+        else {
             return Ok(None);
         };
         if message.payload.is_empty() {
             return Ok(None);
+        }
+        if redirected(&message.headers) {
+            let reason = "nobody who may deploy wrote it".to_owned();
+            return Err(MeshError::Malformed { what: "a deployment", reason });
         }
         Ok(Some(Version { seq: message.sequence, deployment: read(&token, &message.payload)? }))
     }

@@ -120,6 +120,9 @@ pub struct Permissions {
     pub responses: u32,
 }
 
+/// Where the server says what a user may do.
+pub const OWN_RIGHTS: &str = "$SYS.REQ.USER.INFO";
+
 /// How long an answer to a request may take, in minutes.
 pub const RESPONSE_MINUTES: u32 = 60;
 
@@ -147,6 +150,24 @@ impl Permissions {
     }
 }
 
+/// Who may do what a user of this name may not, or may: the roles under this name, else those under a name that stands in
+/// the subject.
+pub fn holders(
+    namespace: &str,
+    name: &Token,
+    subject: &str,
+    may: impl Fn(&Permissions) -> bool,
+) -> Vec<(Role, Token)> {
+    let under = |name: &Token| -> Vec<(Role, Token)> {
+        let roles = Role::ALL.into_iter().filter(|role| may(&role.permissions(namespace, name)));
+        roles.map(|role| (role, name.clone())).collect()
+    };
+    let tokens = subject.split('.').flat_map(|token| [Some(token), token.strip_prefix("agent-")]);
+    let others = tokens.flatten().filter_map(|token| Token::parse(token).ok());
+    let mut found = [name.clone()].into_iter().chain(others).map(|name| under(&name));
+    found.find(|found| !found.is_empty()).unwrap_or_default()
+}
+
 /// Whether every subject that `subject` stands for is one that `pattern` stands for.
 pub fn covers(pattern: &str, subject: &str) -> bool {
     let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
@@ -168,9 +189,10 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Connecting, hearing answers, reading what the mesh was made with.
+    /// Connecting, hearing answers, reading what the mesh was made with and what one's own rights are.
     fn everybody(&mut self) {
         self.hear(format!("_INBOX_{}.>", self.name));
+        self.got.publish.insert(OWN_RIGHTS.to_owned());
         self.api("INFO");
         self.fleet_value(fleet_key::SETTINGS);
     }
@@ -193,7 +215,9 @@ impl Table<'_> {
         self.objects(ARTIFACTS, true);
         // Its doors: the queue group is part of the right, so that nobody can listen beside the replicas.
         self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
-        self.hear(self.subject(&format!("control.{name}.*")));
+        self.hear(self.subject(&format!("control.{name}.>")));
+        // Another replica that leaves takes the card with it.
+        self.hear(self.subject(&format!("card.{name}")));
         for verb in ["PING", "INFO", "STATS"] {
             self.hear(format!("$SRV.{verb}"));
             self.hear(format!("$SRV.{verb}.{name}"));
@@ -210,6 +234,11 @@ impl Table<'_> {
             self.read(&self.stream(kind));
         }
         self.api(&format!("STREAM.PURGE.{}", self.stream("JOURNAL")));
+        // It does not begin before all streams are as they must be.
+        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
+        for stream in objects.into_iter().chain([self.stream("TASKS")]) {
+            self.api(&format!("STREAM.INFO.{stream}"));
+        }
         // The agents' queues: made and looked at, never read.
         let tasks = self.stream("TASKS");
         self.api(&format!("CONSUMER.CREATE.{tasks}.>"));
@@ -239,7 +268,7 @@ impl Table<'_> {
         self.read(&format!("KV_{fleet}"));
         self.objects(ARTIFACTS, true);
         self.objects(PLANS, false);
-        for subject in ["query.*", "progress.*.*", "control.*.*", "rpc.*.*.*"] {
+        for subject in ["query.*", "progress.*.*", "control.*.>", "rpc.*.>"] {
             self.hear(self.subject(subject));
         }
         self.got.responses = MAX_PARTS;
@@ -310,6 +339,10 @@ impl Table<'_> {
             self.say(subject);
         }
         self.api(&format!("STREAM.PURGE.{}", self.stream("QUARANTINE")));
+        // A subject takes one message, and that is the one that was set aside.
+        for stream in STREAMS.iter().filter(|stream| stream.write_once && stream.kind != "QUARANTINE") {
+            self.api(&format!("STREAM.MSG.DELETE.{}", self.stream(stream.kind)));
+        }
         self.objects(ARTIFACTS, true);
         self.objects(PLANS, true);
         self.api(&format!("CONSUMER.DELETE.{}.*", self.stream("TASKS")));
@@ -339,7 +372,7 @@ impl Table<'_> {
     /// the server does not ask whether its maker may publish there. So no agent may make any, and a client none on the
     /// objects, whose bytes it chooses.
     fn read(&mut self, stream: &str) {
-        self.api(&format!("CONSUMER.CREATE.{stream}"));
+        // Always by name: a consumer without one could have any filter.
         self.api(&format!("CONSUMER.CREATE.{stream}.>"));
         for call in ["MSG.NEXT", "INFO", "DELETE"] {
             self.api(&format!("CONSUMER.{call}.{stream}.*"));

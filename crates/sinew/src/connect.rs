@@ -7,6 +7,7 @@ use clap::Args;
 use sinew_executor::client::{Client, ClientError};
 use sinew_mesh::connect::Connect;
 use sinew_mesh::{Mesh, MeshError};
+use tokio::sync::mpsc;
 
 use crate::cmd::run::input;
 use crate::exit::{self, Exit, Failure};
@@ -78,7 +79,14 @@ impl Connection {
             caller: self.caller.clone(),
             role,
         };
-        Ok(connect.open().await?)
+        let mesh = connect.open().await?;
+        if !LASTING.contains(&role)
+            && let Ok(tell) = REFUSED.try_with(mpsc::Sender::clone)
+        {
+            let denied = mesh.denied();
+            tokio::spawn(async move { tell.send(denied.await).await });
+        }
+        Ok(mesh)
     }
 
     /// Connects to a provisioned mesh, to start executions and look at them.
@@ -86,6 +94,14 @@ impl Connection {
         let mesh = self.open("cli").await?;
         Ok(Client::new(mesh, adapter).await?)
     }
+}
+
+/// Roles that go on when they may not do something: what they do for others must not end for what one of them asked.
+const LASTING: [&str; 4] = ["executor", "agent", "dev", "doctor"];
+
+tokio::task_local! {
+    /// Hears what the server does not permit, so that a command which cannot succeed ends at once.
+    static REFUSED: mpsc::Sender<MeshError>;
 }
 
 /// The adapter of a dialect.
@@ -111,7 +127,13 @@ fn block_on<T>(
     let runtime = runtime.enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
     })?;
-    let ended = runtime.block_on(work);
+    let (tell, mut told) = mpsc::channel(1);
+    let ended = runtime.block_on(REFUSED.scope(tell.clone(), async {
+        tokio::select! { biased;
+            ended = work => ended,
+            Some(refused) = told.recv() => Err(refused.into()),
+        }
+    }));
     // Connections that still try to say goodbye must not hold the command up.
     runtime.shutdown_timeout(Duration::from_millis(500));
     ended
@@ -124,7 +146,7 @@ impl From<MeshError> for Failure {
             | MeshError::NothingListens { .. }
             | MeshError::NobodyAnswers { .. }
             | MeshError::NoJetStream { .. } => Exit::Unreachable,
-            MeshError::NotAllowed { .. } => Exit::Denied,
+            MeshError::NotAllowed { .. } | MeshError::Forbidden { .. } => Exit::Denied,
             MeshError::Refused { reason, .. } if reason.to_ascii_lowercase().contains("permission") => {
                 Exit::Denied
             }
@@ -143,6 +165,7 @@ impl From<MeshError> for Failure {
             MeshError::NothingListens { .. } => {
                 failure.hint("start one with `sinew dev`, or name another with --nats or --context")
             }
+            MeshError::Forbidden { .. } => failure.hint("`sinew doctor` says what these credentials may do"),
             MeshError::NotProvisioned { .. } | MeshError::Differs { .. } => {
                 failure.hint("see `sinew mesh check`, then `sinew mesh provision`")
             }

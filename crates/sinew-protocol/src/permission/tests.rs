@@ -78,9 +78,9 @@ fn who_may_hear_what() {
     let hears = |role, name: &str, queue: Option<&str>| {
         kinds(&of(role, name), |permissions, subject| permissions.may_subscribe(subject, queue)).join(" ")
     };
-    assert_eq!(hears(Role::Agent, "reviewer", None), "control");
-    assert_eq!(hears(Role::Agent, "reviewer", Some("reviewer")), "rpc control");
-    assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "control");
+    assert_eq!(hears(Role::Agent, "reviewer", None), "card control");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("reviewer")), "card rpc control");
+    assert_eq!(hears(Role::Agent, "reviewer", Some("spy")), "card control");
     assert_eq!(hears(Role::Agent, "other", Some("reviewer")), "");
     assert_eq!(hears(Role::Client, "billing", None), "event progress");
     assert_eq!(hears(Role::Operator, "o", None), "event card progress");
@@ -116,7 +116,8 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.DIRECT.GET.KV_prod_FLEET.$KV.prod_FLEET.result_key", &[Executor, Provisioner]),
         ("$JS.API.DIRECT.GET.KV_prod_FLEET", &[Executor]),
         ("$JS.API.STREAM.MSG.GET.KV_prod_FLEET", &[Executor, Provisioner]),
-        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET", &[Executor]),
+        ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET", &[]),
+        ("$JS.API.CONSUMER.CREATE.prod_EVENTS", &[]),
         ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.>", &[Executor]),
         ("$JS.API.CONSUMER.CREATE.KV_prod_FLEET.r1.$KV.prod_FLEET.shard.>", &[Executor, Operator, Admin]),
         ("$KV.prod_FLEET.shard.3", &[Executor]),
@@ -142,7 +143,7 @@ fn what_the_server_does_for_whom() {
         ),
         ("$JS.API.DIRECT.GET.prod_RESULTS.prod.v1.result.3.billing.e.t.k", &[Executor, Operator, Admin]),
         ("$JS.API.DIRECT.GET.prod_RESULTS", &[Executor, Operator, Admin]),
-        ("$JS.API.STREAM.INFO.prod_TASKS", &[Operator, Admin, Provisioner]),
+        ("$JS.API.STREAM.INFO.prod_TASKS", &[Executor, Operator, Admin, Provisioner]),
         ("$JS.API.STREAM.NAMES", &[Operator, Admin, Provisioner]),
         ("$JS.API.DIRECT.GET.OBJ_prod_ARTIFACTS", &[Agent, Executor, Client, Operator, Admin]),
         ("$JS.API.DIRECT.GET.OBJ_prod_PLANS", &[Executor, Client, Operator, Admin]),
@@ -159,10 +160,13 @@ fn what_the_server_does_for_whom() {
         ("$JS.API.STREAM.UPDATE.test_JOURNAL", &[]),
         ("$JS.API.STREAM.DELETE.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.MSG.DELETE.prod_JOURNAL", &[]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_RESULTS", &[Admin]),
+        ("$JS.API.STREAM.MSG.DELETE.prod_QUARANTINE", &[]),
         ("$JS.API.STREAM.SNAPSHOT.prod_JOURNAL", &[]),
         ("$JS.API.STREAM.RESTORE.prod_JOURNAL", &[]),
         ("$JS.API.SERVER.REMOVE", &[]),
         ("$SYS.REQ.SERVER.PING", &[]),
+        ("$SYS.REQ.USER.INFO", everybody),
         ("_INBOX_billing.x", &[]),
         ("test.v1.card.reviewer", &[]),
         ("$SRV.PING", &[Operator, Admin]),

@@ -1,0 +1,194 @@
+//! What the server does not permit: heard on the connection, told to whoever waits for an answer.
+//!
+//! A server drops what a user may not publish and says so on the connection, not to the request, which would wait until
+//! its time is over.
+
+use std::future::{Future, pending};
+
+use async_nats::{Event, ServerError};
+use sinew_protocol::Token;
+use sinew_protocol::permission::{Permissions, holders};
+use tokio::sync::broadcast;
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+
+/// Words that are kept for somebody who does not listen at the moment.
+const KEPT: usize = 64;
+/// Characters of a subject that are shown.
+const SHOWN: usize = 300;
+
+/// What the server said no to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// A message to this subject.
+    Publish(String),
+    /// A subscription to this subject, in this queue group.
+    Subscribe(String, Option<String>),
+}
+
+/// All that is said no to on one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Denials(broadcast::Sender<Denied>);
+
+impl Default for Denials {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(KEPT))
+    }
+}
+
+impl Denials {
+    /// Tells everybody who waits, if the event is such a word.
+    pub(crate) fn hear(&self, event: &Event) {
+        if let Event::ServerError(ServerError::Other(text)) = event
+            && let Some(denied) = Denied::read(text)
+        {
+            // Nobody waits: the connection's log has it.
+            let _ = self.0.send(denied);
+        }
+    }
+
+    /// The first from now on that is meant. Listens before the future is polled.
+    fn first<F: Fn(&Denied) -> bool>(&self, meant: F) -> impl Future<Output = Denied> + use<F> {
+        let mut heard = self.0.subscribe();
+        async move {
+            loop {
+                match heard.recv().await {
+                    Ok(denied) if meant(&denied) => return denied,
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => pending().await,
+                }
+            }
+        }
+    }
+}
+
+impl Denied {
+    /// Reads `Permissions Violation for Publish to "subject"` and its like.
+    fn read(text: &str) -> Option<Self> {
+        let mut quoted = text.split('"').skip(1).step_by(2);
+        let words = text.split('"').next()?.to_ascii_lowercase();
+        let subject = quoted.next()?.to_owned();
+        match words.trim() {
+            "permissions violation for publish to" | "permissions violation for publish with reply of" => {
+                Some(Self::Publish(subject))
+            }
+            "permissions violation for subscription to" => {
+                Some(Self::Subscribe(subject, quoted.next().map(str::to_owned)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether this is the answer to a message to `subject`; one that ends with a dot stands for all that begin with it.
+    fn answers(&self, subject: &str) -> bool {
+        let Self::Publish(denied) = self else { return false };
+        // A domain stands between `$JS` and the call.
+        let (denied, subject) = match (denied.split_once(".API."), subject.strip_prefix("$JS.API.")) {
+            (Some((_, denied)), Some(subject)) => (denied, subject),
+            _ => (denied.as_str(), subject),
+        };
+        if subject.ends_with('.') { denied.starts_with(subject) } else { denied == subject }
+    }
+
+    fn permits(&self, rights: &Permissions) -> bool {
+        match self {
+            Self::Publish(subject) => rights.may_publish(subject),
+            Self::Subscribe(subject, queue) => rights.may_subscribe(subject, queue.as_deref()),
+        }
+    }
+}
+
+impl Mesh {
+    /// The first thing from now on that the server does not permit on this connection. For programs that do one thing;
+    /// where many things go on at once, each call says so itself.
+    pub fn denied(&self) -> impl Future<Output = MeshError> + Send + 'static {
+        let (mesh, denied) = (self.clone(), self.denials().first(|_| true));
+        async move { mesh.forbidden(&denied.await) }
+    }
+
+    /// Waits for the answer to a message to `subject`, or for the word that it may not be sent. A subject that ends with a
+    /// dot stands for all that begin with it.
+    pub(crate) fn permitted<F: Future>(
+        &self,
+        subject: &str,
+        asked: F,
+    ) -> impl Future<Output = Result<F::Output, MeshError>> {
+        let denied = self.denials().first(|denied| denied.answers(subject));
+        // What is asked may be large, and would be held twice.
+        let asked = Box::pin(asked);
+        async move {
+            tokio::select! { biased;
+                answer = asked => Ok(answer),
+                denied = denied => Err(self.forbidden(&denied)),
+            }
+        }
+    }
+
+    fn forbidden(&self, denied: &Denied) -> MeshError {
+        let (verb, subject) = match denied {
+            Denied::Publish(subject) => ("publish to", subject),
+            Denied::Subscribe(subject, _) => ("subscribe to", subject),
+        };
+        let who = holders(self.namespace(), self.caller(), subject, |rights| denied.permits(rights));
+        let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
+        let who: Vec<String> = who
+            .iter()
+            .map(|(role, name)| {
+                let other =
+                    if name == self.caller() { String::new() } else { format!(" as {}", named(name)) };
+                format!("{}{other}", role.as_str())
+            })
+            .collect();
+        let takes = match who.as_slice() {
+            [] => "no role may".to_owned(),
+            who => format!("that takes the role {}", who.join(" or ")),
+        };
+        let subject = subject.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
+        MeshError::Forbidden { user: named(self.caller()), verb, subject, takes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_no_to_is_read() {
+        for (text, want) in [
+            (r#"Permissions Violation for Publish to "a.b""#, Some(Denied::Publish("a.b".to_owned()))),
+            (r#"permissions violation for publish to "A""#, Some(Denied::Publish("A".to_owned()))),
+            (
+                r#"Permissions Violation for Subscription to "a.>""#,
+                Some(Denied::Subscribe("a.>".to_owned(), None)),
+            ),
+            (
+                r#"Permissions Violation for Subscription to "a" using queue "q""#,
+                Some(Denied::Subscribe("a".to_owned(), Some("q".to_owned()))),
+            ),
+            ("Permissions Violation", None),
+            ("maximum connections exceeded", None),
+            (r#"something else "a""#, None),
+            ("", None),
+        ] {
+            assert_eq!(Denied::read(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_answers_the_message_it_is_about() {
+        let denied = |subject: &str| Denied::Publish(subject.to_owned());
+        for (heard, asked, answers) in [
+            ("p.v1.card.a", "p.v1.card.a", true),
+            ("p.v1.card.a", "p.v1.card.b", false),
+            ("p.v1.card.ab", "p.v1.card.a", false),
+            ("$JS.API.CONSUMER.CREATE.S.read-1.p.v1.x", "$JS.API.CONSUMER.CREATE.S.", true),
+            ("$JS.hub.API.CONSUMER.CREATE.S.read-1", "$JS.API.CONSUMER.CREATE.S.", true),
+            ("$JS.API.CONSUMER.CREATE.ST.read-1", "$JS.API.CONSUMER.CREATE.S.", false),
+            ("$JS.API.STREAM.INFO.S", "$JS.API.STREAM.INFO.S", true),
+        ] {
+            assert_eq!(denied(heard).answers(asked), answers, "{heard} {asked}");
+        }
+        assert!(!Denied::Subscribe("a".to_owned(), None).answers("a"));
+    }
+}
