@@ -217,6 +217,8 @@ struct Keeper {
 /// A shard in this executor's hands.
 struct Owned {
     stop: CancellationToken,
+    /// The record named another owner, so it is not this one's to release.
+    robbed: bool,
     work: JoinHandle<End>,
 }
 
@@ -275,10 +277,11 @@ impl Keeper {
         }
         // Whoever was taken for dead and is not writes on until it loses a race; a busy one wins them all, and keeps the new
         // owner out. The record says whose turn it is.
-        for (shard, owned) in &self.shards {
+        for (shard, owned) in &mut self.shards {
             let owner = seen.owners.get(shard).and_then(|(owner, _)| owner.as_deref());
             if owner.is_some_and(|owner| owner != me) {
                 warn!(shard, owner, "the shard was given to another executor");
+                owned.robbed = true;
                 owned.stop.cancel();
             }
         }
@@ -289,9 +292,13 @@ impl Keeper {
             }
         }
         for (shard, revision) in share.claim {
-            if !self.shards.contains_key(&shard)
-                && self.fleet.claim(shard, self.shared.owner.as_str(), revision).await?
-            {
+            // One may be at work without being recorded, after the one who was has given up.
+            let here = self.shards.get(&shard);
+            if here.is_some_and(|owned| owned.stop.is_cancelled()) {
+                continue;
+            }
+            let new = here.is_none();
+            if self.fleet.claim(shard, self.shared.owner.as_str(), revision).await? && new {
                 self.open(shard, Duration::ZERO);
             }
         }
@@ -301,7 +308,7 @@ impl Keeper {
     fn open(&mut self, shard: u32, after: Duration) {
         let stop = CancellationToken::new();
         let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, after, stop.clone()));
-        self.shards.insert(shard, Owned { stop, work });
+        self.shards.insert(shard, Owned { stop, robbed: false, work });
     }
 
     /// Looks after shards whose loop has ended.
@@ -315,6 +322,10 @@ impl Keeper {
         for shard in ended {
             let Some(owned) = self.shards.remove(&shard) else { continue };
             let leaving = owned.stop.is_cancelled();
+            if owned.robbed {
+                // The record is another's, or by now this one's again: then the shard is opened anew.
+                continue;
+            }
             match owned.work.await {
                 Ok(End::Drained) => self.release(shard).await,
                 Ok(End::Fenced) => {

@@ -56,7 +56,8 @@ async fn owners_that_fight_do_no_harm() {
             executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
         }
         let commits = commits(&mesh, 1).await;
-        let writer = commits.iter().rfind(|commit| commit.entries.is_empty()).map(|claim| claim.owner.as_str());
+        let writer =
+            commits.iter().rfind(|commit| commit.entries.is_empty()).map(|claim| claim.owner.as_str());
         if robbed.is_some() && writer == robbed {
             swaps += 1;
             robbed = None;
@@ -76,6 +77,13 @@ async fn owners_that_fight_do_no_harm() {
     for (nth, execution) in executions.iter().enumerate() {
         assert_eq!(succeeded(&client, execution).await, json!({ "value": format!("k{nth}") }));
     }
+    // Whoever is at work is on record in the end.
+    let recorded = async {
+        while fleet.owner(0).await.unwrap().is_none() {
+            look.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, recorded).await.expect("nobody is recorded as the owner");
     println!("{} executions while their shard was stolen {swaps} times", executions.len());
     one.drain().await;
     two.drain().await;
