@@ -59,7 +59,7 @@ async def main():
     try:
         await js.consumer_info(stream, queue)
     except NotFoundError:
-        await js.add_consumer(stream, ConsumerConfig(durable_name=queue, ack_policy=AckPolicy.EXPLICIT, ack_wait=30,
+        await js.add_consumer(stream, ConsumerConfig(durable_name=queue, ack_policy=AckPolicy.EXPLICIT, ack_wait=15,
                                                      max_deliver=-1, filter_subject=f"{ROOT}.v1.task.{NAME}.>"))
     tasks, stop, announced = await js.pull_subscribe_bind(queue, stream), asyncio.Event(), 0
     for sign in (signal.SIGTERM, signal.SIGINT):

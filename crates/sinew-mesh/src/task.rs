@@ -29,9 +29,9 @@ use crate::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
 use crate::quarantine::Suspect;
 
 /// How long a delivered task may stay without a word before somebody else is given it.
-pub const ACK_WAIT: Duration = Duration::from_secs(30);
+pub const ACK_WAIT: Duration = Duration::from_secs(15);
 /// How often whoever works on a task says so.
-pub const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// Deliveries after which a task is taken for one that kills whoever works on it. The consumer itself has no such limit:
 /// the server drops what is beyond it without a word that could not be lost.
 pub const MAX_DELIVERIES: u64 = 20;

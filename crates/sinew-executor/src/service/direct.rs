@@ -23,7 +23,7 @@ use crate::call::Call;
 /// The agent's door answered with something else than a task.
 const NO_TASK: &str = "SINEW-6035";
 /// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// The shortest wait after a refusal.
 const SOONEST: Duration = Duration::from_millis(100);
 /// Between looks for an agent that is not there.
