@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use sinew_mesh::async_nats::service::Request as Call;
 use sinew_mesh::async_nats::service::endpoint::Endpoint;
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
 use sinew_mesh::crash;
-use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest, Task};
-use sinew_protocol::jsonrpc::{Method, Refused, Request, Response, check_headers, error_of};
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest};
+use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, Subject, TaskId, Token, header};
 
 use crate::failure::{BUSY, STOPPING};
@@ -70,8 +72,14 @@ async fn answer(site: &Arc<Site>, call: &Call) {
     respond(call, id, said).await;
 }
 
-/// What is said back: a result with the number of the last event before it, or a refusal.
-type Said = Result<(Value, Option<u64>), A2aError>;
+/// What is said back: a result, written, with the number of the last event before it, or a refusal.
+type Said = Result<(Box<RawValue>, Option<u64>), A2aError>;
+
+/// A task as the result of an operation that names what it answers with.
+#[derive(Serialize)]
+struct Named<T> {
+    task: T,
+}
 
 async fn respond(call: &Call, id: Value, said: Said) {
     // Nobody to answer: the caller did not want one.
@@ -86,12 +94,12 @@ async fn respond(call: &Call, id: Value, said: Said) {
             if let Some(seq) = seq {
                 headers.insert(header::A2A_SEQ, seq.to_string());
             }
-            Response::ok(id, result)
+            jsonrpc::result(&id, &result)
         }
-        Err(error) => Response::error(id, &error),
+        Err(error) => Response::error(id, &error).to_bytes(),
     };
     crash::point("reply.before");
-    if let Err(error) = call.respond_with_headers(Ok(response.to_bytes()), headers).await {
+    if let Err(error) = call.respond_with_headers(Ok(response), headers).await {
         tracing::debug!(%error, "a call was not answered");
     }
 }
@@ -113,24 +121,24 @@ fn open(site: &Site, call: &Call, headers: &HeaderMap) -> Result<(Request, Token
 
 async fn perform(site: &Arc<Site>, caller: &Token, request: &Request, headers: &HeaderMap) -> Said {
     let Method::Core(method) = request.method else {
-        return Ok((json!(site.agent.agent.announcement().card(site.mesh.namespace())), None));
+        return Ok((raw(&site.agent.agent.announcement().card(site.mesh.namespace())), None));
     };
     match method {
         CoreMethod::SendMessage => send(site, caller, request, headers, false).await,
         CoreMethod::SendStreamingMessage => send(site, caller, request, headers, true).await,
         CoreMethod::GetTask => {
-            operations::get(&site.table, caller, request).map(|(task, seq)| (json!(task), Some(seq)))
+            operations::get(&site.table, caller, request).map(|(task, seq)| (raw(&*task), Some(seq)))
         }
         CoreMethod::ListTasks => {
-            operations::list(&site.table, caller, request).map(|page| (json!(page), None))
+            operations::list(&site.table, caller, request).map(|page| (raw(&page), None))
         }
         CoreMethod::CancelTask => {
             let entry = operations::cancel(&site.table, caller, request)?;
-            let task = ended(&entry).await?;
-            Ok((json!(task), Some(entry.feed.seq())))
+            ended(&entry).await?;
+            Ok((entry.json().into_owned(), Some(entry.feed.seq())))
         }
         CoreMethod::SubscribeToTask => operations::subscribe(&site.table, caller, request)
-            .map(|(task, seq)| (json!({ "task": task }), Some(seq))),
+            .map(|(task, seq)| (raw(&Named { task: &*task }), Some(seq))),
         CoreMethod::CreateTaskPushNotificationConfig
         | CoreMethod::GetTaskPushNotificationConfig
         | CoreMethod::ListTaskPushNotificationConfigs
@@ -169,13 +177,14 @@ async fn send(
     }
     let at_once = !streaming && configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
     let (asked, namespace) = (site.asked(), site.mesh.namespace());
+    let id = message.id.0.clone();
     let ids = |extra: Option<&sinew_protocol::task::TaskExtra>| match extra {
-        None => Ok(own_ids(namespace, &site.token, caller, &message.id.0)),
+        None => Ok(own_ids(namespace, &site.token, caller, &id)),
         Some(extra) => asked
             .result_subject(&extra.result_subject)
             .ok_or_else(|| request::unreadable("the result subject is not one of this agent")),
     };
-    let mut asked_for = request::read(asked, ids, &params, headers).map_err(|fault| error_of(&fault))?;
+    let mut asked_for = request::read(asked, ids, params, headers).map_err(|fault| error_of(&fault))?;
     if asked_for.about.session.is_empty() {
         // A caller that names no context gets one of its own.
         asked_for.about.session = asked_for.about.execution.as_str().to_owned();
@@ -191,14 +200,14 @@ async fn send(
     };
     if streaming || at_once {
         let seq = entry.feed.seq();
-        return Ok((json!({ "task": entry.snapshot() }), Some(seq)));
+        return Ok((raw(&Named { task: entry.json() }), Some(seq)));
     }
-    let task = ended(&entry).await?;
-    Ok((json!({ "task": task }), Some(entry.feed.seq())))
+    ended(&entry).await?;
+    Ok((raw(&Named { task: entry.json() }), Some(entry.feed.seq())))
 }
 
-async fn ended(entry: &Entry) -> Result<Task, A2aError> {
-    entry.ended().await.ok_or_else(stopping)
+async fn ended(entry: &Entry) -> Result<(), A2aError> {
+    entry.ended().await.map(drop).ok_or_else(stopping)
 }
 
 fn stopping() -> A2aError {

@@ -54,18 +54,22 @@ struct Inner {
     subject: String,
     task: TaskId,
     session: ContextId,
+    /// An execution asked: it is given the result itself, so the end is told without it.
+    brief: bool,
     /// The number of the last event, and whether it was the last of all.
     last: Mutex<(u64, bool)>,
 }
 
 impl Feed {
-    pub(crate) fn new(mesh: &Mesh, outgoing: &Outgoing, about: &About) -> Self {
+    /// The feed of a task; `brief` if its result reaches whoever asked in another way.
+    pub(crate) fn new(mesh: &Mesh, outgoing: &Outgoing, about: &About, brief: bool) -> Self {
         let subject = Subject::Progress { execution: about.execution.clone(), task: about.task.clone() };
         Self(Arc::new(Inner {
             outgoing: outgoing.clone(),
             subject: mesh.subject(&subject),
             task: TaskId::new(about.task.as_str()),
             session: ContextId::new(about.session.as_str()),
+            brief,
             last: Mutex::new((0, false)),
         }))
     }
@@ -120,7 +124,7 @@ impl Feed {
 
     /// The task ended: its artifacts, then its last status. What comes after that is not sent.
     pub(crate) async fn ended(&self, task: &Task) {
-        let artifacts = task.artifacts.iter().flatten().map(|artifact| {
+        let artifacts = task.artifacts.iter().flatten().filter(|_| !self.0.brief).map(|artifact| {
             StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
                 task_id: task.id.clone(),
                 context_id: task.context_id.clone(),
@@ -130,12 +134,18 @@ impl Feed {
                 metadata: None,
             })
         });
-        let status = |metadata| {
+        let status = |metadata: Option<Value>| {
+            let Task { id, context_id, status, .. } = task;
+            let message = status.message.clone().filter(|_| !self.0.brief);
             StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
-                task_id: task.id.clone(),
-                context_id: task.context_id.clone(),
-                status: task.status.clone(),
-                metadata,
+                task_id: id.clone(),
+                context_id: context_id.clone(),
+                status: TaskStatus {
+                    message,
+                    timestamp: status.timestamp.clone(),
+                    ..TaskStatus::new(status.state)
+                },
+                metadata: metadata.filter(|_| !self.0.brief),
             })
         };
         // What is too large for a stream is in the task itself.

@@ -17,7 +17,7 @@ const PAGE: u32 = 50;
 /// The most tasks on a page.
 const LARGEST_PAGE: u32 = 100;
 
-pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(Task, u64), A2aError> {
+pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(Arc<Task>, u64), A2aError> {
     let params: TaskQueryParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     // The number first: an event in between is then heard twice, never missed.
@@ -25,7 +25,11 @@ pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(T
     Ok((entry.snapshot(), seq))
 }
 
-pub(crate) fn subscribe(table: &Table, caller: &Token, request: &Request) -> Result<(Task, u64), A2aError> {
+pub(crate) fn subscribe(
+    table: &Table,
+    caller: &Token,
+    request: &Request,
+) -> Result<(Arc<Task>, u64), A2aError> {
     let params: TaskIdParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     let seq = entry.feed.seq();
@@ -69,7 +73,8 @@ pub(crate) fn list(table: &Table, caller: &Token, request: &Request) -> Result<T
             && params.status.is_none_or(|state| state == TaskState::Unspecified || state == task.status.state)
             && since.is_none_or(|since| parse_timestamp(timestamp(task)) >= Some(since))
     };
-    let mut tasks: Vec<Task> = table.of(caller).iter().map(|entry| entry.snapshot()).filter(wanted).collect();
+    let seen = table.of(caller).into_iter().map(|entry| entry.snapshot()).filter(|task| wanted(task));
+    let mut tasks: Vec<Task> = seen.map(Arc::unwrap_or_clone).collect();
     tasks.sort_by(|a, b| place(b).cmp(&place(a)));
     let total_size = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
     if let Some(token) = params.page_token.as_deref().filter(|token| !token.is_empty()) {

@@ -86,9 +86,8 @@ impl Peers {
         if let Some(calling) = &context.about().calling {
             calling.put(&mut request);
         }
-        let params = serde_json::to_value(request)?;
         let method = Method::Core(CoreMethod::SendMessage);
-        let body = Request { id: id.into(), method, params }.to_bytes();
+        let body = Request::new(id, method, &request).to_bytes();
         let headers = headers(context, limit);
         let call = mesh.call_rpc(agent, method.as_str(), headers, body, limit);
         let reply = tokio::select! {
@@ -180,7 +179,7 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
     let method = Method::Core(CoreMethod::CancelTask);
     for id in [execution.as_str(), task.as_str()] {
         let params = serde_json::json!({ "id": id });
-        let body = Request { id: message.clone().into(), method, params }.to_bytes();
+        let body = Request::new(message.as_str(), method, &params).to_bytes();
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, header::JSON);
         headers.insert(header::A2A_VERSION, A2A_VERSION);

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::quarantine::Suspect;
 use sinew_mesh::send::Put;
 use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
 use sinew_mesh::{Mesh, MeshError, crash};
-use sinew_protocol::a2a::{SendMessageRequest, Task};
+use sinew_protocol::a2a::SendMessageRequest;
+use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{Fault, header};
 use tokio::time::{Instant, sleep};
 
@@ -75,9 +77,10 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     };
     match entry.ended().await {
         None => give_back(&delivery).await,
-        Some(task) => {
+        Some(_) => {
             crash::point("work.done");
-            if answer(&site, &subject, trace_parent.as_deref(), &task).await {
+            let task = delivery.task.as_str();
+            if answer(&site, &subject, trace_parent.as_deref(), task, &entry.json()).await {
                 settle(&delivery).await;
             }
         }
@@ -89,7 +92,7 @@ fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
     let request: SendMessageRequest = serde_json::from_slice(&delivery.body)
         .map_err(|error| unreadable(format!("the task is no A2A message: {error}")))?;
     let ids = (delivery.execution.clone(), delivery.task.clone());
-    read(site.asked(), |_| Ok(ids), &request, &delivery.headers)
+    read(site.asked(), |_| Ok(ids), request, &delivery.headers)
 }
 
 /// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
@@ -104,8 +107,8 @@ async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: 
         return;
     }
     if let Some(subject) = subject {
-        let task = reply::refused(about, fault);
-        if !answer(site, subject, None, &task).await {
+        let refused = raw(&reply::refused(about, fault));
+        if !answer(site, subject, None, about.task.as_str(), &refused).await {
             return;
         }
     }
@@ -115,20 +118,25 @@ async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: 
 }
 
 /// Stores a result, however often that takes. False when the process ends before.
-async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &Task) -> bool {
+async fn answer(
+    site: &Site,
+    subject: &str,
+    trace_parent: Option<&str>,
+    task: &str,
+    result: &RawValue,
+) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
-    headers.insert(header::MESSAGE_ID, task.id.0.as_str());
+    headers.insert(header::MESSAGE_ID, task);
     if let Some(trace_parent) = trace_parent.and_then(|text| text.parse().ok()) {
         headers.insert::<_, sinew_mesh::async_nats::HeaderValue>(header::TRACE_PARENT, trace_parent);
     }
-    // A task holds nothing that JSON could not.
-    let mut body = Bytes::from(serde_json::to_vec(task).unwrap_or_default());
+    let mut body = Bytes::copy_from_slice(result.get().as_bytes());
     loop {
         match site.mesh.result(subject, headers.clone(), body.clone()).await {
             Ok(Put::New | Put::Same) => return true,
             Ok(Put::Taken) => {
-                tracing::info!(task = %task.id, "the task has another answer already; this one is dropped");
+                tracing::info!(task, "the task has another answer already; this one is dropped");
                 return true;
             }
             Err(MeshError::TooLarge { size, limit, .. }) => {
@@ -143,7 +151,7 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &T
                 body = small;
             }
             Err(error) => {
-                tracing::warn!(task = %task.id, %error, "the result is not stored yet");
+                tracing::warn!(task, %error, "the result is not stored yet");
                 tokio::select! {
                     () = site.halt.cancelled() => return false,
                     () = sleep(AGAIN) => {}

@@ -18,6 +18,10 @@ use crate::work::Ended;
 
 /// Bytes of artifacts, as JSON, that travel inside one result; the rest lies in the object store.
 const MOST_INLINE: usize = 512 * 1024;
+/// More than an artifact has as JSON beside its content, in bytes.
+const ABOUT_AN_ARTIFACT: usize = 4 * 1024;
+/// Bytes of JSON that one byte of content may become: a control character, `\u001f`.
+const LONGEST_ESCAPE: usize = 6;
 /// The largest account of what the work cost, as JSON.
 const LARGEST_USAGE: usize = 16 * 1024;
 /// Tries to store one artifact.
@@ -64,13 +68,20 @@ async fn store(
     let artifacts = mesh.artifacts();
     let mut inline = 0;
     let mut stored = Vec::new();
-    for kept in context.artifacts().all() {
+    let all = context.artifacts().all();
+    // What cannot be too much is not measured.
+    let most: usize = all.iter().map(|kept| ABOUT_AN_ARTIFACT + LONGEST_ESCAPE * kept.bytes.len()).sum();
+    for kept in all {
         let Kept { meta, bytes } = &kept;
-        let small = ResultArtifact::inline(meta.name.clone(), meta.version, &meta.media_type, bytes);
+        let content = Content::inline(&meta.media_type, bytes);
+        let small = content.map(|content| ResultArtifact { meta: meta.clone(), content });
         // As it will be written: escapes can make a text several times as long.
-        let size = small.as_ref().map_or(0, |artifact| {
-            serde_json::to_vec(&artifact.to_a2a()).map_or(MOST_INLINE, |json| json.len())
-        });
+        let size = match &small {
+            Some(artifact) if most > MOST_INLINE => {
+                serde_json::to_vec(&artifact.to_a2a()).map_or(MOST_INLINE, |json| json.len())
+            }
+            _ => 0,
+        };
         stored.push(match small.filter(|_| inline + size <= MOST_INLINE) {
             Some(artifact) => {
                 inline += size;

@@ -63,11 +63,11 @@ impl Asked<'_> {
 pub(crate) fn read(
     asked: Asked<'_>,
     ids: impl FnOnce(Option<&TaskExtra>) -> Result<(ExecutionId, TaskId), Fault>,
-    request: &SendMessageRequest,
+    mut request: SendMessageRequest,
     headers: &HeaderMap,
 ) -> Result<Request, Fault> {
-    let found = TaskExtra::find(request.metadata.as_ref())
-        .or_else(|| TaskExtra::find(request.message.metadata.as_ref()));
+    let found = TaskExtra::take(request.metadata.as_mut())
+        .or_else(|| TaskExtra::take(request.message.metadata.as_mut()));
     let extra = found.transpose()?;
     let (execution, task) = ids(extra.as_ref())?;
     let parts = &request.message.parts;

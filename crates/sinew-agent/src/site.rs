@@ -74,7 +74,8 @@ impl Site {
         };
         let id = request.about.task.as_str().to_owned();
         let begin = self.table.begin(&origin, &id, most_open, || {
-            let feed = Feed::new(&self.mesh, &self.outgoing, &request.about);
+            let brief = request.result_subject.is_some();
+            let feed = Feed::new(&self.mesh, &self.outgoing, &request.about, brief);
             Entry::new(origin.clone(), caller, &request.about, feed)
         });
         if let Begin::New(entry) = &begin {
@@ -171,7 +172,8 @@ struct Open<'a> {
 impl Open<'_> {
     async fn end(mut self, task: Task) {
         if let Some(entry) = self.entry.take() {
-            self.site.table.end(&entry, task.clone());
+            let task = Arc::new(task);
+            self.site.table.end(&entry, Arc::clone(&task));
             entry.feed.ended(&task).await;
         }
     }

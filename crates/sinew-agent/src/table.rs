@@ -1,9 +1,12 @@
 //! The tasks of this process, open and lately ended: so that one that comes again is answered, not done again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use serde_json::value::RawValue;
 use sinew_protocol::a2a::{ContextId, Task, TaskId, TaskState, TaskStatus, is_terminal};
+use sinew_protocol::jsonrpc::raw;
 use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +36,9 @@ pub(crate) struct Entry {
     execution: ExecutionId,
     pub(crate) cancel: CancellationToken,
     pub(crate) feed: Feed,
-    state: watch::Sender<Task>,
+    state: watch::Sender<Arc<Task>>,
+    /// The ended task as it is written: once, for all who are told.
+    written: OnceLock<Box<RawValue>>,
     given_up: CancellationToken,
 }
 
@@ -53,14 +58,23 @@ impl Entry {
             execution: about.execution.clone(),
             cancel: CancellationToken::new(),
             feed,
-            state: watch::Sender::new(task),
+            state: watch::Sender::new(Arc::new(task)),
+            written: OnceLock::new(),
             given_up: CancellationToken::new(),
         }
     }
 
     /// The task as it is now.
-    pub(crate) fn snapshot(&self) -> Task {
-        self.state.borrow().clone()
+    pub(crate) fn snapshot(&self) -> Arc<Task> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    /// The task as it is now, as JSON.
+    pub(crate) fn json(&self) -> Cow<'_, RawValue> {
+        match self.written.get() {
+            Some(written) => Cow::Borrowed(written),
+            None => Cow::Owned(raw(&*self.snapshot())),
+        }
     }
 
     /// Whether the task will not change any more.
@@ -69,11 +83,11 @@ impl Entry {
     }
 
     /// The task once it has ended; none when the process gave it up.
-    pub(crate) async fn ended(&self) -> Option<Task> {
+    pub(crate) async fn ended(&self) -> Option<Arc<Task>> {
         let mut state = self.state.subscribe();
         tokio::select! {
             biased;
-            ended = state.wait_for(|task| is_terminal(task.status.state)) => ended.ok().map(|task| task.clone()),
+            ended = state.wait_for(|task| is_terminal(task.status.state)) => ended.ok().map(|task| Arc::clone(&task)),
             () = self.given_up.cancelled() => None,
         }
     }
@@ -82,16 +96,17 @@ impl Entry {
     pub(crate) fn working(&self) {
         self.state.send_modify(|task| {
             if !is_terminal(task.status.state) {
-                task.status = TaskStatus::with_timestamp(TaskState::Working);
+                Arc::make_mut(task).status = TaskStatus::with_timestamp(TaskState::Working);
             }
         });
     }
 
-    fn end(&self, ended: Task) {
+    fn end(&self, ended: Arc<Task>, written: Box<RawValue>) {
         self.state.send_if_modified(|task| {
             let first = !is_terminal(task.status.state);
             if first {
                 *task = ended;
+                let _ = self.written.set(written);
             }
             first
         });
@@ -142,11 +157,11 @@ impl Table {
     }
 
     /// The task has ended like this.
-    pub(crate) fn end(&self, entry: &Entry, task: Task) {
-        let size = serde_json::to_vec(&task).map_or(0, |bytes| bytes.len());
-        let id = task.id.0.clone();
+    pub(crate) fn end(&self, entry: &Entry, task: Arc<Task>) {
+        let written = raw(&*task);
+        let (id, size) = (task.id.0.clone(), written.get().len());
         let mut rows = self.rows();
-        entry.end(task);
+        entry.end(task, written);
         rows.ended.push_back((entry.origin.clone(), id, size));
         rows.bytes += size;
         while rows.ended.len() > MOST_ENDED || rows.bytes > MOST_BYTES {
@@ -158,7 +173,7 @@ impl Table {
 
     /// The process gives the task up: it was never here.
     pub(crate) fn forget(&self, entry: &Entry) {
-        let id = entry.snapshot().id.0;
+        let id = entry.snapshot().id.0.clone();
         self.rows().entries.remove(&(entry.origin.clone(), id));
         entry.given_up.cancel();
     }

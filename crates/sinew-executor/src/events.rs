@@ -3,7 +3,7 @@
 //! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Unlike the source's engine, a failed or
 //! skipped node gets its result event too.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sinew_engine::{ActId, Ctx, End, Fact, ROOT, Status};
 use sinew_plan::{NodeIx, Op};
 use sinew_protocol::message::{
@@ -53,17 +53,19 @@ pub fn label(ctx: &Ctx<'_>, act: ActId) -> String {
 fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
+    let (node_id, node_type) = (label(ctx, act), node.kind.clone());
     // What only some kinds of node tell (cases, branches, wait_for, …) the dialect left in `extra.event`.
-    let mut told: Map<String, Value> =
-        node.extra.get("event").and_then(Value::as_object).cloned().unwrap_or_default();
-    told.insert("node_id".into(), json!(label(ctx, act)));
-    told.insert("node_type".into(), json!(node.kind));
-    let mut data: WorkflowNodeExecutionStartData = serde_json::from_value(Value::Object(told))
-        .unwrap_or_else(|_| WorkflowNodeExecutionStartData {
-            node_id: label(ctx, act),
-            node_type: node.kind.clone(),
-            ..WorkflowNodeExecutionStartData::default()
-        });
+    let told = node.extra.get("event").and_then(Value::as_object).and_then(|told| {
+        let mut told = told.clone();
+        told.insert("node_id".into(), json!(node_id));
+        told.insert("node_type".into(), json!(node_type));
+        serde_json::from_value(Value::Object(told)).ok()
+    });
+    let mut data = told.unwrap_or_else(|| WorkflowNodeExecutionStartData {
+        node_id,
+        node_type,
+        ..WorkflowNodeExecutionStartData::default()
+    });
     data.agent_name.clone_from(&node.agent);
     if let Some(owner) = one.owner {
         data.parent_node_id = Some(label(ctx, owner));

@@ -9,12 +9,11 @@ pub use a2a_protocol_types::method::Method as CoreMethod;
 pub use a2a_protocol_types::{
     A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, A2aError, AgentCapabilities, AgentCard,
     AgentExtension, AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId,
-    ErrorCode, JsonRpcError, JsonRpcErrorResponse, JsonRpcId, JsonRpcRequest, JsonRpcRequestId,
-    JsonRpcResponse, JsonRpcSuccessResponse, JsonRpcVersion, ListTasksParams, Message, MessageRole,
-    MessageSendParams as SendMessageRequest, Part, SendMessageConfiguration, SendMessageResponse,
-    StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskIdParams, TaskListResponse, TaskQueryParams,
-    TaskState, TaskStatus, TaskStatusUpdateEvent, parse_iso8601_to_unix_millis as parse_timestamp,
-    unix_millis_to_iso8601 as format_timestamp,
+    ErrorCode, JsonRpcError, JsonRpcErrorResponse, JsonRpcId, JsonRpcResponse, JsonRpcSuccessResponse,
+    JsonRpcVersion, ListTasksParams, Message, MessageRole, MessageSendParams as SendMessageRequest, Part,
+    SendMessageConfiguration, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId,
+    TaskIdParams, TaskListResponse, TaskQueryParams, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    parse_iso8601_to_unix_millis as parse_timestamp, unix_millis_to_iso8601 as format_timestamp,
 };
 
 use serde_json::Value;

@@ -5,13 +5,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::a2a::{
     A2A_ERROR_DOMAIN, A2A_VERSION, A2aError, CoreMethod, ErrorCode, JsonRpcError, JsonRpcErrorResponse,
-    JsonRpcRequest, JsonRpcRequestId, JsonRpcResponse, JsonRpcSuccessResponse, JsonRpcVersion,
+    JsonRpcResponse, JsonRpcSuccessResponse, JsonRpcVersion,
 };
 use crate::fault::{Fault, FaultKind};
 use crate::header;
@@ -55,15 +58,14 @@ impl Method {
     }
 }
 
-/// A call out of its envelope.
-#[derive(Clone, Debug, PartialEq)]
+/// A call out of its envelope. Its parameters stay text until they are read as their type: no tree lies in between.
+#[derive(Clone, Debug)]
 pub struct Request {
     /// What the response repeats; null for a call without one.
     pub id: Value,
     /// The operation.
     pub method: Method,
-    /// Its parameters; an empty object when there are none.
-    pub params: Value,
+    params: Box<RawValue>,
 }
 
 /// Why a call is refused before anybody looks at its parameters, with what is known of its id.
@@ -75,49 +77,96 @@ pub struct Refused {
     pub error: Box<A2aError>,
 }
 
+/// The envelope as it stands on the wire.
+#[derive(Serialize, Deserialize)]
+struct Envelope<'a> {
+    jsonrpc: JsonRpcVersion,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    id: Value,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
 impl Request {
+    /// A call of this operation.
+    pub fn new(id: impl Into<Value>, method: Method, params: &impl Serialize) -> Self {
+        Self { id: id.into(), method, params: raw(params) }
+    }
+
     /// Reads a call.
     pub fn read(body: &[u8]) -> Result<Self, Refused> {
         let refused =
             |id: Value, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
-        let json: Value = serde_json::from_slice(body)
-            .map_err(|e| refused(Value::Null, ErrorCode::ParseError, format!("the body is no JSON: {e}")))?;
-        let id = json.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default();
-        if json.is_array() {
-            let message = "batches are not read: send one call per message".to_owned();
-            return Err(refused(id, ErrorCode::InvalidRequest, message));
+        let Envelope { jsonrpc: _, id, method, params } =
+            serde_json::from_slice(body).map_err(|error| unread(body, &error))?;
+        if !(id.is_string() || id.is_number() || id.is_null()) {
+            let message = "the id is neither a text nor a number".to_owned();
+            return Err(refused(Value::Null, ErrorCode::InvalidRequest, message));
         }
-        let call = JsonRpcRequest::deserialize(json)
-            .map_err(|e| refused(id.clone(), ErrorCode::InvalidRequest, short(&e.to_string(), 300)))?;
-        let method = Method::parse(&call.method).ok_or_else(|| {
-            refused(
-                id.clone(),
-                ErrorCode::MethodNotFound,
-                format!("no operation is named {:?}", short(&call.method, 64)),
-            )
+        let method = Method::parse(&method).ok_or_else(|| {
+            let message = format!("no operation is named {:?}", short(&method, 64));
+            refused(id.clone(), ErrorCode::MethodNotFound, message)
         })?;
-        let params = call.params.filter(|params| !params.is_null()).unwrap_or_else(|| json!({}));
-        if !params.is_object() {
-            return Err(refused(id, ErrorCode::InvalidParams, "the parameters are no object".to_owned()));
-        }
+        let params = match params {
+            None => raw(&json!({})),
+            Some(params) if params.get().starts_with('{') => params.to_owned(),
+            Some(_) => {
+                let message = "the parameters are no object".to_owned();
+                return Err(refused(id, ErrorCode::InvalidParams, message));
+            }
+        };
         Ok(Self { id, method, params })
     }
 
-    /// The parameters as their type.
-    pub fn params<T: for<'de> Deserialize<'de>>(&self) -> Result<T, A2aError> {
-        T::deserialize(&self.params).map_err(|e| A2aError::invalid_params(short(&e.to_string(), 300)))
+    /// The parameters as their type; an empty object when there are none.
+    pub fn params<'de, T: Deserialize<'de>>(&'de self) -> Result<T, A2aError> {
+        serde_json::from_str(self.params.get())
+            .map_err(|e| A2aError::invalid_params(short(&e.to_string(), 300)))
     }
 
     /// The call as bytes.
     pub fn to_bytes(&self) -> Bytes {
-        let call = JsonRpcRequest {
+        to_bytes(&Envelope {
             jsonrpc: JsonRpcVersion,
-            id: JsonRpcRequestId::from(self.id.clone()),
-            method: self.method.as_str().to_owned(),
-            params: Some(self.params.clone()),
-        };
-        to_bytes(&call)
+            id: self.id.clone(),
+            method: self.method.as_str().into(),
+            params: Some(&self.params),
+        })
     }
+}
+
+/// Why a body is no envelope, with what can still be read of its id.
+fn unread(body: &[u8], error: &serde_json::Error) -> Refused {
+    let refused = |id, code, message: String| Refused { id, error: Box::new(A2aError::new(code, message)) };
+    match serde_json::from_slice::<Value>(body) {
+        Err(error) => refused(
+            Value::Null,
+            ErrorCode::ParseError,
+            format!("the body is no JSON: {}", short(&error.to_string(), 300)),
+        ),
+        Ok(Value::Array(_)) => {
+            let message = "batches are not read: send one call per message".to_owned();
+            refused(Value::Null, ErrorCode::InvalidRequest, message)
+        }
+        Ok(json) => {
+            let id =
+                json.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default();
+            refused(id, ErrorCode::InvalidRequest, short(&error.to_string(), 300))
+        }
+    }
+}
+
+/// The bytes of a call's result, which is written once and not made a tree of first.
+pub fn result(id: &Value, result: &impl Serialize) -> Bytes {
+    #[derive(Serialize)]
+    struct Success<'a, T> {
+        jsonrpc: JsonRpcVersion,
+        id: &'a Value,
+        result: &'a T,
+    }
+    to_bytes(&Success { jsonrpc: JsonRpcVersion, id, result })
 }
 
 /// The answer to a call.
@@ -252,6 +301,11 @@ pub fn fault_of(error: &A2aError) -> Fault {
 
 fn some(id: Value) -> Option<Value> {
     Some(id).filter(|id| !id.is_null())
+}
+
+/// A value as text. Plain data with text keys can always be written.
+pub fn raw(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 fn to_bytes(message: &impl Serialize) -> Bytes {

@@ -347,11 +347,18 @@ impl MeshMessage {
     /// Reads a message in either vocabulary.
     pub fn from_json(json: &Value) -> Result<Self, BadMessage> {
         let kind = json.get("type").and_then(Value::as_str).unwrap_or_default();
-        if !TYPES.contains(&kind) {
-            return Err(BadMessage::Type(kind.chars().take(100).collect()));
-        }
-        Self::deserialize(json)
-            .map_err(|e| BadMessage::Field { kind: kind.to_owned(), reason: e.to_string() })
+        // By hand, not by the derived reading of tagged enums, which copies everything once more.
+        let read = match kind {
+            "structured_invocation_request" | "workflow_node_request" => {
+                WorkflowNodeRequestData::deserialize(json).map(Self::NodeRequest)
+            }
+            "structured_invocation_result" | "workflow_node_result" => {
+                WorkflowNodeResultData::deserialize(json).map(Self::NodeResult)
+            }
+            kind if TYPES.contains(&kind) => Self::deserialize(json),
+            kind => return Err(BadMessage::Type(kind.chars().take(100).collect())),
+        };
+        read.map_err(|e| BadMessage::Field { kind: kind.to_owned(), reason: e.to_string() })
     }
 
     /// Reads the JSON text of a message in either vocabulary.
@@ -366,6 +373,30 @@ impl MeshMessage {
         match vocabulary {
             Vocabulary::Current => current,
             Vocabulary::Spec => vocabulary::to_spec(current),
+        }
+    }
+
+    /// The JSON text of [`MeshMessage::to_json`]; in the current vocabulary without a tree in between.
+    pub fn to_bytes(&self, vocabulary: Vocabulary) -> Vec<u8> {
+        match vocabulary {
+            Vocabulary::Current => serde_json::to_vec(self),
+            Vocabulary::Spec => serde_json::to_vec(&self.to_json(vocabulary)),
+        }
+        .unwrap_or_default()
+    }
+
+    /// The `type` of the message in this vocabulary.
+    pub const fn kind(&self, vocabulary: Vocabulary) -> &'static str {
+        match (self, vocabulary) {
+            (Self::NodeRequest(_), Vocabulary::Current) => "structured_invocation_request",
+            (Self::NodeRequest(_), Vocabulary::Spec) => "workflow_node_request",
+            (Self::NodeResult(_), Vocabulary::Current) => "structured_invocation_result",
+            (Self::NodeResult(_), Vocabulary::Spec) => "workflow_node_result",
+            (Self::ExecutionStart(_), _) => "workflow_execution_start",
+            (Self::NodeExecutionStart(_), _) => "workflow_node_execution_start",
+            (Self::NodeExecutionResult(_), _) => "workflow_node_execution_result",
+            (Self::MapProgress(_), _) => "workflow_map_progress",
+            (Self::ExecutionResult(_), _) => "workflow_execution_result",
         }
     }
 

@@ -82,6 +82,17 @@ impl TaskExtra {
         Some(Self::deserialize(extra).map_err(|e| bad("metadata.sinew", &e.to_string())))
     }
 
+    /// As [`TaskExtra::find`], but takes it out: what is large in it is not copied.
+    pub fn take(metadata: Option<&mut Value>) -> Option<Result<Self, BadMessage>> {
+        let metadata = metadata?;
+        let extra = metadata.get(METADATA)?;
+        if extra.get(crate::behalf::PARENT).is_some() && extra.get("result_subject").is_none() {
+            return None;
+        }
+        let extra = metadata.get_mut(METADATA).map(Value::take).unwrap_or_default();
+        Some(serde_json::from_value(extra).map_err(|e| bad("metadata.sinew", &e.to_string())))
+    }
+
     /// Puts it into a request's metadata, beside what is there.
     pub fn put(&self, request: &mut SendMessageRequest) {
         put(&mut request.metadata, serde_json::to_value(self).unwrap_or_default());

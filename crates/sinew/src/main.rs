@@ -27,6 +27,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// Every message is a small tree of values that lives for a moment.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,

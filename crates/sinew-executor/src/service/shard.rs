@@ -268,8 +268,11 @@ impl Shard {
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(commit.entries.len() as f64);
         metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
-        let jobs = self.jobs(now, stage.effects);
-        self.outbox.send(jobs);
+        // What others wait for first; what is only shown can be a moment late.
+        let (acts, shown): (Vec<_>, Vec<_>) =
+            stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
+        self.outbox.send(self.jobs(now, acts));
+        self.outbox.send(self.jobs(now, shown));
         self.purge().await;
         Ok(())
     }
@@ -500,14 +503,13 @@ impl Shard {
         for (index, fact) in facts.iter().enumerate() {
             observe::fact(&ctx, meta, now, fact);
             for message in crate::events::project(&ctx, &meta.execution, fact) {
-                let body = message.to_json(self.shared.vocabulary);
-                let kind = Token::of(body["type"].as_str().unwrap_or("event"));
+                let kind = Token::of(message.kind(self.shared.vocabulary));
                 let subject =
                     Subject::Event { workflow: workflow.clone(), execution: meta.execution.clone(), kind };
                 let mut headers = Shared::headers(meta);
                 headers.insert(header::SEQ, format!("{round}.{index}").as_str());
                 headers.insert(header::TIME, now.to_string().as_str());
-                let body = serde_json::to_vec(&body).unwrap_or_default().into();
+                let body = message.to_bytes(self.shared.vocabulary).into();
                 jobs.push(Job::Event { subject, headers, body });
             }
         }

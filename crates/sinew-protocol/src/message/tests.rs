@@ -17,6 +17,15 @@ fn messages_are_worded_as_their_vocabularies_demand() {
         let message = MeshMessage::from_json(&fixture["current"]).unwrap();
         assert_eq!(message.to_json(Vocabulary::Current), fixture["current"], "{name}");
         assert_eq!(message.to_json(Vocabulary::Spec), fixture["spec"], "{name}");
+        for vocabulary in [Vocabulary::Current, Vocabulary::Spec] {
+            let json = message.to_json(vocabulary);
+            assert_eq!(json["type"], message.kind(vocabulary), "{name}");
+            assert_eq!(
+                serde_json::from_slice::<Value>(&message.to_bytes(vocabulary)).unwrap(),
+                json,
+                "{name}"
+            );
+        }
         let others = fixture["read"].as_array().into_iter().flatten();
         for wording in others.chain([&fixture["spec"]]) {
             let read = MeshMessage::from_json(wording).unwrap_or_else(|e| panic!("{name}: {e}"));

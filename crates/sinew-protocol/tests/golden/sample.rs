@@ -312,9 +312,7 @@ pub(crate) fn calls() -> Vec<(&'static str, Request)> {
         Method::Core(CoreMethod::GetExtendedAgentCard) | Method::GetAgentCard => json!({}),
         Method::Core(_) => id.clone(),
     };
-    Method::all()
-        .map(|method| (method.as_str(), Request { id: json!("c-1"), method, params: params(method) }))
-        .collect()
+    Method::all().map(|method| (method.as_str(), Request::new("c-1", method, &params(method)))).collect()
 }
 
 pub(crate) fn rpc_answers() -> Vec<(&'static str, Response)> {

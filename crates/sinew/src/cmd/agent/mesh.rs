@@ -200,7 +200,7 @@ async fn ask(
     let message = Message::user(id.clone(), parts);
     let params = SendMessageRequest { tenant: None, message, configuration: None, metadata: None };
     let method = Method::Core(CoreMethod::SendMessage);
-    let request = Request { id: json!(id), method, params: serde_json::to_value(params).unwrap_or_default() };
+    let request = Request::new(id.as_str(), method, &params);
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, A2A_VERSION);
