@@ -25,14 +25,19 @@ impl ToolDeclaration {
         })
     }
 
-    /// As an MCP server lists it. An output schema is only named when it describes an object, as MCP demands.
+    /// As an MCP server lists it. An output schema is only named when it describes an object whose properties are
+    /// described by objects, as MCP demands.
     pub fn mcp(&self) -> Value {
         let mut tool = json!({
             "name": self.short_name(),
             "description": self.description,
             "inputSchema": self.plain_parameters(),
         });
-        if let Some(schema) = self.output_schema.as_ref().filter(|schema| schema["type"] == "object") {
+        let plain = |schema: &&Value| {
+            let mut properties = schema["properties"].as_object().into_iter().flatten();
+            schema["type"] == "object" && properties.all(|(_, schema)| schema.is_object())
+        };
+        if let Some(schema) = self.output_schema.as_ref().filter(plain) {
             tool["outputSchema"] = schema.clone();
         }
         tool
@@ -52,19 +57,26 @@ impl ToolDeclaration {
         format!("{head}_{}", &sha256(self.name.as_bytes())[..8])
     }
 
-    /// The parameters as plain JSON Schema, which has no word `nullable`.
+    /// The parameters as plain JSON Schema, which has no word `nullable`. One that models' interfaces would refuse for its
+    /// name, and every other tool of the request with it, is left out: such an input comes as an artifact.
     fn plain_parameters(&self) -> Value {
         let mut parameters = self.parameters.clone();
-        let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
-        for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
-            if let Some(schema) = property.as_object_mut()
-                && schema.shift_remove("nullable").is_some()
-            {
-                take_null(schema);
+        if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.retain(|name, _| is_parameter(name));
+            for schema in properties.values_mut().filter_map(Value::as_object_mut) {
+                if schema.shift_remove("nullable").is_some() {
+                    take_null(schema);
+                }
             }
         }
         parameters
     }
+}
+
+/// Letters, digits, `_`, `.` and `-`, up to 64 of them: what all interfaces take.
+fn is_parameter(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
 /// Makes a schema take null too. One without `type` is left alone: leaving the parameter out is always allowed.
