@@ -1,14 +1,15 @@
 //! Holds deploy/ to what can be known without deploying it: servers read their configurations, schemas accept the files,
-//! commands exist, expressions name metrics there are.
+//! commands exist, expressions name metrics there are. The Compose topology runs, as plain processes.
 //!
 //! A tool that is not there fails the test that needs it, unless `SINEW_TESTS_WITHOUT` names it (a list with commas):
-//! what was not checked must not look as if it had been. That the Compose topology works is not checked here.
+//! what was not checked must not look as if it had been.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod commands;
 mod manifests;
 mod monitoring;
 mod nats;
+mod topology;
 mod units;
 
 #[expect(dead_code, reason = "only the table of metrics is looked at here")]

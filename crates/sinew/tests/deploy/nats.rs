@@ -10,7 +10,7 @@ use sinew_protocol::permission::{Login, Role, Tenant, User, config};
 use super::{all, deploy, has, read, said};
 
 /// Looked for as in every test of the mesh; installed if it must.
-fn server() -> PathBuf {
+pub(super) fn server() -> PathBuf {
     let script = deploy("get-nats.sh");
     Server::find_or_install(&script).unwrap_or_else(|error| panic!("no nats-server: {error}"))
 }
