@@ -1,10 +1,11 @@
 //! The command line: flags and help. What commands do is in `cmd`.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{cmd, exit};
+use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
 #[derive(Debug, Parser)]
@@ -115,6 +116,54 @@ pub(crate) enum Command {
 
 /// Prints what clap says; usage errors end with 2, help and version with 0.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() { exit::Exit::Usage.into() } else { exit::Exit::Ok.into() }
+    if !error.use_stderr() {
+        let _ = error.print();
+        return exit::Exit::Ok.into();
+    }
+    // The command line could not be read, but whoever wrote it may be a program all the same.
+    if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
+        let said = error.render().to_string();
+        let mut parts = said.split("\n\n");
+        let mut failure =
+            exit::Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
+        failure.hint = parts.find_map(|part| Some(part.trim().strip_prefix("tip: ")?.to_owned()));
+        let _ = writeln!(std::io::stderr().lock(), "{}", output::document(&failure));
+    } else {
+        let _ = error.print();
+    }
+    exit::Exit::Usage.into()
+}
+
+/// Whether a command line asks for a format that programs read.
+fn is_for_machines(mut words: impl Iterator<Item = String>) -> bool {
+    let is = |format: &str| matches!(format, "json" | "jsonl" | "yaml");
+    while let Some(word) = words.next() {
+        let format = match word.as_str() {
+            "-o" | "--output" => words.next(),
+            word => ["--output=", "-o"].iter().find_map(|flag| word.strip_prefix(flag)).map(str::to_owned),
+        };
+        if format.is_some_and(|format| is(&format)) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_known_even_of_a_command_line_that_cannot_be_read() {
+        for (line, want) in [
+            ("sinew frobnicate -o json", true),
+            ("sinew --output=yaml frobnicate", true),
+            ("sinew -ojsonl --nope", true),
+            ("sinew frobnicate -o table", false),
+            ("sinew frobnicate json", false),
+            ("sinew frobnicate -o", false),
+        ] {
+            assert_eq!(is_for_machines(line.split(' ').map(str::to_owned)), want, "{line}");
+        }
+    }
 }

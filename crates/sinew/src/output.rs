@@ -3,10 +3,13 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::{ColorChoice, Format, Global};
 use crate::exit::Failure;
+
+/// Fields that name what a document is about, the first of them that is there.
+const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];
 
 /// Writes a command's output the way the global flags ask.
 #[derive(Debug)]
@@ -63,12 +66,20 @@ impl Output {
         let _ = out.flush();
     }
 
-    /// Writes a value in the chosen format; `table` words it for people.
+    /// Writes a value in the chosen format; `table` words it for people. A list has a line for each item in JSON Lines.
     pub(crate) fn value<T: Serialize>(&self, value: &T, table: impl FnOnce(&T) -> String) {
+        let document = || serde_json::to_value(value).unwrap_or_default();
         match self.format {
-            Format::Table | Format::Wide | Format::Name => self.text(&table(value)),
+            Format::Table | Format::Wide => self.text(&table(value)),
+            Format::Name => match names(&document()) {
+                Some(names) => names.iter().for_each(|name| self.text(name)),
+                None => self.text(&table(value)),
+            },
             Format::Json => self.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
-            Format::Jsonl => self.text(&serde_json::to_string(value).unwrap_or_default()),
+            Format::Jsonl => match document() {
+                Value::Array(items) => items.iter().for_each(|item| self.text(&item.to_string())),
+                one => self.text(&one.to_string()),
+            },
             Format::Yaml => self.text(&to_yaml(value)),
         }
     }
@@ -88,15 +99,7 @@ impl Output {
     /// Says why a command failed: for people, and as one JSON object with `-o json`.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.is_machine() {
-            let mut error = json!({ "error": { "code": failure.code, "message": failure.message } });
-            if let Some(hint) = &failure.hint {
-                error["error"]["hint"] = json!(hint);
-            }
-            if let Some(diagnostics) = &failure.diagnostics {
-                error["error"]["diagnostics"] =
-                    serde_json::from_str(&sinew_source::render_json(diagnostics)).unwrap_or_default();
-            }
-            self.error_line(&error.to_string());
+            self.error_line(&document(failure).to_string());
             return;
         }
         if let Some(diagnostics) = &failure.diagnostics {
@@ -112,6 +115,30 @@ impl Output {
     /// True if a program reads the data.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml)
+    }
+}
+
+/// A failure as programs read it.
+pub(crate) fn document(failure: &Failure) -> Value {
+    let mut error = json!({ "error": { "code": failure.code, "message": failure.message } });
+    if let Some(hint) = &failure.hint {
+        error["error"]["hint"] = json!(hint);
+    }
+    if let Some(diagnostics) = &failure.diagnostics {
+        error["error"]["diagnostics"] =
+            serde_json::from_str(&sinew_source::render_json(diagnostics)).unwrap_or_default();
+    }
+    error
+}
+
+/// What a document, or each of a list, is called by other commands; none if they have no use for it.
+fn names(value: &Value) -> Option<Vec<&str>> {
+    fn name(one: &Value) -> Option<&str> {
+        NAMED_BY.iter().find_map(|key| one.get(key)?.as_str())
+    }
+    match value {
+        Value::Array(items) => items.iter().map(name).collect(),
+        one => Some(vec![name(one)?]),
     }
 }
 

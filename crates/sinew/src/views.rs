@@ -4,6 +4,7 @@
 //! and a text of the same for people.
 
 pub(crate) mod describe;
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod list;
 pub(crate) mod replay;

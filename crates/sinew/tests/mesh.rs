@@ -1,20 +1,11 @@
 //! Commands of the mesh, as people and scripts meet them: real processes, a real server, exit codes, stdout, stderr.
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what is wrong by panicking"
-)]
-
 mod common;
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Role, World, text};
+use common::{Role, Said, World, text};
 use serde_json::{Value, json};
-use sinew_mesh::server::{Server, ServerOptions};
 
 /// Two nodes; the second one's agent comes later, or fails.
 const FLOW: &str = r#"
@@ -289,15 +280,7 @@ fn every_answer_is_data_and_every_failure_has_its_code() {
 
 #[test]
 fn dev_keeps_what_it_has_and_says_what_to_type() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    // The port of a server that has just been stopped is free.
-    let port = runtime.block_on(async {
-        let mut server = Server::start(ServerOptions::default()).await.expect("a server");
-        server.stop().await.unwrap();
-        server.port().to_string()
-    });
-    let url = format!("nats://127.0.0.1:{port}");
-    let world = World::at(url);
+    let (world, port) = World::for_dev();
     world.write("workflows/orders.yaml", FLOW);
     world.write("agent-cards/pricing.agent.yaml", PRICING);
     let start = |world: &World| {
@@ -308,15 +291,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
             .stderr(Stdio::null())
             .spawn()
             .expect("it starts");
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut banner = String::new();
-        for line in lines.by_ref() {
-            banner.push_str(&line);
-            banner.push('\n');
-            if line.trim_start().starts_with("Next") {
-                break;
-            }
-        }
+        let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
         (Role(child), banner)
     };
     let (dev, banner) = start(&world);
@@ -332,6 +307,38 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     let (dev, _) = start(&world);
     world.ok(&["execution", "watch", "kept", "-q"]);
     assert_eq!(world.json(&["execution", "result", "kept"]), json!({"booked": 2}));
+    assert_eq!(dev.stop(), Some(0));
+}
+
+#[test]
+fn dev_deploys_what_is_saved() {
+    let (world, port) = World::for_dev();
+    world.write("workflows/orders.yaml", FLOW);
+    let mut child = world
+        .command(&["dev", "--ephemeral", "--port", &port, "--reload"])
+        .env_remove("NATS_URL")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let told = Said::by(child.stderr.take().unwrap());
+    let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
+    assert!(banner.contains("none (--ephemeral)"), "{banner}");
+    let dev = Role(child);
+    let version = || world.json(&["workflow", "list", "--mesh"])[0]["digest"].clone();
+    let first = version();
+    world.write("workflows/orders.yaml", &FLOW.replace("books it", "does"));
+    told.wait_for("deployed orders@");
+    let second = version();
+    assert_ne!(first, second);
+    // What is broken is told of, and what is deployed stays.
+    world.write("workflows/orders.yaml", "workflow: [");
+    told.wait_for("nothing was deployed");
+    assert_eq!(version(), second);
+    world.write("workflows/more.yaml", FLOW);
+    world.write("workflows/orders.yaml", FLOW);
+    told.wait_for("deployed more@");
+    assert_eq!(world.ok(&["workflow", "list", "--mesh", "-o", "name"]), "more\norders");
     assert_eq!(dev.stop(), Some(0));
 }
 

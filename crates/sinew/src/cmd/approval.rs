@@ -7,7 +7,6 @@ use sinew_executor::local;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{ApproveCommand, Command};
 
-use crate::cli::Format;
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
@@ -153,10 +152,9 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
             row
         })
         .collect();
-    output.value(&documents, |_| match output.format {
-        Format::Name => rows.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>().join("\n"),
-        _ if rows.is_empty() => "nothing waits for a person".to_owned(),
-        _ => table(&rows, now),
+    output.value(&documents, |_| match rows.as_slice() {
+        [] => "nothing waits for a person".to_owned(),
+        rows => table(rows, now),
     });
     Ok(Exit::Ok)
 }

@@ -11,7 +11,6 @@ use sinew_mesh::artifact::Place;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ActivationKey, ArtifactName, TaskId};
 
-use crate::cli::Format;
 use crate::cmd::execution::{Found, Which};
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
@@ -162,27 +161,24 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
             row
         })
         .collect();
-    output.value(&rows, |_| match output.format {
-        Format::Name => {
-            all.iter().map(|one| one.artifact.meta.name.to_string()).collect::<Vec<_>>().join("\n")
+    output.value(&rows, |_| {
+        if all.is_empty() {
+            return "it has no artifacts".to_owned();
         }
-        _ if all.is_empty() => "it has no artifacts".to_owned(),
-        _ => {
-            let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
-            let mut lines = vec![heads.map(str::to_owned).to_vec()];
-            lines.extend(all.iter().map(|one| {
-                let meta = &one.artifact.meta;
-                vec![
-                    meta.name.to_string(),
-                    format!("v{}", meta.version),
-                    one.node.clone(),
-                    meta.size.to_string(),
-                    words::one_line(&meta.media_type, 40),
-                    words::short(&meta.sha256).to_owned(),
-                ]
-            }));
-            words::columns(&lines)
-        }
+        let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
+        let mut lines = vec![heads.map(str::to_owned).to_vec()];
+        lines.extend(all.iter().map(|one| {
+            let meta = &one.artifact.meta;
+            vec![
+                meta.name.to_string(),
+                format!("v{}", meta.version),
+                one.node.clone(),
+                meta.size.to_string(),
+                words::one_line(&meta.media_type, 40),
+                words::short(&meta.sha256).to_owned(),
+            ]
+        }));
+        words::columns(&lines)
     });
     Ok(Exit::Ok)
 }

@@ -1,5 +1,7 @@
 //! `sinew dev`: a whole mesh in one command: server, executor, agents, workflows.
 
+mod reload;
+
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
 use tokio::task::JoinSet;
 
+use self::reload::Reload;
 use crate::cmd::serve::{self, Care, Stop, wrap};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection, block};
@@ -30,6 +33,7 @@ const WORKFLOWS: &str = "workflows";
 const EXAMPLES: &str = "Examples:
   sinew dev
   sinew dev --workflows examples/orders --agents examples/orders/agent-cards
+  sinew dev --reload                           # a saved workflow is what the next execution runs
   sinew dev --ephemeral --port 4333
   sinew dev --nats nats://localhost:4222       # on a server that runs already";
 
@@ -58,6 +62,9 @@ pub(crate) struct DevArgs {
     /// Deploy the workflows in these files and folders [default: workflows/, if it is there]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     workflows: Vec<PathBuf>,
+    /// Deploy workflows again when their files change
+    #[arg(long)]
+    reload: bool,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
@@ -75,9 +82,12 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
-    let loaded = match places(&args.workflows, WORKFLOWS) {
-        paths if paths.is_empty() => Vec::new(),
-        paths => deploy::read(&paths, &Options::default())?,
+    let paths = places(&args.workflows, WORKFLOWS);
+    // Before they are read: what is saved from now on is seen.
+    let reload = args.reload.then(|| Reload::of(paths.clone()));
+    let loaded = match paths.as_slice() {
+        [] => Vec::new(),
+        paths => deploy::read(paths, &Options::default())?,
     };
     let agents = match places(&args.agents, AGENTS) {
         paths if paths.is_empty() => AgentSet::default(),
@@ -111,10 +121,17 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         workflows: &workflows,
     };
     banner.say(output);
+    let mut reload = Box::pin(async {
+        if let Some(reload) = reload {
+            reload.follow(&mesh, output).await;
+        }
+        std::future::pending::<()>().await;
+    });
     let mut failed = None;
     loop {
         tokio::select! {
             () = stop.asked() => break,
+            () = &mut reload => {}
             Some(ended) = serving.join_next(), if !serving.is_empty() => {
                 if let Ok(Err(error)) = ended {
                     failed = Some(Failure::new(Exit::Failed, known(error.code()), error.to_string()));
@@ -123,6 +140,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
             }
         }
     }
+    drop(reload);
     output.note("stopping: what runs is handed over (a second Ctrl-C stops at once)");
     telemetry.drain();
     while serving.join_next().await.is_some() {}

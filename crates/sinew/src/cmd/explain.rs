@@ -4,7 +4,6 @@ use clap::Args;
 use serde::Serialize;
 use sinew_protocol::code;
 
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
@@ -61,17 +60,8 @@ fn list(output: &Output) {
         page: None,
     };
     let pages: Vec<Entry> = code::all().iter().map(entry).collect();
-    if output.format == Format::Jsonl {
-        for page in &pages {
-            output.text(&serde_json::to_string(page).unwrap_or_default());
-        }
-        return;
-    }
     output.value(&pages, |pages| {
-        let line = |page: &Entry| match output.format {
-            Format::Name => page.code.to_owned(),
-            _ => format!("{}  {}", page.code, page.title),
-        };
+        let line = |page: &Entry| format!("{}  {}", page.code, page.title);
         pages.iter().map(line).collect::<Vec<_>>().join("\n")
     });
 }
@@ -90,10 +80,7 @@ fn one(wanted: &str, output: &Output) -> Result<Exit, Failure> {
         });
     };
     let page = Entry { code, title: code::title(code).unwrap_or_default(), page: Some(page) };
-    output.value(&page, |page| match output.format {
-        Format::Name => page.code.to_owned(),
-        _ => text(page, output.color),
-    });
+    output.value(&page, |page| text(page, output.color));
     Ok(Exit::Ok)
 }
 

@@ -9,7 +9,6 @@ use sinew_protocol::command::StartCommand;
 use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
 use sinew_source::Schema;
 
-use crate::cli::Format;
 use crate::cmd::agent::online;
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
@@ -149,27 +148,22 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
             })
         })
         .collect();
-    output.value(&rows, |_| match output.format {
-        Format::Name => {
-            tools.values().map(|tool| tool.declaration().short_name()).collect::<Vec<_>>().join("\n")
+    output.value(&rows, |_| {
+        if tools.is_empty() {
+            return "no workflow is deployed".to_owned();
         }
-        _ if tools.is_empty() => "no workflow is deployed".to_owned(),
-        _ => {
-            let mut lines =
-                vec![["TOOL", "WORKFLOW", "PARAMETERS", "DESCRIPTION"].map(str::to_owned).to_vec()];
-            lines.extend(tools.values().map(|tool| {
-                let properties = tool.input_schema.get("properties").and_then(Value::as_object);
-                let names: Vec<&str> =
-                    properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-                vec![
-                    tool.declaration().short_name(),
-                    words::one_line(&tool.workflow, 40),
-                    words::one_line(&names.join(", "), 40),
-                    words::one_line(&tool.description, 80),
-                ]
-            }));
-            words::columns(&lines)
-        }
+        let mut lines = vec![["TOOL", "WORKFLOW", "PARAMETERS", "DESCRIPTION"].map(str::to_owned).to_vec()];
+        lines.extend(tools.values().map(|tool| {
+            let properties = tool.input_schema.get("properties").and_then(Value::as_object);
+            let names: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            vec![
+                tool.declaration().short_name(),
+                words::one_line(&tool.workflow, 40),
+                words::one_line(&names.join(", "), 40),
+                words::one_line(&tool.description, 80),
+            ]
+        }));
+        words::columns(&lines)
     });
     Ok(Exit::Ok)
 }

@@ -8,6 +8,7 @@ use sinew_engine::{ActId, End, Fact, Time};
 use sinew_executor::events;
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
+use sinew_protocol::subject::Operation;
 
 use super::waiting::{self, Wait};
 use super::{Standing, words};
@@ -276,7 +277,9 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
             let word = if verdict.accepted { "accepted" } else { "refused" };
             let reason =
                 if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
-            let (op, who) = (verdict.op.as_str(), caller(&verdict.caller));
+            // A person who says no gives the same command as one who says yes.
+            let op = if verdict.op == Operation::Approve { "decision" } else { verdict.op.as_str() };
+            let who = caller(&verdict.caller);
             let _ = writeln!(
                 out,
                 "  {op} by {}: {word}{}",

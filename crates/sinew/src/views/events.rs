@@ -109,12 +109,7 @@ impl Line {
 
     /// True if it is about this node, or a child of it.
     pub(crate) fn is_about(&self, wanted: &str) -> bool {
-        let Some(rest) = self.node.as_deref().and_then(|node| node.strip_prefix(wanted)) else {
-            return false;
-        };
-        let place = rest.strip_prefix("_iter").unwrap_or(rest);
-        rest.is_empty()
-            || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))
+        self.node.as_deref().is_some_and(|node| is_about(node, wanted))
     }
 
     /// The line for people.
@@ -130,4 +125,11 @@ impl Line {
         .trim_end()
         .to_owned()
     }
+}
+
+/// True if a node, with its place in maps and loops, is this one or a child of it.
+pub(crate) fn is_about(node: &str, wanted: &str) -> bool {
+    let Some(rest) = node.strip_prefix(wanted) else { return false };
+    let place = rest.strip_prefix("_iter").unwrap_or(rest);
+    rest.is_empty() || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))
 }

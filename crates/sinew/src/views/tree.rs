@@ -14,6 +14,8 @@ use crate::tree::{self, Row, Word, duration};
 
 /// Children of one node that are listed; more are counted.
 const MOST: usize = 2_000;
+/// Characters of a message, unless all are wanted.
+const MESSAGE: usize = 160;
 
 /// How much of the tree is opened.
 #[derive(Clone, Debug)]
@@ -162,16 +164,32 @@ pub(crate) fn head(record: &Record, now: Time) -> String {
 
 /// The tree as lines for people.
 pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
+    drawn(branches, color, ascii, false)
+}
+
+/// The same with the kinds of nodes, and with messages as long as they are.
+pub(crate) fn wide(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
+    drawn(branches, color, ascii, true)
+}
+
+fn drawn(branches: &[Branch], color: bool, ascii: bool, all: bool) -> Vec<String> {
     let mut rows = Vec::new();
     for branch in branches {
-        flatten(branch, "", ascii, &mut rows);
+        flatten(branch, "", ascii, if all { usize::MAX } else { MESSAGE }, &mut rows);
     }
     let wide = |text: &str| text.chars().count();
     let name = rows.iter().map(|row| wide(&row.name)).max().unwrap_or(0).clamp(4, 60);
     let agent = rows.iter().map(|row| wide(&row.agent)).max().unwrap_or(0).clamp(5, 24);
+    let widest = rows.iter().map(|row| wide(&row.kind)).max().unwrap_or(0).max(4);
+    let kind = |kind: &str| if all { format!("{kind:<widest$}  ") } else { String::new() };
     let mut lines = vec![format!(
-        "  {:<name$}  {:<9}  {:>3}  {:>8}  {:<agent$}  MESSAGE",
-        "NODE", "STATUS", "ATT", "TIME", "AGENT"
+        "  {:<name$}  {}{:<9}  {:>3}  {:>8}  {:<agent$}  MESSAGE",
+        "NODE",
+        kind("KIND"),
+        "STATUS",
+        "ATT",
+        "TIME",
+        "AGENT"
     )];
     for row in rows {
         let Some(word) = row.word else {
@@ -180,9 +198,10 @@ pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String
         };
         let (on, off) = if color { (word.color(), "\u{1b}[0m") } else { ("", "") };
         let line = format!(
-            "{on}{}{off} {:<name$}  {on}{:<9}{off}  {:>3}  {:>8}  {:<agent$}  {}",
+            "{on}{}{off} {:<name$}  {}{on}{:<9}{off}  {:>3}  {:>8}  {:<agent$}  {}",
             word.icon(ascii),
             row.name,
+            kind(&row.kind),
             word.as_str(),
             row.attempts,
             row.time,
@@ -197,6 +216,7 @@ pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String
 /// A line before its columns are known. Without a word it is a note.
 struct Flat {
     name: String,
+    kind: String,
     word: Option<Word>,
     attempts: String,
     time: String,
@@ -204,22 +224,23 @@ struct Flat {
     message: String,
 }
 
-fn flatten(branch: &Branch, indent: &str, ascii: bool, out: &mut Vec<Flat>) {
+fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Vec<Flat>) {
     let row = &branch.row;
     let name = format!("{indent}{}", branch.label);
     out.push(Flat {
         name: words::plain(&name),
+        kind: words::one_line(&row.kind, 24),
         word: Some(row.status),
         attempts: row.tries(),
         time: row.duration_ms.map_or_else(|| "-".into(), duration),
         agent: words::one_line(row.agent.as_deref().unwrap_or("-"), 24),
-        message: words::one_line(row.message.as_deref().unwrap_or_default(), 160),
+        message: words::one_line(row.message.as_deref().unwrap_or_default(), most),
     });
     let (tee, bar) = if ascii { ("|- ", "|  ") } else { ("├ ", "│ ") };
     // Branches of branches stand further right, under the same bar.
     let inner = format!("{}{tee}", indent.replace(tee, bar));
     for child in &branch.children {
-        flatten(child, &inner, ascii, out);
+        flatten(child, &inner, ascii, most, out);
     }
     if !branch.folded.is_empty() {
         let counts: Vec<String> =
@@ -227,6 +248,7 @@ fn flatten(branch: &Branch, indent: &str, ascii: bool, out: &mut Vec<Flat>) {
         let dots = if ascii { "..." } else { "…" };
         out.push(Flat {
             name: format!("{inner}{dots} {}", counts.join(", ")),
+            kind: String::new(),
             word: None,
             attempts: String::new(),
             time: String::new(),

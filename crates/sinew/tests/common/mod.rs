@@ -1,7 +1,13 @@
 //! A mesh for tests of commands: real processes in a folder of their own, a real server.
 #![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -52,6 +58,18 @@ impl World {
         world.ok(&["mesh", "provision", "--shards", "4"]);
         let executor = world.serve(&["serve", "executor"]);
         (world, executor)
+    }
+
+    /// A world for `sinew dev`, and the port of a server that has just been stopped, which is free.
+    pub fn for_dev() -> (Self, String) {
+        let mut world = Self::at(String::new());
+        let port = world.runtime.block_on(async {
+            let mut server = Server::start(ServerOptions::default()).await.expect("a server");
+            server.stop().await.unwrap();
+            server.port().to_string()
+        });
+        world.url = format!("nats://127.0.0.1:{port}");
+        (world, port)
     }
 
     /// A folder for commands that find their server at this address.
@@ -123,6 +141,35 @@ impl World {
         let log = std::fs::File::options().create(true).append(true).open(self.path().join("roles.log"));
         let child = self.command(args).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
         Role(child.expect("it starts"))
+    }
+}
+
+/// What a process says, line by line, as it says it.
+pub struct Said(mpsc::Receiver<String>);
+
+impl Said {
+    pub fn by(stream: impl std::io::Read + Send + 'static) -> Self {
+        let (sender, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stream).lines().map_while(Result::ok);
+            lines.into_iter().for_each(|line| drop(sender.send(line)));
+        });
+        Self(said)
+    }
+
+    /// Waits for a line with this word, and gives what was said until then, and the line.
+    #[track_caller]
+    pub fn wait_for(&self, word: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let Ok(line) = self.0.recv_timeout(PATIENCE) else {
+                panic!("{word:?} was not said within {PATIENCE:?}, or the process has ended; it said\n{all}");
+            };
+            all = all + &line + "\n";
+            if line.contains(word) {
+                return all;
+            }
+        }
     }
 }
 

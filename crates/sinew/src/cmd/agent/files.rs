@@ -41,15 +41,10 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
             "agent files end in .agent.yaml; name files or folders, or start with: sinew new agent NAME",
         ));
     }
-    let names_only = output.format == crate::cli::Format::Name;
     output.value(&rows, |rows| {
         let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let line = |row: &Listed<'_>| {
-            if names_only {
-                row.name.to_owned()
-            } else {
-                format!("{:<width$}  {:<8}  {}", row.name, row.version, row.description)
-            }
+            format!("{:<width$}  {:<8}  {}", row.name, row.version, row.description).trim_end().to_owned()
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     });

@@ -54,7 +54,6 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
         })
         .collect();
     output.value(&rows, |_| match output.format {
-        Format::Name => all.iter().map(|one| one.card.name.as_str()).collect::<Vec<_>>().join("\n"),
         _ if all.is_empty() => "no agent is online".to_owned(),
         format => table(&cards, &all, format == Format::Wide),
     });

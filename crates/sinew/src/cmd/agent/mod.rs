@@ -2,6 +2,7 @@
 
 mod files;
 mod mesh;
+mod ping;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(crate) enum AgentCommand {
     Card(Named),
     /// Call an agent and print its answer
     Call(Box<CallArgs>),
+    /// Ask an agent of a mesh whether it is there
+    Ping(ping::PingArgs),
 }
 
 /// Where agents are looked for.
@@ -131,6 +134,7 @@ pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Fail
             Ok(Exit::Ok)
         }
         AgentCommand::Call(args) => files::call(&args, output),
+        AgentCommand::Ping(args) => block(ping::ping(&args, output)),
     }
 }
 

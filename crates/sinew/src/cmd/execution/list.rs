@@ -104,17 +104,8 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
     }
     let hidden = rows.len().saturating_sub(args.limit);
     rows.truncate(args.limit);
-    let format = output.format;
-    match format {
-        Format::Name | Format::Jsonl => {
-            for row in &rows {
-                let name = format == Format::Name;
-                let line = serde_json::to_string(row).unwrap_or_default();
-                output.text(if name { &row.execution } else { &line });
-            }
-        }
-        format => output.value(&rows, |rows| list::text(rows, now, format == Format::Wide, output.color)),
-    }
+    let wide = output.format == Format::Wide;
+    output.value(&rows, |rows| list::text(rows, now, wide, output.color));
     if hidden > 0 {
         output.note(&format!("{hidden} more; see --limit, --since and --status"));
     } else if rows.is_empty() && !output.is_machine() {

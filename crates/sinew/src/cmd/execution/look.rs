@@ -21,7 +21,7 @@ use crate::views::tree::{self, Options};
 use crate::views::{Standing, words};
 
 /// A node is not in the execution.
-const NO_SUCH_NODE: &str = "SINEW-8025";
+pub(super) const NO_SUCH_NODE: &str = "SINEW-8025";
 /// There is no output yet, or there will be none.
 const NO_RESULT: &str = "SINEW-8026";
 
@@ -61,10 +61,7 @@ pub(super) async fn describe(args: &DescribeArgs, output: &Output) -> Result<Exi
             }
         }
     }
-    match output.format {
-        Format::Name => output.text(&told.execution),
-        _ => output.value(&told, |told| describe::text(told, now, output.color)),
-    }
+    output.value(&told, |told| describe::text(told, now, output.color));
     Ok(Exit::Ok)
 }
 
@@ -125,7 +122,8 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
     match output.format {
         Format::Name => branches.iter().for_each(|branch| output.text(&branch.label)),
         _ => output.value(&branches, |branches| {
-            let lines = tree::lines(branches, output.color, output.ascii);
+            let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
+            let lines = drawn(branches, output.color, output.ascii);
             format!("{}\n{}", tree::head(&record, now), lines.join("\n"))
         }),
     }
@@ -377,6 +375,9 @@ pub(crate) struct ResultArgs {
 
 /// Prints a result.
 pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.raw && output.is_machine() {
+        return Err(Failure::usage("--raw prints a text as it is, which is not what -o asks for"));
+    }
     let Found { record, .. } = args.which.open().await?;
     let ctx = record.execution.ctx();
     let print = |value: &Value| match (args.raw, value, output.format) {
@@ -413,10 +414,11 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             .hint(format!("sinew execution describe {}", words::shell(record.id()))));
     }
     match standing {
-        Standing::Waiting => {
-            output.note("it waits for a person: see `sinew approval list`");
-            Ok(Exit::Waiting)
-        }
+        Standing::Waiting => Err(Failure {
+            exit: Exit::Waiting,
+            hint: Some("see `sinew approval list`".to_owned()),
+            ..none_yet("the execution waits for a person")
+        }),
         Standing::Running | Standing::Paused => {
             Err(none_yet(&format!("the execution is {}", standing.as_str())))
         }

@@ -1,9 +1,11 @@
 //! `sinew execution`: look at executions and steer them, on a mesh or from a file.
 
 pub(crate) mod changes;
+mod diff;
 mod files;
 mod list;
 mod look;
+mod rerun;
 pub(crate) mod retry;
 pub(crate) mod signal;
 pub(crate) mod watch;
@@ -49,7 +51,11 @@ pub(crate) enum ExecutionCommand {
     /// Run again what failed, in the same execution
     Retry(retry::RetryArgs),
     /// Start a new execution with the input of an old one
-    Rerun(retry::RerunArgs),
+    Rerun(rerun::RerunArgs),
+    /// Start a new execution that leaves the way of an old one at a node
+    Fork(rerun::ForkArgs),
+    /// Compare two executions, node by node
+    Diff(diff::DiffArgs),
     /// Write an execution to a file
     Export(files::ExportArgs),
     /// Put an execution from a file into the history of a mesh
@@ -74,7 +80,9 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
             C::Pause(args) => signal::pause(&args, output).await,
             C::Resume(args) => signal::resume(&args, output).await,
             C::Retry(args) => retry::retry(&args, output).await,
-            C::Rerun(args) => retry::rerun(&args, output).await,
+            C::Rerun(args) => rerun::rerun(&args, output).await,
+            C::Fork(args) => rerun::fork(&args, output).await,
+            C::Diff(args) => diff::diff(&args, output).await,
             C::Export(args) => files::export(&args, output).await,
             C::Import(args) => files::import(&args, output).await,
             C::Replay(args) => files::replay(&args, output).await,

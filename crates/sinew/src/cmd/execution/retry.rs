@@ -1,29 +1,20 @@
-//! `sinew execution retry | rerun`: the same execution again, or a new one like it.
+//! `sinew execution retry`: the same execution again.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sinew_engine::{End, Mode, ROOT};
-use sinew_plan::NodeIx;
-use sinew_protocol::command::{Command, RetryCommand, StartCommand};
+use sinew_protocol::command::{Command, RetryCommand};
 
 use super::changes::Changes;
 use super::watch::{Follow, follow};
 use super::{Found, NEEDS_MESH, Which};
 use crate::cli::Format;
-use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::record::Record;
 use crate::remote::Remote;
 use crate::views::tree::Options;
-use crate::views::{Standing, retry, words};
-
-/// The label of a new execution that names the old one.
-const RERUN_OF: &str = "rerun_of";
+use crate::views::{Standing, retry};
 
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
@@ -93,7 +84,7 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
 }
 
 /// Follows an execution that was just started or retried.
-async fn watched(
+pub(super) async fn watched(
     remote: &Remote,
     id: &sinew_protocol::ExecutionId,
     output: &Output,
@@ -105,97 +96,6 @@ async fn watched(
     let standing = Standing::of(record.execution.state());
     output.value(&json!({ "execution": id.as_str(), "status": standing }), |_| id.to_string());
     Ok(standing.exit())
-}
-
-const RERUN_EXAMPLES: &str = "Examples:
-  sinew execution rerun @latest
-  sinew execution rerun x7f3 --latest --watch    # with the newest version of the workflow
-  sinew execution rerun x7f3 --memoize           # nodes that ended well are not run again
-  sinew execution rerun x7f3 --from enrich -p limit=5";
-
-/// Arguments of `sinew execution rerun`.
-#[derive(Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-#[command(
-    long_about = "Start a new execution with the input of an old one. The label `rerun_of` of the new one names it.",
-    after_help = RERUN_EXAMPLES
-)]
-pub(crate) struct RerunArgs {
-    #[command(flatten)]
-    which: Which,
-    /// Another input: JSON, @FILE or - for stdin
-    #[arg(short, long, value_name = "JSON|@FILE|-")]
-    input: Option<String>,
-    /// Change one field of the input. May be repeated
-    #[arg(short, long = "param", value_name = "KEY=VALUE")]
-    params: Vec<String>,
-    /// Take outputs of nodes that ended well as given
-    #[arg(long)]
-    memoize: bool,
-    /// Start at this node. May be repeated
-    #[arg(long, value_name = "NODE")]
-    from: Vec<String>,
-    /// With the newest deployed version of the workflow, instead of the same
-    #[arg(long)]
-    latest: bool,
-    /// Say what would be started, and do nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Follow it until it ends
-    #[arg(long, conflicts_with = "dry_run")]
-    watch: bool,
-}
-
-/// Starts an execution like another.
-pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Failure> {
-    let (remote, id) = args.which.find().await?;
-    let record = remote.record(&id).await?;
-    let old = record.execution.ctx().input().to_string();
-    let given = args.input.clone().unwrap_or(old);
-    let value = input::read(Some(&given), &args.params)?;
-    let mode = Mode {
-        given: if args.memoize { outputs(&record) } else { BTreeMap::new() },
-        from: args.from.clone(),
-        ..Mode::default()
-    };
-    for node in &args.from {
-        if record.plan().find(node).is_none() {
-            return Err(Failure::new(
-                Exit::NotFound,
-                "SINEW-8025",
-                format!("there is no node '{node}' in it"),
-            ));
-        }
-    }
-    let workflow = record.plan().name.clone();
-    let version = if args.latest { None } else { Some(record.execution.program().graph.digest().to_owned()) };
-    let new = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
-    let shown = version.as_deref().map_or("the newest version", words::short).to_owned();
-    if args.dry_run {
-        let kept: Vec<&String> = mode.given.keys().collect();
-        let told = json!({ "would_start": workflow, "version": version, "input": value, "given": kept, "from": mode.from });
-        output.value(&told, |_| format!("would start {workflow} ({shown}) with {value}"));
-        return Ok(Exit::Ok);
-    }
-    let mut command = StartCommand::new(new.clone(), workflow.clone(), value);
-    command.version = version;
-    command.labels.clone_from(&record.about.labels);
-    command.labels.insert(RERUN_OF.into(), id.to_string());
-    command.user.clone_from(&record.about.user);
-    if mode != Mode::default() {
-        command.mode = serde_json::to_value(&mode).unwrap_or_default();
-    }
-    output.note(&format!("starting {workflow} ({shown})"));
-    remote.client.start(command).await?;
-    if args.watch {
-        wait_until_known(&remote, &new).await?;
-        return watched(&remote, &new, output).await;
-    }
-    output
-        .value(&json!({ "execution": new.as_str(), "workflow": workflow, "rerun_of": id.as_str() }), |_| {
-            new.to_string()
-        });
-    Ok(Exit::Ok)
 }
 
 /// Waits until an executor has taken a start.
@@ -213,17 +113,4 @@ pub(crate) async fn wait_until_known(
         tokio::time::sleep(BETWEEN).await;
     }
     Ok(())
-}
-
-/// Outputs of the nodes of the workflow itself that ended well.
-fn outputs(record: &Record) -> BTreeMap<String, sinew_engine::Val> {
-    let state = record.execution.state();
-    let plan = record.plan();
-    (0..plan.nodes.len() as NodeIx)
-        .filter_map(|ix| {
-            let one = state.act(state.last(ROOT, ix)?);
-            let output = one.output.as_ref().filter(|_| one.end == Some(End::Succeeded))?;
-            Some((plan.node(ix).id.clone(), Arc::clone(&output.value)))
-        })
-        .collect()
 }

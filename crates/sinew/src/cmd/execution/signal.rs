@@ -8,11 +8,11 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand};
 
 use super::NEEDS_MESH;
-use crate::cli::Format;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
+use crate::views::Standing;
 
 /// Several executions would be changed and nobody said yes.
 const UNCONFIRMED: &str = "SINEW-8027";
@@ -116,14 +116,12 @@ async fn signal(
     }
     let names: Vec<&str> = found.iter().map(ExecutionId::as_str).collect();
     if several.dry_run {
-        output.value(&json!({ "would": verb, "executions": names }), |_| {
-            format!("would {verb} {}", names.join(", "))
-        });
-        return Ok(Exit::Ok);
+        return would(&remote, &found, verb, output).await;
     }
     if found.len() > 1 && !several.yes {
         confirm(&format!("{verb} {} executions: {}", found.len(), names.join(", ")))?;
     }
+    let alone = found.len() == 1;
     let mut results: Vec<Value> = Vec::new();
     let mut worst = None;
     for id in found {
@@ -133,27 +131,47 @@ async fn signal(
             Err(failure) => {
                 results
                     .push(json!({ "execution": execution, "error": failure.message, "code": failure.code }));
-                output.note(&format!("{execution}: {} [{}]", failure.message, failure.code));
+                // The last one is said at the end; what programs read has them all.
+                if !alone && !output.is_machine() {
+                    output.note(&format!("{execution}: {} [{}]", failure.message, failure.code));
+                }
                 worst = Some(failure);
             }
         }
     }
-    let told = |results: &Vec<Value>| {
-        let done = results.iter().filter(|result| result["error"].is_null());
-        let word = |result: &Value| {
-            let id = result["execution"].as_str().unwrap_or_default();
-            if output.format == Format::Name {
-                id.to_owned()
-            } else {
-                format!("{id} {done}", done = result["status"].as_str().unwrap_or_default())
-            }
-        };
-        done.map(word).collect::<Vec<_>>().join("\n")
-    };
-    if results.iter().any(|result| result["error"].is_null()) || output.is_machine() {
-        output.value(&results, told);
+    let done: Vec<&Value> = results.iter().filter(|result| result["error"].is_null()).collect();
+    let word = |result: &&Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
+    if output.is_machine() {
+        output.value(&results, |_| String::new());
+    } else {
+        for one in &done {
+            output.value(one, |one| format!("{} {}", word(one, "execution"), word(one, "status")));
+        }
     }
     worst.map_or(Ok(Exit::Ok), Err)
+}
+
+/// Says what would become of executions, as far as it can be known before their owner decides.
+async fn would(remote: &Remote, ids: &[ExecutionId], verb: &str, output: &Output) -> Result<Exit, Failure> {
+    let mut rows: Vec<Value> = Vec::new();
+    for id in ids {
+        let standing = Standing::of(remote.record(id).await?.execution.state());
+        let fits = match verb {
+            "pause" => !standing.is_over() && standing != Standing::Paused,
+            "resume" => standing == Standing::Paused,
+            _ => !standing.is_over(),
+        };
+        rows.push(json!({ "execution": id.as_str(), "status": standing, "would": fits.then_some(verb) }));
+    }
+    output.value(&rows, |rows| {
+        let line = |row: &Value| {
+            let word = if row["would"].is_null() { "would refuse to" } else { "would" };
+            let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            format!("{word} {verb} {} ({})", said("execution"), said("status"))
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(if rows.iter().any(|row| row["would"].is_null()) { Exit::Conflict } else { Exit::Ok })
 }
 
 /// Asks on a terminal; elsewhere nobody can answer.

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use sinew_executor::local;
 use sinew_mesh::quarantine::Quarantined;
 
-use crate::cli::Format;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -77,17 +76,16 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let found = mesh.quarantined(args.limit).await?;
     let rows: Vec<Value> = found.iter().map(row).collect();
     let now = local::now();
-    output.value(&rows, |_| match output.format {
-        Format::Name => found.iter().map(place).collect::<Vec<_>>().join("\n"),
-        _ if found.is_empty() => "nothing was set aside".to_owned(),
-        _ => {
-            let mut lines = vec![["MESSAGE", "SET ASIDE", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
-            lines.extend(found.iter().map(|one| {
-                let reason = words::one_line(&one.reason, 100);
-                vec![place(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
-            }));
-            words::columns(&lines)
+    output.value(&rows, |_| {
+        if found.is_empty() {
+            return "nothing was set aside".to_owned();
         }
+        let mut lines = vec![["MESSAGE", "SET ASIDE", "SUBJECT", "REASON"].map(str::to_owned).to_vec()];
+        lines.extend(found.iter().map(|one| {
+            let reason = words::one_line(&one.reason, 100);
+            vec![place(one), words::ago(one.aside, now), words::one_line(&one.subject, 60), reason]
+        }));
+        words::columns(&lines)
     });
     Ok(Exit::Ok)
 }

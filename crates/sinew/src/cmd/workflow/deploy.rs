@@ -7,7 +7,6 @@ use serde_json::json;
 use sinew_mesh::Mesh;
 
 use super::{find, list};
-use crate::cli::Format;
 use crate::connect::{Connection, block};
 use crate::deploy::{self, Deployed};
 use crate::exit::{Exit, Failure};
@@ -74,7 +73,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         mesh.layout().await?;
         all(&mesh, &loaded).await
     })?;
-    output.value(&deployed, |deployed| table(deployed, output.format));
+    output.value(&deployed, |deployed| table(deployed));
     Ok(Exit::Ok)
 }
 
@@ -103,11 +102,8 @@ pub(crate) async fn all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>,
     Ok(deployed)
 }
 
-fn table(deployed: &[Deployed], format: Format) -> String {
+fn table(deployed: &[Deployed]) -> String {
     let line = |one: &Deployed| {
-        if format == Format::Name {
-            return one.name.clone();
-        }
         let word = if one.new { "deployed" } else { "unchanged" };
         format!("{word}  {}@{}  ({})", one.name, list::short(&one.version), one.dialect)
     };

@@ -86,12 +86,6 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     if rows.is_empty() {
         return Err(find::nothing(Exit::NotFound, paths));
     }
-    if output.format == Format::Jsonl {
-        for row in &rows {
-            output.text(&serde_json::to_string(row).unwrap_or_default());
-        }
-        return Ok(Exit::Ok);
-    }
     output.value(&rows, |rows| table(rows, output.format));
     Ok(Exit::Ok)
 }
@@ -119,33 +113,29 @@ async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Fail
         })
         .collect();
     let now = local::now();
-    output.value(&rows, |_| match output.format {
-        Format::Name => all.iter().map(|one| one.deployment.name.as_str()).collect::<Vec<_>>().join("\n"),
-        _ if all.is_empty() => "no workflow is deployed".to_owned(),
-        _ => {
-            let heads = ["NAME", "DIALECT", "DIGEST", "DEPLOYED", "BY", "DESCRIPTION"];
-            let mut lines = vec![heads.map(str::to_owned).to_vec()];
-            lines.extend(all.iter().map(|one| {
-                let one = &one.deployment;
-                vec![
-                    words::one_line(&one.name, 60),
-                    one.dialect.clone(),
-                    short(&one.digest).to_owned(),
-                    words::ago(one.at, now),
-                    words::one_line(&one.by, 30),
-                    words::one_line(&one.description, 60),
-                ]
-            }));
-            words::columns(&lines)
+    output.value(&rows, |_| {
+        if all.is_empty() {
+            return "no workflow is deployed".to_owned();
         }
+        let heads = ["NAME", "DIALECT", "DIGEST", "DEPLOYED", "BY", "DESCRIPTION"];
+        let mut lines = vec![heads.map(str::to_owned).to_vec()];
+        lines.extend(all.iter().map(|one| {
+            let one = &one.deployment;
+            vec![
+                words::one_line(&one.name, 60),
+                one.dialect.clone(),
+                short(&one.digest).to_owned(),
+                words::ago(one.at, now),
+                words::one_line(&one.by, 30),
+                words::one_line(&one.description, 60),
+            ]
+        }));
+        words::columns(&lines)
     });
     Ok(Exit::Ok)
 }
 
 fn table(rows: &[Listed], format: Format) -> String {
-    if format == Format::Name {
-        return rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join("\n");
-    }
     let mut lines = vec![["NAME", "DIALECT", "NODES", "DIGEST", "FILE", "DESCRIPTION"].map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let first = row.description.lines().next().unwrap_or_default();

@@ -1,0 +1,79 @@
+//! `sinew agent ping`: whether an agent answers at its door, and how soon.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_mesh::{HeaderMap, Mesh};
+use sinew_protocol::a2a::{A2A_VERSION, AgentCard};
+use sinew_protocol::header;
+use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
+
+use super::files;
+use crate::cmd::run::input;
+use crate::connect::Connection;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::views::words;
+
+/// What an agent answers cannot be read.
+const UNREADABLE: &str = "SINEW-7056";
+
+/// Arguments of `sinew agent ping`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Ask an agent of a mesh for its card, and say how long the answer took. No task is made. Of several \
+                  replicas one answers. Exits with 4 if nobody does.",
+    after_help = "Examples:\n  sinew agent ping summarise\n  sinew agent ping summarise --count 5 -o json"
+)]
+pub(crate) struct PingArgs {
+    /// The agent's name
+    name: String,
+    /// Ask so many times, one after the other
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+    /// Give up after this time (`500ms`, `5s`)
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    timeout: String,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Asks an agent whether it is there.
+pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failure> {
+    let patience = Duration::from_millis(input::duration(&args.timeout)?);
+    let mesh = args.mesh.open("cli").await?;
+    mesh.layout().await?;
+    let mut rows: Vec<Value> = Vec::new();
+    for _ in 0..args.count {
+        let asked = Instant::now();
+        let card = card(&mesh, &args.name, patience).await?;
+        let took = asked.elapsed().as_micros() as f64 / 1_000.0;
+        rows.push(json!({ "name": card.name, "version": card.version, "took_ms": took }));
+    }
+    output.value(&rows, |rows| {
+        let line = |row: &Value| {
+            let word = |key: &str| words::one_line(row[key].as_str().unwrap_or_default(), 60);
+            format!("{} {} answered in {}ms", word("name"), word("version"), row["took_ms"])
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(Exit::Ok)
+}
+
+/// The card that an agent gives at its door.
+async fn card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard, Failure> {
+    let method = Method::GetAgentCard;
+    let request = Request::new("ping", method, &json!({}));
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, A2A_VERSION);
+    let reply = mesh.call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
+    let unreadable = |why: String| {
+        let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
+        Failure::new(Exit::Failed, UNREADABLE, text)
+    };
+    let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;
+    let card = response.into_result().map_err(|error| files::failed(&fault_of(&error)))?;
+    serde_json::from_value(card).map_err(|error| unreadable(error.to_string()))
+}

@@ -1,0 +1,134 @@
+//! `sinew dev --reload`: workflows are deployed again when their files change.
+//!
+//! Files are looked at, not watched: a look costs a few calls for each of a handful of files, works on every file system
+//! (mounts of containers and virtual machines tell nobody of changes), and sees a file that an editor replaces, all of
+//! which takes a watcher of the system much care.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sinew_mesh::Mesh;
+
+use crate::cmd::workflow::deploy;
+use crate::exit::Failure;
+use crate::load::Options;
+use crate::output::Output;
+use crate::views::words;
+
+/// How often files are looked at.
+const EVERY: Duration = Duration::from_millis(500);
+/// Files that are looked at; a folder with more is no folder of workflows.
+const MOST: usize = 5_000;
+/// Levels of folders.
+const DEPTH: usize = 8;
+
+/// What tells that a file changed.
+type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+
+/// Workflow files that are looked at.
+pub(super) struct Reload {
+    paths: Vec<PathBuf>,
+    seen: Stamps,
+}
+
+impl Reload {
+    /// These files and folders, as they are now.
+    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
+        Self { seen: stamps(&paths), paths }
+    }
+
+    /// Deploys what changes, for ever. A file with errors is told of and changes nothing.
+    pub(super) async fn follow(mut self, mesh: &Mesh, output: &Output) {
+        loop {
+            let now = stamps(&self.paths);
+            if now == self.seen {
+                tokio::time::sleep(EVERY).await;
+                continue;
+            }
+            self.seen = now;
+            if let Err(failure) = self.deploy(mesh, output).await {
+                output.failure(&failure);
+                output.note("nothing was deployed; the versions before stay");
+            }
+        }
+    }
+
+    async fn deploy(&self, mesh: &Mesh, output: &Output) -> Result<(), Failure> {
+        let loaded = deploy::read(&self.paths, &Options::default())?;
+        for one in deploy::all(mesh, &loaded).await?.iter().filter(|one| one.new) {
+            output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
+        }
+        Ok(())
+    }
+}
+
+/// All files there: a workflow may read from any that lies beside it.
+fn stamps(paths: &[PathBuf]) -> Stamps {
+    let mut found = Stamps::new();
+    for path in paths {
+        look(path, DEPTH, &mut found);
+        // What a file includes lies beside it.
+        if !path.is_dir() {
+            let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+            look(folder, 2, &mut found);
+        }
+    }
+    found
+}
+
+fn look(path: &Path, depth: usize, found: &mut Stamps) {
+    let Ok(about) = path.metadata() else { return };
+    if about.is_file() {
+        if found.len() < MOST {
+            found.insert(path.to_owned(), (about.modified().ok(), about.len()));
+        }
+        return;
+    }
+    let Some(depth) = depth.checked_sub(1) else { return };
+    for entry in path.read_dir().into_iter().flatten().flatten() {
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        // Links to folders are not followed, so no walk goes round in circles.
+        let linked = entry.file_type().is_ok_and(|kind| kind.is_symlink()) && entry.path().is_dir();
+        if !hidden && !linked {
+            look(&entry.path(), depth, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    type Change = fn(&Path);
+
+    #[test]
+    fn changes_of_files_are_seen_and_nothing_else() {
+        let changes: [(&str, bool, Change); 7] = [
+            ("a file is written", true, |at| fs::write(at.join("a.yaml"), "longer").unwrap()),
+            ("a file beside it is written", true, |at| fs::write(at.join("b.py"), "longer").unwrap()),
+            ("a file is new", true, |at| fs::write(at.join("c.yaml"), "").unwrap()),
+            ("a file is gone", true, |at| fs::remove_file(at.join("a.yaml")).unwrap()),
+            ("a file is replaced", true, |at| {
+                fs::write(at.join(".new"), "other").unwrap();
+                fs::rename(at.join(".new"), at.join("a.yaml")).unwrap();
+            }),
+            ("a hidden file is written", false, |at| fs::write(at.join(".hidden"), "x").unwrap()),
+            ("nothing", false, |_| {}),
+        ];
+        for (what, seen, change) in changes {
+            for named in ["", "a.yaml"] {
+                let folder = tempfile::tempdir().unwrap();
+                let at = folder.path();
+                fs::write(at.join("a.yaml"), "a").unwrap();
+                fs::write(at.join("b.py"), "b").unwrap();
+                let paths = [at.join(named)];
+                let before = stamps(&paths);
+                change(at);
+                assert_eq!(stamps(&paths) != before, seen, "{what}, {named:?} is named");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A command on a terminal: what somebody who looks would see.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{LazyLock, mpsc};
+use std::time::Duration;
+
+use regex::Regex;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+use super::common::kill;
+
+/// What the painter writes before it paints over lines: so many up, and all below is gone.
+static OVER: LazyLock<Regex> = LazyLock::new(|| Regex::new("\u{1b}\\[(\\d+)A\r\u{1b}\\[J").expect("a rule"));
+/// Wide enough that nothing of ours is cut.
+const SIZE: Winsize = Winsize { ws_row: 50, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// Runs it with a terminal as its stdin, stdout and stderr, on which somebody has typed something ahead.
+pub(crate) fn run(mut command: Command, typed: &str, patience: Duration) -> (Option<i32>, String) {
+    let (master, slave) = open();
+    let mut master = File::from(master);
+    let end = || slave.try_clone().expect("a terminal");
+    command.stdin(end()).stdout(end()).stderr(end());
+    drop(slave);
+    master.write_all(typed.as_bytes()).expect("a terminal takes what is typed");
+    let mut child = command.spawn().expect("it starts");
+    // The command holds the other end; once it and its process are gone there is no more to read.
+    drop(command);
+    let pid = child.id();
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut screen = Vec::new();
+        // Linux tells the end of a terminal with an error.
+        let _ = master.read_to_end(&mut screen);
+        done.send((child.wait(), screen))
+    });
+    let Ok((status, screen)) = ended.recv_timeout(patience) else {
+        kill(pid);
+        panic!("a command on a terminal has not ended within {patience:?}");
+    };
+    (status.expect("it ends").code(), String::from_utf8(screen).expect("it writes UTF-8"))
+}
+
+/// What is seen in the end: lines that were painted over are not.
+pub(crate) fn seen(screen: &str) -> String {
+    let mut seen = String::new();
+    let mut last = 0;
+    for over in OVER.captures_iter(screen) {
+        let (at, count) = (over.get(0).expect("all of it"), over[1].parse().expect("a number"));
+        seen.push_str(&screen[last..at.start()]);
+        last = at.end();
+        for _ in 0..count {
+            let line = seen.trim_end_matches('\n').rfind('\n').map_or(0, |end| end + 1);
+            seen.truncate(line);
+        }
+    }
+    (seen + &screen[last..]).replace("\r\n", "\n")
+}
+
+/// Both ends of a terminal that does not echo what is typed.
+fn open() -> (OwnedFd, File) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&master).expect("a terminal of ours");
+    unlockpt(&master).expect("a terminal that is open");
+    let name = ptsname(&master, Vec::new()).expect("a name");
+    let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    let slave = OpenOptions::new().read(true).write(true).open(path).expect("the other end");
+    tcsetwinsize(slave.as_fd(), SIZE).expect("a size");
+    let mut modes = tcgetattr(slave.as_fd()).expect("modes");
+    modes.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(slave.as_fd(), OptionalActions::Now, &modes).expect("no echo");
+    (master, slave)
+}
