@@ -7,7 +7,7 @@ use std::future::{Future, pending};
 
 use async_nats::{Event, ServerError};
 use sinew_protocol::Token;
-use sinew_protocol::permission::{Permissions, holders};
+use sinew_protocol::permission::{Permissions, Role, holders};
 use tokio::sync::broadcast;
 
 use crate::error::MeshError;
@@ -132,17 +132,16 @@ impl Mesh {
         };
         let who = holders(self.namespace(), self.caller(), subject, |rights| denied.permits(rights));
         let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
-        let who: Vec<String> = who
-            .iter()
-            .map(|(role, name)| {
-                let other =
-                    if name == self.caller() { String::new() } else { format!(" as {}", named(name)) };
-                format!("{}{other}", role.as_str())
-            })
-            .collect();
         let takes = match who.as_slice() {
             [] => "no role may".to_owned(),
-            who => format!("that takes the role {}", who.join(" or ")),
+            // Whoever has that name may, so whoever logged in has another.
+            [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
+            [(_, name), ..] => {
+                let roles: Vec<_> = who.iter().map(|(role, _)| role.as_str()).collect();
+                let other =
+                    if name == self.caller() { String::new() } else { format!(" as {}", named(name)) };
+                format!("that takes the role {}{other}", roles.join(" or "))
+            }
         };
         let subject = subject.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
         MeshError::Forbidden { user: named(self.caller()), verb, subject, takes }

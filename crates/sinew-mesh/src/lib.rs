@@ -31,6 +31,7 @@ pub mod provision;
 mod pull;
 pub mod quarantine;
 pub mod query;
+mod rights;
 pub mod rpc;
 pub mod send;
 pub mod server;

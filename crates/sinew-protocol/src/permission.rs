@@ -3,12 +3,14 @@
 //! A tenant is a NATS account; inside one, only these subjects keep users apart. Everything that is not listed is
 //! refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
 
+mod compare;
 mod render;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 
+pub use compare::{Comparison, Granted, compare};
 pub use render::{BadTenant, Login, Tenant, User, config, nsc};
 
 use crate::Token;
@@ -55,12 +57,17 @@ impl Role {
     }
 
     /// What whoever has the role's credentials can do beyond what it is for: what the subjects cannot express.
+    ///
+    /// A server answers to whatever subject it is asked to, without asking whether the asker may write there, and obeys an
+    /// answer without a body as a call. So among users of one account rights keep what is not theirs from their eyes, and
+    /// mistakes from harm; executors believe nothing that came so; but only an account keeps somebody from destroying.
     pub const fn opens(self) -> &'static str {
         match self {
             Self::Agent => {
                 "can read and add artifacts of every execution of its tenant whose address it knows, though never replace \
                  one unnoticed (addresses carry the sha256); can send progress in the name of any task whose ids it knows; \
-                 can be made to send one answer to a subject of a caller's choice"
+                 can be made to send one answer to a subject of a caller's choice; can have the server empty or delete any \
+                 stream of its tenant, as all who read or acknowledge single messages can"
             }
             Self::Executor => {
                 "can do everything to executions of its tenant; holds the key that results are proved with"
@@ -69,12 +76,12 @@ impl Role {
                 "can read every execution, event and artifact of its tenant, and can cancel, pause, resume, answer and \
                  retry executions of others unless executors are told to check the caller; with an agent's help (a card \
                  that is a command) can speak as another caller, since a server delivers what a consumer reads to any \
-                 subject without asking for rights"
+                 subject without asking for rights; can have the server empty or delete any stream of its tenant"
             }
             Self::Operator => {
                 "can read everything of its tenant but the executors' key, inputs and outputs included; can have the \
                  server deliver any of that to any subject, as every maker of consumers can, and so repeat commands \
-                 of others"
+                 of others; can have it empty or delete any stream of its tenant"
             }
             Self::Admin => {
                 "as operator; can change what new executions run, and send results again from quarantine"

@@ -1,17 +1,23 @@
 //! `sinew doctor`: one check after the other, each with what to do about it.
 
+mod rights;
+
+use std::future::Future;
+
 use clap::Args;
 use serde::Serialize;
 use sinew_executor::client::Client;
+use sinew_mesh::card::Cards;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::permission::Role;
 
 use crate::cmd::agent::online;
 use crate::connect::{Connection, adapter, block};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::status;
+use crate::status::{self, Status};
 use crate::views::words;
 
 /// Bytes a server should take in one message: events, results and commits are cut to less.
@@ -21,13 +27,17 @@ const PAYLOAD: usize = 1024 * 1024;
 #[derive(Args, Debug)]
 #[command(
     long_about = "Look at a mesh from end to end: server, streams, executors, agents, what was set aside. Exits with 1 \
-                  if something is wrong; warnings alone do not.",
-    after_help = "Examples:\n  sinew doctor\n  sinew doctor --fix\n  sinew doctor -o json | jq '.[] | select(.state != \"ok\")'"
+                  if something is wrong; warnings alone do not. The rights of the credentials are compared with the \
+                  table of roles: what is missing is wrong, what is too wide is a warning.",
+    after_help = "Examples:\n  sinew doctor\n  sinew doctor --fix\n  sinew doctor --role agent --user greeter\n  sinew doctor -o json | jq '.[] | select(.state != \"ok\")'"
 )]
 pub(crate) struct DoctorArgs {
     /// Set right what provisioning can set right
     #[arg(long)]
     fix: bool,
+    /// What these credentials are for [default: the roles they come closest to]
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = role)]
+    roles: Vec<Role>,
     #[command(flatten)]
     mesh: Connection,
 }
@@ -74,6 +84,19 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
     Ok(if failed { Exit::Failed } else { Exit::Ok })
 }
 
+/// Some work, which ends when the server does not permit a part of it.
+async fn permitted<T>(mesh: &Mesh, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let denied = mesh.denied();
+    tokio::select! { biased;
+        done = work => done,
+        denied = denied => Err(denied.into()),
+    }
+}
+
+fn role(word: &str) -> Result<Role, String> {
+    Role::parse(word).ok_or_else(|| format!("use one of {}", Role::ALL.map(Role::as_str).join(", ")))
+}
+
 #[derive(Default)]
 struct Doctor {
     checks: Vec<Check>,
@@ -86,20 +109,29 @@ impl Doctor {
     }
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
-        let Failure { message, hint, code, .. } = failure;
-        self.checks.push(Check { what: check, state: State::Fail, message, hint, code: Some(code) });
+        let Failure { exit, message, hint, code, .. } = failure;
+        // What these credentials may not look at is not therefore wrong.
+        let state = if exit == Exit::Denied { State::Warn } else { State::Fail };
+        self.checks.push(Check { what: check, state, message, hint, code: Some(code) });
     }
 
     /// Checks in the order in which one rests on the other.
     async fn examine(mut self, args: &DoctorArgs) -> Vec<Check> {
         let mesh = match args.mesh.open("doctor").await {
             Ok(mesh) => mesh,
-            Err(failure) => {
-                self.failed("server", failure);
+            Err(Failure { message, hint, code, .. }) => {
+                self.checks.push(Check {
+                    what: "server",
+                    state: State::Fail,
+                    message,
+                    hint,
+                    code: Some(code),
+                });
                 return self.checks;
             }
         };
         self.server(&mesh);
+        rights::check(&mut self, &mesh, &args.roles).await;
         if args.fix
             && let Err(error) = mesh.provision(&Provision::default()).await
         {
@@ -108,15 +140,16 @@ impl Doctor {
         if !self.streams(&mesh).await {
             return self.checks;
         }
-        let client = match Client::new(mesh.clone(), adapter).await {
-            Ok(client) => client,
-            Err(error) => {
-                self.failed("mesh", error.into());
-                return self.checks;
-            }
-        };
-        let remote = Remote { client };
-        self.rest(&remote).await;
+        let looked = permitted(&mesh, async {
+            let remote = Remote { client: Client::new(mesh.clone(), adapter).await? };
+            let cards = online(&mesh).await;
+            let status = status::status(&remote, &cards).await?;
+            Ok((cards, status))
+        });
+        match looked.await {
+            Ok((cards, status)) => self.rest(&cards, &status),
+            Err(failure) => self.failed("mesh", failure),
+        }
         self.checks
     }
 
@@ -150,12 +183,7 @@ impl Doctor {
         }
     }
 
-    async fn rest(&mut self, remote: &Remote) {
-        let cards = online(remote.mesh()).await;
-        let status = match status::status(remote, &cards).await {
-            Ok(status) => status,
-            Err(failure) => return self.failed("status", failure),
-        };
+    fn rest(&mut self, cards: &Cards, status: &Status) {
         match status.executors.len() {
             0 => self.say(
                 "executors",

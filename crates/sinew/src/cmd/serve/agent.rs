@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_agent::AgentError;
 use sinew_agents::{ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call};
 use sinew_protocol::Fault;
 use tokio::task::JoinSet;
@@ -65,7 +66,10 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                failed = Some(Failure::new(Exit::Failed, exit::known(error.code()), error.to_string()));
+                failed = Some(match error {
+                    AgentError::Mesh(error) => error.into(),
+                    error => Failure::new(Exit::Failed, exit::known(error.code()), error.to_string()),
+                });
                 stop.token.cancel();
             }
             Err(error) => {

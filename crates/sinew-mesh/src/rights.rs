@@ -1,0 +1,68 @@
+//! What the server lets this connection do, in the server's own words.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use sinew_protocol::permission::{Granted, OWN_RIGHTS};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::pull::{answer, unreachable};
+
+/// How long the server may take.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+const WHAT: &str = "read the rights of this connection";
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Option<User>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    permissions: Option<Limits>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Limits {
+    publish: Option<Subjects>,
+    subscribe: Option<Subjects>,
+    responses: Option<Responses>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Subjects {
+    allow: Option<BTreeSet<String>>,
+    deny: Option<BTreeSet<String>>,
+}
+
+#[derive(Deserialize)]
+struct Responses {
+    max: i64,
+}
+
+impl Mesh {
+    /// What the server lets this connection do; none when it may do everything in its account.
+    pub async fn rights(&self) -> Result<Option<Granted>, MeshError> {
+        let asked = answer(self, WHAT, WAIT, self.client().request(OWN_RIGHTS, "".into()));
+        let said = self.permitted(OWN_RIGHTS, asked).await??.map_err(|error| unreachable(WHAT, &error))?;
+        let malformed =
+            |reason: String| MeshError::Malformed { what: "what the server says of a user", reason };
+        let said: Answer =
+            serde_json::from_slice(&said.payload).map_err(|error| malformed(error.to_string()))?;
+        let user = said.data.ok_or_else(|| malformed("it says nothing".to_owned()))?;
+        Ok(user.permissions.map(|limits| {
+            let (publish, subscribe) =
+                (limits.publish.unwrap_or_default(), limits.subscribe.unwrap_or_default());
+            Granted {
+                publish: publish.allow,
+                deny_publish: publish.deny.unwrap_or_default(),
+                subscribe: subscribe.allow,
+                deny_subscribe: subscribe.deny.unwrap_or_default(),
+                responses: limits.responses.map_or(0, |responses| responses.max),
+            }
+        }))
+    }
+}

@@ -1,0 +1,180 @@
+//! What a user was given against what its roles are given by the table.
+
+use std::collections::BTreeSet;
+
+use super::{Permissions, Role, covers};
+use crate::Token;
+
+/// What a server lets a user do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// Subjects it may publish to; all when absent.
+    pub publish: Option<BTreeSet<String>>,
+    /// Subjects it may not publish to all the same.
+    pub deny_publish: BTreeSet<String>,
+    /// Subjects it may subscribe to, with the queue group behind a blank; all when absent.
+    pub subscribe: Option<BTreeSet<String>>,
+    /// Subjects it may not subscribe to all the same.
+    pub deny_subscribe: BTreeSet<String>,
+    /// How many messages it may send to the reply subject of one it got; as many as it likes when negative.
+    pub responses: i64,
+}
+
+/// How far a user's rights are from the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// The roles it was compared to.
+    pub roles: Vec<Role>,
+    /// What these need and it does not have: `publish to …`, `subscribe to …`, `answer …`.
+    pub missing: Vec<String>,
+    /// What it has and these do not need.
+    pub wide: Vec<String>,
+}
+
+/// Compares what the user of this name has to what these roles need; to the roles it comes closest to when there are none.
+pub fn compare(namespace: &str, name: &Token, granted: &Granted, roles: &[Role]) -> Comparison {
+    if !roles.is_empty() {
+        return against(namespace, name, granted, roles.to_vec());
+    }
+    let sets = (1..1_u32 << Role::ALL.len()).map(|set| {
+        let chosen = Role::ALL.into_iter().enumerate().filter(|(nth, _)| set & (1 << nth) != 0);
+        against(namespace, name, granted, chosen.map(|(_, role)| role).collect())
+    });
+    // Of equals the one with the fewest roles: who has an admin's rights has an operator's too.
+    sets.min_by_key(|found| (found.missing.len() + found.wide.len(), found.roles.len())).unwrap_or_default()
+}
+
+fn against(namespace: &str, name: &Token, granted: &Granted, roles: Vec<Role>) -> Comparison {
+    let needed = roles.iter().map(|role| role.permissions(namespace, name));
+    let needed = needed.fold(Permissions::default(), Permissions::and);
+    let mut found = Comparison { roles, ..Comparison::default() };
+    for (verb, needed, allow, deny) in [
+        ("publish to", &needed.publish, &granted.publish, &granted.deny_publish),
+        ("subscribe to", &needed.subscribe, &granted.subscribe, &granted.deny_subscribe),
+    ] {
+        let everything = BTreeSet::from([">".to_owned()]);
+        let allow = allow.as_ref().unwrap_or(&everything);
+        let has = |right: &str| {
+            allow.iter().any(|allowed| includes(allowed, right))
+                && !deny.iter().any(|kept| overlap(kept, right))
+        };
+        let may = |allowed: &&String| !deny.iter().any(|kept| includes(kept, allowed));
+        let needs = |allowed: &str| needed.iter().any(|right| includes(right, allowed));
+        found
+            .missing
+            .extend(needed.iter().filter(|right| !has(right)).map(|right| format!("{verb} {right}")));
+        let wide = allow.iter().filter(may).filter(|allowed| !needs(allowed));
+        found.wide.extend(wide.map(|allowed| format!("{verb} {allowed}")));
+    }
+    let needs = i64::from(needed.responses);
+    let answers = |count: i64| format!("answer a request with up to {count} messages");
+    match granted.responses {
+        has if has < 0 => found.wide.push("answer a request with any number of messages".to_owned()),
+        has if has > needs => found.wide.push(answers(has)),
+        has if has < needs => found.missing.push(answers(needs)),
+        _ => {}
+    }
+    found
+}
+
+/// Whether a right to `wide` is one to `narrow`; a word behind a blank is a queue group that must be joined.
+fn includes(wide: &str, narrow: &str) -> bool {
+    let ((wide, group), (narrow, joined)) = (queued(wide), queued(narrow));
+    covers(wide, narrow) && (group.is_none() || group == joined)
+}
+
+/// Whether there is a subject that both patterns stand for.
+fn overlap(one: &str, other: &str) -> bool {
+    let (mut one, mut other) = (queued(one).0.split('.'), queued(other).0.split('.'));
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
+            (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
+            _ => return false,
+        }
+    }
+}
+
+fn queued(right: &str) -> (&str, Option<&str>) {
+    right.split_once(' ').map_or((right, None), |(subject, queue)| (subject, Some(queue)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(roles: &[Role]) -> Granted {
+        let name = Token::of("ada");
+        let rights = roles.iter().map(|role| role.permissions("prod", &name));
+        let rights = rights.fold(Permissions::default(), Permissions::and);
+        Granted {
+            publish: Some(rights.publish),
+            subscribe: Some(rights.subscribe),
+            responses: rights.responses.into(),
+            ..Granted::default()
+        }
+    }
+
+    fn check(granted: &Granted, roles: &[Role], missing: &[&str], wide: &[&str]) {
+        let found = compare("prod", &Token::of("ada"), granted, &[]);
+        assert_eq!(
+            (&*found.roles, found.missing, found.wide),
+            (
+                roles,
+                missing.iter().map(|&text| text.to_owned()).collect(),
+                wide.iter().map(|&text| text.to_owned()).collect(),
+            )
+        );
+    }
+
+    #[test]
+    fn roles_are_known_by_their_rights() {
+        for role in Role::ALL {
+            check(&exact(&[role]), &[role], &[], &[]);
+        }
+        check(&exact(&[Role::Agent, Role::Client]), &[Role::Agent, Role::Client], &[], &[]);
+        check(&exact(&[Role::Operator, Role::Admin]), &[Role::Admin], &[], &[]);
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_too_wide_is_named() {
+        for role in Role::ALL {
+            let mut granted = exact(&[role]);
+            granted.publish.as_mut().unwrap().remove("$JS.API.INFO");
+            granted.publish.as_mut().unwrap().insert("$JS.API.STREAM.DELETE.*".to_owned());
+            granted.subscribe.as_mut().unwrap().insert("_INBOX.>".to_owned());
+            check(
+                &granted,
+                &[role],
+                &["publish to $JS.API.INFO"],
+                &["publish to $JS.API.STREAM.DELETE.*", "subscribe to _INBOX.>"],
+            );
+        }
+        // A door without its queue group, answers without end, a right that is taken back in part.
+        let mut granted = exact(&[Role::Agent]);
+        granted.subscribe.as_mut().unwrap().insert("prod.v1.rpc.ada.>".to_owned());
+        granted.responses = -1;
+        granted.deny_publish.insert("prod.v1.progress.e.>".to_owned());
+        check(
+            &granted,
+            &[Role::Agent],
+            &["publish to prod.v1.progress.*.*"],
+            &["subscribe to prod.v1.rpc.ada.>", "answer a request with any number of messages"],
+        );
+        // What is denied altogether is not had, and harmless.
+        let mut granted = exact(&[Role::Client]);
+        granted.publish.as_mut().unwrap().insert("a.b".to_owned());
+        granted.deny_publish.insert("a.>".to_owned());
+        check(&granted, &[Role::Client], &[], &[]);
+    }
+
+    #[test]
+    fn everything_is_too_wide_for_every_role() {
+        for role in Role::ALL {
+            let found = compare("prod", &Token::of("ada"), &Granted::default(), &[role]);
+            assert_eq!(found.wide, ["publish to >", "subscribe to >"]);
+            let answers = found.missing.iter().all(|right| right.starts_with("answer"));
+            assert!(answers, "{:?}", found.missing);
+        }
+    }
+}

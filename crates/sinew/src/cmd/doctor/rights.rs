@@ -1,0 +1,77 @@
+//! Whether the credentials may do what their role needs, and no more.
+
+use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::permission::{OWN_RIGHTS, Role, compare};
+
+use super::{Check, Doctor, State};
+
+/// A right is missing.
+const MISSING: &str = "SINEW-7025";
+/// A right is too wide.
+const WIDE: &str = "SINEW-7026";
+/// Rights that are named before the rest is counted.
+const NAMED: usize = 5;
+
+/// Compares what the server grants to the table.
+pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
+    let granted = match mesh.rights().await {
+        Ok(granted) => granted,
+        Err(MeshError::Forbidden { .. }) => {
+            let text =
+                format!("the right to publish to {OWN_RIGHTS} is missing, so the others cannot be compared");
+            return say(doctor, State::Fail, text, Some(MISSING), Some(table(roles, mesh)));
+        }
+        Err(error) => return doctor.failed("rights", error.into()),
+    };
+    let Some(granted) = granted else {
+        let info = mesh.client().server_info();
+        let here = ["127.0.0.1", "localhost", "::1"].contains(&info.host.as_str());
+        if !info.auth_required && here {
+            let text = "whoever reaches this server may do everything; it listens on this machine only";
+            return say(doctor, State::Ok, text.to_owned(), None, None);
+        }
+        let text = if info.auth_required {
+            "these credentials may do everything in their account"
+        } else {
+            "the server asks nobody for a password: whoever reaches it may do everything"
+        };
+        let hint = "sinew mesh permissions --format nats --user NAME:ROLE:LOGIN";
+        return say(doctor, State::Warn, text.to_owned(), Some(WIDE), Some(hint.to_owned()));
+    };
+    let found = compare(mesh.namespace(), mesh.caller(), &granted, roles);
+    let of = found.roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" and ");
+    let name = mesh.caller().name().unwrap_or_else(|| mesh.caller().to_string());
+    let hint = || Some(table(&found.roles, mesh));
+    if !found.missing.is_empty() {
+        let text = format!("as {of} {name} needs the right to {}", listed(&found.missing));
+        say(doctor, State::Fail, text, Some(MISSING), hint());
+    }
+    if !found.wide.is_empty() {
+        let text = format!("as {of} {name} does not need the right to {}", listed(&found.wide));
+        say(doctor, State::Warn, text, Some(WIDE), hint());
+    }
+    if found.missing.is_empty() && found.wide.is_empty() {
+        say(doctor, State::Ok, format!("{name} may do what {of} needs, and no more"), None, None);
+    }
+}
+
+fn say(doctor: &mut Doctor, state: State, message: String, code: Option<&'static str>, hint: Option<String>) {
+    doctor.checks.push(Check { what: "rights", state, message, hint, code });
+}
+
+/// Where the whole table stands.
+fn table(roles: &[Role], mesh: &Mesh) -> String {
+    let role = match roles {
+        [role] => format!(" --role {}", role.as_str()),
+        _ => String::new(),
+    };
+    format!("sinew mesh permissions{role} --name {} --namespace {}", mesh.caller(), mesh.namespace())
+}
+
+fn listed(rights: &[String]) -> String {
+    let named = rights.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match rights.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}

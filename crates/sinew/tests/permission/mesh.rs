@@ -1,0 +1,114 @@
+//! The mesh from end to end, everybody with credentials of their own and no more: nothing that somebody needs is missing.
+
+use serde_json::{Value, json};
+
+use crate::world::{NORTH, World, accounts, acks_in_both_shapes};
+
+const ORDERS: &str = r#"
+workflow:
+  description: Prices an order, then books it.
+  version: "1.0"
+  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
+  nodes:
+    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
+    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
+  output_mapping: {booked: "{{book.output.booked}}"}
+"#;
+/// One agent behind a queue, one behind its door.
+const PRICING: &str =
+    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+const BOOKING: &str = "name: Booking\ndelivery: direct\n\
+                       run: {script: {source: \"lambda input: {'booked': 84 // input['price']}\"}}\n";
+const APPROVAL: &str = include_str!("../fixtures/test/approval.test.json");
+const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
+const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edited'\"}}\n";
+
+/// An agent that comes before the executors tries to make its queue, as it may where nobody keeps rights apart.
+const OWN_QUEUE: &str = "$JS.API.CONSUMER.CREATE.north_TASKS.agent-";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn nobody_needs_more_than_the_table_gives() {
+    for more in acks_in_both_shapes() {
+        end_to_end(&more);
+    }
+}
+
+fn end_to_end(more: &str) {
+    let world = World::with(&accounts(&["Pricing", "Booking", "Writer", "Editor"]), more);
+    let run = |role: &str, args: &[&str]| world.ok(&NORTH, role, args);
+    run("provisioner", &["mesh", "provision", "--shards", "2"]);
+    run("provisioner", &["mesh", "provision", "--retention", "2d"]);
+    let approval: Value = json(APPROVAL);
+    world.write("orders.yaml", ORDERS);
+    world.write("approve.json", &approval["definition"].to_string());
+    let _executor = world.serve(&NORTH, "executor", &["serve", "executor"]);
+    let _agents: Vec<_> =
+        [("Pricing", PRICING), ("Booking", BOOKING), ("Writer", WRITER), ("Editor", EDITOR)]
+            .map(|(name, file)| {
+                world.write(&format!("{name}.agent.yaml"), file);
+                world.serve(&NORTH, name, &["serve", "agent", &format!("{name}.agent.yaml")])
+            })
+            .into();
+    run("admin", &["workflow", "deploy", "orders.yaml", "approve.json"]);
+    assert!(run("client", &["workflow", "list", "--mesh"]).contains("orders"));
+
+    // Somebody starts one, and looks at it.
+    let done =
+        json(&run("client", &["run", "orders", "--mesh", "-p", "amount=3", "--id", "one", "-o", "json"]));
+    assert_eq!(done["output"], json!({"booked": 14}), "{done}");
+    for role in ["client", "operator", "admin"] {
+        for view in ["describe", "tree", "events", "logs", "result", "watch", "replay"] {
+            assert!(run(role, &["execution", view, "one"]).len() > 2 || view == "logs", "{role} {view}");
+        }
+        assert!(run(role, &["execution", "list"]).contains("one"), "{role}");
+        assert!(run(role, &["agent", "list", "--mesh"]).contains("Pricing"), "{role}");
+        assert!(run(role, &["tool", "list"]).contains("orders"), "{role}");
+        let left = json(&run(role, &["artifact", "list", "one", "-o", "json"]));
+        let name = left[0]["name"].as_str().expect("an output is an artifact");
+        assert_eq!(run(role, &["artifact", "get", "one", name]), r#"{"price":6}"#, "{role}");
+    }
+    let called =
+        run("client", &["agent", "call", "Pricing", "--mesh", "-i", r#"{"amount": 4}"#, "-o", "json"]);
+    assert_eq!(json(&called)["output"], json!({"price": 8}));
+    let called = run("client", &["tool", "call", "orders", "-p", "amount=6", "-o", "json"]);
+    assert_eq!(json(&called)["output"], json!({"booked": 7}));
+
+    // One fails, is retried from the node, fails again, and another one is cancelled.
+    world.ends(&NORTH, "client", &["run", "orders", "--mesh", "-p", "amount=0", "--id", "two", "-q"], 1);
+    world.ends(&NORTH, "client", &["execution", "retry", "two", "--from", "book", "--watch", "-q"], 1);
+    let tree = json(&run("operator", &["execution", "tree", "two", "-o", "json"]));
+    assert_eq!(tree[1]["activations"], 2, "{tree}");
+    let big = json!({"amount": 7, "note": "x".repeat(700_000)}).to_string();
+    world.write("big.json", &big);
+    let address = run("client", &["artifact", "put", "big.json"]);
+    let done = run("client", &["run", "orders", "--mesh", "--input-artifact", &address, "-q", "-o", "json"]);
+    assert_eq!(json(&done)["output"], json!({"booked": 6}));
+
+    // A person is asked; a client answers as itself, and as nobody else.
+    world.ends(&NORTH, "client", &["run", "approve", "--mesh", "--wait", "--id", "three"], 8);
+    assert!(run("operator", &["approval", "list"]).contains("three"));
+    let said = json(&run("client", &["approval", "approve", "three", "-o", "json"]));
+    assert_eq!(said["by"], NORTH.user("client"));
+    run("client", &["execution", "watch", "three", "-q"]);
+    world.ends(&NORTH, "client", &["run", "approve", "--mesh", "--wait", "--id", "four"], 8);
+    run("client", &["execution", "pause", "four"]);
+    run("client", &["execution", "resume", "four"]);
+    run("client", &["execution", "cancel", "four", "--yes"]);
+
+    // Whoever operates it.
+    run("operator", &["mesh", "check"]);
+    let top = json(&run("operator", &["top", "--once", "-o", "json"]));
+    assert_eq!((&top["owned"], &top["executors"][0]["shards"]), (&json!(2), &json!(2)), "{top}");
+    run("admin", &["mesh", "quarantine", "list"]);
+
+    let logged = world.logged();
+    let violations: Vec<&str> = logged
+        .lines()
+        .filter(|line| line.to_lowercase().contains("violation") && !line.contains(OWN_QUEUE))
+        .collect();
+    assert!(violations.is_empty(), "{violations:#?}");
+}
