@@ -13,7 +13,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use serde_json::Value;
+use sinew_mesh::Mesh;
+use sinew_mesh::async_nats::StatusCode;
+use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
 use tempfile::TempDir;
 
@@ -141,6 +145,48 @@ impl World {
         let log = std::fs::File::options().create(true).append(true).open(self.path().join("roles.log"));
         let child = self.command(args).stdout(Stdio::null()).stderr(log.expect("a log")).spawn();
         Role(child.expect("it starts"))
+    }
+}
+
+impl World {
+    /// Waits until the cards of these agents are on the mesh.
+    pub fn online(&self, names: &[&str]) {
+        self.runtime.block_on(async {
+            let cards = self.connect("waiting").await.cards();
+            cards.ready().await;
+            for name in names {
+                let there = tokio::time::timeout(PATIENCE, cards.wait_for(name)).await;
+                assert!(there.is_ok(), "the card of {name} has not come within {PATIENCE:?}");
+            }
+        });
+    }
+
+    /// A connection of the test's own.
+    pub async fn connect(&self, role: &'static str) -> Mesh {
+        let connect = Connect { url: Some(self.url.clone()), role, ..Connect::default() };
+        connect.open().await.expect("a mesh")
+    }
+
+    /// The first answers to a question on a subject; none where nobody listens.
+    pub fn asked(&self, subject: &str, count: usize) -> Vec<Value> {
+        self.runtime.block_on(async {
+            let client = self.connect("asking").await.client().clone();
+            let inbox = client.new_inbox();
+            let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+            client.publish_with_reply(subject.to_owned(), inbox, "".into()).await.unwrap();
+            let mut found = Vec::new();
+            while found.len() < count {
+                let answer = tokio::time::timeout(PATIENCE, answers.next()).await;
+                let Ok(Some(answer)) = answer else {
+                    panic!("{subject} was answered {} times of {count} within {PATIENCE:?}", found.len());
+                };
+                if answer.status == Some(StatusCode::NO_RESPONDERS) {
+                    break;
+                }
+                found.push(serde_json::from_slice(&answer.payload).expect("JSON"));
+            }
+            found
+        })
     }
 }
 

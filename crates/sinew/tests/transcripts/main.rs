@@ -17,11 +17,11 @@ mod script;
 use std::time::Duration;
 
 use common::{Role, World};
+use futures_util::StreamExt as _;
 use serde_json::Value;
-use sinew_mesh::connect::Connect;
 use snapbox::{Data, assert_data_eq};
 
-/// How long cards may take to be announced.
+/// How long a message without meaning may take to be set aside.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Prices an order, then shares the price out; an order of nothing fails.
@@ -77,19 +77,8 @@ fn world() -> (World, Vec<Role>) {
     }
     let agents = world.serve(&["serve", "agent", "cards"]);
     world.ok(&["workflow", "deploy", "flows"]);
-    world.runtime.block_on(online(&world.url));
+    world.online(&["Pricing", "Booking", "Writer", "Editor", "orders", "lines"]);
     (world, vec![executor, agents])
-}
-
-/// Waits until all cards are there: those of the agents, and those of the workflows.
-async fn online(url: &str) {
-    let connect = Connect { url: Some(url.to_owned()), role: "test", ..Connect::default() };
-    let mut cards = connect.open().await.expect("a mesh").cards();
-    cards.ready().await;
-    while cards.list().len() < 6 {
-        let changed = tokio::time::timeout(PATIENCE, cards.changed()).await;
-        assert!(changed.is_ok(), "of 6 cards only {} came within {PATIENCE:?}", cards.list().len());
-    }
 }
 
 /// Plays a transcript and holds it to what stands there.
@@ -115,5 +104,46 @@ fn what_looks_is_the_same_in_every_format() {
 #[test]
 fn what_steers_says_what_it_did() {
     let (world, _roles) = world();
+    world.runtime.block_on(vandal(&world));
     holds(&world, "steering");
+}
+
+/// Sends a command that means nothing, and waits until it was set aside.
+async fn vandal(world: &World) {
+    let mesh = world.connect("vandal").await;
+    let mut aside = mesh.client().subscribe("sinew.v1.quarantine.>").await.unwrap();
+    let subject = format!("sinew.v1.command.0.cancel.vandal.{:032x}", 7);
+    mesh.jetstream().publish(subject, "{".into()).await.unwrap().await.expect("it is stored");
+    let seen = tokio::time::timeout(PATIENCE, aside.next()).await;
+    assert!(seen.is_ok(), "a command without meaning was not set aside within {PATIENCE:?}");
+}
+
+/// On a terminal the same is said, but for colour.
+#[test]
+fn colour_is_all_that_a_terminal_adds() {
+    let (world, _roles) = world();
+    for command in [
+        &["doctor"][..],
+        &["mesh", "permissions"],
+        &["mesh", "check"],
+        &["workflow", "describe", "flows/orders.yaml"],
+        &["workflow", "list", "--mesh", "-o", "name"],
+        &["tool", "declare", "--for", "mcp"],
+        &["agent", "card", "Pricing", "--mesh"],
+        &["execution", "list", "-o", "json"],
+        &["completions", "zsh"],
+        &["explain", "--list"],
+        &["explain", "8024"],
+        &["execution", "--help"],
+    ] {
+        let plain = world.run(command);
+        assert_eq!(plain.status.code(), Some(0), "{command:?}: {}", common::text(&plain.stderr));
+        let plain = common::text(&plain.stdout);
+        let (code, seen) = script::on_terminal(&world, command);
+        let folder = world.path().display().to_string();
+        let words = |text: &str| plain::text(text, &folder, false).replace('\n', " ");
+        assert!(!plain.contains('\u{1b}'), "{command:?}: colour where nobody looks");
+        assert_eq!(code, Some(0), "{command:?}: {seen}");
+        assert_eq!(words(&pty::uncoloured(&seen)).trim(), words(&plain).trim(), "{command:?}");
+    }
 }

@@ -17,6 +17,8 @@ use super::common::kill;
 
 /// What the painter writes before it paints over lines: so many up, and all below is gone.
 static OVER: LazyLock<Regex> = LazyLock::new(|| Regex::new("\u{1b}\\[(\\d+)A\r\u{1b}\\[J").expect("a rule"));
+/// Bold, a colour, or the end of either.
+static COLOUR: LazyLock<Regex> = LazyLock::new(|| Regex::new("\u{1b}\\[[0-9;]*m").expect("a rule"));
 /// Wide enough that nothing of ours is cut.
 const SIZE: Winsize = Winsize { ws_row: 50, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 };
 
@@ -60,6 +62,11 @@ pub(crate) fn seen(screen: &str) -> String {
         }
     }
     (seen + &screen[last..]).replace("\r\n", "\n")
+}
+
+/// The text without its colours.
+pub(crate) fn uncoloured(text: &str) -> String {
+    COLOUR.replace_all(text, "").into_owned()
 }
 
 /// Both ends of a terminal that does not echo what is typed.

@@ -12,8 +12,8 @@
 //!
 //! Commands that only look (`*`) stand side by side and are run so.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -96,7 +96,11 @@ fn once(world: &World, line: &str) -> String {
     let (command, typed) = rest.split_once(" <<< ").unwrap_or((rest, ""));
     let args = arguments(command);
     let back = match sign {
-        "% " => on_terminal(world, &args, typed),
+        "% " => {
+            let typed = if typed.is_empty() { String::new() } else { format!("{typed}\n") };
+            let (code, out) = typed_on_terminal(world, &args, &typed);
+            Back { code, out, err: String::new() }
+        }
         _ => ran(world, &args),
     };
     back.show(world, is_figures(&args))
@@ -112,12 +116,16 @@ fn ran(world: &World, args: &[String]) -> Back {
     Back { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-fn on_terminal(world: &World, args: &[String], typed: &str) -> Back {
-    let mut command: Command = world.command(args);
+/// Its exit code, and what is seen in the end.
+pub(crate) fn on_terminal(world: &World, args: &[&str]) -> (Option<i32>, String) {
+    typed_on_terminal(world, args, "")
+}
+
+fn typed_on_terminal<S: AsRef<OsStr>>(world: &World, args: &[S], typed: &str) -> (Option<i32>, String) {
+    let mut command = world.command(args);
     command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
-    let typed = if typed.is_empty() { String::new() } else { format!("{typed}\n") };
-    let (code, screen) = pty::run(command, &typed, PATIENCE);
-    Back { code, out: pty::seen(&screen), err: String::new() }
+    let (code, screen) = pty::run(command, typed, PATIENCE);
+    (code, pty::seen(&screen))
 }
 
 /// Commands that change nothing, in every format.

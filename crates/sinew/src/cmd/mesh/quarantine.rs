@@ -1,5 +1,7 @@
 //! `sinew mesh quarantine`: messages that meant nothing to whoever had to act on them.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_executor::local;
@@ -159,10 +161,12 @@ fn row(one: &Quarantined) -> Value {
     })
 }
 
+/// Its headers, without those between whoever stored it and the server.
 fn headers(one: &Quarantined) -> Value {
     let pairs = one.headers.iter().map(|(name, values)| {
         let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-        (name.to_string(), json!(values.join(", ")))
+        (name.to_string(), values.join(", "))
     });
-    Value::Object(pairs.collect())
+    let own: BTreeMap<String, String> = pairs.filter(|(name, _)| !name.starts_with("Nats-")).collect();
+    json!(own)
 }
