@@ -7,7 +7,7 @@ use sinew_protocol::{ExecutionId, Subject, Token};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Reader, Reading, redirected};
+use crate::pull::{Reader, Reading};
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
@@ -94,9 +94,6 @@ impl Events {
             let item = self.reader.next().await;
             let subject = Subject::parse(&self.namespace, &item.message.subject);
             let Some(Subject::Event { workflow, execution, kind }) = subject else { continue };
-            if item.message.headers.as_ref().is_some_and(redirected) {
-                continue;
-            }
             return Event {
                 seq: item.seq,
                 time: item.time,

@@ -15,7 +15,7 @@ use sinew_protocol::subject::below;
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading, redirected};
+use crate::pull::{Item, Reader, Reading};
 
 /// The stream that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,16 +118,14 @@ impl Inbox {
 
     fn received(&self, source: Source, item: Item) -> Received {
         let Item { seq, time, message, .. } = item;
-        let headers = message.headers.unwrap_or_default();
-        // Its subject says nothing about who wrote it.
-        let subject = Subject::parse(&self.namespace, &message.subject).filter(|_| !redirected(&headers));
+        let subject = Subject::parse(&self.namespace, &message.subject);
         Received {
             source,
             seq,
             time,
             subject,
             name: message.subject.as_str().to_owned(),
-            headers,
+            headers: message.headers.unwrap_or_default(),
             body: message.payload,
         }
     }

@@ -148,7 +148,11 @@ impl Pull {
         let (seq, nth) = (info.stream_sequence, info.consumer_sequence);
         let (delivered, time) = (info.delivered.unsigned_abs(), milliseconds(info.published));
         let pending = info.pending;
-        let message = std::mem::replace(&mut self.slot.message, nothing());
+        let mut message = std::mem::replace(&mut self.slot.message, nothing());
+        if message.headers.as_ref().is_some_and(redirected) {
+            // Its subject says nothing about who wrote it, so it keeps none of the mesh: whoever reads sets it aside.
+            message.subject = format!("redirected.{}", message.subject).into();
+        }
         Ok(Item { seq, nth, delivered, time, pending, message })
     }
 

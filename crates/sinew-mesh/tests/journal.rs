@@ -34,6 +34,27 @@ async fn bodies(mesh: &Mesh, shard: u32) -> Vec<Bytes> {
     read(&mut mesh.journal(shard)).await.unwrap().into_iter().map(|stored| stored.body).collect()
 }
 
+/// A server puts answers to whatever subject somebody names, a journal's too; what is in them he may choose.
+#[tokio::test]
+async fn what_no_executor_wrote_is_passed_over_and_fences() {
+    let (_server, mesh) = started::mesh().await;
+    let mut journal = opened(&mesh, 0).await;
+    journal.append(body("a")).await.unwrap();
+    let subject = mesh.subject(&Subject::Journal { shard: 0 });
+    let mut marked = HeaderMap::new();
+    marked.insert(COMMIT, "forged");
+    marked.insert("Nats-Stream", "test_EVENTS");
+    for headers in [HeaderMap::new(), marked] {
+        let stored = mesh.jetstream().publish_with_headers(subject.clone(), headers, body("forged")).await;
+        let last = stored.unwrap().await.unwrap().sequence;
+        assert!(matches!(journal.append(body("b")).await.unwrap_err(), AppendError::Fenced { .. }));
+        assert_eq!(read(&mut journal).await.unwrap().len(), 1);
+        assert_eq!(journal.position(), Some(last));
+    }
+    journal.append(body("b")).await.unwrap();
+    assert_eq!(bodies(&mesh, 0).await, ["a", "b"]);
+}
+
 fn body(text: &str) -> Bytes {
     Bytes::from(text.to_owned())
 }

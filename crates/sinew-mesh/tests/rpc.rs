@@ -53,6 +53,31 @@ async fn call(mesh: &Mesh, agent: &str, method: &str) -> Result<String, MeshErro
     Ok(String::from_utf8(reply.body.to_vec()).unwrap())
 }
 
+/// Whoever answers may write where the caller may not.
+#[tokio::test]
+async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
+    let (_server, mesh) = started::mesh().await;
+    let (mut door, mut queries) = (mesh.serve_rpc("a").await.unwrap(), mesh.serve_queries(0).await.unwrap());
+    let send = |subject: &'static str, reply: &'static str, body: &'static str| {
+        mesh.client().publish_with_reply(subject, reply, body.into())
+    };
+    for reply in
+        ["test.v1.journal.0", "test.v1.command.0.start.b.k", "$KV.test_FLEET.result_key", "$JS.API.INFO"]
+    {
+        send("test.v1.rpc.a.SendMessage.b", reply, "").await.unwrap();
+        send("test.v1.query.0", reply, r#"{"list":{}}"#).await.unwrap();
+        // What is garbage is answered as well.
+        send("test.v1.query.0", reply, "garbage").await.unwrap();
+    }
+    send("test.v1.rpc.a.Last.b", "_INBOX.x", "").await.unwrap();
+    send("test.v1.query.0", "_INBOX.x", r#"{"status":{}}"#).await.unwrap();
+    let (call, asked) = tokio::join!(door.next(), queries.next());
+    assert_eq!(call.unwrap().method, "Last");
+    assert_eq!(asked.unwrap().query, sinew_mesh::query::Query::Status {});
+    let journal = mesh.jetstream().get_stream("test_JOURNAL").await.unwrap();
+    assert_eq!(journal.cached_info().state.messages, 0);
+}
+
 #[tokio::test]
 async fn calls_reach_one_replica_and_say_who_calls() {
     let (server, mesh) = started::mesh().await;

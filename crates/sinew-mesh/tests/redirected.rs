@@ -1,0 +1,90 @@
+//! What a server was made to deliver to a subject of the mesh, by somebody who may not write there: its answers to readers
+//! carry a mark, and nobody takes them for messages.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
+
+use std::time::Duration;
+
+use sinew_mesh::Mesh;
+use sinew_mesh::async_nats::HeaderMap;
+use sinew_mesh::event::{EventFilter, From};
+use sinew_protocol::journal::Positions;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{Subject, Token};
+use tokio::time::timeout;
+
+mod started;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Two messages under subjects that differ in nothing that matters: what the server was made to send, and a true one.
+async fn both(mesh: &Mesh, forged: &Subject, own: &Subject) {
+    // The bytes come out of the store of artifacts, whose readers and writers agents are.
+    mesh.jetstream().publish("$O.test_ARTIFACTS.C.bytes", "{}".into()).await.unwrap().await.unwrap();
+    let asked = r#"{"last_by_subj":"$O.test_ARTIFACTS.C.bytes"}"#;
+    let before = stored(mesh, forged).await;
+    let call = "$JS.API.DIRECT.GET.OBJ_test_ARTIFACTS";
+    mesh.client().publish_with_reply(call, mesh.subject(forged), asked.into()).await.unwrap();
+    timeout(SOON, async { while stored(mesh, forged).await == before {} })
+        .await
+        .unwrap_or_else(|_| panic!("the server did not deliver to {}", mesh.subject(forged)));
+    let said = mesh.jetstream().publish_with_headers(mesh.subject(own), HeaderMap::new(), "{}".into()).await;
+    said.unwrap().await.unwrap();
+}
+
+/// Messages in the stream of a subject.
+async fn stored(mesh: &Mesh, of: &Subject) -> u64 {
+    let kind = match of {
+        Subject::Task { .. } => "TASKS",
+        Subject::Command { .. } => "COMMANDS",
+        _ => "EVENTS",
+    };
+    let stream = mesh.jetstream().get_stream(format!("test_{kind}")).await.unwrap();
+    stream.cached_info().state.messages
+}
+
+#[tokio::test]
+async fn nobody_takes_it_for_a_message() {
+    let (_server, mesh) = started::mesh().await;
+    let agent = Token::of("a");
+    let task = |n: usize| {
+        let (execution, task, _) = started::ids(n);
+        Subject::Task { agent: agent.clone(), execution, task }
+    };
+    both(&mesh, &task(1), &task(2)).await;
+    let delivery = timeout(SOON, mesh.agent_queue(&agent, 2).next()).await.expect("the true task");
+    assert_eq!(delivery.task, started::ids(2).1);
+
+    let command = |n: usize| Subject::Command {
+        shard: 0,
+        operation: Operation::Cancel,
+        caller: Token::of("admin"),
+        id: Token::of(&n.to_string()),
+    };
+    both(&mesh, &command(1), &command(2)).await;
+    let mut inbox = mesh.inbox(0, Positions::default()).await.unwrap();
+    for wanted in [None, Some(command(2))] {
+        let received = timeout(SOON, inbox.next()).await.expect("a command");
+        assert_eq!(received.subject, wanted, "{}", received.name);
+    }
+
+    let event = |n: usize| Subject::Event {
+        workflow: Token::of("w"),
+        execution: started::ids(n).0,
+        kind: Token::of("command"),
+    };
+    both(&mesh, &event(1), &event(2)).await;
+    let mut events = mesh.events(&EventFilter::default(), From::Beginning).await.unwrap();
+    assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
+
+    // The task was set aside by its agent; commands are by their executor.
+    let aside = async {
+        loop {
+            if let [one] = &mesh.quarantined(10).await.unwrap()[..] {
+                return one.subject.clone();
+            }
+        }
+    };
+    let subject = timeout(SOON, aside).await.expect("the forged task in quarantine");
+    assert_eq!(subject, format!("redirected.{}", mesh.subject(&task(1))));
+}
