@@ -32,9 +32,12 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn nobody_needs_more_than_the_table_gives() {
-    for more in acks_in_both_shapes() {
-        end_to_end(&more);
-    }
+    // Side by side, since most of it is waiting for others.
+    std::thread::scope(|both| {
+        for more in acks_in_both_shapes() {
+            both.spawn(move || end_to_end(&more));
+        }
+    });
 }
 
 fn end_to_end(more: &str) {
@@ -101,6 +104,10 @@ fn end_to_end(more: &str) {
 
     // Whoever operates it.
     run("operator", &["mesh", "check"]);
+    for role in ["operator", "admin"] {
+        assert!(run(role, &["agent", "ping", "Pricing"]).contains("Pricing"), "{role}");
+    }
+    world.ends(&NORTH, "client", &["execution", "diff", "one", "two"], 1);
     let top = json(&run("operator", &["top", "--once", "-o", "json"]));
     assert_eq!((&top["owned"], &top["executors"][0]["shards"]), (&json!(2), &json!(2)), "{top}");
     run("admin", &["mesh", "quarantine", "list"]);

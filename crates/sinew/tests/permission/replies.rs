@@ -45,9 +45,11 @@ fn last(world: &World, kind: &str) -> u64 {
 
 #[test]
 fn what_the_server_is_made_to_deliver_changes_no_other_execution() {
-    for more in acks_in_both_shapes() {
-        attack(&World::with(&accounts(&["Writer", "Editor"]), &more));
-    }
+    std::thread::scope(|both| {
+        for more in acks_in_both_shapes() {
+            both.spawn(move || attack(&World::with(&accounts(&["Writer", "Editor"]), &more)));
+        }
+    });
 }
 
 fn attack(world: &World) {
