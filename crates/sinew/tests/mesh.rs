@@ -356,6 +356,42 @@ fn dev_deploys_what_is_saved() {
     assert_eq!(dev.stop(), Some(0));
 }
 
+/// What was given leads the same way: nothing runs that did not run before, and nothing is left out.
+#[test]
+fn a_fork_goes_the_way_of_the_old_execution() {
+    let (world, _executor) = World::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").canonicalize().unwrap();
+    let at = |path: &str| examples.join(path).display().to_string();
+    let _agents = world.serve(&["serve", "agent", &at("orders/agent-cards"), &at("lint-report/agent-cards")]);
+    world.ok(&["workflow", "deploy", &at("orders"), &at("lint-report")]);
+    let order = format!("@{}", at("orders/order.json"));
+    world.ok(&["run", "orders", "--mesh", "-i", &order, "--id", "old", "-q", "--wait"]);
+    let forks: [&[&str]; 4] = [
+        &["execution", "fork", "old", "--at", "thank"],
+        &["execution", "fork", "old", "--at", "ready"],
+        &["execution", "rerun", "old", "--memoize"],
+        &["execution", "rerun", "old", "--memoize", "--from", "check"],
+    ];
+    for fork in forks {
+        let new = world.ok(&[fork, &["--watch", "-q"]].concat());
+        let told = world.run(&["execution", "diff", "old", &new, "-o", "json"]);
+        let told: Value = serde_json::from_slice(&told.stdout).expect("a document");
+        assert_eq!((&told["input"], &told["second"]["status"]), (&json!([]), &json!("success")), "{fork:?}");
+        let nodes = told["nodes"].as_array().unwrap();
+        // Children of what was given are not there; all that are in both ended the same way.
+        let both = nodes.iter().filter(|node| !node["second"].is_null());
+        let differ: Vec<&Value> =
+            both.filter(|node| node["first"]["status"] != node["second"]["status"]).collect();
+        assert!(differ.is_empty(), "{fork:?}: {differ:#?}");
+    }
+    world.ends(&["execution", "fork", "old", "--set", "accept.output={}"], 6);
+    // Where outputs lie at ports, and a value alone would lead nowhere, nothing is begun.
+    world.ok(&["run", "lint-report", "--mesh", "--id", "ports", "-q", "--wait"]);
+    world.ends(&["execution", "fork", "ports", "--at", "write"], 6);
+    world.ends(&["execution", "rerun", "ports", "--memoize"], 6);
+    assert_eq!(world.ok(&["execution", "list", "--workflow", "lint-report", "--count"]), "1");
+}
+
 /// What `nats micro ls`, `info` and `stats` ask for.
 #[test]
 fn agents_are_services_that_the_nats_command_line_lists() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::{End, Mode, ROOT, Val};
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::{NodeIx, Op, Plan};
 use sinew_protocol::command::StartCommand;
 
 use super::Which;
@@ -19,6 +19,8 @@ use crate::record::Record;
 use crate::remote::Remote;
 use crate::views::words;
 
+/// An output that another execution cannot be given.
+const NOT_GIVEN: &str = "SINEW-8043";
 /// Labels of a new execution that name the old one.
 const RERUN_OF: &str = "rerun_of";
 const FORK_OF: &str = "fork_of";
@@ -44,7 +46,7 @@ pub(crate) struct RerunArgs {
     /// Change one field of the input. May be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     params: Vec<String>,
-    /// Take outputs of nodes that ended well as given; not of those in --from and what depends on them
+    /// Take outputs of agents, maps and loops that ended well as given; not of --from and what depends on it
     #[arg(long)]
     memoize: bool,
     /// Start at this node. May be repeated
@@ -65,9 +67,10 @@ const FORK_EXAMPLES: &str = "Examples:
 /// Arguments of `sinew execution fork`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start a new execution that leaves the way of an old one: nodes before the fork are not run, their \
-                  outputs are taken as given; nodes at the fork and all that depend on them are run. The old one stays \
-                  as it is, whether it has ended or not. The label `fork_of` of the new one names it.\n\nOutputs that \
+    long_about = "Start a new execution that leaves the way of an old one: agents, maps and loops before the \
+                  fork are not run, their outputs are taken as given; nodes at the fork and all that depend on them are \
+                  run. What a node computes itself is computed again, and people are asked again. The old execution \
+                  stays as it is, whether it has ended or not. The label `fork_of` of the new one names it.\n\nOutputs that \
                   --set gives replace those of the old execution. Without --at, the fork is behind the nodes that \
                   --set names.",
     after_help = FORK_EXAMPLES
@@ -105,7 +108,7 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
     let begun = nodes(record.plan(), &args.from)?;
     let mut mode = Mode { from: args.from.clone(), ..Mode::default() };
     if args.memoize {
-        mode.given = outputs(&record, &behind(record.plan(), &begun));
+        mode.given = outputs(&record, &behind(record.plan(), &begun))?;
     }
     let new =
         New { label: RERUN_OF, input: input::read(Some(&given), &args.params)?, mode, latest: args.latest };
@@ -121,7 +124,13 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
     let named: Vec<String> = set.iter().map(|(node, _)| node.clone()).collect();
     let (at, named) = (nodes(plan, &args.at)?, nodes(plan, &named)?);
     let again = if at.is_empty() { behind(plan, &named) } else { behind(plan, &at) };
-    let mut mode = Mode { given: outputs(&record, &again), ..Mode::default() };
+    if let Some(ix) = named.iter().find(|ix| !is_work(plan, **ix)) {
+        let id = &plan.node(*ix).id;
+        let why =
+            format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
+        return Err(Failure::new(Exit::Conflict, NOT_GIVEN, why).hint("set the output that it looks at"));
+    }
+    let mut mode = Mode { given: outputs(&record, &again)?, ..Mode::default() };
     mode.given.extend(set);
     let input = Value::clone(record.execution.ctx().input());
     let new = New { label: FORK_OF, input, mode, latest: false };
@@ -228,15 +237,39 @@ fn behind(plan: &Plan, begun: &[NodeIx]) -> BTreeSet<NodeIx> {
 }
 
 /// Outputs of the nodes of the workflow itself that ended well, except these.
-fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> BTreeMap<String, Val> {
+///
+/// What a node computes is computed again, and people are asked again: where their tokens went is not in a value.
+fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> Result<BTreeMap<String, Val>, Failure> {
     let state = record.execution.state();
     let plan = record.plan();
-    (0..plan.nodes.len() as NodeIx)
-        .filter(|ix| !except.contains(ix))
-        .filter_map(|ix| {
-            let one = state.act(state.last(ROOT, ix)?);
-            let output = one.output.as_ref().filter(|_| one.end == Some(End::Succeeded))?;
-            Some((plan.node(ix).id.clone(), Arc::clone(&output.value)))
-        })
-        .collect()
+    let mut kept = BTreeMap::new();
+    let mut at_ports = Vec::new();
+    for ix in (0..plan.nodes.len() as NodeIx).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
+        let one = state.last(ROOT, ix).map(|act| state.act(act));
+        let Some(output) =
+            one.filter(|one| one.end == Some(End::Succeeded)).and_then(|one| one.output.as_ref())
+        else {
+            continue;
+        };
+        let id = plan.node(ix).id.clone();
+        if output.ports.is_empty() {
+            kept.insert(id, Arc::clone(&output.value));
+        } else {
+            at_ports.push(id);
+        }
+    }
+    if at_ports.is_empty() {
+        return Ok(kept);
+    }
+    let why = format!(
+        "outputs of {} cannot be given to another execution: in dialect {} they lie at ports",
+        at_ports.join(", "),
+        plan.dialect
+    );
+    Err(Failure::new(Exit::Conflict, NOT_GIVEN, why).hint("`sinew execution rerun ID` runs all of it again"))
+}
+
+/// True if others work for the node; what it computes itself, and what people say, decides where tokens go.
+fn is_work(plan: &Plan, ix: NodeIx) -> bool {
+    matches!(plan.node(ix).op, Op::Agent | Op::Workflow | Op::Map { .. } | Op::Loop { .. } | Op::Fork { .. })
 }
