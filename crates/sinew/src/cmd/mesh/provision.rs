@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_mesh::provision::{Difference, Provision};
+use sinew_mesh::MeshError;
+use sinew_mesh::provision::{Change, Difference, Provision};
 
 use crate::cmd::run::input;
 use crate::connect::Connection;
@@ -16,6 +17,9 @@ const PROVISION_EXAMPLES: &str = "Examples:
   sinew mesh provision
   sinew mesh provision --replicas 3 --retention 30d
   sinew mesh provision --dry-run";
+
+/// What the settings of a mesh are called among what provisioning changes.
+const SETTINGS: &str = "settings";
 
 /// Arguments of `sinew mesh provision`.
 #[derive(Args, Debug)]
@@ -56,7 +60,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
     if args.dry_run {
         let differences = match mesh.check().await {
             Ok(differences) => differences,
-            Err(sinew_mesh::MeshError::NotProvisioned { namespace }) => {
+            Err(MeshError::NotProvisioned { namespace }) => {
                 output.value(&json!({ "would_make": namespace }), |_| {
                     format!("would make the mesh {namespace}")
                 });
@@ -67,23 +71,27 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         say(&differences, "would set right", output);
         return Ok(Exit::Ok);
     }
+    let new = matches!(mesh.layout().await, Err(MeshError::NotProvisioned { .. }));
     let changes = mesh.provision(&options).await?;
+    // What is changed of the settings is not told; those of a mesh that was there were not made.
+    let made = |change: &Change| change.differed.is_empty() && (new || change.of != SETTINGS);
     let rows: Vec<Value> = changes
         .iter()
         .map(|change| {
             let differed: Vec<Value> = change.differed.iter().map(row).collect();
-            json!({ "name": change.of, "made": differed.is_empty(), "differed": differed })
+            json!({ "name": change.of, "made": made(change), "differed": differed })
         })
         .collect();
     output.value(&rows, |_| {
         if changes.is_empty() {
             return format!("the mesh {} is as it must be", mesh.namespace());
         }
-        let line = |change: &sinew_mesh::provision::Change| match change.differed.as_slice() {
-            [] => format!("made  {}", change.of),
-            differed => {
-                let fields: Vec<&str> = differed.iter().map(|one| one.field).collect();
-                format!("set   {}: {}", change.of, fields.join(", "))
+        let line = |change: &Change| {
+            let fields: Vec<&str> = change.differed.iter().map(|one| one.field).collect();
+            match fields.as_slice() {
+                [] if made(change) => format!("made  {}", change.of),
+                [] => format!("set   {}", change.of),
+                fields => format!("set   {}: {}", change.of, fields.join(", ")),
             }
         };
         changes.iter().map(line).collect::<Vec<_>>().join("\n")
