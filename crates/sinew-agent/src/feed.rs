@@ -54,7 +54,8 @@ struct Inner {
     subject: String,
     task: TaskId,
     session: ContextId,
-    /// An execution asked: it is given the result itself, so the end is told without it.
+    /// An execution asked: it knows when the task began and is given the result itself. Nothing is told unless the handler
+    /// has something to say; then the end is, without the result.
     brief: bool,
     /// The number of the last event, and whether it was the last of all.
     last: Mutex<(u64, bool)>,
@@ -81,6 +82,9 @@ impl Feed {
 
     /// The task begins.
     pub(crate) fn begun(&self) {
+        if self.0.brief {
+            return;
+        }
         self.status(TaskStatus::with_timestamp(TaskState::Working));
     }
 
@@ -156,7 +160,7 @@ impl Feed {
         let mut packets = Vec::with_capacity(bodies.len());
         {
             let mut last = self.last();
-            if std::mem::replace(&mut last.1, true) {
+            if std::mem::replace(&mut last.1, true) || (self.0.brief && last.0 == 0) {
                 return;
             }
             let count = bodies.len();
