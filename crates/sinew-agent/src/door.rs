@@ -55,7 +55,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: Endpoint) {
     }
     // What came before it was closed.
     while let Some(call) = endpoint.next().await {
-        respond(&call, Value::Null, Err(stopping())).await;
+        respond(&site, &call, Value::Null, Err(stopping())).await;
     }
 }
 
@@ -69,7 +69,7 @@ async fn answer(site: &Arc<Site>, call: &Call) {
             (request.id, said)
         }
     };
-    respond(call, id, said).await;
+    respond(site, call, id, said).await;
 }
 
 /// What is said back: a result, written, with the number of the last event before it, or a refusal.
@@ -81,9 +81,11 @@ struct Named<T> {
     task: T,
 }
 
-async fn respond(call: &Call, id: Value, said: Said) {
-    // Nobody to answer: the caller did not want one.
-    if call.message.reply.is_none() {
+async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
+    // Nobody to answer, or somebody who wants this agent to write where the caller may not.
+    let Some(reply) = &call.message.reply else { return };
+    if !site.mesh.may_answer(reply) {
+        tracing::warn!(%reply, "a call wants its answer on a subject of the mesh; it gets none");
         return;
     }
     let mut headers = HeaderMap::new();

@@ -75,15 +75,14 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         Begin::New(entry) | Begin::Known(entry) => entry,
         Begin::Full => return give_back(&delivery).await,
     };
-    match entry.ended().await {
-        None => give_back(&delivery).await,
-        Some(_) => {
-            crash::point("work.done");
-            let task = delivery.task.as_str();
-            if answer(&site, &subject, trace_parent.as_deref(), task, &entry.json()).await {
-                settle(&delivery).await;
-            }
+    if entry.ended().await.is_some() {
+        crash::point("work.done");
+        let task = delivery.task.as_str();
+        if answer(&site, &subject, trace_parent.as_deref(), task, &entry.json()).await {
+            settle(&delivery).await;
         }
+    } else {
+        give_back(&delivery).await;
     }
     drop(keep);
 }

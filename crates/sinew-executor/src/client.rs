@@ -23,6 +23,8 @@ use crate::service::{Adapters, Programs, Reader};
 
 /// How long an event is waited for before the owner or the history is asked.
 const ASK_AFTER: Duration = Duration::from_secs(2);
+/// Between tries to reach a broker that is away.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Why a client did not get what it asked for.
 #[derive(Debug, thiserror::Error)]
@@ -303,8 +305,15 @@ impl Client {
         patience: Option<Duration>,
     ) -> Result<Option<Outcome>, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-        let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
         let until = patience.map(|patience| Instant::now() + patience);
+        let is_over = || until.is_some_and(|until| Instant::now() >= until);
+        // A broker that is away comes back, and the execution goes on: that is waited for like the execution itself.
+        let mut events = loop {
+            match self.mesh.events(&filter, ReadFrom::Beginning).await {
+                Err(error) if error.is_transient() && !is_over() => tokio::time::sleep(AGAIN).await,
+                opened => break opened?,
+            }
+        };
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(ASK_AFTER).min(ASK_AFTER);
@@ -322,13 +331,13 @@ impl Client {
                 Ok(_) => continue,
                 Err(_) => {}
             }
-            if let Some((_, folded)) = self.execution(execution).await?
-                && folded.state().ended
-            {
-                return Ok(folded.state().outcome.clone());
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(None);
+            let over = is_over();
+            match self.execution(execution).await {
+                Ok(Some((_, folded))) if folded.state().ended => return Ok(folded.state().outcome.clone()),
+                Err(ClientError::Mesh(error)) if error.is_transient() && !over => {}
+                Err(error) => return Err(error),
+                Ok(_) if over => return Ok(None),
+                Ok(_) => {}
             }
         }
     }

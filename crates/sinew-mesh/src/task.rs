@@ -267,8 +267,11 @@ async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshEr
         ..Config::default()
     };
     crash::point("queue.before");
-    let made = mesh.jetstream().create_consumer_on_stream(config, bucket(mesh.namespace(), "TASKS"));
-    let made = answer(mesh, WHAT, WAIT, made).await?.map_err(|error| consumer_error(WHAT, &error));
+    let stream = bucket(mesh.namespace(), "TASKS");
+    let call = format!("$JS.API.CONSUMER.CREATE.{stream}.");
+    let made = mesh.jetstream().create_consumer_on_stream(config, stream);
+    let made = mesh.permitted(&call, answer(mesh, WHAT, WAIT, made)).await??;
+    let made = made.map_err(|error| consumer_error(WHAT, &error));
     crash::point("queue.after");
     made
 }
