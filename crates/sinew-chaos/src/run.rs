@@ -173,8 +173,7 @@ fn plan(args: &RunArgs, seed: u64) -> Vec<(Duration, Fault)> {
     spread(args.executor_kills, 0.03, 1.0, &mut |random| {
         Fault::KillExecutor(random.random_range(0..executors), while_down(random))
     });
-    // A task whose agent died comes again when its acknowledgement is overdue: after half a minute.
-    spread(args.agent_kills, 0.05, 0.85, &mut |random| {
+    spread(args.agent_kills, 0.05, 1.0, &mut |random| {
         Fault::KillAgents(random.random_range(0..agents), while_down(random))
     });
     spread(args.broker_kills, 0.2, 0.9, &mut |random| Fault::KillBroker(while_down(random)));
