@@ -69,7 +69,7 @@ async def main():
             await js.publish(f"{ROOT}.v1.card.{NAME}", json.dumps(CARD).encode())
             announced = now + 20  # a card is believed for a minute
         with contextlib.suppress(nats.errors.TimeoutError):
-            for message in await tasks.fetch(16, timeout=1):
+            for message in await tasks.fetch(1, timeout=1):  # longer than 15 s: `await message.in_progress()` now and then
                 await work(js, message)
     await js.publish(f"{ROOT}.v1.card.{NAME}", b"")
     await client.close()
