@@ -118,8 +118,9 @@ impl Pull {
         Ok(())
     }
 
-    /// The next message. May be given up and called again; nothing is lost by it.
-    pub(crate) async fn next(&mut self) -> Result<Item, Lost> {
+    /// The next message; none when a request for messages has ended, so that the caller asks again. May be given up and
+    /// called again; nothing is lost by it.
+    pub(crate) async fn next(&mut self) -> Result<Option<Item>, Lost> {
         loop {
             // What has come is read before silence is judged: it shows that the consumer lives.
             let came = if let Some(came) = self.subscriber.next().now_or_never() {
@@ -136,9 +137,13 @@ impl Pull {
             // A publisher may give its message a status line, so what is data is told by the reply, which it cannot.
             if message.reply.as_ref().is_some_and(|reply| reply.starts_with("$JS.ACK.")) {
                 self.asked = self.asked.saturating_sub(1);
-                return self.item(message);
+                return self.item(message).map(Some);
             }
+            let asked = self.asked;
             self.control(&message)?;
+            if self.asked < asked {
+                return Ok(None);
+            }
         }
     }
 
@@ -356,11 +361,15 @@ impl Drop for Reader {
 }
 
 async fn next(pull: &mut Pull, read: &mut u64) -> Result<Item, Lost> {
-    if pull.asked() <= BATCH / 2 {
-        let largest = 2 * pull.largest;
-        pull.ask(BATCH, BATCH_BYTES.max(largest)).await?;
-    }
-    let item = pull.next().await?;
+    let item = loop {
+        if pull.asked() <= BATCH / 2 {
+            let largest = 2 * pull.largest;
+            pull.ask(BATCH, BATCH_BYTES.max(largest)).await?;
+        }
+        if let Some(item) = pull.next().await? {
+            break item;
+        }
+    };
     if item.nth != *read + 1 {
         return Err(Lost(format!("delivery {} came after {read}", item.nth)));
     }

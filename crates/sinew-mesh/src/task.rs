@@ -206,7 +206,7 @@ async fn work(pull: &mut Pull, slots: &Slots, wanted: usize, at_once: usize) -> 
         pull.ask(missing, 0).await?;
     }
     tokio::select! { biased;
-        item = pull.next() => item.map(Some),
+        item = pull.next() => item,
         () = slots.freed.notified() => Ok(None),
     }
 }
