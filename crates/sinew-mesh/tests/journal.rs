@@ -281,3 +281,19 @@ async fn commits_survive_a_server_that_is_killed_between_any_two_of_them() {
     let stored = owner.await.unwrap();
     assert_eq!(stored, (0..300).map(|n: u32| n.to_string()).collect::<Vec<_>>());
 }
+
+/// One request of a reader brings a few MiB at most; what lies behind that comes with the next.
+#[tokio::test]
+async fn a_journal_larger_than_one_request_is_read_to_its_end() {
+    const MOST: usize = 12;
+    let (_server, mesh) = started::mesh().await;
+    let mut journal = opened(&mesh, 0).await;
+    for nth in 0..MOST {
+        journal.append(Bytes::from(vec![nth as u8; 700 * 1024])).await.unwrap();
+    }
+    let mut again = mesh.journal(0);
+    let all = tokio::time::timeout(Duration::from_secs(20), read(&mut again)).await;
+    let all = all.unwrap_or_else(|_| panic!("the reader waits for what nobody asks for")).unwrap();
+    let marks: Vec<usize> = all.iter().map(|stored| usize::from(stored.body[0])).collect();
+    assert_eq!(marks, (0..MOST).collect::<Vec<_>>());
+}
