@@ -19,7 +19,7 @@ use std::time::Duration;
 use std::{env, io};
 
 use rand::Rng as _;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use sinew_protocol::env::{NATS_INSTALL, NATS_SERVER};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
@@ -208,9 +208,18 @@ impl Server {
         self.launch().await
     }
 
-    /// Halts the process without ending it, as a machine that hangs would.
-    pub fn pause(&self) -> Result<(), MeshError> {
-        self.signal(Signal::STOP)
+    /// Halts the process without ending it, as a machine that hangs would. It answers nothing any more when this returns.
+    pub async fn pause(&self) -> Result<(), MeshError> {
+        self.signal(Signal::STOP)?;
+        // A signal is obeyed some time after it was sent, thread by thread: until then, requests are answered.
+        timeout(STOP_WITHIN, async {
+            while !self.is_halted()? {
+                sleep(LOOK).await;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap_or_else(|_| Err(failed("it does not halt".to_owned())))
     }
 
     /// Lets a halted process go on.
@@ -350,9 +359,19 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), MeshError> {
+        kill_process(self.process_id()?, signal).map_err(|error| failed(format!("cannot signal it: {error}")))
+    }
+
+    /// Whether every thread of the process stands still.
+    fn is_halted(&self) -> Result<bool, MeshError> {
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let state = waitid(WaitId::Pid(self.process_id()?), look);
+        Ok(state.map_err(|error| failed(format!("cannot look at it: {error}")))?.is_some())
+    }
+
+    fn process_id(&self) -> Result<Pid, MeshError> {
         let pid = self.process.as_ref().and_then(|process| Pid::from_raw(process.server.id().cast_signed()));
-        let pid = pid.ok_or_else(|| failed("it does not run".to_owned()))?;
-        kill_process(pid, signal).map_err(|error| failed(format!("cannot signal it: {error}")))
+        pid.ok_or_else(|| failed("it does not run".to_owned()))
     }
 }
 

@@ -109,7 +109,7 @@ async fn what_is_not_there_is_said_at_once_and_with_its_address() {
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
     let server = server("").await;
-    server.pause().unwrap();
+    server.pause().await.unwrap();
     let error = refusal(Connect { timeout: Some(Duration::from_millis(200)), ..to(server.url()) }).await;
     assert_eq!(error.code(), "SINEW-7016", "{error}");
 }

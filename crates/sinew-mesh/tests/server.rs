@@ -65,7 +65,7 @@ async fn a_halted_server_answers_nothing_until_it_goes_on() {
         .connect(server.url())
         .await
         .unwrap();
-    server.pause().unwrap();
+    server.pause().await.unwrap();
     assert!(client.request("$JS.API.INFO", "".into()).await.is_err());
     server.resume().unwrap();
     let waited = async_nats::Request::new().timeout(Some(Duration::from_secs(10)));
@@ -75,7 +75,7 @@ async fn a_halted_server_answers_nothing_until_it_goes_on() {
 #[tokio::test]
 async fn a_halted_server_can_be_stopped() {
     let mut server = Server::start(ServerOptions::default()).await.unwrap();
-    server.pause().unwrap();
+    server.pause().await.unwrap();
     server.stop().await.unwrap();
     assert!(server.pid().is_none());
 }

@@ -196,7 +196,7 @@ async fn the_broker_dies_hangs_and_stays_away() {
     mesh.server.restart().await.unwrap();
     // It hangs.
     agents.release().await;
-    mesh.server.pause().unwrap();
+    mesh.server.pause().await.unwrap();
     agents.release().await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     mesh.server.resume().unwrap();
