@@ -6,8 +6,10 @@
 
 mod announce;
 mod book;
+mod command;
 mod direct;
 mod door;
+mod effects;
 mod intake;
 mod messages;
 mod observe;

@@ -4,24 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sinew_engine::{Action, Answer as Decision, Fact, Input, Mode, Phase, Time};
+use sinew_engine::{Input, Time};
 use sinew_mesh::journal::ServerClock;
 use sinew_mesh::query::Answer;
-use sinew_mesh::{AppendError, HeaderMap, Inbox, Journal, MeshError, Received, Source, crash};
-use sinew_protocol::command::{ApproveCommand, Command};
-use sinew_protocol::journal::{Commit, ExecutionMeta, Verdict};
+use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
+use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
-use sinew_protocol::{ExecutionId, Fault, Subject, Token, header};
+use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::book::{Book, Effect, Reader, Stage};
-use super::intake::{self, Arrival, Begin, Done, Handle, Signal};
-use super::observe;
-use super::open::{Open, Unfit};
-use super::outbox::{Job, Outbox};
-use super::{Shared, view};
+use super::intake::{self, Arrival, Done, Handle};
+use super::open::Unfit;
+use super::outbox::Outbox;
+use super::{effects, view};
 
 /// Messages of one round.
 const BATCH: usize = 512;
@@ -63,12 +61,12 @@ impl From<AppendError> for End {
 }
 
 /// A shard in the hands of its owner.
-struct Shard {
-    shared: Handle,
+pub(super) struct Shard {
+    pub(super) shared: Handle,
     id: u32,
     journal: Journal,
     inbox: Inbox,
-    book: Book,
+    pub(super) book: Book,
     outbox: Outbox,
     back: mpsc::UnboundedReceiver<Arrival>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
@@ -169,7 +167,9 @@ impl Shard {
     fn recover(&self) {
         let mut jobs = Vec::new();
         for open in self.book.iter() {
-            jobs.extend(open.outstanding().into_iter().map(|action| self.job(open, action)));
+            jobs.extend(
+                open.outstanding().into_iter().map(|action| effects::job(&self.shared, open, action)),
+            );
         }
         self.outbox.send(jobs);
     }
@@ -271,8 +271,8 @@ impl Shard {
         // What others wait for first; what is only shown can be a moment late.
         let (acts, shown): (Vec<_>, Vec<_>) =
             stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
-        self.outbox.send(self.jobs(now, acts));
-        self.outbox.send(self.jobs(now, shown));
+        self.outbox.send(effects::jobs(&self.shared, &self.book, now, acts));
+        self.outbox.send(effects::jobs(&self.shared, &self.book, now, shown));
         self.purge().await;
         Ok(())
     }
@@ -285,112 +285,6 @@ impl Shard {
             Arrival::Closed { execution, reopened } => self.book.close(stage, &execution, reopened),
             Arrival::Nothing => {}
         }
-    }
-
-    fn start(&mut self, stage: &mut Stage, now: Time, begin: Begin) {
-        let Begin { command, id, caller, program, input, traceparent } = begin;
-        let execution = command.execution.clone();
-        let proved = intake::proves(&self.shared, &command);
-        let refuse = |fault: &Fault| Verdict {
-            id: id.clone(),
-            op: sinew_protocol::subject::Operation::Start,
-            caller: caller.clone(),
-            accepted: false,
-            reason: format!("{}: {}", fault.code, fault.message),
-        };
-        let meta = ExecutionMeta {
-            execution: execution.clone(),
-            workflow: command.workflow.clone(),
-            dialect: program.as_ref().map(|program| program.adapter.name().to_owned()).unwrap_or_default(),
-            plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
-            caller: caller.clone(),
-            user: command.user,
-            session: command.session,
-            labels: command.labels,
-            created: now,
-            parent: command.parent.filter(|_| proved),
-            traceparent,
-        };
-        let mode = match &command.mode {
-            serde_json::Value::Null => Ok(Mode::default()),
-            mode => serde_json::from_value(mode.clone()).map_err(|error| {
-                Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))
-            }),
-        };
-        // Depth and chain bound recursion, so only executors may say how deep a start is.
-        let believed = meta.parent.is_some() || command.behalf.is_some();
-        let (depth, chain) = if believed { (command.depth, command.chain) } else { (0, Vec::new()) };
-        let ready = program.and_then(|program| match crate::call::circle(&program, &chain) {
-            None => Ok((program, input?, mode?)),
-            Some(fault) => Err(fault),
-        });
-        let (program, input, mode) = match ready {
-            Ok(ready) => ready,
-            Err(fault) => {
-                self.book.verdict(stage, &execution, refuse(&fault));
-                if meta.parent.is_some() {
-                    stage.effects.push(Effect::Stillborn { meta: Box::new(meta), fault });
-                }
-                return;
-            }
-        };
-        let begun = self.book.start(stage, now, meta, program, Input::Start { input, mode, depth, chain });
-        match begun {
-            Ok(()) => {
-                metrics::counter!("sinew_executions_started_total").increment(1);
-            }
-            Err(Unfit::Refused(refused)) => debug!(%execution, %refused, "a start was given twice"),
-            Err(Unfit::Broke(fault)) => self.book.verdict(stage, &execution, refuse(&fault)),
-        }
-    }
-
-    fn signal(&mut self, stage: &mut Stage, now: Time, signal: Signal) {
-        let Signal { execution, id, caller, op, command, closed } = signal;
-        if self.book.decided(&execution, &id).is_some() {
-            return;
-        }
-        let done = self.obey(stage, now, &execution, &caller, command, closed);
-        let (accepted, reason) = match done {
-            Ok(()) => (true, String::new()),
-            Err(reason) => (false, reason),
-        };
-        debug!(%execution, op = op.as_str(), %caller, accepted, reason, "command");
-        self.book.verdict(stage, &execution, Verdict { id, op, caller, accepted, reason });
-    }
-
-    fn obey(
-        &mut self,
-        stage: &mut Stage,
-        now: Time,
-        execution: &ExecutionId,
-        caller: &Token,
-        command: Command,
-        closed: Option<Result<Open, Fault>>,
-    ) -> Result<(), String> {
-        if self.book.get(execution).is_none() {
-            match closed {
-                Some(Ok(open)) => self.book.reopen(stage, open),
-                Some(Err(fault)) => return Err(fault.message),
-                None => return Err("the execution is not open: it has ended, or never began".to_owned()),
-            }
-        }
-        let Some(open) = self.book.get(execution) else { return Err("the execution is not open".to_owned()) };
-        let who = |reason: String| match caller.name().unwrap_or_else(|| caller.to_string()) {
-            name if reason.is_empty() => format!("by {name}"),
-            name => format!("by {name}: {reason}"),
-        };
-        let input = match command {
-            Command::Cancel(cancel) => Input::Cancel { reason: who(cancel.reason) },
-            Command::Pause(pause) => Input::Pause { reason: who(pause.reason) },
-            Command::Resume(_) => Input::Resume,
-            Command::Retry(retry) => Input::Retry { nodes: retry.nodes, reason: who(retry.reason) },
-            Command::Approve(approve) => decision(open, caller, approve)?,
-            Command::Start(_) => return Err("a start is no signal".to_owned()),
-        };
-        self.book.input(stage, now, execution, input).map_err(|unfit| match unfit {
-            Unfit::Refused(refused) => refused.to_string(),
-            Unfit::Broke(fault) => fault.message,
-        })
     }
 
     fn done(&mut self, stage: &mut Stage, now: Time, done: Done) {
@@ -433,84 +327,6 @@ impl Shard {
             let input = Input::Done { act, attempt, result: Err(fault) };
             if let Err(Unfit::Broke(_)) = self.book.input(stage, now, &execution, input) {
                 error!(%execution, %task, "neither the result nor its failure could be taken");
-            }
-        }
-    }
-
-    /// What happens once the commit is stored.
-    fn jobs(&self, now: Time, effects: Vec<Effect>) -> Vec<Job> {
-        let mut jobs = Vec::with_capacity(effects.len());
-        for effect in effects {
-            match effect {
-                Effect::Facts { execution, round, facts } => {
-                    let Some(open) = self.book.get(&execution) else { continue };
-                    self.events(&mut jobs, open, now, round, &facts);
-                }
-                Effect::Act { execution, action } => {
-                    let Some(open) = self.book.get(&execution) else { continue };
-                    jobs.push(self.job(open, action));
-                }
-                Effect::Verdict { execution, workflow, verdict } => {
-                    let workflow = if workflow.is_empty() { "-".to_owned() } else { workflow };
-                    let kind = Token::of("command");
-                    let subject = Subject::Event { workflow: Token::of(&workflow), execution, kind };
-                    let body = serde_json::to_vec(&verdict).unwrap_or_default().into();
-                    jobs.push(Job::Event { subject, headers: HeaderMap::new(), body });
-                }
-                Effect::Stillborn { meta, fault } => jobs.push(Job::Stillborn { meta: *meta, fault }),
-            }
-        }
-        jobs
-    }
-
-    fn job(&self, open: &Open, action: Action) -> Job {
-        let state = open.state();
-        match action {
-            Action::Send { act, attempt, ask, deadline } => {
-                let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
-                let call = open.call(act, attempt, ask, deadline);
-                metrics::counter!("sinew_tasks_total").increment(1);
-                Job::Task { call, meta: Arc::clone(&open.stored.meta), chain }
-            }
-            Action::Cancel { act, attempt, ask } => {
-                let call = open.call(act, attempt, ask, None);
-                if self.shared.is_workflow(&call) {
-                    let child = ExecutionId::child(&call.execution, &call.activation, attempt);
-                    Job::CancelChild { child }
-                } else {
-                    let agent = call.ask.target.name().to_owned();
-                    Job::Cancel { agent, task: call.task, execution: call.execution }
-                }
-            }
-            Action::Finish(outcome) => {
-                metrics::counter!("sinew_executions_ended_total", "status" => outcome.status.as_str())
-                    .increment(1);
-                Job::Finish {
-                    record: open.stored.record(),
-                    outcome,
-                    started: state.started_at,
-                    ended: state.at,
-                    reopened: state.reopened,
-                }
-            }
-        }
-    }
-
-    fn events(&self, jobs: &mut Vec<Job>, open: &Open, now: Time, round: usize, facts: &[Fact]) {
-        let meta = &open.stored.meta;
-        let workflow = Token::of(&meta.workflow);
-        let ctx = open.ctx();
-        for (index, fact) in facts.iter().enumerate() {
-            observe::fact(&ctx, meta, now, fact);
-            for message in crate::events::project(&ctx, &meta.execution, fact) {
-                let kind = Token::of(message.kind(self.shared.vocabulary));
-                let subject =
-                    Subject::Event { workflow: workflow.clone(), execution: meta.execution.clone(), kind };
-                let mut headers = Shared::headers(meta);
-                headers.insert(header::SEQ, format!("{round}.{index}").as_str());
-                headers.insert(header::TIME, now.to_string().as_str());
-                let body = message.to_bytes(self.shared.vocabulary).into();
-                jobs.push(Job::Event { subject, headers, body });
             }
         }
     }
@@ -587,40 +403,6 @@ impl Shard {
         info!(shard = self.id, "shard handed over");
         Ok(())
     }
-}
-
-/// A decision as the engine takes it, if this person may decide and something waits for it.
-fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Input, String> {
-    let state = open.state();
-    let ctx = open.ctx();
-    let meant = |act: u32| {
-        let named = approve
-            .node
-            .as_deref()
-            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
-        named && approve.activation.is_none_or(|wanted| wanted == act)
-    };
-    let all: Vec<u32> = state.waiting().collect();
-    let act = match all.iter().copied().filter(|act| meant(*act)).collect::<Vec<_>>().as_slice() {
-        [act] => *act,
-        [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
-        [] => {
-            return Err("no such node waits for a person; it was decided already, or never asked".to_owned());
-        }
-        _ => return Err("several nodes wait for a person: name one".to_owned()),
-    };
-    debug_assert_eq!(state.act(act).phase, Phase::Waiting);
-    let name = caller.name().unwrap_or_else(|| caller.to_string());
-    let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
-    if !allowed.is_empty() && !allowed.contains(&name) {
-        return Err(format!("{name} may not decide this: it is for {}", allowed.join(", ")));
-    }
-    let data = match approve.data {
-        serde_json::Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
-        data => data,
-    };
-    let answer = Decision { data, timed_out: false, by: Some(name), comment: approve.comment };
-    Ok(Input::Answer { act, answer })
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

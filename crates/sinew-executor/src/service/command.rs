@@ -1,0 +1,158 @@
+//! Commands, obeyed or refused: starts, and whatever else people and executors ask of an execution.
+
+use serde_json::Value;
+use sinew_engine::{Answer, Input, Mode, Phase, Time};
+use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_protocol::journal::{ExecutionMeta, Verdict};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Fault, Token};
+use tracing::debug;
+
+use super::book::{Effect, Stage};
+use super::intake::{self, Begin, Signal};
+use super::open::{Open, Unfit};
+use super::shard::Shard;
+
+impl Shard {
+    /// Begins an execution, or says why not.
+    pub(super) fn start(&mut self, stage: &mut Stage, now: Time, begin: Begin) {
+        let Begin { command, id, caller, program, input, traceparent } = begin;
+        let execution = command.execution.clone();
+        let proved = intake::proves(&self.shared, &command);
+        let refuse = |fault: &Fault| Verdict {
+            id: id.clone(),
+            op: Operation::Start,
+            caller: caller.clone(),
+            accepted: false,
+            reason: format!("{}: {}", fault.code, fault.message),
+        };
+        let meta = ExecutionMeta {
+            execution: execution.clone(),
+            workflow: command.workflow.clone(),
+            dialect: program.as_ref().map(|program| program.adapter.name().to_owned()).unwrap_or_default(),
+            plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
+            caller: caller.clone(),
+            user: command.user,
+            session: command.session,
+            labels: command.labels,
+            created: now,
+            parent: command.parent.filter(|_| proved),
+            traceparent,
+        };
+        let mode = match &command.mode {
+            Value::Null => Ok(Mode::default()),
+            mode => serde_json::from_value(mode.clone()).map_err(|error| {
+                Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))
+            }),
+        };
+        // Depth and chain bound recursion, so only executors may say how deep a start is.
+        let believed = meta.parent.is_some() || command.behalf.is_some();
+        let (depth, chain) = if believed { (command.depth, command.chain) } else { (0, Vec::new()) };
+        let ready = program.and_then(|program| match crate::call::circle(&program, &chain) {
+            None => Ok((program, input?, mode?)),
+            Some(fault) => Err(fault),
+        });
+        let (program, input, mode) = match ready {
+            Ok(ready) => ready,
+            Err(fault) => {
+                self.book.verdict(stage, &execution, refuse(&fault));
+                if meta.parent.is_some() {
+                    stage.effects.push(Effect::Stillborn { meta: Box::new(meta), fault });
+                }
+                return;
+            }
+        };
+        let begun = self.book.start(stage, now, meta, program, Input::Start { input, mode, depth, chain });
+        match begun {
+            Ok(()) => {
+                metrics::counter!("sinew_executions_started_total").increment(1);
+            }
+            Err(Unfit::Refused(refused)) => debug!(%execution, %refused, "a start was given twice"),
+            Err(Unfit::Broke(fault)) => self.book.verdict(stage, &execution, refuse(&fault)),
+        }
+    }
+
+    /// Obeys any other command, or says why not.
+    pub(super) fn signal(&mut self, stage: &mut Stage, now: Time, signal: Signal) {
+        let Signal { execution, id, caller, op, command, closed } = signal;
+        if self.book.decided(&execution, &id).is_some() {
+            return;
+        }
+        let done = self.obey(stage, now, &execution, &caller, command, closed);
+        let (accepted, reason) = match done {
+            Ok(()) => (true, String::new()),
+            Err(reason) => (false, reason),
+        };
+        debug!(%execution, op = op.as_str(), %caller, accepted, reason, "command");
+        self.book.verdict(stage, &execution, Verdict { id, op, caller, accepted, reason });
+    }
+
+    fn obey(
+        &mut self,
+        stage: &mut Stage,
+        now: Time,
+        execution: &ExecutionId,
+        caller: &Token,
+        command: Command,
+        closed: Option<Result<Open, Fault>>,
+    ) -> Result<(), String> {
+        if self.book.get(execution).is_none() {
+            match closed {
+                Some(Ok(open)) => self.book.reopen(stage, open),
+                Some(Err(fault)) => return Err(fault.message),
+                None => return Err("the execution is not open: it has ended, or never began".to_owned()),
+            }
+        }
+        let Some(open) = self.book.get(execution) else { return Err("the execution is not open".to_owned()) };
+        let who = |reason: String| match caller.name().unwrap_or_else(|| caller.to_string()) {
+            name if reason.is_empty() => format!("by {name}"),
+            name => format!("by {name}: {reason}"),
+        };
+        let input = match command {
+            Command::Cancel(cancel) => Input::Cancel { reason: who(cancel.reason) },
+            Command::Pause(pause) => Input::Pause { reason: who(pause.reason) },
+            Command::Resume(_) => Input::Resume,
+            Command::Retry(retry) => Input::Retry { nodes: retry.nodes, reason: who(retry.reason) },
+            Command::Approve(approve) => decision(open, caller, approve)?,
+            Command::Start(_) => return Err("a start is no signal".to_owned()),
+        };
+        self.book.input(stage, now, execution, input).map_err(|unfit| match unfit {
+            Unfit::Refused(refused) => refused.to_string(),
+            Unfit::Broke(fault) => fault.message,
+        })
+    }
+}
+
+/// A decision as the engine takes it, if this person may decide and something waits for it.
+fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Input, String> {
+    let state = open.state();
+    let ctx = open.ctx();
+    let meant = |act: u32| {
+        let named = approve
+            .node
+            .as_deref()
+            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
+        named && approve.activation.is_none_or(|wanted| wanted == act)
+    };
+    let all: Vec<u32> = state.waiting().collect();
+    let act = match all.iter().copied().filter(|act| meant(*act)).collect::<Vec<_>>().as_slice() {
+        [act] => *act,
+        [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
+        [] => {
+            return Err("no such node waits for a person; it was decided already, or never asked".to_owned());
+        }
+        _ => return Err("several nodes wait for a person: name one".to_owned()),
+    };
+    debug_assert_eq!(state.act(act).phase, Phase::Waiting);
+    let name = caller.name().unwrap_or_else(|| caller.to_string());
+    let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
+    if !allowed.is_empty() && !allowed.contains(&name) {
+        return Err(format!("{name} may not decide this: it is for {}", allowed.join(", ")));
+    }
+    let data = match approve.data {
+        Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
+        data => data,
+    };
+    let answer = Answer { data, timed_out: false, by: Some(name), comment: approve.comment };
+    Ok(Input::Answer { act, answer })
+}
