@@ -20,6 +20,9 @@ use crate::{Fallible, workflows};
 pub(crate) const AGENTS: [(&str, Delivery); 3] =
     [("alpha", Delivery::Queue), ("beta", Delivery::Queue), ("gamma", Delivery::Direct)];
 
+/// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
+const ROOM: usize = 1024 * 1024;
+
 /// What is counted in the children.
 const WATCHED: [&str; 5] = [
     "sinew_takeovers_total",
@@ -85,7 +88,13 @@ pub(crate) struct Done {
 /// An executor.
 pub(crate) async fn executor(place: &Place, id: String, lease: Duration, worn: usize) -> Fallible<()> {
     prepare(place)?;
-    let options = ServiceOptions { id: id.clone(), lease, worn, ..ServiceOptions::new(workflows::adapters) };
+    let options = ServiceOptions {
+        id: id.clone(),
+        lease,
+        worn,
+        room: ROOM,
+        ..ServiceOptions::new(workflows::adapters)
+    };
     let _service = Service::start(place.connect(&id).await?, options).await?;
     std::future::pending().await
 }

@@ -23,12 +23,15 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 
+#[cfg(test)]
+mod tests;
+
 /// How often the server says that it is there when it has nothing to deliver.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT: Duration = if cfg!(test) { Duration::from_millis(250) } else { Duration::from_secs(5) };
 /// Silence after which deliveries are taken for lost.
 const SILENCE: Duration = Duration::from_secs(12);
-/// How long the server keeps a request for messages.
-const EXPIRES: Duration = Duration::from_mins(1);
+/// How long the server keeps a request for messages; this crate's own tests have no minute to see what comes after that.
+const EXPIRES: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(1) };
 /// How often somebody who waits looks whether the connection is still the same.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long one request to the server may take before it is made again.

@@ -2,29 +2,44 @@
 //!
 //! Pure: time comes in as an argument, effects go out as data. The shard loop stores a [`Stage`] before it performs
 //! its effects, and throws the whole book away when the journal says that somebody else owns the shard.
+//!
+//! An execution that nothing happens to is kept as it stands in the journal; its facts are folded again when something
+//! comes in for it. So what a book takes is bounded, but for the facts themselves.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use bytes::Bytes;
 use indexmap::IndexMap;
 use sinew_engine::{Action, Fact, Input, Refused, Time};
-use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionMeta, ExecutionRecord, Positions, Verdict};
+use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionMeta, Positions, Verdict};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
-use super::open::{Open, Stored, Unfit};
+use super::open::{Cold, Open, Stored, Unfit};
+use super::view;
 use crate::library::Program;
 
 /// Verdicts on commands to executions that are not open, kept for whoever asks late.
-const VERDICTS: usize = 1_000;
+pub(super) const VERDICTS: usize = 1_000;
+/// What a folded execution takes beyond what its facts make, in bytes, about.
+const FOLDED: usize = 4 * 1024;
+/// Bytes in memory of a byte of encoded facts, about: values, maps and the names in them.
+const SWELL: usize = 4;
 
 /// What a shard's owner knows.
 #[derive(Default)]
 pub(super) struct Book {
-    open: HashMap<ExecutionId, Open>,
+    /// Open executions whose facts are folded, in no order.
+    open: IndexMap<ExecutionId, Open>,
+    /// Open executions that nothing has happened to for a while.
+    cold: HashMap<ExecutionId, Cold>,
+    /// Bytes that folded executions may take, about.
+    room: usize,
+    /// The folded one that is looked at next when there is no room.
+    hand: usize,
     /// Bytes of rounds of the open ones, kept as they change: asked for with every commit.
     bytes: usize,
+    /// As much of that as belongs to folded ones.
+    folded: usize,
     /// Executions whose facts cannot be folded here, with the reason; never dropped, never acted on.
     broken: HashMap<ExecutionId, (Stored, Fault)>,
     due: BTreeSet<(Time, ExecutionId)>,
@@ -73,6 +88,11 @@ impl Stage {
 }
 
 impl Book {
+    /// A book without executions.
+    pub(super) fn new(positions: Positions, refused: VecDeque<(ExecutionId, Verdict)>, room: usize) -> Self {
+        Self { room, positions, refused, ..Self::default() }
+    }
+
     /// Begins an execution. Nothing happens to one that is there already.
     pub(super) fn start(
         &mut self,
@@ -90,7 +110,7 @@ impl Book {
         self.open.insert(execution.clone(), Open::new(meta, program));
         let begun = self.input(stage, now, &execution, input);
         if begun.is_err() {
-            self.open.remove(&execution);
+            self.open.swap_remove(&execution);
             stage.entries.shift_remove(&execution);
         }
         begun
@@ -98,10 +118,65 @@ impl Book {
 
     /// Takes a closed execution back, with all it was: its facts are journaled again.
     pub(super) fn reopen(&mut self, stage: &mut Stage, open: Open) {
+        checkpoint(stage, &open.stored);
+        self.hold(open);
+    }
+
+    /// Holds a folded execution.
+    pub(super) fn hold(&mut self, open: Open) {
         let execution = open.stored.meta.execution.clone();
-        checkpoint(stage, &open);
         self.bytes += open.stored.rounds.size();
-        self.open.insert(execution, open);
+        self.folded += open.stored.rounds.size();
+        self.open.insert(execution.clone(), open);
+        self.schedule(&execution);
+    }
+
+    /// Holds an execution that cannot be folded, for an operator.
+    pub(super) fn set_aside(&mut self, (stored, fault): (Stored, Fault)) {
+        self.broken.insert(stored.meta.execution.clone(), (stored, fault));
+    }
+
+    /// An open execution, folded, if need be now.
+    pub(super) fn wake(&mut self, execution: &ExecutionId) -> Option<&mut Open> {
+        if let Some(cold) = self.cold.remove(execution) {
+            let (due, size) = (cold.due, cold.stored.rounds.size());
+            metrics::counter!("sinew_refolds_total").increment(1);
+            match cold.wake() {
+                Ok(open) => {
+                    self.folded += size;
+                    self.open.insert(execution.clone(), open);
+                }
+                // It could be folded before: this is the code's fault, not the journal's.
+                Err(unfolded) => {
+                    if let Some(due) = due {
+                        self.due.remove(&(due, execution.clone()));
+                    }
+                    self.bytes = self.bytes.saturating_sub(size);
+                    self.set_aside(*unfolded);
+                }
+            }
+        }
+        let open = self.open.get_mut(execution)?;
+        open.touched = true;
+        Some(open)
+    }
+
+    /// Lets go of folded executions that nothing happened to, until there is room for the others.
+    pub(super) fn cool(&mut self) {
+        while FOLDED * self.open.len() + SWELL * self.folded > self.room {
+            if self.hand >= self.open.len() {
+                self.hand = 0;
+            }
+            let Some((_, open)) = self.open.get_index_mut(self.hand) else { return };
+            if std::mem::take(&mut open.touched) {
+                self.hand += 1;
+                continue;
+            }
+            if let Some((execution, open)) = self.open.swap_remove_index(self.hand) {
+                self.folded = self.folded.saturating_sub(open.stored.rounds.size());
+                self.cold.insert(execution, open.cool());
+            }
+        }
     }
 
     /// Gives an input to an open execution.
@@ -112,14 +187,15 @@ impl Book {
         execution: &ExecutionId,
         input: Input,
     ) -> Result<(), Unfit> {
-        let Some(open) = self.open.get_mut(execution) else {
+        let Some(open) = self.wake(execution) else {
             return Err(Unfit::Refused(Refused::NotStarted));
         };
         let before = open.stored.rounds.size();
         let decided = open.input(now, input)?;
-        self.bytes += open.stored.rounds.size() - before;
+        let (number, more) = (open.stored.rounds.len(), open.stored.rounds.size() - before);
+        self.bytes += more;
+        self.folded += more;
         if let Some(round) = decided.round {
-            let number = open.stored.rounds.len();
             stage.entry(execution).rounds.push(round);
             stage.effects.push(Effect::Facts {
                 execution: execution.clone(),
@@ -136,9 +212,9 @@ impl Book {
     /// Keeps what came of a command, with the execution if it is open.
     pub(super) fn verdict(&mut self, stage: &mut Stage, execution: &ExecutionId, verdict: Verdict) {
         stage.verdict(execution, verdict.clone());
-        let workflow = if let Some(open) = self.open.get_mut(execution) {
-            open.stored.verdicts.push(verdict.clone());
-            open.stored.meta.workflow.clone()
+        let workflow = if let Some(stored) = self.stored_mut(execution) {
+            stored.verdicts.push(verdict.clone());
+            stored.meta.workflow.clone()
         } else {
             if self.refused.len() == VERDICTS {
                 self.refused.pop_front();
@@ -151,7 +227,7 @@ impl Book {
 
     /// True once this command was decided.
     pub(super) fn decided(&self, execution: &ExecutionId, command: &Token) -> Option<&Verdict> {
-        let open = self.open.get(execution).into_iter().flat_map(|open| &open.stored.verdicts);
+        let open = self.stored(execution).into_iter().flat_map(|stored| &stored.verdicts);
         let refused = self.refused.iter().filter(|(id, _)| id == execution).map(|(_, verdict)| verdict);
         open.chain(refused).find(|verdict| &verdict.id == command)
     }
@@ -163,7 +239,7 @@ impl Book {
                 break;
             }
             self.due.pop_first();
-            if let Some(open) = self.open.get_mut(&execution) {
+            if let Some(open) = self.wake(&execution) {
                 open.due = None;
             }
             // A tick is never refused; an execution whose code breaks on it waits for an operator.
@@ -177,43 +253,76 @@ impl Book {
     }
 
     /// The commit with these entries was stored as this journal message.
-    pub(super) fn stored(&mut self, sequence: u64, commit: &Commit) {
+    pub(super) fn committed(&mut self, sequence: u64, commit: &Commit) {
         for entry in &commit.entries {
-            if let Some(open) = self.open.get_mut(&entry.execution)
-                && (open.stored.first == 0 || entry.kind == EntryKind::Checkpoint)
+            if let Some(stored) = self.stored_mut(&entry.execution)
+                && (stored.first == 0 || entry.kind == EntryKind::Checkpoint)
             {
-                open.stored.first = sequence;
+                stored.first = sequence;
             }
         }
     }
 
     /// Archived and answered: the execution leaves memory with the next commit, unless it was reopened meanwhile.
     pub(super) fn close(&mut self, stage: &mut Stage, execution: &ExecutionId, reopened: u32) {
-        let Some(open) = self.open.get(execution) else { return };
+        let Some(open) = self.wake(execution) else { return };
         if !open.state().ended || open.state().reopened != reopened {
             return;
         }
+        let (due, size) = (open.due, open.stored.rounds.size());
         stage.entry(execution).kind = EntryKind::Closed;
-        if let Some(due) = open.due {
+        if let Some(due) = due {
             self.due.remove(&(due, execution.clone()));
         }
-        self.bytes = self.bytes.saturating_sub(open.stored.rounds.size());
-        self.open.remove(execution);
+        self.bytes = self.bytes.saturating_sub(size);
+        self.folded = self.folded.saturating_sub(size);
+        self.open.swap_remove(execution);
     }
 
+    /// An open execution that is folded, as every one is that something happened to in this round.
     pub(super) fn get(&self, execution: &ExecutionId) -> Option<&Open> {
         self.open.get(execution)
+    }
+
+    /// What the journal holds of an open execution.
+    pub(super) fn stored(&self, execution: &ExecutionId) -> Option<&Stored> {
+        let open = self.open.get(execution).map(|open| &open.stored);
+        open.or_else(|| self.cold.get(execution).map(|cold| &cold.stored))
+    }
+
+    fn stored_mut(&mut self, execution: &ExecutionId) -> Option<&mut Stored> {
+        match self.open.get_mut(execution) {
+            Some(open) => Some(&mut open.stored),
+            None => self.cold.get_mut(execution).map(|cold| &mut cold.stored),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Stored> {
+        self.open.values().map(|open| &open.stored).chain(self.cold.values().map(|cold| &cold.stored))
+    }
+
+    /// One row for every execution that is open.
+    pub(super) fn summaries(&self) -> Vec<Summary> {
+        let open = self.open.values().map(|open| view::summary(&open.stored, open.state()));
+        let cold = self.cold.values().map(|cold| match cold.state() {
+            Ok(state) => view::summary(&cold.stored, &state),
+            Err(fault) => view::broken(&cold.stored, &fault),
+        });
+        let broken = self.broken().map(|(stored, fault)| view::broken(stored, fault));
+        open.chain(cold).chain(broken).collect()
     }
 
     pub(super) fn broken(&self) -> impl Iterator<Item = (&Stored, &Fault)> {
         self.broken.values().map(|(stored, fault)| (stored, fault))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Open> {
-        self.open.values()
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.len() + self.cold.len()
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many of them are folded.
+    pub(super) fn folded(&self) -> usize {
         self.open.len()
     }
 
@@ -223,7 +332,7 @@ impl Book {
     }
 
     fn knows(&self, execution: &ExecutionId) -> bool {
-        self.open.contains_key(execution) || self.broken.contains_key(execution)
+        self.stored(execution).is_some() || self.broken.contains_key(execution)
     }
 
     fn schedule(&mut self, execution: &ExecutionId) {
@@ -242,111 +351,23 @@ impl Book {
 
     /// The oldest journal message that is still needed; none when no execution is open.
     pub(super) fn oldest(&self) -> Option<u64> {
-        let open = self.open.values().map(|open| open.stored.first);
+        let open = self.all().map(|stored| stored.first);
         open.chain(self.broken.values().map(|(stored, _)| stored.first)).min()
     }
 
     /// Journals those executions again whose facts lie below this message, at most so many bytes of them.
     pub(super) fn compact(&self, stage: &mut Stage, below: u64, bytes: usize) {
         let mut size = 0;
-        for open in self.open.values().filter(|open| open.stored.first < below) {
+        for stored in self.all().filter(|stored| stored.first < below) {
             if size > bytes {
                 break;
             }
-            size += open.stored.rounds.size();
-            checkpoint(stage, open);
+            size += stored.rounds.size();
+            checkpoint(stage, stored);
         }
     }
 }
 
-fn checkpoint(stage: &mut Stage, open: &Open) {
-    *stage.entry(&open.stored.meta.execution) = Entry::checkpoint(open.stored.record());
-}
-
-/// A journal on its way to a book: commits go in, in order; what is left are the executions that are open.
-#[derive(Default)]
-pub(crate) struct Reader {
-    stored: HashMap<ExecutionId, Stored>,
-    positions: Positions,
-    refused: VecDeque<(ExecutionId, Verdict)>,
-    /// Plans that are needed.
-    pub(crate) plans: HashSet<String>,
-    pub(super) entries: u64,
-}
-
-impl Reader {
-    /// Up to where inputs are part of what was read.
-    pub(super) const fn positions(&self) -> Positions {
-        self.positions
-    }
-
-    /// What was read of one execution.
-    pub(crate) fn record(&self, execution: &ExecutionId) -> Option<ExecutionRecord> {
-        self.stored.get(execution).map(Stored::record)
-    }
-
-    /// One row for every execution that is open.
-    pub(crate) fn summaries(self, program: impl Fn(&str) -> Option<Program>) -> Vec<Summary> {
-        let missing = || Fault::error(super::open::UNREADABLE, "its plan is not in the store");
-        let book = self.finish(|meta| program(&meta.plan).ok_or_else(missing));
-        let broken = book.broken().map(|(stored, fault)| super::view::broken(stored, fault));
-        book.iter().map(super::view::summary).chain(broken).collect()
-    }
-
-    /// Takes the next commit.
-    pub(crate) fn read(&mut self, sequence: u64, commit: Commit) {
-        self.positions = commit.positions;
-        for entry in commit.entries {
-            self.entries += 1;
-            self.entry(sequence, entry);
-        }
-    }
-
-    fn entry(&mut self, sequence: u64, entry: Entry) {
-        if entry.kind == EntryKind::Closed {
-            self.stored.remove(&entry.execution);
-            return;
-        }
-        if entry.kind == EntryKind::Checkpoint {
-            self.stored.remove(&entry.execution);
-        }
-        if let Some(meta) = entry.meta {
-            self.plans.insert(meta.plan.clone());
-            let rounds = super::open::Log::default();
-            let stored = Stored { meta: Arc::new(meta), rounds, verdicts: Vec::new(), first: sequence };
-            self.stored.entry(entry.execution.clone()).or_insert(stored);
-        }
-        if let Some(stored) = self.stored.get_mut(&entry.execution) {
-            entry.rounds.iter().for_each(|round: &Bytes| stored.rounds.push(round));
-            stored.verdicts.extend(entry.commands);
-            return;
-        }
-        let verdicts = entry.commands.into_iter();
-        self.refused.extend(verdicts.map(|verdict| (entry.execution.clone(), verdict)));
-        while self.refused.len() > VERDICTS {
-            self.refused.pop_front();
-        }
-    }
-
-    /// Folds what is open. `program` gives the program of a plan, or why there is none.
-    pub(super) fn finish(self, program: impl Fn(&ExecutionMeta) -> Result<Program, Fault>) -> Book {
-        let mut book = Book { positions: self.positions, refused: self.refused, ..Book::default() };
-        for (execution, stored) in self.stored {
-            let folded = match program(&stored.meta) {
-                Ok(program) => Open::fold(stored, program),
-                Err(fault) => Err(Box::new((stored, fault))),
-            };
-            match folded {
-                Ok(open) => {
-                    book.bytes += open.stored.rounds.size();
-                    book.open.insert(execution.clone(), open);
-                    book.schedule(&execution);
-                }
-                Err(unfolded) => {
-                    book.broken.insert(execution, *unfolded);
-                }
-            }
-        }
-        book
-    }
+fn checkpoint(stage: &mut Stage, stored: &Stored) {
+    *stage.entry(&stored.meta.execution) = Entry::checkpoint(stored.record());
 }

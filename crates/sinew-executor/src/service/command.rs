@@ -96,7 +96,7 @@ impl Shard {
         command: Command,
         closed: Option<Result<Open, Fault>>,
     ) -> Result<(), String> {
-        if self.book.get(execution).is_none() {
+        if self.book.wake(execution).is_none() {
             match closed {
                 Some(Ok(open)) => self.book.reopen(stage, open),
                 Some(Err(fault)) => return Err(fault.message),

@@ -22,6 +22,8 @@ use crate::call::Call;
 
 /// The agent's door answered with something else than a task.
 const NO_TASK: &str = "SINEW-6035";
+/// The agent has no room for another task; see the agents' own code of that number.
+const NO_ROOM: &str = "SINEW-5113";
 /// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
 const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// The shortest wait after a refusal.
@@ -37,7 +39,13 @@ pub(super) async fn call(
     back: mpsc::UnboundedSender<Arrival>,
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
+    let gate = shared.gate(&agent);
+    // Kept while the agent is asked again about what it works on already.
+    let mut place = None;
     let result = loop {
+        if place.is_none() {
+            place = gate.enter().await;
+        }
         let sent = shared.message(&call, &meta).await;
         let (mut headers, params) = match sent {
             Ok(sent) => sent,
@@ -57,7 +65,13 @@ pub(super) async fn call(
                     Ok(result) => break intake::reply(&shared, result).await,
                     Err(bad) => break Err(bad.into()),
                 },
-                // It stops, or has no room: its like may have, and it will be asked under the same id.
+                Err(fault) if fault.code == NO_ROOM => {
+                    if let Some(place) = place.take() {
+                        gate.refused(place);
+                    }
+                    tokio::time::sleep(SOONEST).await;
+                }
+                // It stops: its like may not, and it will be asked under the same id.
                 Err(fault) if fault.retryable => {
                     debug!(%agent, %fault, "refused for now");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
@@ -72,6 +86,9 @@ pub(super) async fn call(
             Err(error) => debug!(%agent, %error, "asked again"),
         }
     };
+    if let Some(place) = place {
+        gate.ended(place);
+    }
     let done = Done { execution: call.execution, task: call.task.clone(), agent: Token::of(&agent), result };
     let _ = back.send(Arrival::Result(Box::new(done)));
     call.task

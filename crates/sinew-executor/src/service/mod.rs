@@ -10,12 +10,14 @@ mod command;
 mod direct;
 mod door;
 mod effects;
+mod gate;
 mod intake;
 mod messages;
 mod observe;
 mod open;
 mod outbox;
 mod programs;
+mod reader;
 mod shard;
 mod view;
 
@@ -24,6 +26,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dashmap::DashMap;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
 use sinew_mesh::fleet::{Beat, Fleet, Watch};
@@ -36,10 +39,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-pub(crate) use book::Reader;
 pub use programs::{Adapters, Programs, store_plan};
+pub(crate) use reader::Reader;
 pub use view::{ended, status, words};
 
+use gate::Gate;
 use shard::End;
 
 /// A command's body names something that cannot be used.
@@ -66,6 +70,9 @@ pub struct ServiceOptions {
     pub vocabulary: Vocabulary,
     /// Bytes of a shard's journal below which nobody cares what in it is superfluous.
     pub worn: usize,
+    /// Bytes of memory for open executions as they are worked on, about, if it owns every shard. The others are kept as
+    /// they stand in the journal, and folded again when something comes in for them.
+    pub room: usize,
 }
 
 impl ServiceOptions {
@@ -77,6 +84,7 @@ impl ServiceOptions {
             lease: Duration::from_secs(5),
             vocabulary: Vocabulary::default(),
             worn: 16 * 1024 * 1024,
+            room: 512 * 1024 * 1024,
         }
     }
 }
@@ -102,8 +110,12 @@ struct Shared {
     schemas: SchemaCache,
     vocabulary: Vocabulary,
     worn: usize,
+    /// Bytes that folded executions of one shard may take.
+    room: usize,
     /// Agents whose queue is known to exist.
     queues: Mutex<HashSet<String>>,
+    /// The ways to agents that are called directly.
+    gates: DashMap<String, Arc<Gate>>,
 }
 
 impl Shared {
@@ -121,6 +133,14 @@ impl Shared {
             // The task is stored all the same; the next one tries again.
             Err(error) => debug!(agent, %error, "the agent's queue could not be made"),
         }
+    }
+
+    /// The way to an agent that is called directly.
+    fn gate(&self, agent: &str) -> Arc<Gate> {
+        if let Some(gate) = self.gates.get(agent) {
+            return Arc::clone(&gate);
+        }
+        Arc::clone(&self.gates.entry(agent.to_owned()).or_insert_with(|| Arc::new(Gate::new())))
     }
 
     /// Tells an agent that a task is given up. Nobody may be listening, and the task may never have been taken.
@@ -162,7 +182,9 @@ impl Service {
             schemas: SchemaCache::default(),
             vocabulary: options.vocabulary,
             worn: options.worn,
+            room: options.room / layout.shards.get() as usize,
             queues: Mutex::default(),
+            gates: DashMap::new(),
             mesh,
         });
         let stop = CancellationToken::new();

@@ -96,25 +96,55 @@ pub(super) struct Open {
     tasks: HashMap<TaskId, (ActId, u32)>,
     /// What the shard's table of deadlines holds for it.
     pub(super) due: Option<Time>,
+    /// Something happened to it since the book last looked for room.
+    pub(super) touched: bool,
+}
+
+/// An open execution that is folded when something comes in for it.
+pub(super) struct Cold {
+    pub(super) stored: Stored,
+    program: Program,
+    /// As in [`Open`].
+    pub(super) due: Option<Time>,
+}
+
+impl Cold {
+    /// Folds it again.
+    pub(super) fn wake(self) -> Result<Open, Box<(Stored, Fault)>> {
+        let due = self.due;
+        Open::fold(self.stored, self.program).map(|open| Open { due, ..open })
+    }
+
+    /// How it stands.
+    pub(super) fn state(&self) -> Result<State, Fault> {
+        refold(&self.stored.rounds, &self.program)
+    }
 }
 
 impl Open {
     /// An execution that has not begun.
     pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
         let stored = Stored { meta: Arc::new(meta), rounds: Log::default(), verdicts: Vec::new(), first: 0 };
-        Self { stored, program, state: State::new(), tasks: HashMap::new(), due: None }
+        let (state, tasks) = (State::new(), HashMap::new());
+        Self { stored, program, state, tasks, due: None, touched: false }
     }
 
     /// Folds what the journal holds.
     pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
         match refold(&stored.rounds, &program) {
             Ok(state) => {
-                let mut open = Self { stored, program, state, tasks: HashMap::new(), due: None };
+                let tasks = HashMap::new();
+                let mut open = Self { stored, program, state, tasks, due: None, touched: false };
                 open.index_tasks();
                 Ok(open)
             }
             Err(fault) => Err(Box::new((stored, fault))),
         }
+    }
+
+    /// Keeps what the journal holds, and no more.
+    pub(super) fn cool(self) -> Cold {
+        Cold { stored: self.stored, program: self.program, due: self.due }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.

@@ -15,11 +15,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::book::{Book, Effect, Reader, Stage};
+use super::book::{Book, Effect, Stage};
+use super::effects;
 use super::intake::{self, Arrival, Done, Handle};
 use super::open::Unfit;
 use super::outbox::Outbox;
-use super::{effects, view};
+use super::reader::Reader;
 
 /// Messages of one round.
 const BATCH: usize = 512;
@@ -143,15 +144,24 @@ impl Shard {
         let missing = |digest: &str| {
             Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
         };
-        let book = reader.finish(|meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)));
+        // What the journal does not know the end of is done again.
+        let mut again = Vec::new();
+        let book = reader.finish(
+            shared.room,
+            |meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)),
+            |open| {
+                let outstanding = open.outstanding().into_iter();
+                again.extend(outstanding.map(|action| effects::job(&shared, open, action)));
+            },
+        );
         for (stored, fault) in book.broken() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.inbox(id, book.positions).await?;
         let (sender, back) = mpsc::unbounded_channel();
         let outbox = Outbox::open(Arc::clone(&shared), sender);
+        outbox.send(again);
         let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
-        shard.recover();
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -161,17 +171,6 @@ impl Shard {
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
         Ok(shard)
-    }
-
-    /// Does again what the journal does not know the end of.
-    fn recover(&self) {
-        let mut jobs = Vec::new();
-        for open in self.book.iter() {
-            jobs.extend(
-                open.outstanding().into_iter().map(|action| effects::job(&self.shared, open, action)),
-            );
-        }
-        self.outbox.send(jobs);
     }
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
@@ -236,7 +235,7 @@ impl Shard {
     ) -> Result<(), End> {
         let began = std::time::Instant::now();
         let book = &self.book;
-        let open = |execution: &ExecutionId| book.get(execution).is_some();
+        let open = |execution: &ExecutionId| book.stored(execution).is_some();
         let understood =
             join_all(messages.iter().map(|message| intake::understand(&self.shared, self.id, message, open)))
                 .await;
@@ -258,13 +257,14 @@ impl Shard {
         }
         self.compact(&mut stage);
         if stage.is_empty() {
+            self.book.cool();
             return Ok(());
         }
         let commit = stage.commit(&self.shared.owner, self.book.positions);
         let body = commit.encode();
         self.wear.bytes += body.len();
         let sequence = self.journal.append(body).await?;
-        self.book.stored(sequence, &commit);
+        self.book.committed(sequence, &commit);
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(commit.entries.len() as f64);
         metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
@@ -273,6 +273,7 @@ impl Shard {
             stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
         self.outbox.send(effects::jobs(&self.shared, &self.book, now, acts));
         self.outbox.send(effects::jobs(&self.shared, &self.book, now, shown));
+        self.book.cool();
         self.purge().await;
         Ok(())
     }
@@ -289,7 +290,7 @@ impl Shard {
 
     fn done(&mut self, stage: &mut Stage, now: Time, done: Done) {
         let Done { execution, task, agent, mut result } = done;
-        let Some(open) = self.book.get(&execution) else {
+        let Some(open) = self.book.wake(&execution) else {
             metrics::counter!("sinew_results_late_total").increment(1);
             debug!(%execution, %task, "a result for an execution that is not open");
             return;
@@ -333,19 +334,16 @@ impl Shard {
 
     fn answer(&self, query: &Query) -> Answer {
         match query {
-            Query::List {} => {
-                let open = self.book.iter().map(view::summary);
-                let broken = self.book.broken().map(|(stored, fault)| view::broken(stored, fault));
-                Answer::Executions(open.chain(broken).collect())
-            }
-            Query::Get(execution) => match self.book.get(execution) {
-                Some(open) => Answer::Record(open.stored.record().encode()),
+            Query::List {} => Answer::Executions(self.book.summaries()),
+            Query::Get(execution) => match self.book.stored(execution) {
+                Some(stored) => Answer::Record(stored.record().encode()),
                 None => Answer::Error(QueryError::NotFound),
             },
             Query::Status {} => Answer::Status(serde_json::json!({
                 "shard": self.id,
                 "owner": self.shared.owner,
                 "executions": self.book.len(),
+                "folded": self.book.folded(),
                 "broken": self.book.broken().count(),
                 "journal": self.journal.position(),
                 "positions": {

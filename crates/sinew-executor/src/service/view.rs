@@ -5,13 +5,12 @@ use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{ExecutionStatus, Summary};
 
-use super::open::{Open, Stored};
+use super::open::Stored;
 
 /// One row of a list.
-pub(super) fn summary(open: &Open) -> Summary {
-    let state = open.state();
+pub(super) fn summary(stored: &Stored, state: &State) -> Summary {
     let waits = if state.ended { Vec::new() } else { waiting(state) };
-    row(&open.stored.meta, status(state, &waits), state.started_at, ended(state), words(&waits))
+    row(&stored.meta, status(state, &waits), state.started_at, ended(state), words(&waits))
 }
 
 /// The row of an execution that cannot be folded here.

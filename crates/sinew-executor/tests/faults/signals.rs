@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use sinew_agent::Delivery;
 use sinew_engine::{Fact, Status};
 use sinew_executor::client::Client;
+use sinew_mesh::query::Answer;
 use sinew_protocol::command::{
     ApproveCommand, CancelCommand, Command, PauseCommand, ResumeCommand, RetryCommand,
 };
 use sinew_protocol::journal::Verdict;
-use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::query::{ExecutionStatus, Query};
 use sinew_protocol::{ExecutionId, Token};
 
 use crate::agents::{begun, stands};
@@ -198,6 +199,37 @@ async fn a_closed_execution_is_retried() {
         *names.entry(call["agent"].as_str().unwrap()).or_default() += 1;
     }
     assert_eq!(names, BTreeMap::from([("one", 1), ("two", 2)]));
+}
+
+/// What waits is kept as it stands in the journal, and is as good as new when its answer comes.
+#[tokio::test]
+async fn what_waits_takes_no_room() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("review", &review()).await;
+    let service = mesh.executor("one").await;
+    let client = mesh.client_of("ann").await;
+    let mut executions = Vec::new();
+    for nth in 0..8 {
+        let execution = begun(&client, &format!("k{nth}"), "review", json!({})).await;
+        stands(&client, &execution, |row| row.status == ExecutionStatus::Waiting).await;
+        executions.push(execution);
+    }
+    let (mut open, mut folded) = (0, 0);
+    for shard in 0..4 {
+        let Answer::Status(status) = client.mesh().ask(shard, &Query::Status {}).await.unwrap() else {
+            panic!("no status of shard {shard}");
+        };
+        open += status["executions"].as_u64().unwrap();
+        folded += status["folded"].as_u64().unwrap();
+    }
+    assert_eq!((open, folded), (8, 0));
+    for (nth, execution) in executions.iter().enumerate() {
+        let done = ask(&client, &format!("a{nth}"), approve(execution, false)).await;
+        assert!(done.accepted, "{done:?}");
+        ended(&client, execution).await;
+        audit(&client.record(execution).await.unwrap().unwrap());
+    }
+    service.drain().await;
 }
 
 /// The output once a retried execution has ended well. Its first end is in the record as well.

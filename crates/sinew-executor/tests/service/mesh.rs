@@ -86,7 +86,9 @@ impl Site {
     }
 
     pub(crate) async fn executor(&self, id: &str) -> Service {
-        let options = ServiceOptions { id: id.to_owned(), lease: LEASE, ..ServiceOptions::new(adapters) };
+        // No room for anything folded: what is folded anew for every input must come to the same.
+        let options =
+            ServiceOptions { id: id.to_owned(), lease: LEASE, room: 0, ..ServiceOptions::new(adapters) };
         Service::start(self.connect(id).await, options).await.unwrap()
     }
 
