@@ -105,6 +105,7 @@ pub(crate) const TABLE: &[Metric] = &[
     spread("sinew_round_seconds", Unit::Seconds, FAST, &[], "from messages read to their commit stored"),
     gauge("sinew_shards_owned", Unit::Count, &[], "shards that this executor owns"),
     counter("sinew_takeovers_total", &[], "shards opened by this executor"),
+    counter("sinew_refolds_total", &[], "open executions read again because something came in for them"),
     counter("sinew_fenced_total", &[], "commits refused because another executor had written"),
     counter("sinew_spans_lost_total", &[], "spans that no collector took"),
 ];

@@ -62,7 +62,7 @@ pub(crate) struct BenchArgs {
 enum Part {
     /// J1 to J3 beside the floor
     Jobs,
-    /// Two executors beside one
+    /// Two executors beside one, where they are the limit
     Executors,
     /// Many open executions, wide fan-outs, memory, recovery
     Size,
@@ -100,7 +100,8 @@ async fn measure(args: &BenchArgs, output: &Output) -> Result<Report, Failure> {
     };
     let mut report = Report::new(amount.rounds);
     if args.only.contains(&Part::Jobs) {
-        let mut sites = [Site::start(false, args.shards).await?, Site::start(true, args.shards).await?];
+        let mut sites =
+            [Site::start(false, args.shards, None).await?, Site::start(true, args.shards, None).await?];
         report.idle_mib = sites[0].executor_memory();
         for round in 0..=amount.rounds {
             // The first one only makes everything warm.

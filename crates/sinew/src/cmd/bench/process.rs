@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::exit::{Exit, Failure};
@@ -29,11 +31,22 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts this program with these arguments; what it says on stderr goes to a file.
     pub(super) fn start(role: &'static str, arguments: &[&str], log: &Path) -> Result<Self, Failure> {
+        Self::start_with(role, arguments, None, log)
+    }
+
+    /// Like [`Worker::start`], with so many threads.
+    pub(super) fn start_with(
+        role: &'static str,
+        arguments: &[&str],
+        threads: Option<usize>,
+        log: &Path,
+    ) -> Result<Self, Failure> {
         let failed = |error: &io::Error| dead(role, &error.to_string());
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
         let log = fs::File::options().create(true).append(true).open(log).map_err(|error| failed(&error))?;
         let mut child = Command::new(program)
             .args(arguments)
+            .envs(threads.map(|threads| ("TOKIO_WORKER_THREADS", threads.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -82,6 +95,25 @@ impl Worker {
 
 fn dead(role: &str, reason: &str) -> Failure {
     Failure::new(Exit::Failed, DEAD, format!("the bench's process '{role}' failed: {reason}"))
+}
+
+/// A port that nobody listens on.
+pub(super) fn free_port() -> Result<u16, Failure> {
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).map_err(|error| dead("executor", &error.to_string()))
+}
+
+/// A counter as a process tells it to Prometheus; 0 when it has never counted.
+pub(super) async fn counter(port: u16, name: &str) -> Result<f64, Failure> {
+    let told = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await.map(|_| page)
+    };
+    let page = told.await.map_err(|error: io::Error| dead("executor", &error.to_string()))?;
+    let lines = page.lines().filter_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    Ok(lines.sum())
 }
 
 /// CPU time of a process since it began, all its threads, in microseconds.

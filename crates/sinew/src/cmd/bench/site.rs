@@ -7,7 +7,7 @@ use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
 
 use super::order::{Order, Took};
-use super::process::{Worker, cpu, resident};
+use super::process::{Worker, counter, cpu, free_port, resident};
 use super::role::{DIRECT, QUEUED};
 use crate::cmd::workflow::deploy;
 use crate::exit::{Exit, Failure};
@@ -16,6 +16,9 @@ use crate::load::Options;
 /// The folder of the workflows cannot be written.
 const FOLDER: &str = "SINEW-8082";
 
+/// Decisions of an execution that is work for executors.
+pub(super) const DECISIONS: usize = 24;
+
 /// A server, executors, agents and the driver, each a process of its own.
 pub(super) struct Site {
     server: Server,
@@ -23,7 +26,11 @@ pub(super) struct Site {
     pub(super) driver: Worker,
     agent: Worker,
     echo: Worker,
-    pub(super) executors: Vec<Worker>,
+    executors: Vec<Worker>,
+    /// Where each of them tells its metrics.
+    ports: Vec<u16>,
+    /// Threads that an executor works with, if not as many as there are cores.
+    threads: Option<usize>,
     url: String,
 }
 
@@ -40,7 +47,11 @@ pub(super) struct Cost {
 
 impl Site {
     /// Starts everything and waits until it answers.
-    pub(super) async fn start(sync_always: bool, shards: Option<u32>) -> Result<Self, Failure> {
+    pub(super) async fn start(
+        sync_always: bool,
+        shards: Option<u32>,
+        threads: Option<usize>,
+    ) -> Result<Self, Failure> {
         let server = Server::start(ServerOptions { sync_always, ..ServerOptions::default() }).await?;
         let url = server.url();
         let mesh = connect(&url).await?;
@@ -55,7 +66,8 @@ impl Site {
         agent.read::<Took>().await?;
         let mut driver = Worker::start("driver", &["bench", "driver", "--nats", &url], &log)?;
         driver.read::<Took>().await?;
-        let mut site = Self { server, sync_always, driver, agent, echo, executors: Vec::new(), url };
+        let (executors, ports) = (Vec::new(), Vec::new());
+        let mut site = Self { server, sync_always, driver, agent, echo, executors, ports, threads, url };
         site.executor()?;
         site.driver.ask::<Took>(&Order::Owned).await?;
         Ok(site)
@@ -64,9 +76,22 @@ impl Site {
     /// Starts one more executor.
     pub(super) fn executor(&mut self) -> Result<(), Failure> {
         let log = self.server.store().join("bench.log");
-        let executor = Worker::start("executor", &["serve", "executor", "--nats", &self.url], &log)?;
+        let port = free_port()?;
+        let health = port.to_string();
+        let arguments = ["serve", "executor", "--nats", &self.url, "--health-port", &health];
+        let executor = Worker::start_with("executor", &arguments, self.threads, &log)?;
         self.executors.push(executor);
+        self.ports.push(port);
         Ok(())
+    }
+
+    /// The sum of a counter over all executors.
+    pub(super) async fn counted(&self, metric: &str) -> Result<f64, Failure> {
+        let mut sum = 0.0;
+        for port in &self.ports {
+            sum += counter(*port, metric).await?;
+        }
+        Ok(sum)
     }
 
     /// Measures something, and what all processes spend meanwhile.
@@ -108,11 +133,18 @@ impl Site {
         self.agent.pid().map(resident).unwrap_or_default()
     }
 
-    /// Stops everything.
-    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+    /// Kills the executors as a crash would.
+    pub(super) async fn kill_executors(&mut self) -> Result<(), Failure> {
+        self.ports.clear();
         for executor in self.executors.drain(..) {
             executor.kill9().await?;
         }
+        Ok(())
+    }
+
+    /// Stops everything.
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+        self.kill_executors().await?;
         self.driver.kill9().await?;
         self.agent.kill9().await?;
         self.echo.kill9().await?;
@@ -125,13 +157,14 @@ async fn connect(url: &str) -> Result<Mesh, Failure> {
     Ok(connect.open().await?)
 }
 
-/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, and one that waits.
+/// The workflows, written into a folder: a chain of three and a fan-out for each delivery, one that waits, and one
+/// that is all decisions.
 fn workflows(folder: PathBuf) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(Exit::Failed, FOLDER, format!("cannot write {}: {error}", folder.display()))
     };
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let mut files = vec![("waits".to_owned(), waits())];
+    let mut files = vec![("waits".to_owned(), waits()), ("decide".to_owned(), decide())];
     for (delivery, agent) in [("queue", QUEUED), ("direct", DIRECT)] {
         files.push((format!("chain_{delivery}"), chain(agent)));
         files.push((format!("fan_{delivery}"), fan(agent)));
@@ -175,4 +208,25 @@ fn waits() -> String {
   output_mapping: {text: \"{{only.output.text}}\"}
 "
     .to_owned()
+}
+
+/// Decisions one after the other, and one agent at the end: work for executors.
+fn decide() -> String {
+    let decision = |nth: usize| {
+        let next = if nth + 1 < DECISIONS { format!("d{}", nth + 1) } else { "last".to_owned() };
+        let after = nth.checked_sub(1).map(|before| format!(", depends_on: [d{before}]")).unwrap_or_default();
+        format!(
+            "    - {{id: d{nth}, type: conditional, true_branch: {next}, \
+             condition: \"'{{{{workflow.input.text}}}}' != 'no {nth}'\"{after}}}\n"
+        )
+    };
+    let (decisions, before): (String, _) = ((0..DECISIONS).map(decision).collect(), DECISIONS - 1);
+    format!(
+        "workflow:
+  description: Decisions one after the other
+  nodes:
+{decisions}    - {{id: last, type: agent, agent_name: {DIRECT}, input: {{text: \"{{{{workflow.input.text}}}}\"}}, depends_on: [d{before}]}}
+  output_mapping: {{text: \"{{{{workflow.input.text}}}}\"}}
+"
+    )
 }

@@ -10,14 +10,21 @@ use super::site::Site;
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// One executor and two.
+/// One executor and two, each with one thread, and nothing that holds them up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Executors {
     pub(super) one_per_second: f64,
     pub(super) two_per_second: f64,
     pub(super) ratio: f64,
+    /// CPU seconds that the executors took in a second.
+    pub(super) one_cores: f64,
+    pub(super) two_cores: f64,
     /// Shards of the executor that has fewest.
     pub(super) fewest_shards: usize,
+    /// Commits of both, from the moment the second one came.
+    pub(super) commits: f64,
+    /// How many more were refused because the other had written.
+    pub(super) lost_percent: f64,
 }
 
 /// With so many executions open.
@@ -57,10 +64,10 @@ fn chains(count: usize, delivery: &str) -> Order {
     Order::Run { workflow: format!("chain_{delivery}"), items: 0, count, at_once: IN_FLIGHT }
 }
 
-/// J3 with one executor and with two.
+/// Executions that are work for executors, with one of one thread and with two.
 pub(super) async fn executors(shards: Option<u32>, many: usize, rounds: u32) -> Result<Executors, Failure> {
-    let mut alone = Site::start(false, shards).await?;
-    let mut both = Site::start(false, shards).await?;
+    let mut alone = Site::start(false, shards, Some(1)).await?;
+    let mut both = Site::start(false, shards, Some(1)).await?;
     both.executor()?;
     let patience = Instant::now() + std::time::Duration::from_mins(1);
     let mut owners = Took::default();
@@ -72,24 +79,39 @@ pub(super) async fn executors(shards: Option<u32>, many: usize, rounds: u32) -> 
         }
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
+    let decide = Order::Run { workflow: "decide".to_owned(), items: 0, count: many, at_once: IN_FLIGHT };
     let mut rates = [Vec::new(), Vec::new()];
+    let mut shares = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
-        for (site, rates) in [&mut alone, &mut both].into_iter().zip(&mut rates) {
-            let (took, _) = site.measure(&chains(many, "direct")).await?;
+        for (nth, site) in [&mut alone, &mut both].into_iter().enumerate() {
+            let (took, cost) = site.measure(&decide).await?;
             if round > 0 {
-                rates.push(many as f64 / took.seconds);
+                rates[nth].push(many as f64 / took.seconds);
+                shares[nth].push(cost.executor / 1e6 / took.seconds);
             }
         }
     }
+    let commits = both.counted("sinew_commits_total").await?;
+    let lost = both.counted("sinew_fenced_total").await?;
     alone.stop().await?;
     both.stop().await?;
-    let [one, two] = rates.map(super::report::median);
-    Ok(Executors { one_per_second: one, two_per_second: two, ratio: two / one, fewest_shards: owners.number })
+    let ([one, two], [one_cores, two_cores]) =
+        (rates.map(super::report::median), shares.map(super::report::median));
+    Ok(Executors {
+        one_per_second: one,
+        two_per_second: two,
+        ratio: two / one,
+        one_cores,
+        two_cores,
+        fewest_shards: owners.number,
+        commits,
+        lost_percent: 100.0 * lost / (commits + lost).max(1.0),
+    })
 }
 
 /// Everything that depends on how much there is.
 pub(super) async fn size(quick: bool, shards: Option<u32>, output: &Output) -> Result<Size, Failure> {
-    let mut site = Site::start(false, shards).await?;
+    let mut site = Site::start(false, shards, None).await?;
     let mut size = Size::default();
     site.measure(&chains(500, "direct")).await?;
     for items in if quick { vec![100, 1_000] } else { vec![100, 1_000, 10_000] } {
@@ -109,9 +131,7 @@ pub(super) async fn size(quick: bool, shards: Option<u32>, output: &Output) -> R
     }
     let (killed, open) = (Instant::now(), size.open.last().map_or(0, |last| last.open));
     output.note(&format!("the executor is killed with {open} executions open"));
-    for executor in site.executors.drain(..) {
-        executor.kill9().await?;
-    }
+    site.kill_executors().await?;
     site.executor()?;
     let owned: Took = site.driver.ask(&Order::Owned).await?;
     size.recovered = owned.number;

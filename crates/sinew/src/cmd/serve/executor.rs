@@ -34,6 +34,9 @@ pub(crate) struct ExecutorArgs {
     /// Its name among the executors [default: a new one]
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
+    /// Memory for executions that are worked on, about; the others are read again when something comes in for them
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: usize,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
@@ -48,6 +51,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     };
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(connect::adapter);
+    options.room = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
         options.id.clone_from(id);
     }
