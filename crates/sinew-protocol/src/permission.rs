@@ -4,6 +4,7 @@
 //! refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
 
 mod compare;
+mod guest;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 pub use compare::{Comparison, Granted, compare};
+pub use guest::Guest;
 pub use render::{BadTenant, Login, Tenant, User, config, nsc};
 
 use crate::Token;
@@ -67,7 +69,8 @@ impl Role {
                 "can read and add artifacts of every execution of its tenant whose address it knows, though never replace \
                  one unnoticed (addresses carry the sha256); can send progress in the name of any task whose ids it knows; \
                  can be made to send one answer to a subject of a caller's choice; can have the server empty or delete any \
-                 stream of its tenant, as all who read or acknowledge single messages can"
+                 stream of its tenant, as all who read or acknowledge single messages can. As a guest, in an account of its \
+                 own, it can do neither of the last two"
             }
             Self::Executor => {
                 "can do everything to executions of its tenant; holds the key that results are proved with"

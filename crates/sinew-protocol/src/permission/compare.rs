@@ -59,7 +59,10 @@ fn against(namespace: &str, name: &Token, granted: &Granted, roles: Vec<Role>) -
                 && !deny.iter().any(|kept| overlap(kept, right))
         };
         let may = |allowed: &&String| !deny.iter().any(|kept| includes(kept, allowed));
-        let needs = |allowed: &str| needed.iter().any(|right| includes(right, allowed));
+        let needs = |allowed: &str| {
+            needed.iter().any(|right| includes(right, allowed))
+                || is_call(namespace, name, &found.roles, allowed)
+        };
         found
             .missing
             .extend(needed.iter().filter(|right| !has(right)).map(|right| format!("{verb} {right}")));
@@ -75,6 +78,14 @@ fn against(namespace: &str, name: &Token, granted: &Granted, roles: Vec<Role>) -
         _ => {}
     }
     found
+}
+
+/// Whether a right is the one to call a single other, which a guest may be given; the table, which names nobody, gives calls
+/// to clients only.
+fn is_call(namespace: &str, name: &Token, roles: &[Role], allowed: &str) -> bool {
+    let calls = format!("{}.v1.rpc.*.*.{name}", Token::of(namespace));
+    let single = allowed.split('.').nth(3).is_some_and(|called| called != "*");
+    roles.contains(&Role::Agent) && single && covers(&calls, allowed)
 }
 
 /// Whether a right to `wide` is one to `narrow`; a word behind a blank is a queue group that must be joined.
@@ -161,6 +172,15 @@ mod tests {
             &["publish to prod.v1.progress.*.*"],
             &["subscribe to prod.v1.rpc.ada.>", "answer a request with any number of messages"],
         );
+        // A guest may call whom it was told to, nobody may call everybody but clients.
+        let mut granted = exact(&[Role::Agent]);
+        granted.publish.as_mut().unwrap().insert("prod.v1.rpc.other.*.ada".to_owned());
+        check(&granted, &[Role::Agent], &[], &[]);
+        for wide in ["prod.v1.rpc.*.*.ada", "prod.v1.rpc.other.*.eve"] {
+            let mut granted = granted.clone();
+            granted.publish.as_mut().unwrap().insert(wide.to_owned());
+            check(&granted, &[Role::Agent], &[], &[&format!("publish to {wide}")]);
+        }
         // What is denied altogether is not had, and harmless.
         let mut granted = exact(&[Role::Client]);
         granted.publish.as_mut().unwrap().insert("a.b".to_owned());

@@ -1,7 +1,9 @@
 //! The table as configuration of nats-server, and as commands for nsc.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+use super::guest::{Guest, Passage, Way, passages};
 use super::{Permissions, RESPONSE_MINUTES, Role};
 use crate::Token;
 
@@ -14,6 +16,8 @@ pub struct Tenant {
     pub namespace: String,
     /// Its users.
     pub users: Vec<User>,
+    /// Agents that work for it from accounts of their own.
+    pub guests: Vec<Guest>,
     /// The most bytes of its streams on disk; as much as the server has when absent.
     pub max_file: Option<u64>,
 }
@@ -66,15 +70,19 @@ impl BadTenant {
     pub const CODE: &str = "SINEW-7006";
 }
 
-/// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles.
+/// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles, and one
+/// account per guest with what passes between the two.
 pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
     let mut out = String::from(
         "# Rights of a Sinew mesh. Include this file in the server's configuration. There is no default user:\n\
          # whoever does not log in as one of these is refused.\naccounts {\n",
     );
-    let mut names = Vec::new();
+    let mut accounts = Vec::new();
     for tenant in tenants {
-        unique(&mut names, &tenant.account)?;
+        unique(&mut accounts, &tenant.account)?;
+        for guest in &tenant.guests {
+            unique(&mut accounts, &guest.account(&tenant.account))?;
+        }
         write_tenant(&mut out, tenant)?;
     }
     out.push_str("}\n");
@@ -82,57 +90,151 @@ pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
 }
 
 fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
-    let account = quoted("account", &tenant.account)?;
+    let mut names = Vec::new();
+    let everybody = tenant.users.iter().map(|user| &user.name);
+    for name in everybody.chain(tenant.guests.iter().map(|guest| &guest.name)) {
+        unique(&mut names, Token::of(name).as_str())?;
+    }
+    let guests = tenant.guests.iter().map(|guest| {
+        let rights = guest.permissions(&tenant.namespace);
+        (guest, guest.account(&tenant.account), passages(&tenant.namespace, &rights), rights)
+    });
+    let guests: Vec<_> = guests.collect();
+    let mut doors = Doors::default();
+    for (_, account, passages, _) in &guests {
+        doors.open(account, passages, &[Way::Answered]);
+    }
     // Writing to a text cannot fail.
-    let _ = writeln!(out, "  {account}: {{");
+    let _ = writeln!(out, "  {}: {{", quoted("account", &tenant.account)?);
     match tenant.max_file {
         Some(bytes) => {
             let _ = writeln!(out, "    jetstream: {{ max_file: {bytes} }}");
         }
         None => out.push_str("    jetstream: enabled\n"),
     }
+    doors.write(out)?;
     out.push_str("    users: [\n");
-    let mut names = Vec::new();
     for user in &tenant.users {
-        unique(&mut names, Token::of(&user.name).as_str())?;
-        let login = match &user.login {
-            Login::Password(password) => {
-                // The account's users are told apart by names, across all accounts of a server.
-                format!("user: {}, password: {}", quoted("user", &user.name)?, quoted("password", password)?)
-            }
-            Login::Nkey(key) => {
-                let letters = key.bytes().all(|b| b.is_ascii_uppercase() || (b'2'..=b'7').contains(&b));
-                if !(key.len() == 56 && key.starts_with('U') && letters) {
-                    return Err(BadTenant::Nkey(user.name.clone()));
-                }
-                format!("nkey: {key}")
-            }
-        };
         let name = Token::of(&user.name);
         let rights = user.roles.iter().map(|role| role.permissions(&tenant.namespace, &name));
         let rights = rights.fold(Permissions::default(), Permissions::and);
         let roles: Vec<&str> = user.roles.iter().map(|role| role.as_str()).collect();
-        let _ = writeln!(out, "      # {name}: {}", roles.join(", "));
-        let _ = writeln!(out, "      {{ {login}, permissions: {{");
-        for (verb, subjects) in [("publish", &rights.publish), ("subscribe", &rights.subscribe)] {
-            // An empty list of rights would be no limit at all.
-            if subjects.is_empty() {
-                let _ = writeln!(out, "        {verb}: {{ deny: [\">\"] }}");
-                continue;
-            }
-            let _ = writeln!(out, "        {verb}: {{ allow: [");
-            for subject in subjects {
-                let _ = writeln!(out, "          {}", quoted("subject", subject)?);
-            }
-            out.push_str("        ] }\n");
-        }
-        if rights.responses > 0 {
-            let (most, minutes) = (rights.responses, RESPONSE_MINUTES);
-            let _ = writeln!(out, "        allow_responses: {{ max: {most}, expires: \"{minutes}m\" }}");
-        }
-        out.push_str("      } }\n");
+        write_user(out, &user.name, &roles.join(", "), &user.login, &rights)?;
     }
     out.push_str("    ]\n  }\n");
+    for (guest, account, passages, rights) in &guests {
+        let _ = writeln!(out, "  {}: {{", quoted("account", account)?);
+        // Without streams there is nothing that a server could be made to do to one.
+        out.push_str("    jetstream: disabled\n");
+        let mut doors = Doors::default();
+        doors.open(&tenant.account, passages, &[Way::Said, Way::Heard]);
+        doors.write(out)?;
+        out.push_str("    users: [\n");
+        write_user(out, &guest.name, "agent, a guest", &guest.login, rights)?;
+        out.push_str("    ]\n  }\n");
+    }
+    Ok(())
+}
+
+/// What an account takes from others and gives to them.
+#[derive(Default)]
+struct Doors<'a> {
+    exports: BTreeMap<&'a Passage, Vec<&'a str>>,
+    imports: Vec<(&'a str, &'a Passage)>,
+}
+
+impl<'a> Doors<'a> {
+    /// Opens passages to another account: what goes these ways is taken from it, the rest is given to it.
+    fn open(&mut self, account: &'a str, passages: &'a [Passage], taken: &[Way]) {
+        for passage in passages {
+            if taken.contains(&passage.way) {
+                self.imports.push((account, passage));
+            } else {
+                self.exports.entry(passage).or_default().push(account);
+            }
+        }
+    }
+
+    fn write(&self, out: &mut String) -> Result<(), BadTenant> {
+        if !self.exports.is_empty() {
+            out.push_str("    exports: [\n");
+        }
+        for (passage, accounts) in &self.exports {
+            let accounts: Result<Vec<_>, _> = accounts.iter().map(|name| quoted("account", name)).collect();
+            let (accounts, subject) = (accounts?.join(", "), quoted("subject", &passage.subject)?);
+            let _ = write!(out, "      {{ {}: {subject}, accounts: [{accounts}]", passage.kind());
+            if passage.many {
+                out.push_str(", response_type: Stream");
+            }
+            if let Some(minutes) = passage.minutes {
+                let _ = write!(out, ", response_threshold: \"{minutes}m\"");
+            }
+            out.push_str(" }\n");
+        }
+        if !self.exports.is_empty() {
+            out.push_str("    ]\n");
+        }
+        if !self.imports.is_empty() {
+            out.push_str("    imports: [\n");
+        }
+        for (account, passage) in &self.imports {
+            let (account, subject) = (quoted("account", account)?, quoted("subject", &passage.subject)?);
+            let kind = passage.kind();
+            let _ = writeln!(out, "      {{ {kind}: {{ account: {account}, subject: {subject} }} }}");
+        }
+        if !self.imports.is_empty() {
+            out.push_str("    ]\n");
+        }
+        Ok(())
+    }
+}
+
+impl Passage {
+    /// What the server calls it: messages flow in a stream, and are answered by a service.
+    fn kind(&self) -> &'static str {
+        if self.way == Way::Heard { "stream" } else { "service" }
+    }
+}
+
+fn write_user(
+    out: &mut String,
+    name: &str,
+    roles: &str,
+    login: &Login,
+    rights: &Permissions,
+) -> Result<(), BadTenant> {
+    let login = match login {
+        Login::Password(password) => {
+            // The account's users are told apart by names, across all accounts of a server.
+            format!("user: {}, password: {}", quoted("user", name)?, quoted("password", password)?)
+        }
+        Login::Nkey(key) => {
+            let letters = key.bytes().all(|b| b.is_ascii_uppercase() || (b'2'..=b'7').contains(&b));
+            if !(key.len() == 56 && key.starts_with('U') && letters) {
+                return Err(BadTenant::Nkey(name.to_owned()));
+            }
+            format!("nkey: {key}")
+        }
+    };
+    let _ = writeln!(out, "      # {}: {roles}", Token::of(name));
+    let _ = writeln!(out, "      {{ {login}, permissions: {{");
+    for (verb, subjects) in [("publish", &rights.publish), ("subscribe", &rights.subscribe)] {
+        // An empty list of rights would be no limit at all.
+        if subjects.is_empty() {
+            let _ = writeln!(out, "        {verb}: {{ deny: [\">\"] }}");
+            continue;
+        }
+        let _ = writeln!(out, "        {verb}: {{ allow: [");
+        for subject in subjects {
+            let _ = writeln!(out, "          {}", quoted("subject", subject)?);
+        }
+        out.push_str("        ] }\n");
+    }
+    if rights.responses > 0 {
+        let (most, minutes) = (rights.responses, RESPONSE_MINUTES);
+        let _ = writeln!(out, "        allow_responses: {{ max: {most}, expires: \"{minutes}m\" }}");
+    }
+    out.push_str("      } }\n");
     Ok(())
 }
 

@@ -231,12 +231,23 @@ fn tenants() -> Vec<Tenant> {
         user("x1", &[Role::Executor], Login::Nkey(format!("U{}", "A".repeat(55)))),
         user("nobody", &[], password("p")),
     ];
-    let prod =
-        Tenant { account: "PROD".to_owned(), namespace: "prod".to_owned(), users, max_file: Some(1 << 30) };
+    let guest = |name: &str, calls: &[&str]| Guest {
+        name: name.to_owned(),
+        login: password("p"),
+        calls: calls.iter().map(|&name| name.to_owned()).collect(),
+    };
+    let prod = Tenant {
+        account: "PROD".to_owned(),
+        namespace: "prod".to_owned(),
+        users,
+        guests: vec![guest("stranger", &["order reviewer", "stranger"]), guest("other", &[])],
+        max_file: Some(1 << 30),
+    };
     let test = Tenant {
         account: "TEST".to_owned(),
         namespace: "test".to_owned(),
         users: Vec::new(),
+        guests: Vec::new(),
         max_file: None,
     };
     vec![prod, test]
@@ -253,10 +264,104 @@ fn configuration_says_exactly_the_rights() {
     assert!(text.contains(r#"user: "order reviewer", password: "pa\"ss\\w$ord""#));
     assert!(text.contains("allow_responses: { max: 1, expires: \"60m\" }"));
     assert!(text.contains("publish: { deny: [\">\"] }"), "no role, no rights");
-    assert_eq!(text.matches("allow: [").count(), 4);
+    assert_eq!(text.matches("allow: [").count(), 8);
     assert_eq!(text.matches('{').count(), text.matches('}').count());
     assert_eq!(text.matches('[').count(), text.matches(']').count());
     assert!(!format!("{:?}", tenants()).contains("w$ord"), "passwords are not shown");
+}
+
+#[test]
+fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
+    let rights = tenants()[0].guests[0].permissions("prod");
+    let mut agent = of(Role::Agent, "stranger");
+    agent.publish.insert("prod.v1.rpc.".to_owned() + Token::of("order reviewer").as_str() + ".*.stranger");
+    assert_eq!(rights, agent, "an agent's rights and a call, not to itself");
+    let way = |subject: &str| -> Vec<guest::Way> {
+        let ways = guest::passages("prod", &rights).into_iter();
+        ways.filter(|passage| covers(&passage.subject, subject)).map(|passage| passage.way).collect()
+    };
+    for subject in &rights.publish {
+        let ways = way(subject);
+        assert_eq!(ways.contains(&guest::Way::Said), subject != OWN_RIGHTS, "{subject}: {ways:?}");
+    }
+    for right in &rights.subscribe {
+        let (subject, queue) = right.split_once(' ').unwrap_or((right, ""));
+        let ways = way(subject);
+        let want = match () {
+            () if subject.starts_with("_INBOX_") => None,
+            () if subject.starts_with("$SRV.") || !queue.is_empty() => Some(guest::Way::Answered),
+            () => Some(guest::Way::Heard),
+        };
+        assert_eq!(ways.into_iter().find(|way| *way != guest::Way::Said), want, "{right}");
+    }
+    // What no agent has today stays behind if it gets it one day.
+    for right in [
+        "$JS.API.STREAM.PURGE.prod_TASKS",
+        "$JS.API.STREAM.UPDATE.prod_TASKS",
+        "$JS.API.STREAM.MSG.DELETE.prod_TASKS",
+        "$JS.API.CONSUMER.CREATE.prod_CARDS.>",
+        "$JS.API.CONSUMER.DELETE.prod_TASKS.agent-stranger",
+        "$JS.API.CONSUMER.MSG.NEXT.prod_CARDS.*",
+        "$JS.API.CONSUMER.INFO.prod_TASKS.>",
+        "$JS.API.>",
+        "$KV.prod_FLEET.>",
+        "$SYS.>",
+        "other.v1.card.stranger",
+        ">",
+    ] {
+        let rights = Permissions { publish: [right.to_owned()].into(), ..Permissions::default() };
+        assert_eq!(guest::passages("prod", &rights), [], "{right}");
+    }
+}
+
+#[test]
+fn configuration_of_guests_gives_on_one_side_what_the_other_takes() {
+    let text = config(&tenants()).unwrap();
+    let account = |name: &str| -> &str {
+        let begin = text.find(&format!("  \"{name}\": {{\n")).unwrap();
+        let end = begin + text[begin..].find("\n  }\n").unwrap();
+        &text[begin..end]
+    };
+    let lists = |name: &str, list: &str| -> Vec<&str> {
+        let Some((_, rest)) = account(name).split_once(&format!("    {list}: [\n")) else {
+            return Vec::new();
+        };
+        rest.split("    ]\n").next().unwrap().lines().map(str::trim).collect()
+    };
+    for (name, streams) in [("PROD", "{ max_file: 1073741824 }"), ("PROD-stranger", "disabled")] {
+        assert!(account(name).contains(&format!("    jetstream: {streams}\n")), "{name}");
+    }
+    let of_all = "{ service: \"prod.v1.progress.*.*\", accounts: [\"PROD-stranger\", \"PROD-other\"] }";
+    let of_one = "{ stream: \"prod.v1.control.stranger.>\", accounts: [\"PROD-stranger\"] }";
+    let tasks = "{ service: \"$JS.API.CONSUMER.MSG.NEXT.prod_TASKS.agent-stranger\", \
+                 accounts: [\"PROD-stranger\"], response_type: Stream }";
+    for export in [of_all, of_one, tasks] {
+        assert!(lists("PROD", "exports").contains(&export), "{export}");
+    }
+    let door = "{ service: \"prod.v1.rpc.stranger.>\", accounts: [\"PROD\"], response_threshold: \"60m\" }";
+    assert!(lists("PROD-stranger", "exports").contains(&door));
+    // Every import is an export of the other side for this account.
+    for (here, there) in [
+        ("PROD", "PROD-stranger"),
+        ("PROD", "PROD-other"),
+        ("PROD-stranger", "PROD"),
+        ("PROD-other", "PROD"),
+        ("TEST", "PROD"),
+    ] {
+        let from = format!("{{ account: \"{there}\", subject: ");
+        let imports = lists(here, "imports").into_iter().filter_map(|line| line.split_once(&from));
+        let mut taken: Vec<String> = imports
+            .map(|(kind, subject)| kind.to_owned() + subject.trim_end_matches([' ', '}']) + ", accounts: [")
+            .collect();
+        let exports = lists(there, "exports").into_iter();
+        let exports = exports.filter(|line| line.contains(&format!("\"{here}\"")));
+        let mut given: Vec<String> =
+            exports.map(|line| line[..=line.find('[').unwrap()].to_owned()).collect();
+        taken.sort();
+        given.sort();
+        assert_eq!(taken, given, "{here} from {there}");
+        assert_eq!(taken.is_empty(), here == "TEST");
+    }
 }
 
 #[test]
@@ -275,6 +380,14 @@ fn tenants_that_cannot_be_written_are_refused() {
     assert_eq!(
         with(&|tenants| tenants[0].users[2].name = "x1".to_owned()),
         BadTenant::Twice("x1".to_owned())
+    );
+    assert_eq!(
+        with(&|tenants| tenants[0].guests[0].name = "x1".to_owned()),
+        BadTenant::Twice("x1".to_owned())
+    );
+    assert_eq!(
+        with(&|tenants| tenants[1].account = "PROD-other".to_owned()),
+        BadTenant::Twice("PROD-other".to_owned())
     );
     assert!(nsc("", "prod").is_err());
     assert!(crate::code::page(BadTenant::CODE).is_some());

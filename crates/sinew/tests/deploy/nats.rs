@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 use sinew_mesh::server::Server;
-use sinew_protocol::permission::{Login, Role, Tenant, User, config};
+use sinew_protocol::permission::{Guest, Login, Role, Tenant, User, config};
 
 use super::{all, deploy, has, read, said};
 
@@ -110,10 +110,16 @@ fn generated_permissions_take_the_place_of_the_one_user() {
         roles: vec![role],
         login: Login::Password(format!("password-of-{}", role.as_str())),
     });
+    let guest = Guest {
+        name: "stranger".to_owned(),
+        login: Login::Password("password-of-stranger".to_owned()),
+        calls: vec!["agent".to_owned()],
+    };
     let tenant = Tenant {
         account: "SINEW".to_owned(),
         namespace: "sinew".to_owned(),
         users: users.collect(),
+        guests: vec![guest],
         max_file: Some(1 << 30),
     };
     let folder = folder(false);

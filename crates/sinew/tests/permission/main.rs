@@ -10,6 +10,8 @@
 mod acks;
 mod doctor;
 mod expected;
+mod guest_mesh;
+mod guests;
 mod headers;
 mod matrix;
 mod mesh;

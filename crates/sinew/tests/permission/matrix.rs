@@ -5,17 +5,17 @@ use crate::wire::Wire;
 use crate::world::{NORTH, ROLES, World, acks_in_both_shapes};
 
 /// Another user's name.
-const STRANGER: &str = "n-agent2";
+pub(crate) const STRANGER: &str = "n-agent2";
 
 /// A probe: whether it is a subscription, its subject, the letters of roles that may.
-struct Probe {
-    subscribe: bool,
-    subject: String,
-    may: String,
+pub(crate) struct Probe {
+    pub(crate) subscribe: bool,
+    pub(crate) subject: String,
+    pub(crate) may: String,
 }
 
 /// All probes, with `{me}` still in them.
-fn probes() -> Vec<Probe> {
+pub(crate) fn probes() -> Vec<Probe> {
     let ns = NORTH.namespace;
     let mut all = Vec::new();
     let mut add = |subscribe, subject: String, may: &str| {

@@ -40,8 +40,14 @@ fn names() -> Vec<String> {
 fn a_name_is_never_more_than_a_name() {
     let names = names();
     let users: Vec<_> = names.iter().map(|name| (name.clone(), "agent")).collect();
-    let world = World::with(&format!("accounts {{\n{}}}\n", account(&NORTH, &users)), "");
-    for name in &names {
+    let guests: Vec<_> = names.iter().map(String::as_str).collect();
+    for accounts in [account(&NORTH, &users, &[]), account(&NORTH, &NORTH.users(), &guests)] {
+        each_is_itself(&World::with(&format!("accounts {{\n{accounts}}}\n"), ""), &names);
+    }
+}
+
+fn each_is_itself(world: &World, names: &[String]) {
+    for name in names {
         let shown: String = name.chars().take(40).collect();
         let mut wire = Wire::login(world.server.port(), name, PASSWORD)
             .unwrap_or_else(|error| panic!("{shown} cannot log in: {error}"));
@@ -66,11 +72,13 @@ fn a_name_is_never_more_than_a_name() {
 #[test]
 fn a_name_with_control_characters_is_refused() {
     for name in ["a\r\nPUB x 0", "a\nb", "a\tb", "a\u{7f}b", ""] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-        command.args(["mesh", "permissions", "--format", "nats"]).env("PASSWORD", "x");
-        let output = command.arg(format!("--user={name}:agent:env:PASSWORD")).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{name:?}: {said}");
-        assert!(output.stdout.is_empty() && said.contains("SINEW-7006"), "{name:?}: {said}");
+        for option in [format!("--user={name}:agent:env:PASSWORD"), format!("--guest={name}:env:PASSWORD")] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+            command.args(["mesh", "permissions", "--format", "nats", "--user=x:client:env:PASSWORD"]);
+            let output = command.arg(option).env("PASSWORD", "x").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{name:?}: {said}");
+            assert!(output.stdout.is_empty() && said.contains("SINEW-7006"), "{name:?}: {said}");
+        }
     }
 }

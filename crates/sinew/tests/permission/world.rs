@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_protocol::Token;
 
 use crate::wire::Wire;
 
@@ -57,30 +58,46 @@ impl Tenant {
     }
 }
 
-/// What is inside `accounts { … }` for these users of a tenant, as the command prints it, with a user for everything.
-pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)]) -> String {
+/// What is inside `accounts { … }` for these users and guests of a tenant, as the command prints it, with a user for
+/// everything in each account.
+pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     command.args(["mesh", "permissions", "--format", "nats"]).env("SINEW_TEST_PASSWORD", PASSWORD);
     command.args(["--account", tenant.account, "--namespace", tenant.namespace]);
     for (name, role) in users {
         command.arg(format!("--user={name}:{role}:env:SINEW_TEST_PASSWORD"));
     }
+    for guest in guests {
+        let (name, calls) = guest.split_once(':').unwrap_or((guest, ""));
+        command.arg(format!("--guest={name}:env:SINEW_TEST_PASSWORD"));
+        command.arg(format!("--guest-calls={name}:{calls}"));
+    }
     let output = command.output().expect("sinew starts");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (_, inside) = text.split_once("accounts {\n").expect("a block of accounts");
     let inside = inside.trim_end().strip_suffix('}').expect("the end of the block");
-    let root =
-        format!("    users: [\n      {{ user: \"{}\", password: \"{PASSWORD}\" }}\n", tenant.user("root"));
-    assert_eq!(inside.matches("    users: [\n").count(), 1);
-    inside.replacen("    users: [\n", &root, 1)
+    let guests = guests.iter().map(|guest| format!("root-{}", Token::of(guest.split(':').next().unwrap())));
+    let roots: Vec<_> = ["root".to_owned()].into_iter().chain(guests).collect();
+    let lists: Vec<&str> = inside.split("    users: [\n").collect();
+    assert_eq!(lists.len(), roots.len() + 1);
+    let filled = roots.iter().zip(&lists[1..]).map(|(root, list)| {
+        format!("    users: [\n      {{ user: \"{}\", password: \"{PASSWORD}\" }}\n{list}", tenant.user(root))
+    });
+    [lists[0].to_owned()].into_iter().chain(filled).collect::<Vec<_>>().concat()
 }
 
 /// The accounts of both tenants with all their users, and these agents of the first.
 pub(crate) fn accounts(agents: &[&str]) -> String {
+    accounts_with(agents, &[])
+}
+
+/// The same with these guests of the first, each with what it may call behind a colon.
+pub(crate) fn accounts_with(agents: &[&str], guests: &[&str]) -> String {
     let agents = agents.iter().map(|name| ((*name).to_owned(), "agent"));
     let north: Vec<_> = NORTH.users().into_iter().chain(agents).collect();
-    format!("accounts {{\n{}{}}}\n", account(&NORTH, &north), account(&SOUTH, &SOUTH.users()))
+    let (north, south) = (account(&NORTH, &north, guests), account(&SOUTH, &SOUTH.users(), &[]));
+    format!("accounts {{\n{north}{south}}}\n")
 }
 
 /// P11: the configuration of a server that words acknowledgements in the old and in the new way.

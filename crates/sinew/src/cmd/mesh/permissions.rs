@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sinew_protocol::Token;
-use sinew_protocol::permission::{BadTenant, Login, Role, Tenant, User, config, nsc};
+use sinew_protocol::permission::{BadTenant, Guest, Login, Role, Tenant, User, config, nsc};
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 
 use crate::exit::{Exit, Failure};
@@ -12,6 +12,7 @@ use crate::output::Output;
 const EXAMPLES: &str = "Examples:
   sinew mesh permissions --role agent --name reviewer
   sinew mesh permissions --format nats --user exec-1:executor:UABC… --user reviewer:agent:env:REVIEWER_PASSWORD
+  sinew mesh permissions --format nats --user exec-1:executor:UABC… --guest stranger:env:STRANGER_PASSWORD
   sinew mesh permissions --format nsc --account SHOP > roles.sh";
 
 /// Arguments of `sinew mesh permissions`.
@@ -40,6 +41,12 @@ pub(crate) struct PermissionsArgs {
     /// A user for nats-server's configuration; LOGIN is a public nkey (U…) or env:VARIABLE for a password. May be repeated
     #[arg(long = "user", value_name = "NAME:ROLE[,ROLE]:LOGIN")]
     users: Vec<String>,
+    /// An agent that is not trusted: for nats-server's configuration, in an account of its own. May be repeated
+    #[arg(long = "guest", value_name = "NAME:LOGIN")]
+    guests: Vec<String>,
+    /// Agents and workflows that a guest may call. May be repeated
+    #[arg(long = "guest-calls", value_name = "GUEST:NAME[,NAME]")]
+    calls: Vec<String>,
 }
 
 /// Forms of permissions.
@@ -58,8 +65,12 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
     if args.format != Form::Table && output.is_machine() {
         return Err(Failure::usage("-o prints the table as data, without --format"));
     }
-    if args.format != Form::Nats && !args.users.is_empty() {
-        return Err(Failure::usage("--user is for --format nats"));
+    for (option, given) in
+        [("--user", &args.users), ("--guest", &args.guests), ("--guest-calls", &args.calls)]
+    {
+        if args.format != Form::Nats && !given.is_empty() {
+            return Err(Failure::usage(format!("{option} is for --format nats")));
+        }
     }
     match args.format {
         Form::Table => table(args, output),
@@ -72,6 +83,7 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
                 account: args.account.clone(),
                 namespace: args.namespace.clone(),
                 users,
+                guests: guests(&args.guests, &args.calls)?,
                 max_file: None,
             };
             output.text(&config(&[tenant])?);
@@ -120,18 +132,37 @@ fn role(word: &str) -> Result<Role, String> {
 fn user(text: &str) -> Result<User, Failure> {
     let wrong = |why: String| Failure::usage(format!("--user {why}")).hint("write NAME:ROLE[,ROLE]:LOGIN");
     let mut parts = text.splitn(3, ':');
-    let (Some(name), Some(roles), Some(login)) = (parts.next(), parts.next(), parts.next()) else {
+    let (Some(name), Some(roles), Some(proof)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(wrong("takes a name, roles and a login".to_owned()));
     };
     let roles = roles.split(',').map(role).collect::<Result<_, _>>().map_err(&wrong)?;
-    let login = match login.strip_prefix("env:") {
-        Some(variable) => {
-            let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
-            Login::Password(password.ok_or_else(|| wrong(format!("{name}: {variable} is not set")))?)
-        }
-        None => Login::Nkey(login.to_owned()),
-    };
-    Ok(User { name: name.to_owned(), roles, login })
+    Ok(User { name: name.to_owned(), roles, login: login(name, proof).map_err(wrong)? })
+}
+
+fn guests(texts: &[String], calls: &[String]) -> Result<Vec<Guest>, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--guest {why}")).hint("write NAME:LOGIN");
+    let mut guests = Vec::new();
+    for text in texts {
+        let (name, proof) =
+            text.split_once(':').ok_or_else(|| wrong("takes a name and a login".to_owned()))?;
+        let login = login(name, proof).map_err(wrong)?;
+        guests.push(Guest { name: name.to_owned(), login, calls: Vec::new() });
+    }
+    let wrong = |why: &str| Failure::usage(format!("--guest-calls {why}")).hint("write GUEST:NAME[,NAME]");
+    for text in calls {
+        let (name, called) = text.split_once(':').ok_or_else(|| wrong("takes a guest and names"))?;
+        let guest = guests.iter_mut().find(|guest| guest.name == name);
+        let guest = guest.ok_or_else(|| wrong(&format!("{name}: there is no such --guest")))?;
+        guest.calls.extend(called.split(',').filter(|called| !called.is_empty()).map(str::to_owned));
+    }
+    Ok(guests)
+}
+
+/// A password out of the environment, or a public nkey.
+fn login(name: &str, proof: &str) -> Result<Login, String> {
+    let Some(variable) = proof.strip_prefix("env:") else { return Ok(Login::Nkey(proof.to_owned())) };
+    let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
+    password.map(Login::Password).ok_or_else(|| format!("{name}: {variable} is not set"))
 }
 
 impl From<BadTenant> for Failure {

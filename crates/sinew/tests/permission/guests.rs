@@ -1,0 +1,182 @@
+//! P9, whole: what a server is made to do elsewhere by a guest, an agent in an account of its own, harms nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::matrix::{STRANGER, probes};
+use crate::wire::Wire;
+use crate::world::{NORTH, World, accounts_with, acks_in_both_shapes};
+
+const GUEST: &str = "Guest";
+
+/// Two tenants, the first with a guest, provisioned; each on a server that words acknowledgements in its own way.
+fn in_both_shapes(test: fn(&World)) {
+    std::thread::scope(|both| {
+        for more in acks_in_both_shapes() {
+            both.spawn(move || {
+                let world = World::with(&accounts_with(&[], &[GUEST]), &more);
+                world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+                test(&world);
+            });
+        }
+    });
+}
+
+/// What came and is none of the server's own words.
+fn heard(wire: &mut Wire) -> BTreeSet<String> {
+    let own = |subject: &str| ["$JS.EVENT.", "_R_.", "_INBOX"].iter().any(|own| subject.starts_with(own));
+    let came = wire.came.drain(..).map(|message| message.subject);
+    came.filter(|subject| !own(subject)).collect()
+}
+
+#[test]
+fn only_what_an_agent_may_say_and_hear_passes_between_a_guest_and_its_tenant() {
+    in_both_shapes(|world| {
+        // On both sides somebody who may do everything in his own account: only the accounts are a wall to him.
+        let mut inside = world.wire(&NORTH, "root");
+        let mut outside = world.wire(&NORTH, &format!("root-{GUEST}"));
+        let probes = probes().into_iter().map(|probe| {
+            let subject = probe.subject.replace("{me}", GUEST);
+            let subject = subject.split(' ').next().unwrap().replace(['*', '>'], "x");
+            (probe.subscribe, subject, probe.may.contains('A'))
+        });
+        let probes: Vec<_> = probes.filter(|(_, subject, _)| !subject.starts_with("_INBOX")).collect();
+        for subscribe in [false, true] {
+            let (from, to) =
+                if subscribe { (&mut inside, &mut outside) } else { (&mut outside, &mut inside) };
+            to.subscribe(">", None);
+            assert!(to.settle().is_empty());
+            to.came.clear();
+            for (_, subject, _) in probes.iter().filter(|probe| probe.0 == subscribe) {
+                from.publish(subject, None, &[], "{}");
+            }
+            assert!(from.settle().is_empty() && to.settle().is_empty());
+            let may = probes.iter().filter(|probe| probe.0 == subscribe && probe.2);
+            let may: BTreeSet<_> = may.map(|probe| probe.1.clone()).collect();
+            // What its own account answers does not pass.
+            let may: BTreeSet<_> =
+                may.into_iter().filter(|subject| subject != "$SYS.REQ.USER.INFO").collect();
+            assert!(may.len() >= 6, "{may:?}");
+            assert_eq!(heard(to), may, "{}", if subscribe { "heard" } else { "said" });
+        }
+    });
+}
+
+/// What can be changed of a tenant: its streams but that of cards, the card and the queue of another agent.
+fn state(world: &World) -> BTreeMap<&'static str, Value> {
+    let mut root = world.wire(&NORTH, "root");
+    let mut ask = |call: &str| root.request(&format!("$JS.API.{call}"), "").expect("root may").body;
+    let kinds = crate::expected::STREAMS.iter().map(|(_, kind)| *kind).filter(|kind| *kind != "CARDS");
+    let mut seen: BTreeMap<_, _> = kinds
+        .map(|kind| {
+            let said: Value =
+                serde_json::from_str(&ask(&format!("STREAM.INFO.{}", NORTH.stream(kind)))).unwrap();
+            let state = &said["state"];
+            (kind, json!([state["messages"], state["first_seq"], state["last_seq"]]))
+        })
+        .collect();
+    seen.insert("card", json!(ask(&format!("DIRECT.GET.north_CARDS.north.v1.card.{STRANGER}"))));
+    let queues: Value = serde_json::from_str(&ask("CONSUMER.NAMES.north_TASKS")).unwrap();
+    seen.insert("queue", json!(queues["consumers"].to_string().contains(STRANGER)));
+    seen
+}
+
+/// Where an answer does harm, and to what.
+fn targets() -> [(&'static str, String); 8] {
+    [
+        ("EVENTS", "$JS.API.STREAM.PURGE.north_EVENTS"),
+        ("WORKFLOWS", "$JS.API.STREAM.DELETE.north_WORKFLOWS"),
+        ("queue", "$JS.API.CONSUMER.DELETE.north_TASKS.agent-{x}"),
+        ("RESULTS", "north.v1.result.0.{x}.e.t2.k"),
+        ("COMMANDS", "north.v1.command.0.cancel.n-admin.forged"),
+        ("TASKS", "north.v1.task.{x}.e.t2"),
+        ("card", "north.v1.card.{x}"),
+        ("JOURNAL", "north.v1.journal.0"),
+    ]
+    .map(|(harmed, target)| (harmed, target.replace("{x}", STRANGER)))
+}
+
+/// A queue of an agent with as many tasks as there are attacks, half of which the agent was given.
+fn queue(world: &World, agent: &str, wire: &mut Wire) -> Vec<String> {
+    let mut root = world.wire(&NORTH, "root");
+    let config = json!({"stream_name": "north_TASKS", "config": {"durable_name": format!("agent-{agent}"),
+        "ack_policy": "explicit", "filter_subject": format!("north.v1.task.{agent}.>")}});
+    let call = format!("$JS.API.CONSUMER.CREATE.north_TASKS.agent-{agent}.north.v1.task.{agent}.>");
+    assert!(!root.request(&call, &config.to_string()).unwrap().body.contains("error"));
+    for n in 0..2 * targets().len() {
+        root.request(&format!("north.v1.task.{agent}.e.own{n}"), "a task").unwrap();
+    }
+    let next = format!("$JS.API.CONSUMER.MSG.NEXT.north_TASKS.agent-{agent}");
+    let mut given = || wire.request(&next, r#"{"batch":1,"expires":5000000000}"#).expect("its own queue");
+    targets().iter().map(|_| given().reply.expect("a place to answer")).collect()
+}
+
+/// All that an agent may ask, with another place for the answers; one of the tasks it was given is done with.
+fn asks(wire: &mut Wire, agent: &str, task: &str, target: &str) -> usize {
+    let queue = format!("north_TASKS.agent-{agent}");
+    let asked = [
+        (format!("$JS.API.CONSUMER.MSG.NEXT.{queue}"), r#"{"batch":1,"no_wait":true}"#),
+        (format!("$JS.API.CONSUMER.INFO.{queue}"), ""),
+        ("$JS.API.INFO".to_owned(), ""),
+        (
+            "$JS.API.DIRECT.GET.OBJ_north_ARTIFACTS".to_owned(),
+            r#"{"last_by_subj":"$O.north_ARTIFACTS.C.none"}"#,
+        ),
+        (
+            "$JS.API.DIRECT.GET.OBJ_north_ARTIFACTS".to_owned(),
+            r#"{"last_by_subj":"$O.north_ARTIFACTS.C.mine"}"#,
+        ),
+        ("$JS.API.STREAM.MSG.GET.OBJ_north_ARTIFACTS".to_owned(), r#"{"seq":1}"#),
+        (format!("north.v1.card.{agent}"), "{}"),
+        (task.to_owned(), "+ACK"),
+    ];
+    for (subject, body) in &asked {
+        wire.publish(subject, Some(target), &[], body);
+    }
+    assert!(wire.settle().is_empty(), "{target}");
+    asked.len()
+}
+
+#[test]
+fn what_a_guest_has_the_server_deliver_changes_nothing() {
+    in_both_shapes(|world| {
+        let mut root = world.wire(&NORTH, "root");
+        for subject in ["event.w.e.k", "workflow.w", "card.{x}", "task.{x}.e.t1", "result.0.{x}.e.t1.k"] {
+            let subject = format!("north.v1.{}", subject.replace("{x}", STRANGER));
+            assert!(root.request(&subject, "there before").unwrap().body.contains("\"seq\""), "{subject}");
+        }
+        drop(queue(world, STRANGER, &mut world.wire(&NORTH, "agent2")));
+        root.request("$O.north_ARTIFACTS.C.mine", r#"{"forged":true}"#).unwrap();
+        let insider = NORTH.user("agent");
+        let (mut guest, mut agent) = (world.wire(&NORTH, GUEST), world.wire(&NORTH, "agent"));
+        let (tasks, given) = (queue(world, GUEST, &mut guest), queue(world, &insider, &mut agent));
+
+        let before = state(world);
+        let mut outside = world.wire(&NORTH, &format!("root-{GUEST}"));
+        for (task, (_, target)) in tasks.iter().zip(&targets()) {
+            outside.subscribe(target, None);
+            assert!(outside.settle().is_empty());
+            // The server does what it is asked: every answer is heard, in the account of the guest.
+            for nth in 0..asks(&mut guest, GUEST, task, target) {
+                outside.hear(&format!("answer {nth} at {target}"));
+            }
+        }
+        assert_eq!(state(world), before);
+
+        // Whoever is inside does harm at each of these places. That a server refuses nothing of it is known of this one.
+        let info = root.request("$SYS.REQ.USER.INFO", "").unwrap().body;
+        if serde_json::from_str::<Value>(&info).unwrap()["server"]["ver"] != "2.15.1" {
+            eprintln!("another server: nobody has looked whether it does this");
+            return;
+        }
+        for (task, (harmed, target)) in given.iter().zip(&targets()) {
+            asks(&mut agent, &insider, task, target);
+            let until = Instant::now() + Duration::from_secs(30);
+            while state(world)[harmed] == before[harmed] {
+                assert!(Instant::now() < until, "an answer at {target} changes nothing: no harm was tried");
+            }
+        }
+    });
+}
