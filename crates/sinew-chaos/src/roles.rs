@@ -154,7 +154,7 @@ impl TemporaryOf for Failure {
 }
 
 fn prepare(place: &Place) -> Fallible<()> {
-    let log = std::env::var("SINEW_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
     metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;
     // Nobody outlives the parent, however that ends.

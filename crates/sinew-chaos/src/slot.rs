@@ -65,7 +65,7 @@ impl Role {
         command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
         command.arg("--folder").arg(&self.place.folder);
         if let Some(killing) = crash_at {
-            command.env("SINEW_CRASH_AT", killing.to_string());
+            command.env(sinew_protocol::env::CRASH_AT, killing.to_string());
         }
         let log: PathBuf = self.place.folder.join(format!("{}.log", self.name()));
         let log = OpenOptions::new().create(true).append(true).open(log)?;

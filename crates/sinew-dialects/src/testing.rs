@@ -153,7 +153,7 @@ impl<'a> Bench<'a> {
 
 /// The cases of a dialect and a kind, of all files in `tests/cases` or in the folder that `SINEW_CASES` names.
 pub(crate) fn cases(dialect: &str, kind: &str) -> Vec<Value> {
-    let given = std::env::var_os("SINEW_CASES").map(PathBuf::from);
+    let given = std::env::var_os(sinew_protocol::env::CASES).map(PathBuf::from);
     let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases"));
     let mut files: Vec<PathBuf> = std::fs::read_dir(given.clone().unwrap_or_else(own))
         .expect("the folder of the cases is there")

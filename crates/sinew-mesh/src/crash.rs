@@ -19,6 +19,7 @@ mod off {
 
     use async_nats::HeaderMap;
     use bytes::Bytes;
+    use sinew_protocol::env::CRASH_AT;
 
     use crate::Mesh;
 
@@ -48,9 +49,6 @@ mod on {
     use bytes::Bytes;
 
     use crate::Mesh;
-
-    /// `point:n`.
-    const CRASH_AT: &str = "SINEW_CRASH_AT";
 
     /// What this process was told.
     struct Told {

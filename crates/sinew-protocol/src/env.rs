@@ -32,9 +32,37 @@ pub const RESULT_KEY: &str = "SINEW_RESULT_KEY";
 pub const LOG: &str = "SINEW_LOG";
 /// Set to anything to write no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
+/// The folder that a command agent's program leaves artifacts in; set for it.
+pub const ARTIFACTS: &str = "SINEW_ARTIFACTS";
+/// Where a process ends as if killed, `POINT:NTH`, when it was built for that; only tests do.
+pub const CRASH_AT: &str = "SINEW_CRASH_AT";
+/// Folder with recorded cases of dialects, beside this repository's own; only tests read it.
+pub const CASES: &str = "SINEW_CASES";
+/// Address of a collector of traces; `/v1/traces` is added.
+pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// Address of a collector of traces, taken as it is.
+pub const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// How the collector is spoken to: only `http/protobuf` is.
+pub const OTLP_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+/// As above, for traces.
+pub const OTLP_TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
+/// Headers for the collector; the exporter reads them.
+pub const OTLP_HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// As above, for traces.
+pub const OTLP_TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
+/// `none` sends no traces.
+pub const OTEL_TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+/// `true` sends no traces.
+pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+/// What this process is called in traces.
+pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// What else traces say of this process.
+pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+/// A token of NATS, which is given in the URL here; kept out of logs all the same.
+pub const NATS_TOKEN: &str = "NATS_TOKEN";
 
 /// Every variable with what it means, for documentation.
-pub const TABLE: [(&str, &str); 16] = [
+pub const TABLE: [(&str, &str); 30] = [
     (NATS_URL, "address of the NATS server"),
     (NATS_CONTEXT, "natscli context to connect with"),
     (NATS_CREDS, "file with NATS credentials"),
@@ -51,4 +79,18 @@ pub const TABLE: [(&str, &str); 16] = [
     (RESULT_KEY, "the executors' key for result tokens, 64 hex digits"),
     (LOG, "which log lines to write"),
     (NO_COLOR, "set to anything to write no colours"),
+    (ARTIFACTS, "folder that a command agent's program leaves artifacts in; set for it"),
+    (CRASH_AT, "where a process ends as if killed; only in builds for tests"),
+    (CASES, "folder with more recorded cases of dialects, for tests"),
+    (OTLP_ENDPOINT, "address of a collector of traces; `/v1/traces` is added"),
+    (OTLP_TRACES_ENDPOINT, "address of a collector of traces, taken as it is"),
+    (OTLP_PROTOCOL, "how the collector is spoken to: only `http/protobuf`"),
+    (OTLP_TRACES_PROTOCOL, "the same for traces"),
+    (OTLP_HEADERS, "headers for the collector"),
+    (OTLP_TRACES_HEADERS, "the same for traces"),
+    (OTEL_TRACES_EXPORTER, "`none` sends no traces"),
+    (OTEL_SDK_DISABLED, "`true` sends no traces"),
+    (OTEL_SERVICE_NAME, "what this process is called in traces"),
+    (OTEL_RESOURCE_ATTRIBUTES, "what else traces say of this process"),
+    (NATS_TOKEN, "not read; kept out of logs"),
 ];

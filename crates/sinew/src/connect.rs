@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::cmd::run::input;
 use crate::exit::{self, Exit, Failure};
+use crate::telemetry;
 
 /// Flags of every command that needs a mesh; the names are those of the `nats` command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -96,6 +97,9 @@ impl Connection {
     }
 }
 
+/// How long a command waits for a collector at its end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Roles that go on when they may not do something: what they do for others must not end for what one of them asked.
 const LASTING: [&str; 4] = ["executor", "agent", "dev", "doctor"];
 
@@ -112,6 +116,16 @@ pub(crate) fn adapter(dialect: &str) -> Option<&'static dyn sinew_engine::Adapte
 /// Runs what has to wait for a network.
 pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+/// The same for commands that may start executions: the first span of the trace is theirs to tell, if a collector is named.
+pub(crate) fn block_traced<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    block(async {
+        let telemetry = telemetry::client()?;
+        let done = work.await;
+        telemetry.stop(LAST_WORDS).await;
+        done
+    })
 }
 
 /// The same on this thread only: what waits for messages most of the time spends a third less without hand-overs between

@@ -199,6 +199,26 @@ fn every_code_that_can_be_printed_has_a_page() {
     none(&Vec::from_iter(wrong));
 }
 
+/// Variables of the environment are named once, where they are explained.
+#[test]
+fn variables_of_the_environment_stand_in_one_file() {
+    let mut wrong = Vec::new();
+    for path in sources().iter().filter(|path| !is_test(path) && !path.ends_with("sinew-protocol/src/env.rs"))
+    {
+        let source = fs::read_to_string(path).unwrap();
+        let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for prefix in ["SINEW_", "NATS_", "OTEL_"] {
+            for (at, _) in product.match_indices(&format!("\"{prefix}")) {
+                let name = product[at + 1..].split('"').next().unwrap();
+                if name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_') {
+                    wrong.push(format!("{} names {name}", path.display()));
+                }
+            }
+        }
+    }
+    none(&wrong);
+}
+
 /// A path of the machine somebody worked on helps nobody else.
 #[test]
 fn no_file_names_a_path_of_a_machine() {

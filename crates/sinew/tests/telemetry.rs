@@ -4,6 +4,7 @@
 //! The processes are this program again, told by a variable which part to play.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod common;
 #[allow(dead_code, unused_imports, reason = "the services use what is not used here")]
 #[path = "../src/telemetry/mod.rs"]
 mod telemetry;
@@ -20,6 +21,8 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+
+use common::{Role, World, text};
 
 const PART: &str = "SINEW_TEST_PART";
 const HEADER: &str = "SINEW_TEST_TRACEPARENT";
@@ -178,6 +181,58 @@ async fn one_trace_goes_through_three_processes() {
     // A client logs nothing: what it prints is its own.
     assert_eq!(json.iter().filter(|line| line["level"] == "WARN").count(), 2, "{lines}");
     assert!(!lines.contains("canary"), "{lines}");
+}
+
+const FLOW: &str = "
+workflow:
+  description: Greets
+  nodes:
+    - {id: greet, type: agent, agent_name: Greeter, input: {name: '{{workflow.input.name}}'}}
+  output_mapping: {text: '{{greet.output.text}}'}
+";
+const GREETER: &str =
+    "name: Greeter\nrun: {script: {source: \"lambda input: {'text': 'hello ' + input['name']}\"}}\n";
+
+#[test]
+fn a_run_on_a_mesh_is_one_trace_from_client_to_agent() {
+    let (world, untraced) = World::new();
+    untraced.stop();
+    let (address, collected) = world.runtime.block_on(collector());
+    let endpoint = format!("http://{address}");
+    let traced = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    world.write("greet.yaml", FLOW);
+    world.write("greeter.agent.yaml", GREETER);
+    let executor = Role(traced(&["serve", "executor"]).spawn().unwrap());
+    let agent = Role(traced(&["serve", "agent", "greeter.agent.yaml"]).spawn().unwrap());
+    world.online(&["Greeter"]);
+    let mut run = traced(&["run", "greet.yaml", "--mesh", "-p", "name=ada", "--wait"]);
+    let ran = run.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    assert!(ran.status.success() && text(&ran.stdout).contains("hello ada"), "{}", text(&ran.stderr));
+    // Whoever ends sends what is left.
+    for role in [agent, executor] {
+        role.stop();
+    }
+
+    let spans = collected.0.lock().unwrap().1.clone();
+    let by_service =
+        |name: &str| spans.iter().filter(|span| span.0 == name).map(|span| &span.1).collect::<Vec<_>>();
+    let (client, agent) = (by_service("sinew-client"), by_service("sinew-agent"));
+    assert_eq!((client.len(), agent.len()), (1, 1), "{spans:?}");
+    let executor = by_service("sinew-executor");
+    assert!(executor.len() >= 2, "an execution and its activation: {executor:?}");
+    // From the agent's span upwards, every parent is there, up to the client's.
+    let (mut at, mut through) = (agent[0], 0);
+    while at.span_id != client[0].span_id {
+        assert_eq!(at.trace_id, client[0].trace_id);
+        let parent = spans.iter().find(|span| span.1.span_id == at.parent_span_id);
+        at = &parent.unwrap_or_else(|| panic!("the parent of {at:?} was told by nobody: {spans:?}")).1;
+        through += 1;
+    }
+    assert!(through >= 3, "agent, activation, execution, client");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

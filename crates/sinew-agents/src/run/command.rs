@@ -66,7 +66,7 @@ impl Command {
         for (name, template) in &self.env {
             command.env(name, variable(name, template, call, environment.as_ref(), &mut secrets)?);
         }
-        command.env("SINEW_ARTIFACTS", folder.path());
+        command.env(sinew_protocol::env::ARTIFACTS, folder.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);

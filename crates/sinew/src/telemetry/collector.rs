@@ -2,14 +2,12 @@
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 
-use super::TelemetryError;
+use sinew_protocol::env::{
+    OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER, OTLP_ENDPOINT, OTLP_PROTOCOL, OTLP_TRACES_ENDPOINT,
+    OTLP_TRACES_PROTOCOL,
+};
 
-const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-const TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
-const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
-const DISABLED: &str = "OTEL_SDK_DISABLED";
+use super::TelemetryError;
 
 /// A collector that was named. Headers and timeouts are read by the exporter itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +22,10 @@ impl Collector {
     ) -> Result<Option<Self>, TelemetryError> {
         let is =
             |name: &str, word: &str| environment(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
-        if is(DISABLED, "true") || is(TRACES_EXPORTER, "none") {
+        if is(OTEL_SDK_DISABLED, "true") || is(OTEL_TRACES_EXPORTER, "none") {
             return Ok(None);
         }
-        let endpoint = match (environment(TRACES_ENDPOINT), environment(ENDPOINT)) {
+        let endpoint = match (environment(OTLP_TRACES_ENDPOINT), environment(OTLP_ENDPOINT)) {
             // The variable for traces is taken as it is, the one for everything gets the path of traces.
             (Some(endpoint), _) => endpoint,
             (None, Some(base)) => format!("{}/v1/traces", base.trim_end_matches('/')),
@@ -36,7 +34,7 @@ impl Collector {
         if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
             return Err(TelemetryError::Export("the endpoint is no http or https address".into()));
         }
-        match environment(TRACES_PROTOCOL).or_else(|| environment(PROTOCOL)).as_deref() {
+        match environment(OTLP_TRACES_PROTOCOL).or_else(|| environment(OTLP_PROTOCOL)).as_deref() {
             None | Some("http/protobuf") => Ok(Some(Self { endpoint })),
             Some(other) => Err(TelemetryError::Export(format!(
                 "protocol '{}' is not spoken here, only http/protobuf",
@@ -73,15 +71,22 @@ mod tests {
         type Case<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
         let cases: [Case<'_>; 7] = [
             (&[], None),
-            (&[(ENDPOINT, "http://c:4318")], Some("http://c:4318/v1/traces")),
-            (&[(ENDPOINT, "https://c/otlp/"), (PROTOCOL, "http/protobuf")], Some("https://c/otlp/v1/traces")),
-            (&[(ENDPOINT, "http://c"), (TRACES_ENDPOINT, "http://t/in")], Some("http://t/in")),
+            (&[(OTLP_ENDPOINT, "http://c:4318")], Some("http://c:4318/v1/traces")),
             (
-                &[(ENDPOINT, "http://c"), (PROTOCOL, "grpc"), (TRACES_PROTOCOL, "http/protobuf")],
+                &[(OTLP_ENDPOINT, "https://c/otlp/"), (OTLP_PROTOCOL, "http/protobuf")],
+                Some("https://c/otlp/v1/traces"),
+            ),
+            (&[(OTLP_ENDPOINT, "http://c"), (OTLP_TRACES_ENDPOINT, "http://t/in")], Some("http://t/in")),
+            (
+                &[
+                    (OTLP_ENDPOINT, "http://c"),
+                    (OTLP_PROTOCOL, "grpc"),
+                    (OTLP_TRACES_PROTOCOL, "http/protobuf"),
+                ],
                 Some("http://c/v1/traces"),
             ),
-            (&[(ENDPOINT, "http://c"), (DISABLED, "TRUE")], None),
-            (&[(ENDPOINT, "http://c"), (TRACES_EXPORTER, "none")], None),
+            (&[(OTLP_ENDPOINT, "http://c"), (OTEL_SDK_DISABLED, "TRUE")], None),
+            (&[(OTLP_ENDPOINT, "http://c"), (OTEL_TRACES_EXPORTER, "none")], None),
         ];
         for (variables, wanted) in cases {
             let found = named(variables).unwrap().map(|collector| collector.endpoint);
@@ -92,9 +97,9 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_said() {
         for variables in [
-            &[(ENDPOINT, "collector:4317")][..],
-            &[(ENDPOINT, "http://c"), (PROTOCOL, "grpc")],
-            &[(ENDPOINT, "http://c"), (PROTOCOL, "http/json\u{1b}[31m")],
+            &[(OTLP_ENDPOINT, "collector:4317")][..],
+            &[(OTLP_ENDPOINT, "http://c"), (OTLP_PROTOCOL, "grpc")],
+            &[(OTLP_ENDPOINT, "http://c"), (OTLP_PROTOCOL, "http/json\u{1b}[31m")],
         ] {
             let error = named(variables).unwrap_err();
             assert_eq!(error.code(), "SINEW-8062");

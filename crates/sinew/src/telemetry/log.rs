@@ -18,9 +18,9 @@ const HUSHED: [&str; 2] = ["opentelemetry=off", "hyper=warn"];
 const SECRET: [&str; 5] = [
     sinew_protocol::env::NATS_PASSWORD,
     sinew_protocol::env::RESULT_KEY,
-    "NATS_TOKEN",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    sinew_protocol::env::NATS_TOKEN,
+    sinew_protocol::env::OTLP_HEADERS,
+    sinew_protocol::env::OTLP_TRACES_HEADERS,
 ];
 /// Shorter secrets would blot out ordinary words.
 const SHORTEST_SECRET: usize = 4;

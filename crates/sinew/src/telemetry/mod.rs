@@ -115,7 +115,6 @@ pub(crate) async fn start(role: &'static str, options: Options) -> Result<Teleme
 }
 
 /// Traces of a command that asks the mesh for something, if a collector is named; nothing is logged and no port opened.
-#[allow(dead_code, reason = "for commands of clients; tests use it")]
 pub(crate) fn client() -> Result<Telemetry, TelemetryError> {
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let traces = collector::Collector::named(&environment)?

@@ -26,6 +26,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SdkTracerProvider, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor,
 };
+use sinew_protocol::env;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Subscriber};
@@ -111,8 +112,8 @@ impl Traces {
 fn resource(role: &str, id: Option<&str>, environment: &dyn Fn(&str) -> Option<String>) -> Resource {
     let mut said = vec![KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
     said.extend(id.map(|id| KeyValue::new("service.instance.id", id.to_owned())));
-    let attributes = environment("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    if environment("OTEL_SERVICE_NAME").is_none() && !attributes.contains("service.name=") {
+    let attributes = environment(env::OTEL_RESOURCE_ATTRIBUTES).unwrap_or_default();
+    if environment(env::OTEL_SERVICE_NAME).is_none() && !attributes.contains("service.name=") {
         said.push(KeyValue::new("service.name", format!("sinew-{role}")));
     }
     Resource::builder().with_attributes(said).build()

@@ -15,7 +15,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 use sinew_protocol::ExecutionId;
 
-use crate::connect::{Connection, block};
+use crate::connect::{Connection, block_traced};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::record::{self, Record};
@@ -67,7 +67,7 @@ pub(crate) enum ExecutionCommand {
 /// Does what the command line says.
 pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Exit, Failure> {
     use ExecutionCommand as C;
-    block(async {
+    block_traced(async {
         match command {
             C::List(args) => list::list(&args, output).await,
             C::Describe(args) => look::describe(&args, output).await,

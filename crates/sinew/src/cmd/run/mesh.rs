@@ -18,7 +18,7 @@ use crate::cmd::execution::Found;
 use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
-use crate::connect::{Connection, block};
+use crate::connect::{Connection, block_traced};
 use crate::deploy;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
@@ -119,7 +119,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let mode = mode(args)?;
     let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
     let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
-    block(async {
+    block_traced(async {
         let remote = Remote::open(&args.on.connection).await?;
         let (workflow, version) = match &wanted {
             Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
