@@ -19,7 +19,6 @@ mod off {
 
     use async_nats::HeaderMap;
     use bytes::Bytes;
-    use sinew_protocol::env::CRASH_AT;
 
     use crate::Mesh;
 
@@ -47,6 +46,7 @@ mod on {
 
     use async_nats::HeaderMap;
     use bytes::Bytes;
+    use sinew_protocol::env::CRASH_AT;
 
     use crate::Mesh;
 
