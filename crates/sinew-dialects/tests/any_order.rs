@@ -21,8 +21,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::{Dialect, LowerOptions};
 use sinew_engine::{
-    ActId, Action, Adapter, Answer, Ask, Ctx, Fact, Graph, Input, Mode, Reply, Round, State, Status, Time,
-    decide, decode_round, encode_round, fold, next_deadline, outstanding, react,
+    ActId, Action, Adapter, Answer, Ask, Ctx, Fact, Graph, Input, Mode, Reply, Retry, Round, State, Status,
+    Time, decide, decode_round, encode_round, fold, next_deadline, outstanding, react,
 };
 use sinew_plan::PlanError;
 use sinew_protocol::{Fault, FaultKind};
@@ -186,12 +186,26 @@ impl World<'_> {
             85..90 => drop(self.give(Input::Resume)),
             90 => drop(self.give(Input::Cancel { reason })),
             91 => drop(self.give(Input::Answer { act: any.0, answer: Answer::default() })),
-            92 => drop(self.give(Input::Retry { nodes: vec![], reason })),
+            92 => drop(self.give(Input::Retry { retry: self.retry(dice), reason })),
             _ => {
                 let folded = self.folded();
                 assert!(folded == self.state, "the state is the fold of the journal");
                 self.state = folded;
             }
+        }
+    }
+
+    /// Of all that failed; of one node, alone or not, with another input or not; of everything.
+    fn retry(&self, dice: &mut Dice) -> Retry {
+        let only = dice.roll(2) == 0;
+        let input = (dice.roll(2) == 0).then(|| dice.pick(&self.subject.words).clone());
+        match dice.roll(4) {
+            0 => Retry { input: Some(self.subject.input.clone()), ..Retry::default() },
+            1 => {
+                let nodes = vec![dice.pick(&self.subject.graph.plan().nodes).id.clone()];
+                Retry { nodes, only, input }
+            }
+            _ => Retry::default(),
         }
     }
 
@@ -280,8 +294,11 @@ fn history(subject: &Subject, seed: u64, loud: bool) -> Status {
     }
     world.finish(&mut dice);
     let status = world.state.outcome.as_ref().unwrap().status;
-    if dice.roll(2) == 0 && world.give(Input::Retry { nodes: vec![], reason: "somebody".into() }) {
-        world.finish(&mut dice);
+    if dice.roll(2) == 0 {
+        let retry = world.retry(&mut dice);
+        if world.give(Input::Retry { retry, reason: "somebody".into() }) {
+            world.finish(&mut dice);
+        }
     }
     assert!(world.folded() == world.state, "the state is the fold of the journal");
     world.check_facts();

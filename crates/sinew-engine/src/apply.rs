@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sinew_plan::{EdgeIx, Failure, Join, NodeIx, Pause, PlanEdge};
-use sinew_protocol::Fault;
 
 use crate::fact::{Child, Fact, Made, Output, Token, TokenValue};
 use crate::graph::Graph;
@@ -195,7 +194,13 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
             state.timers.clear();
             state.paused = None;
         }
-        Fact::Reopened { acts, reset, .. } => state.reopen(graph, at, acts, reset),
+        Fact::Reopened { acts, reset, input, .. } => {
+            state.reopen(graph, at);
+            match input {
+                Some(input) => state.start_afresh(input),
+                None => state.reset(graph, acts, reset),
+            }
+        }
     }
 }
 
@@ -318,14 +323,16 @@ impl State {
     }
 
     fn activate(&mut self, at: Time, made: &Made) {
-        let Made { act, node, scope, from, take, owner, value, again, position } = made;
-        let mut inputs = Vec::new();
+        let Made { act, node, scope, from, take, owner, value, again, position, input } = made;
+        let (mut inputs, mut input) = (Vec::new(), input.clone());
         if let Some(slot) = self.slots.get_mut(&(*from, *node)) {
             let count = take.map_or(slot.arrived.len(), |take| slot.arrived.len().min(take as usize));
             inputs.extend(slot.arrived.drain(..count));
         }
         if let Some(again) = again {
-            inputs.clone_from(&self.act(*again).inputs);
+            let again = self.act(*again);
+            inputs.clone_from(&again.inputs);
+            input = input.or_else(|| again.input.clone());
         }
         inputs.extend(value.iter().map(|value| Arrived {
             edge: None,
@@ -371,6 +378,7 @@ impl State {
             timer: None,
             reused: false,
             again: *again,
+            input,
             deferred: None,
         });
         self.open += 1;
@@ -383,13 +391,31 @@ impl State {
         }
     }
 
-    fn reopen(&mut self, graph: &Graph, at: Time, acts: &[ActId], reset: &[NodeIx]) {
+    fn reopen(&mut self, graph: &Graph, at: Time) {
         self.arm_wall(graph, at);
         self.ended = false;
         self.outcome = None;
         self.cancelling = None;
+        self.failed = None;
         self.exits_started = 0;
         self.reopened += 1;
+    }
+
+    /// Nothing of before counts any more, but for the budget of activations.
+    fn start_afresh(&mut self, input: &Val) {
+        for slot in self.slots.values_mut() {
+            *slot = Slot { count: slot.count, ..Slot::default() };
+        }
+        self.taken.fill(0);
+        if let Some(start) = &mut self.start {
+            let start = Arc::make_mut(start);
+            start.input = Arc::clone(input);
+            start.refused = None;
+        }
+    }
+
+    /// Joins of these nodes have received what nodes that keep their results sent, and nothing else.
+    fn reset(&mut self, graph: &Graph, acts: &[ActId], reset: &[NodeIx]) {
         let again: BTreeSet<NodeIx> = acts.iter().map(|act| self.act(*act).node).collect();
         for node in reset {
             let mut slot = Slot {
@@ -405,31 +431,6 @@ impl State {
             }
             self.slots.insert((ROOT, *node), slot);
         }
-        self.failed = self.failure_left(graph, acts, reset);
-    }
-
-    /// The first failure that a retry of other nodes leaves as it is.
-    fn failure_left(
-        &self,
-        graph: &Graph,
-        acts: &[ActId],
-        reset: &[NodeIx],
-    ) -> Option<(Option<ActId>, Fault)> {
-        if graph.plan().profile.failure == Failure::RouteOn {
-            return None;
-        }
-        let exits = &graph.plan().exits;
-        let left = |act: &ActId| {
-            let one = self.act(*act);
-            one.owner.is_none()
-                && one.end == Some(End::Failed)
-                && self.last(one.scope, one.node) == Some(*act)
-                && !acts.contains(act)
-                && !(one.scope == ROOT && reset.contains(&one.node))
-                && !exits.iter().any(|exit| exit.node == one.node)
-        };
-        let act = (0..self.acts.len() as ActId).find(left)?;
-        self.act(act).fault.clone().map(|fault| (Some(act), fault))
     }
 
     /// What an edge from a node that keeps its result has carried.

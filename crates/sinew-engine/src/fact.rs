@@ -252,6 +252,14 @@ pub enum Fact {
         reset: Vec<NodeIx>,
         /// Who and why.
         reason: String,
+        /// The execution begins afresh with this input, admitted by the adapter: nothing of before counts any more, and
+        /// entry nodes follow. Then `acts` and `reset` are empty.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "crate::serde_some::deserialize"
+        )]
+        input: Option<Val>,
     },
 }
 
@@ -285,6 +293,13 @@ pub struct Made {
     /// Place in the queue of ready activations; the end when none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
+    /// The input that an operator gave: the first ask of work has it instead of what the adapter binds.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::serde_some::deserialize"
+    )]
+    pub input: Option<Val>,
 }
 
 /// How an execution was started.

@@ -73,13 +73,27 @@ pub enum Input {
     },
     /// Go on.
     Resume,
-    /// Run what failed again.
+    /// Run again what failed.
     Retry {
-        /// Only these nodes (and what depends on them); all failed and cancelled ones when empty.
-        nodes: Vec<String>,
+        /// What of it, and with which input.
+        retry: Retry,
         /// Who and why.
         reason: String,
     },
+}
+
+/// What an operator wants to run again. The default is all that failed or was cancelled, with the inputs it got.
+///
+/// What depends on a node that runs again always starts afresh; what ended well otherwise is kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Retry {
+    /// These nodes, and those that were cancelled: they never had their turn. All that failed, too, when empty.
+    pub nodes: Vec<String>,
+    /// These nodes and no others: what else failed or was cancelled stays as it is, and so does the outcome it leads to.
+    pub only: bool,
+    /// What the one named node is to ask with instead of what it got. Without a name it is the input of the whole
+    /// execution, which begins afresh: nothing is kept.
+    pub input: Option<Value>,
 }
 
 /// A command that cannot be carried out in the state the execution is in. Nothing was changed.
@@ -101,9 +115,30 @@ pub enum Refused {
     /// It succeeded, or nothing in it failed.
     #[error("nothing in the execution failed or was cancelled")]
     NothingFailed,
-    /// No such node, or it did not fail.
-    #[error("node '{0}' does not exist or did not fail")]
-    NoSuchFailure(String),
+    /// No such node.
+    #[error("the workflow has no node '{0}'")]
+    NoSuchNode(String),
+    /// It never ran in this execution: what would lead to it has to run again.
+    #[error("node '{0}' never ran, so it cannot run again")]
+    NeverRan(String),
+    /// It ended well, and others have used what it gave.
+    #[error("node '{0}' did not fail")]
+    DidNotFail(String),
+    /// What runs again beside it leads to it, so it takes what that gives.
+    #[error("node '{0}' depends on others that run again, so it takes what they give: run only it again")]
+    TakesFromOthers(String),
+    /// It is run by a map, a loop or a fork, or by the end of the execution.
+    #[error("node '{0}' does not run on its own: name what runs it")]
+    NotItsOwn(String),
+    /// An input is for one node, or for the execution.
+    #[error("an input is for one node or for the whole execution, and {0} nodes are named")]
+    ManyNodes(usize),
+    /// It has no input that could be replaced: it asks nobody.
+    #[error("node '{0}' asks no agent and no workflow, so it takes no input")]
+    TakesNoInput(String),
+    /// The workflow or its limits do not take this input.
+    #[error("the input is refused: {0}")]
+    BadInput(String),
     /// The activation does not wait for a person.
     #[error("activation {0} does not wait for an answer")]
     NotWaiting(ActId),

@@ -38,7 +38,7 @@ pub use fact::{
 };
 pub use fold::{BadFact, fold};
 pub use graph::Graph;
-pub use input::{Input, Refused, RetryPlan};
+pub use input::{Input, Refused, Retry, RetryPlan};
 pub use state::{Activation, Arrived, Children, End, Phase, Replied, Scope, State};
 pub use wire::{WireError, decode_round, encode_round};
 

@@ -118,6 +118,13 @@ pub struct Activation {
     pub reused: bool,
     /// The activation it repeats after an operator's retry.
     pub again: Option<ActId>,
+    /// What an operator gave it to ask with, instead of what the adapter binds.
+    #[serde(
+        default,
+        deserialize_with = "crate::serde_some::deserialize",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub input: Option<Val>,
     /// Set once it was put aside while a person was waited for: true if it stood in the queue of persons' nodes.
     pub deferred: Option<bool>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_engine::{Answer, Fact, Input, Mode, Phase, Refused, Reply, Time};
+use sinew_engine::{Answer, Fact, Input, Mode, Phase, Refused, Reply, Retry, Time};
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::execution::Execution;
@@ -54,7 +54,7 @@ pub enum Signal {
     /// Resumes it.
     Resume,
     /// Retries what failed.
-    Retry(Vec<String>),
+    Retry(Retry),
 }
 
 enum Event {
@@ -181,7 +181,7 @@ impl<S: Stub> Sim<S> {
             Signal::Cancel(reason) => Input::Cancel { reason },
             Signal::Pause(reason) => Input::Pause { reason },
             Signal::Resume => Input::Resume,
-            Signal::Retry(nodes) => Input::Retry { nodes, reason: "test".into() },
+            Signal::Retry(retry) => Input::Retry { retry, reason: "test".into() },
         })
     }
 

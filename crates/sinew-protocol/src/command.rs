@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::artifact::ArtifactUri;
@@ -194,15 +194,22 @@ pub struct ApproveCommand {
     pub reject: bool,
 }
 
-/// Run again what failed.
+/// Run again what failed. What depends on a node that runs again starts afresh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryCommand {
     /// The execution.
     pub execution: ExecutionId,
-    /// The nodes to run again; all that failed when empty.
+    /// The nodes to run again, beside those that were cancelled; all that failed, too, when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
+    /// These nodes and no others: what else failed or was cancelled stays as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only: bool,
+    /// What the one node is to ask with instead of what it got; without a node the input of the execution, which begins
+    /// afresh.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
     /// Why, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -297,7 +304,11 @@ impl Command {
             }
             Self::Retry(body) => {
                 self.most("reason", &body.reason, MAX_TEXT)?;
-                self.names("nodes", &body.nodes)
+                self.names("nodes", &body.nodes)?;
+                if body.only && body.nodes.is_empty() {
+                    return Err(self.bad("only", "names no node"));
+                }
+                Ok(())
             }
         }
     }
@@ -377,6 +388,11 @@ into_command!(
     Approve(ApproveCommand),
     Retry(RetryCommand)
 );
+
+/// Tells null, which is an input, from nothing.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {

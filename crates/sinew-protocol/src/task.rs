@@ -8,7 +8,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::a2a::{
@@ -16,6 +16,7 @@ use crate::a2a::{
     TaskStatus,
 };
 use crate::artifact::ArtifactRef;
+use crate::command::present;
 use crate::fault::{Fault, FaultKind};
 use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeResultData};
 use crate::{ActivationKey, TaskId};
@@ -221,11 +222,6 @@ fn put(metadata: &mut Option<Value>, extra: Value) {
         Some(Value::Object(members)) => drop(members.insert(METADATA.to_owned(), extra)),
         other => *other = Some(json!({ METADATA: extra })),
     }
-}
-
-/// Tells null, which is an input, from nothing.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
 }
 
 fn bad(field: &str, reason: &str) -> BadMessage {

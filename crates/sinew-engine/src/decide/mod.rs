@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_plan::ExitOn;
+use sinew_plan::{ExitOn, NodeIx, Plan};
 use sinew_protocol::Fault;
 
 pub use reopen::plan_retry;
@@ -51,6 +51,30 @@ pub fn decide(
     Ok(decider.facts)
 }
 
+/// The input as the dialect takes it, if it does and the execution may begin at all.
+fn admit(plan: &Plan, adapter: &dyn Adapter, mode: &Mode, depth: u32, input: Value) -> Result<Value, Fault> {
+    let mut named = mode.from.iter().chain(&mode.until).chain(mode.given.keys());
+    if let Some(id) = named.find(|id| plan.find(id).is_none()) {
+        return Err(Fault::invalid(NO_SUCH_NODE, format!("the workflow has no node '{id}'")));
+    }
+    if depth > plan.limits.depth {
+        let text = format!("call depth {depth} exceeds maximum allowed depth {}", plan.limits.depth);
+        return Err(Fault::invalid(TOO_DEEP, text));
+    }
+    match size::too_large("the input", &input, plan.limits.value_bytes) {
+        Some(fault) => Err(fault),
+        None => adapter.admit(plan, input),
+    }
+}
+
+/// Where an execution begins.
+fn entry(plan: &Plan, mode: &Mode) -> Vec<NodeIx> {
+    if mode.from.is_empty() {
+        return plan.entry.clone();
+    }
+    mode.from.iter().filter_map(|id| plan.find(id)).collect()
+}
+
 /// One decision in the making.
 pub(crate) struct Decider<'a> {
     graph: &'a Graph,
@@ -79,7 +103,7 @@ impl Decider<'_> {
             Input::Cancel { reason } => self.cancel(&reason)?,
             Input::Pause { reason } => self.pause(reason)?,
             Input::Resume => self.resume()?,
-            Input::Retry { nodes, reason } => self.reopen(&nodes, reason)?,
+            Input::Retry { retry, reason } => self.reopen(&retry, reason)?,
         }
         self.run();
         Ok(())
@@ -105,28 +129,10 @@ impl Decider<'_> {
         if self.state.start.is_some() {
             return Err(Refused::Started);
         }
-        let plan = self.graph.plan();
-        let unknown =
-            mode.from.iter().chain(&mode.until).chain(mode.given.keys()).find(|id| plan.find(id).is_none());
         let raw = input.clone();
-        let admitted = if let Some(id) = unknown {
-            Err(Fault::invalid(NO_SUCH_NODE, format!("the workflow has no node '{id}'")))
-        } else if depth > plan.limits.depth {
-            let text = format!("call depth {depth} exceeds maximum allowed depth {}", plan.limits.depth);
-            Err(Fault::invalid(TOO_DEEP, text))
-        } else if let Some(fault) = size::too_large("the input", &input, plan.limits.value_bytes) {
-            Err(fault)
-        } else {
-            self.adapter.admit(plan, input)
-        };
-        let (input, refused) = match admitted {
+        let (input, refused) = match admit(self.graph.plan(), self.adapter, &mode, depth, input) {
             Ok(input) => (input, None),
             Err(fault) => (if fault.code == size::TOO_LARGE { Value::Null } else { raw }, Some(fault)),
-        };
-        let entry: Vec<_> = if mode.from.is_empty() {
-            plan.entry.clone()
-        } else {
-            mode.from.iter().filter_map(|id| plan.find(id)).collect()
         };
         let input = Arc::new(input);
         self.emit(Fact::Started(Arc::new(Start {
@@ -146,14 +152,20 @@ impl Decider<'_> {
             });
             return Ok(());
         }
-        for node in entry {
-            let value = Some(Arc::clone(&input));
+        self.enter();
+        Ok(())
+    }
+
+    /// Activates the entry nodes.
+    fn enter(&mut self) {
+        let Some(start) = self.state.start.clone() else { return };
+        for node in entry(self.graph.plan(), &start.mode) {
+            let value = Some(Arc::clone(&start.input));
             if !self.activate(Made { node, scope: ROOT, from: ROOT, take: Some(0), value, ..Made::default() })
             {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Goes on until only the outside can change anything.
@@ -223,7 +235,7 @@ impl Decider<'_> {
 
     /// The graph is done: what did it come to?
     fn conclude(&mut self) {
-        let outcome = if let Some((cause, fault)) = self.state.failed.clone() {
+        let outcome = if let Some((cause, fault)) = self.state.failed.clone().or_else(|| self.left_behind()) {
             let fault = match cause {
                 Some(act) => self.consult(Some(act), |adapter, ctx| adapter.failure(ctx, act, &fault)),
                 None => fault,

@@ -55,7 +55,13 @@ impl Decider<'_> {
     /// Does what the adapter said is next.
     pub(super) fn step(&mut self, act: ActId, step: Step) {
         match step {
-            Step::Ask(ask) => self.dispatch(act, Arc::new(*ask), 1),
+            Step::Ask(mut ask) => {
+                let one = self.state.act(act);
+                if let Some(input) = one.input.as_ref().filter(|_| one.attempt == 0 && ask.tag == Ask::WORK) {
+                    ask.input = Arc::clone(input);
+                }
+                self.dispatch(act, Arc::new(*ask), 1);
+            }
             Step::Fan { children, limit, fail_fast } => self.fan(act, children, limit, fail_fast),
             Step::Wait(wait) => {
                 let deadline = wait.timeout_ms.map(|ms| self.now.saturating_add(ms));

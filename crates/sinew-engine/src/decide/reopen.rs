@@ -2,14 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_plan::{Join, NodeIx};
+use std::sync::Arc;
 
-use super::Decider;
+use serde_json::Value;
+use sinew_plan::{Failure, Join, NodeIx, Op};
+use sinew_protocol::Fault;
+
+use super::{Decider, admit, entry, size};
+use crate::adapter::Adapter;
 use crate::fact::{Fact, Made, Status};
 use crate::graph::Graph;
-use crate::input::{Refused, RetryPlan};
+use crate::input::{Refused, Retry, RetryPlan};
 use crate::state::{End, State};
-use crate::{ActId, ROOT};
+use crate::{ActId, ROOT, Val};
 
 /// What a retry touches.
 struct Scope {
@@ -20,8 +25,17 @@ struct Scope {
 }
 
 /// What a retry would do. The same rule decides when it is carried out.
-pub fn plan_retry(graph: &Graph, state: &State, nodes: &[String]) -> Result<RetryPlan, Refused> {
-    let scope = scope(graph, state, nodes)?;
+pub fn plan_retry(
+    graph: &Graph,
+    adapter: &dyn Adapter,
+    state: &State,
+    retry: &Retry,
+) -> Result<RetryPlan, Refused> {
+    if let (Some(input), []) = (&retry.input, retry.nodes.as_slice()) {
+        afresh(graph, adapter, state, input)?;
+        return Ok(plan_afresh(graph, state));
+    }
+    let scope = scope(graph, state, retry)?;
     let id = |node: NodeIx| graph.plan().node(node).id.clone();
     let mut rerun: BTreeMap<String, u32> = BTreeMap::new();
     for act in &scope.again {
@@ -50,41 +64,51 @@ pub fn plan_retry(graph: &Graph, state: &State, nodes: &[String]) -> Result<Retr
     })
 }
 
-fn scope(graph: &Graph, state: &State, nodes: &[String]) -> Result<Scope, Refused> {
+/// All of the workflow runs again.
+fn plan_afresh(graph: &Graph, state: &State) -> RetryPlan {
+    let plan = graph.plan();
+    let begins = state.start.as_ref().map(|start| entry(plan, &start.mode)).unwrap_or_default();
+    let id = |node: NodeIx| plan.node(node).id.clone();
+    let others = (0..plan.nodes.len() as NodeIx)
+        .filter(|ix| !plan.node(*ix).inner && !is_exit(graph, *ix) && !begins.contains(ix));
+    RetryPlan {
+        keep: Vec::new(),
+        rerun: begins.iter().map(|node| (id(*node), 0)).collect(),
+        reset: others.map(id).collect(),
+    }
+}
+
+/// True if there is something to run again: whoever asked for a success has it.
+fn may_reopen(state: &State) -> Result<(), Refused> {
     if !state.ended {
         return Err(Refused::NotEnded);
     }
     if state.outcome.as_ref().is_some_and(|outcome| outcome.status == Status::Success) {
         return Err(Refused::NothingFailed);
     }
-    // Only the latest activation of a node in a scope counts: earlier failures were retried already.
-    let failed: Vec<ActId> = (0..state.acts.len() as ActId)
-        .filter(|act| {
-            let one = state.act(*act);
-            one.owner.is_none()
-                && !is_exit(graph, one.node)
-                && matches!(one.end, Some(End::Failed | End::Cancelled))
-                && state.last(one.scope, one.node) == Some(*act)
-        })
-        .collect();
-    for id in nodes {
-        let known =
-            graph.plan().find(id).is_some_and(|ix| failed.iter().any(|act| state.act(*act).node == ix));
-        if !known {
-            return Err(Refused::NoSuchFailure(id.clone()));
-        }
+    Ok(())
+}
+
+/// The admitted input of an execution that begins afresh.
+fn afresh(graph: &Graph, adapter: &dyn Adapter, state: &State, input: &Value) -> Result<Val, Refused> {
+    may_reopen(state)?;
+    let start = state.start.as_ref().ok_or(Refused::NotStarted)?;
+    let admitted = admit(graph.plan(), adapter, &start.mode, start.depth, input.clone());
+    admitted.map(Arc::new).map_err(|fault| Refused::BadInput(fault.message))
+}
+
+fn scope(graph: &Graph, state: &State, retry: &Retry) -> Result<Scope, Refused> {
+    may_reopen(state)?;
+    let left = unfinished(graph, state);
+    for id in &retry.nodes {
+        can_run_again(graph, state, &left, id)?;
     }
-    // With names, cancelled ones still run again: they never had their turn.
     let wanted = |act: &ActId| {
-        let one = state.act(*act);
-        nodes.is_empty()
-            || one.end == Some(End::Cancelled)
-            || nodes.iter().any(|id| *id == graph.plan().node(one.node).id)
+        // With names, cancelled ones still run again: they never had their turn.
+        let beside = !retry.only && state.act(*act).end == Some(End::Cancelled);
+        retry.nodes.is_empty() || beside || is_named(graph, state, retry, *act)
     };
-    let again: Vec<ActId> = failed.iter().copied().filter(wanted).collect();
-    if again.is_empty() {
-        return Err(Refused::NothingFailed);
-    }
+    let again: Vec<ActId> = left.into_iter().filter(wanted).collect();
     let mut reset = BTreeSet::new();
     let mut queue: Vec<NodeIx> = again.iter().map(|act| state.act(*act).node).collect();
     while let Some(node) = queue.pop() {
@@ -96,9 +120,63 @@ fn scope(graph: &Graph, state: &State, nodes: &[String]) -> Result<Scope, Refuse
             }
         }
     }
+    if let Some(input) = &retry.input {
+        takes(graph, &retry.nodes, &reset, input)?;
+    }
     // A node that depends on another one that runs again is reached by flow, not started on its own.
-    let again = again.into_iter().filter(|act| !reset.contains(&state.act(*act).node)).collect();
+    let again: Vec<ActId> = again.into_iter().filter(|act| !reset.contains(&state.act(*act).node)).collect();
+    if again.is_empty() {
+        return Err(Refused::NothingFailed);
+    }
     Ok(Scope { again, reset })
+}
+
+/// What failed or was cancelled. Only the latest activation of a node in a scope counts: earlier failures were retried
+/// already.
+fn unfinished(graph: &Graph, state: &State) -> Vec<ActId> {
+    let acts = 0..state.acts.len() as ActId;
+    acts.filter(|act| {
+        let one = state.act(*act);
+        one.owner.is_none()
+            && !is_exit(graph, one.node)
+            && matches!(one.end, Some(End::Failed | End::Cancelled))
+            && state.last(one.scope, one.node) == Some(*act)
+    })
+    .collect()
+}
+
+fn can_run_again(graph: &Graph, state: &State, left: &[ActId], id: &str) -> Result<(), Refused> {
+    let Some(ix) = graph.plan().find(id) else { return Err(Refused::NoSuchNode(id.to_owned())) };
+    if left.iter().any(|act| state.act(*act).node == ix) {
+        return Ok(());
+    }
+    let mut ran = state.acts.iter().filter(|one| one.node == ix).peekable();
+    let has_run = ran.peek().is_some();
+    let inner = graph.plan().node(ix).inner || ran.any(|one| one.owner.is_some());
+    Err(match () {
+        () if inner || is_exit(graph, ix) => Refused::NotItsOwn(id.to_owned()),
+        () if has_run => Refused::DidNotFail(id.to_owned()),
+        () => Refused::NeverRan(id.to_owned()),
+    })
+}
+
+/// Whether the one named node can be given this input.
+fn takes(graph: &Graph, nodes: &[String], reset: &BTreeSet<NodeIx>, input: &Value) -> Result<(), Refused> {
+    let [id] = nodes else { return Err(Refused::ManyNodes(nodes.len())) };
+    let plan = graph.plan();
+    let Some(ix) = plan.find(id) else { return Err(Refused::NoSuchNode(id.clone())) };
+    if !matches!(plan.node(ix).op, Op::Agent | Op::Workflow) {
+        return Err(Refused::TakesNoInput(id.clone()));
+    }
+    if reset.contains(&ix) {
+        return Err(Refused::TakesFromOthers(id.clone()));
+    }
+    let fault = size::too_large("the input", input, plan.limits.value_bytes);
+    fault.map_or(Ok(()), |fault| Err(Refused::BadInput(fault.message)))
+}
+
+fn is_named(graph: &Graph, state: &State, retry: &Retry, act: ActId) -> bool {
+    retry.nodes.contains(&graph.plan().node(state.act(act).node).id)
 }
 
 /// Exit nodes run again with every end of the execution.
@@ -107,10 +185,19 @@ fn is_exit(graph: &Graph, node: NodeIx) -> bool {
 }
 
 impl Decider<'_> {
-    pub(super) fn reopen(&mut self, nodes: &[String], reason: String) -> Result<(), Refused> {
-        let Scope { again, reset } = scope(self.graph, self.state, nodes)?;
-        self.emit(Fact::Reopened { acts: again.clone(), reset: reset.into_iter().collect(), reason });
+    pub(super) fn reopen(&mut self, retry: &Retry, reason: String) -> Result<(), Refused> {
+        if let (Some(input), []) = (&retry.input, retry.nodes.as_slice()) {
+            let input = Some(afresh(self.graph, self.adapter, self.state, input)?);
+            self.emit(Fact::Reopened { acts: Vec::new(), reset: Vec::new(), reason, input });
+            self.enter();
+            return Ok(());
+        }
+        let Scope { again, reset } = scope(self.graph, self.state, retry)?;
+        let input: Option<Val> = retry.input.clone().map(Arc::new);
+        let reset = reset.into_iter().collect();
+        self.emit(Fact::Reopened { acts: again.clone(), reset, reason, input: None });
         for act in again {
+            let input = input.clone().filter(|_| is_named(self.graph, self.state, retry, act));
             let one = self.state.act(act);
             let made = Made {
                 node: one.node,
@@ -118,6 +205,7 @@ impl Decider<'_> {
                 from: ROOT,
                 take: Some(0),
                 again: Some(act),
+                input,
                 ..Made::default()
             };
             if !self.activate(made) {
@@ -125,5 +213,20 @@ impl Decider<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a retry of other nodes left as it is: a failure, else what was cancelled and never had its turn.
+    pub(super) fn left_behind(&self) -> Option<(Option<ActId>, Fault)> {
+        if self.state.reopened == 0 {
+            return None;
+        }
+        let left = unfinished(self.graph, self.state);
+        let routes_on = self.graph.plan().profile.failure == Failure::RouteOn;
+        let failed = left.iter().find(|act| !routes_on && self.state.act(**act).end == Some(End::Failed));
+        if let Some(act) = failed {
+            return self.state.act(*act).fault.clone().map(|fault| (Some(*act), fault));
+        }
+        let act = left.iter().find(|act| self.state.act(**act).end == Some(End::Cancelled))?;
+        Some((Some(*act), Self::cancelled("only others were run again")))
     }
 }

@@ -58,7 +58,12 @@ impl Adapter for Scripted {
     }
 
     fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
-        if plan.extra["refuse"] == true { Err(fault("invalid")) } else { Ok(input) }
+        let refused = &plan.extra["refuse"];
+        if *refused == true || (!refused.is_null() && *refused == input) {
+            Err(fault("invalid"))
+        } else {
+            Ok(input)
+        }
     }
 
     fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {

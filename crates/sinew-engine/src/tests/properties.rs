@@ -13,7 +13,7 @@ use super::adapter::fault;
 use super::plan::graph;
 use super::world::{World, fold};
 use crate::fact::{Answer, Mode};
-use crate::{Fact, Input, Phase, Refused, Reply, Status, Time, decode_round, next_deadline};
+use crate::{Fact, Input, Phase, Refused, Reply, Retry, Status, Time, decode_round, next_deadline};
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
 pub(super) struct Dice(u64);
@@ -170,6 +170,16 @@ fn any_node(dice: &mut Dice, name: &str, depth: u32, settings: &mut Value) -> Va
     node
 }
 
+/// Of everything, of some nodes, of only those; with another input.
+fn any_retry(dice: &mut Dice) -> Retry {
+    let named = dice.pick(&[0, 0, 1, 1, 2]);
+    Retry {
+        nodes: (0..named).map(|_| format!("n{}", dice.roll(7))).collect(),
+        only: dice.chance(50),
+        input: dice.chance(30).then(|| json!([dice.roll(9)])),
+    }
+}
+
 /// A world and all that was done to it.
 pub(super) struct History {
     pub(super) world: World,
@@ -233,7 +243,7 @@ impl History {
             88..93 => self.give(Input::Resume),
             93 | 94 => self.give(Input::Cancel { reason: "me".into() }),
             95 => self.give(Input::Answer { act, answer: Answer::default() }),
-            96 | 97 => self.give(Input::Retry { nodes: vec![], reason: "me".into() }),
+            96 | 97 => self.give(Input::Retry { retry: any_retry(dice), reason: "me".into() }),
             _ => {
                 world.check_stored();
                 world.crash();
@@ -278,8 +288,11 @@ pub(super) fn history(seed: u64) -> History {
     }
     history.finish();
     // Most failures are retried once more, with better luck.
-    if dice.chance(60) && history.give(Input::Retry { nodes: vec![], reason: "me".into() }).is_ok() {
-        history.finish();
+    if dice.chance(60) {
+        let retry = if dice.chance(60) { Retry::default() } else { any_retry(&mut dice) };
+        if history.give(Input::Retry { retry, reason: "me".into() }).is_ok() {
+            history.finish();
+        }
     }
     history
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::plan::{graph, plan};
 use super::script::check;
 use super::world::World;
-use crate::{Fact, Input, Mode, Reply, plan_retry};
+use crate::{Fact, Input, Mode, Reply, Retry, plan_retry};
 
 #[test]
 fn as_often_as_the_limit_says() {
@@ -169,8 +169,9 @@ fn a_retry_keeps_what_succeeded() {
         c=2        | c=2
         retry      | refused: the execution has not ended, so there is nothing to retry
         b!         | b!failure failure!failure end
-        retry nobody | refused: node 'nobody' does not exist or did not fail
-        retry c    | refused: node 'c' does not exist or did not fail
+        retry nobody | refused: the workflow has no node 'nobody'
+        retry c    | refused: node 'c' did not fail
+        retry d    | refused: node 'd' never ran, so it cannot run again
         retry      | reopened(b;d e) +b_1 b_1?1
         b_1=3      | b_1=3 +d d?1
         d=4        | d=4 +e e?1
@@ -219,6 +220,164 @@ fn a_retry_of_some_leaves_the_other_failures() {
 }
 
 #[test]
+fn a_retry_of_only_some_leaves_what_was_cancelled_too() {
+    // What others depend on is left out, so the end is what it was, whatever the node itself comes to.
+    check(
+        "a>m b>m a>n",
+        json!({ "@": { "failure": "stop" } }),
+        "
+        start      | +a a?1 +b b?1
+        a!hard     | a!hard bx failure!hard end
+        retry only a | reopened(a;m n) +a_1 a_1?1
+        a_1=1      | a_1=1 +m m?1 +n n?1
+        n=1        | n=1
+        m=1        | m=1 failure!SINEW-6005 end
+        retry only b | reopened(b;m) +b_1 b_1?1
+        b_1=1      | b_1=1 +m_1 m_1?1
+        m_1=1      | m_1=1 success end
+",
+    );
+    check(
+        "a>m b>n",
+        json!({ "@": { "failure": "isolate" } }),
+        "
+        start      | +a a?1 +b b?1
+        a!         | a!failure m/
+        b!error    | b!error n/ failure!failure end
+        retry only b | reopened(b;n) +b_1 b_1?1
+        b_1=1      | b_1=1 +n n?1
+        n=1        | n=1 failure!failure end
+        retry only a b | refused: node 'b' did not fail
+        retry only a | reopened(a;m) +a_1 a_1?1
+        a_1!hard   | a_1!hard m/ failure!hard end
+",
+    );
+    // Replies are discarded while a failure drains: one that a retry left behind drains nothing.
+    check(
+        "a b",
+        json!({ "@": { "failure": "drain" } }),
+        "
+        start      | +a a?1 +b b?1
+        a!hard     | a!hard
+        b=1        | bx failure!hard end
+        retry only b | reopened(b;) +b_1 b_1?1
+        b_1=1      | b_1=1 failure!hard end
+",
+    );
+}
+
+#[test]
+fn a_retry_asks_with_another_input() {
+    check(
+        "a>b b>c",
+        json!({ "b": { "retry": { "limit": 1 } }, "a": { "op": "pure" } }),
+        "
+        start 1    | +a a=1 +b b?1
+        b!hard     | b!hard failure!hard end
+        retry b < 7 | reopened(b;c) +b_1 b_1?1<7
+        b_1!       | b_1?! b_1?2
+        b_1!hard   | b_1!hard failure!hard end
+        retry      | reopened(b_1;c) +b_2 b_2?1<7
+        b_2!hard   | b_2!hard failure!hard end
+        retry only b < null | reopened(b_2;c) +b_3 b_3?1<null
+        b_3=2      | b_3=2 +c c?1
+        c=3        | c=3 success end
+        retry b < 1 | refused: nothing in the execution failed or was cancelled
+",
+    );
+    // Only the first ask of work: what the dialect asks because of the answer is its own.
+    check(
+        "a",
+        json!({ "a": { "judge": true } }),
+        "
+        start      | +a a?1
+        a!hard     | a!hard failure!hard end
+        retry a < 7 | reopened(a;) +a_1 a_1?1<7
+        a_1=5      | a_1?judge:2/1
+        a_1=true   | a_1=5 success end
+",
+    );
+}
+
+#[test]
+fn an_input_is_refused_where_nothing_takes_it() {
+    check(
+        "a b w>z h m",
+        json!({
+            "@": { "failure": "stop", "limits": { "value_bytes": 60 }, "exits": { "x": "always" } },
+            "x": { "op": "pure" }, "h": { "op": "human" }, "m": { "op": "map", "body": "c", "items": 1 },
+        }),
+        "
+        start      | +a a?1 +b b?1 +w w?1 +h h waits +m m*1 +c[0] c[0]?1
+        a!hard     | a!hard bx wx hx mx c[0]x failure!hard +x x=null end
+        retry a b < 1 | refused: an input is for one node or for the whole execution, and 2 nodes are named
+        retry h < 1 | refused: node 'h' asks no agent and no workflow, so it takes no input
+        retry m < 1 | refused: node 'm' asks no agent and no workflow, so it takes no input
+        retry q < 1 | refused: the workflow has no node 'q'
+        retry z < 1 | refused: node 'z' never ran, so it cannot run again
+        retry c < 1 | refused: node 'c' does not run on its own: name what runs it
+        retry x < 1 | refused: node 'x' does not run on its own: name what runs it
+        retry a < \"0123456789012345678901234567890123456789012345678901234567890\" | refused: the input is refused: the input is larger than 60 bytes
+        retry < \"0123456789012345678901234567890123456789012345678901234567890\" | refused: the input is refused: the input is larger than 60 bytes
+",
+    );
+    check(
+        "a>b? c>b?",
+        json!({ "b": { "join": 1 } }),
+        "
+        start      | +a a?1 +c c?1
+        retry < 1  | refused: the execution has not ended, so there is nothing to retry
+        c=1        | c=1 +b b?1
+        cancel     | ax bx cancelled end
+        retry b < 1 | refused: node 'b' depends on others that run again, so it takes what they give: run only it again
+        retry only b < 1 | reopened(b;) +b_1 b_1?1<1
+",
+    );
+}
+
+#[test]
+fn an_execution_begins_afresh_with_another_input() {
+    // Walks, budgets of edges and exits included.
+    check(
+        "a>b b>b2#1 b2>b",
+        json!({ "a": { "op": "pure" }, "b": { "join": "each" }, "b2": { "join": "once", "op": "pure" },
+                "@": { "exits": { "x": "always" } }, "x": { "op": "pure" } }),
+        "
+        start 1    | +a a=1 +b b?1
+        b=2        | b=2 +b2 b2=2 +b_1 b_1?1
+        b_1!hard   | b_1!hard failure!hard +x x=null end
+        retry < 5  | afresh(5) +a_1 a_1=5 +b_2 b_2?1
+        b_2=2      | b_2=2 +b2_1 b2_1=2 +b_3 b_3?1
+        b_3=2      | b_3=2 success +x_1 x_1=null end
+        retry < 5  | refused: nothing in the execution failed or was cancelled
+",
+    );
+    // Children are not kept, and an execution whose input was refused begins.
+    check(
+        "m",
+        json!({ "m": { "op": "map", "body": "b" }, "@": { "refuse": 1 } }),
+        "
+        start 1    | failure!invalid end
+        retry < 1  | refused: the input is refused: it is wrong
+        retry < [2,3] | afresh([2,3]) +m m*2 +b[0] b[0]?1 +b[1] b[1]?1
+        b[0]=1     | b[0]=1
+        b[1]!hard  | b[1]!hard m!hard failure!hard end
+        retry < [2] | afresh([2]) +m_1 m_1*1 +b[0] b[0]?1
+        b[0]=1     | b[0]=1 m_1=[1] success end
+",
+    );
+    check(
+        "a",
+        json!({}),
+        "
+        start 1 {\"until\": [\"q\"]} | failure!SINEW-6007 end
+        retry < 1  | refused: the input is refused: the workflow has no node 'q'
+        retry      | refused: nothing in the execution failed or was cancelled
+",
+    );
+}
+
+#[test]
 fn a_retry_keeps_children_that_succeeded() {
     check(
         "m>z",
@@ -260,7 +419,7 @@ fn a_long_loop_is_retried_without_deep_recursion() {
         give(done(act, Ok(Reply::new(json!(act)))));
     }
     give(done(15000, Err(super::adapter::fault("hard"))));
-    let facts = give(Input::Retry { nodes: vec![], reason: "me".into() });
+    let facts = give(Input::Retry { retry: Retry::default(), reason: "me".into() });
     assert_eq!(
         facts.iter().filter(|fact| matches!(fact, Fact::Completed { reused: true, .. })).count(),
         14999
@@ -286,12 +445,12 @@ fn the_plan_of_a_retry_is_what_happens() {
         let result = if bad { Err(super::adapter::fault("hard")) } else { Ok(Reply::new(json!(act))) };
         world.input(Input::Done { act, attempt, result }).unwrap();
     }
-    let told = plan_retry(&world.graph, &world.state, &[]).unwrap();
+    let told = plan_retry(&world.graph, &super::adapter::Scripted, &world.state, &Retry::default()).unwrap();
     assert_eq!(told.keep, ["a", "c", "d", "s"]);
     assert_eq!(told.rerun, BTreeMap::from([("m".to_owned(), 1)]));
     assert_eq!(told.reset, ["z"]);
     let before = world.state.acts.len();
-    world.input(Input::Retry { nodes: vec![], reason: "me".into() }).unwrap();
+    world.input(Input::Retry { retry: Retry::default(), reason: "me".into() }).unwrap();
     while let Some((act, attempt)) = world.tasks.first().copied() {
         world.input(Input::Done { act, attempt, result: Ok(Reply::new(json!(act))) }).unwrap();
     }

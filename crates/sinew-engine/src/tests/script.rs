@@ -9,14 +9,14 @@ use crate::fact::{Answer, Mode, Outcome, Status};
 use crate::tests::adapter::fault;
 use crate::tests::plan::graph;
 use crate::tests::world::World;
-use crate::{ActId, Fact, Input, Phase, ROOT, Reply, ScopeId, State};
+use crate::{ActId, Fact, Input, Phase, ROOT, Reply, Retry, ScopeId, State};
 
 /// Runs `script`, lines of `input | facts`, and compares the facts.
 ///
 /// Inputs: `start`, `start <input>`, `start <input> <mode>`, `start@ 2` (as a sub-workflow two levels down), `a=1` (its
 /// agent answers), `a!error` (it fails, see [`fault`]), `a#1=1` (attempt 1 answers), `a:yes` (a person answers),
 /// `a.port~1` (it yields a value), `a%words` (progress), `@500` (it is 500 ms after the start), `pause`, `resume`, `cancel`,
-/// `retry`, `retry a b`. A child is `body[index]`, a second activation of a node `a_1`.
+/// `retry`, `retry a b`, `retry only a`, `retry a < 5` (with this input). A child is `body[index]`, a second activation of a node `a_1`.
 ///
 /// Facts: `+a` begun, `a?1` asked (attempt; `/tries` where they differ), `a?!` to be tried again, `a=v` completed, `a==v`
 /// completed without running, `a-` skipped, `a!code` failed, `ax` cancelled, `a*3` waits for three children, `a/` dead,
@@ -66,10 +66,12 @@ fn parse(world: &World, input: &str) -> Input {
         "resume" => return Input::Resume,
         "cancel" => return Input::Cancel { reason: "me".into() },
         "retry" => {
-            return Input::Retry {
-                nodes: rest.split_whitespace().map(str::to_owned).collect(),
-                reason: "me".into(),
-            };
+            let (names, input) =
+                rest.split_once('<').map_or((rest, None), |(names, input)| (names, Some(input)));
+            let (only, names) = names.strip_prefix("only ").map_or((false, names), |names| (true, names));
+            let nodes = names.split_whitespace().map(str::to_owned).collect();
+            let retry = Retry { nodes, only, input: input.map(json) };
+            return Input::Retry { retry, reason: "me".into() };
         }
         _ if command.starts_with('@') => return Input::Tick,
         _ => {}
@@ -142,7 +144,15 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         Fact::Dispatched { act, attempt, tries, ask, .. } => {
             let who = if ask.tag == "work" { String::new() } else { format!("{}:", ask.tag) };
             let tries = if tries == attempt { String::new() } else { format!("/{tries}") };
-            format!("{}?{who}{attempt}{tries}", name(act))
+            // An input that an operator gave is told.
+            let given = world
+                .state
+                .act(*act)
+                .input
+                .as_ref()
+                .filter(|_| *attempt == 1)
+                .map(|_| format!("<{}", ask.input));
+            format!("{}?{who}{attempt}{tries}{}", name(act), given.unwrap_or_default())
         }
         Fact::Progressed { act, .. } => format!("{} says", name(act)),
         Fact::Late { act, attempt } => format!("{}#{attempt} late", name(act)),
@@ -166,6 +176,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         Fact::Resumed => "resumed".into(),
         Fact::Concluded { outcome } => conclusion(outcome),
         Fact::Ended => "end".into(),
+        Fact::Reopened { input: Some(input), .. } => format!("afresh({input})"),
         Fact::Reopened { acts, reset, .. } => {
             let acts: Vec<String> = acts.iter().map(name).collect();
             let reset: Vec<String> = reset.iter().map(|ix| node(*ix, ROOT)).collect();

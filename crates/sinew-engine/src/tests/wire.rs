@@ -164,6 +164,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
             value: maybe(dice, val),
             again: maybe(dice, number),
             position: maybe(dice, number),
+            input: maybe(dice, val),
         }),
         4 => Fact::Died { node: number(dice), scope: number(dice), reason },
         5 => Fact::Dropped { edge: number(dice), scope: number(dice) },
@@ -227,7 +228,10 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
             Fact::Concluded { outcome: Outcome { status, output, fault, cause: maybe(dice, number) } }
         }
         28 => Fact::Ended,
-        _ => Fact::Reopened { acts: numbers(dice), reset: numbers(dice), reason },
+        _ => {
+            let (acts, reset, input) = (numbers(dice), numbers(dice), maybe(dice, val));
+            Fact::Reopened { acts, reset, reason, input }
+        }
     }
 }
 

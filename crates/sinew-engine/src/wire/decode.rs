@@ -97,7 +97,10 @@ pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
         Kind::CancelRequested(pb::JournalCancelRequested { reason }) => Fact::CancelRequested { reason },
         Kind::Concluded(message) => Fact::Concluded { outcome: outcome(message)? },
         Kind::Ended(pb::JournalEnded {}) => Fact::Ended,
-        Kind::Reopened(pb::JournalReopened { acts, reset, reason }) => Fact::Reopened { acts, reset, reason },
+        Kind::Reopened(pb::JournalReopened { acts, reset, reason, input_json }) => {
+            let input = input_json.map(|bytes| val(&bytes)).transpose()?;
+            Fact::Reopened { acts, reset, reason, input }
+        }
     })
 }
 
@@ -128,9 +131,11 @@ fn started(message: pb::JournalStarted) -> Decoded<Start> {
 }
 
 fn made(message: pb::JournalActivated) -> Decoded<Made> {
-    let pb::JournalActivated { act, node, scope, from, take, owner, value_json, again, position } = message;
+    let pb::JournalActivated { act, node, scope, from, take, owner, value_json, again, position, input_json } =
+        message;
     let value = value_json.map(|bytes| val(&bytes)).transpose()?;
-    Ok(Made { act, node, scope, from, take, owner, value, again, position })
+    let input = input_json.map(|bytes| val(&bytes)).transpose()?;
+    Ok(Made { act, node, scope, from, take, owner, value, again, position, input })
 }
 
 fn outcome(message: pb::JournalConcluded) -> Decoded<Outcome> {

@@ -107,10 +107,11 @@ fn kind(fact: &Fact) -> Kind {
         }
         Fact::Concluded { outcome } => Kind::Concluded(concluded(outcome)),
         Fact::Ended => Kind::Ended(pb::JournalEnded {}),
-        Fact::Reopened { acts, reset, reason } => Kind::Reopened(pb::JournalReopened {
+        Fact::Reopened { acts, reset, reason, input } => Kind::Reopened(pb::JournalReopened {
             acts: acts.clone(),
             reset: reset.clone(),
             reason: reason.clone(),
+            input_json: input.as_deref().map(json),
         }),
     }
 }
@@ -145,7 +146,7 @@ fn started(start: &Start) -> pb::JournalStarted {
 }
 
 fn activated(made: &Made) -> pb::JournalActivated {
-    let Made { act, node, scope, from, take, owner, value, again, position } = made;
+    let Made { act, node, scope, from, take, owner, value, again, position, input } = made;
     pb::JournalActivated {
         act: *act,
         node: *node,
@@ -156,6 +157,7 @@ fn activated(made: &Made) -> pb::JournalActivated {
         value_json: value.as_deref().map(json),
         again: *again,
         position: *position,
+        input_json: input.as_deref().map(json),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Commands, obeyed or refused: starts, and whatever else people and executors ask of an execution.
 
 use serde_json::Value;
-use sinew_engine::{Answer, Input, Mode, Phase, Time};
-use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_engine::{Answer, Input, Mode, Phase, Retry, Time};
+use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
@@ -112,7 +112,9 @@ impl Shard {
             Command::Cancel(cancel) => Input::Cancel { reason: who(cancel.reason) },
             Command::Pause(pause) => Input::Pause { reason: who(pause.reason) },
             Command::Resume(_) => Input::Resume,
-            Command::Retry(retry) => Input::Retry { nodes: retry.nodes, reason: who(retry.reason) },
+            Command::Retry(RetryCommand { nodes, only, input, reason, .. }) => {
+                Input::Retry { retry: Retry { nodes, only, input }, reason: who(reason) }
+            }
             Command::Approve(approve) => decision(open, caller, approve)?,
             Command::Start(_) => return Err("a start is no signal".to_owned()),
         };

@@ -38,6 +38,8 @@ fn retry(execution: &ExecutionId) -> Command {
     Command::Retry(RetryCommand {
         execution: execution.clone(),
         nodes: Vec::new(),
+        only: false,
+        input: None,
         reason: "again".to_owned(),
     })
 }

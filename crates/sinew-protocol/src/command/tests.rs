@@ -49,7 +49,14 @@ fn all() -> Vec<Command> {
             reject: true,
         }
         .into(),
-        RetryCommand { execution, nodes: vec!["a".to_owned()], reason: "again".to_owned() }.into(),
+        RetryCommand {
+            execution,
+            nodes: vec!["a".to_owned()],
+            only: true,
+            input: Some(Value::Null),
+            reason: "again".to_owned(),
+        }
+        .into(),
     ]
 }
 
@@ -100,6 +107,7 @@ fn what_a_command_may_not_be() {
         (Operation::Approve, json!({"comment": long(MAX_TEXT + 1)}), "`comment`"),
         (Operation::Approve, json!({"activation": 1.5}), "approve command"),
         (Operation::Retry, json!({"nodes": "a"}), "retry command"),
+        (Operation::Retry, json!({"only": true}), "`only`: names no node"),
         (Operation::Retry, json!({"nodes": [long(MAX_TEXT + 1)]}), "`nodes`"),
     ];
     for (operation, added, want) in cases {

@@ -161,6 +161,13 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ..approve.clone()
     };
     let nodes = vec!["review".to_owned(), "send".to_owned()];
+    let plain = RetryCommand {
+        execution: execution.clone(),
+        nodes: Vec::new(),
+        only: false,
+        input: None,
+        reason: String::new(),
+    };
     vec![
         ("full", full.into()),
         ("plain", start(json!([1, null, "x"])).into()),
@@ -170,11 +177,18 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("full", ResumeCommand { execution: execution.clone() }.into()),
         ("plain", approve.into()),
         ("reject", reject.into()),
+        ("plain", plain.clone().into()),
         (
-            "plain",
-            RetryCommand { execution: execution.clone(), nodes: Vec::new(), reason: String::new() }.into(),
+            "only",
+            RetryCommand {
+                nodes: nodes[..1].to_vec(),
+                only: true,
+                input: Some(json!({"n": 1})),
+                ..plain.clone()
+            }
+            .into(),
         ),
-        ("full", RetryCommand { execution, nodes, reason: "the service is back".to_owned() }.into()),
+        ("full", RetryCommand { nodes, reason: "the service is back".to_owned(), ..plain }.into()),
     ]
 }
 

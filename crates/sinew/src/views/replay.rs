@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ATTEMPT_TIMED_OUT, Fact, Graph, Input, Round, State, TokenValue};
+use sinew_engine::{ATTEMPT_TIMED_OUT, Fact, Graph, Input, Retry, Round, State, TokenValue, Val};
 
 use super::Standing;
 use crate::record::Record;
@@ -93,11 +93,11 @@ fn fold(graph: &Graph, rounds: &[Round]) -> State {
 
 /// Inputs that the facts of a round may have come of, the likeliest first.
 fn inputs(graph: &Graph, state: &State, round: &Round) -> Vec<Input> {
-    let told = round.facts.iter().find_map(|fact| input(graph, state, fact));
+    let told = round.facts.iter().find_map(|fact| input(graph, state, round, fact));
     told.into_iter().chain([Input::Tick]).collect()
 }
 
-fn input(graph: &Graph, state: &State, fact: &Fact) -> Option<Input> {
+fn input(graph: &Graph, state: &State, round: &Round, fact: &Fact) -> Option<Input> {
     Some(match fact {
         Fact::Started(start) => Input::Start {
             input: Value::clone(&start.input),
@@ -130,13 +130,24 @@ fn input(graph: &Graph, state: &State, fact: &Fact) -> Option<Input> {
         Fact::CancelRequested { reason } => Input::Cancel { reason: reason.clone() },
         Fact::Paused { reason } => Input::Pause { reason: reason.clone() },
         Fact::Resumed => Input::Resume,
-        Fact::Reopened { acts, reason, .. } => {
+        Fact::Reopened { acts, reason, input, .. } => {
             let ids = acts.iter().filter_map(|act| state.acts.get(*act as usize));
-            let nodes = ids.map(|one| graph.plan().node(one.node).id.clone()).collect();
-            Input::Retry { nodes, reason: reason.clone() }
+            let nodes: Vec<String> = ids.map(|one| graph.plan().node(one.node).id.clone()).collect();
+            let input = input
+                .as_ref()
+                .or_else(|| round.facts.iter().find_map(given))
+                .map(|input| Value::clone(input));
+            let retry = Retry { only: !nodes.is_empty(), nodes, input };
+            Input::Retry { retry, reason: reason.clone() }
         }
         _ => return None,
     })
+}
+
+/// What an operator gave a node to ask with.
+fn given(fact: &Fact) -> Option<&Val> {
+    let Fact::Activated(made) = fact else { return None };
+    made.input.as_ref()
 }
 
 /// The first facts that are not the same.

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sinew_engine::Refused;
+use serde_json::Value;
+use sinew_engine::{Refused, Retry};
 
 use super::words;
 use crate::record::Record;
 use crate::tree::{self, Word};
+
+/// Columns that an input gets.
+const INPUT_WIDTH: usize = 60;
 
 /// What a retry would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,14 +26,18 @@ pub(crate) struct Preview {
     pub(crate) rerun: BTreeMap<String, u32>,
     /// Nodes that start afresh because they depend on one that runs again.
     pub(crate) reset: Vec<String>,
-    /// Nodes that are not touched: they did not run, and nothing before them runs again.
+    /// Nodes that are not touched: they did not run, or stay failed, and nothing before them runs again.
     pub(crate) untouched: Vec<String>,
+    /// What the one node asks with instead of what it got, or the input with which the execution begins afresh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<Value>,
 }
 
-/// What a retry of these nodes (all that failed when empty) would do. The engine's own rule decides.
-pub(crate) fn preview(record: &Record, nodes: &[String]) -> Result<Preview, Refused> {
-    let graph = &record.execution.program().graph;
-    let plan = sinew_engine::plan_retry(graph, record.execution.state(), nodes)?;
+/// What a retry would do. The engine's own rule decides.
+pub(crate) fn preview(record: &Record, retry: &Retry) -> Result<Preview, Refused> {
+    let program = record.execution.program();
+    let graph = &program.graph;
+    let plan = sinew_engine::plan_retry(graph, program.adapter, record.execution.state(), retry)?;
     let touched =
         |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
     let untouched = tree::rows(&record.execution, record.at())
@@ -45,6 +53,7 @@ pub(crate) fn preview(record: &Record, nodes: &[String]) -> Result<Preview, Refu
         rerun: plan.rerun,
         reset: plan.reset,
         untouched,
+        input: retry.input.clone(),
     })
 }
 
@@ -70,6 +79,8 @@ pub(crate) fn text(preview: &Preview, record: &Record) -> String {
     }
     line("would reset", preview.reset.join(", "), "depends on what runs again".into());
     line("untouched", preview.untouched.join(", "), String::new());
+    let input = preview.input.as_ref().map(|input| words::one_line(&input.to_string(), INPUT_WIDTH));
+    line("input", input.unwrap_or_default(), "instead of what it got".into());
     let version = format!("{}@{}", preview.workflow, words::short(&preview.version));
     line("workflow", version, "the version it was started with".into());
     words::columns(&lines)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{Answer, Mode, Reply, Time};
+use sinew_engine::{Answer, Mode, Reply, Retry, Time};
 use sinew_executor::fleet::Call;
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
 use sinew_protocol::{Fault, Vocabulary};
@@ -200,20 +200,28 @@ fn events_have_numbers_that_never_change() {
 #[test]
 fn a_dry_retry_lists_what_is_kept_and_what_runs() {
     let record = failed();
-    let preview = retry::preview(&record, &[]).unwrap();
+    let preview = retry::preview(&record, &Retry::default()).unwrap();
     assert_eq!(preview.keep, ["check_order", "route"]);
     assert_eq!(preview.rerun.keys().collect::<Vec<_>>(), ["each_line"]);
     assert_eq!(preview.untouched, ["approve"]);
     let text = retry::text(&preview, &record);
     assert!(text.starts_with("would keep  check_order, route"), "{text}");
-    assert!(retry::preview(&record, &["check_order".into()]).is_err());
-    assert!(retry::preview(&asked(&[]), &[]).is_err());
+    let refused = Retry { nodes: vec!["check_order".into()], ..Retry::default() };
+    assert!(retry::preview(&record, &refused).is_err());
+    assert!(retry::preview(&asked(&[]), &Retry::default()).is_err());
+    let afresh = Retry { input: Some(record.execution.ctx().input().clone()), ..Retry::default() };
+    let preview = retry::preview(&record, &afresh).unwrap();
+    assert_eq!((preview.keep.len(), preview.rerun.len(), preview.untouched.len()), (0, 1, 0));
+    assert_eq!(preview.reset, ["route", "each_line", "approve"]);
 }
 
 #[test]
 fn what_was_decided_is_decided_again() {
     let yes = Answer { data: json!("approve"), ..Answer::default() };
     let no = Answer { data: json!("reject"), ..Answer::default() };
+    let afresh = Retry { input: Some(json!({})), ..Retry::default() };
+    let with_input =
+        Retry { nodes: vec!["w".into()], only: true, input: Some(json!({ "topic": "another" })) };
     let records = [
         failed(),
         asked(&[]),
@@ -223,7 +231,9 @@ fn what_was_decided_is_decided_again() {
             (10_000, Signal::Resume),
             (11_000, Signal::Cancel("b".into())),
         ]),
-        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(Vec::new()))]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(Retry::default()))]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(afresh))]),
+        asked(&[(1_000, Signal::Cancel("b".into())), (2_000, Signal::Retry(with_input))]),
     ];
     for record in &records {
         let report = replay::replay(record, true);

@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use sinew_engine::{Activation, Refused, Retry};
+use sinew_protocol::card;
 use sinew_protocol::command::{Command, RetryCommand};
+use sinew_source::Schema;
 
 use super::changes::Changes;
 use super::watch::{Follow, follow};
 use super::{Found, NEEDS_MESH, Which};
 use crate::cli::Format;
+use crate::cmd::agent::online;
+use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
@@ -20,6 +25,9 @@ const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
   sinew execution retry @latest
   sinew execution retry x7f3 --from enrich --watch
+  sinew execution retry x7f3 --only enrich       # other nodes that failed stay as they are
+  sinew execution retry x7f3 --only enrich --with-input '{\"limit\": 5}'
+  sinew execution retry x7f3 --with-input @order.json        # all of it again, with another input
   sinew execution retry run.json --dry-run       # from a file, without a mesh";
 
 /// Arguments of `sinew execution retry`.
@@ -27,15 +35,31 @@ const RETRY_EXAMPLES: &str = "Examples:
 #[command(
     long_about = "Run again what failed or was cancelled, in the same execution: what ended well is kept, what depends \
                   on nodes that run again starts afresh. It goes on with the version of the workflow it was started \
-                  with; `rerun --latest` starts a new execution with the newest one.",
+                  with; `rerun --latest` starts a new execution with the newest one.\n\n\
+                  --from runs these nodes again, and those that were cancelled before they had their turn. --only runs \
+                  nothing but these nodes and what depends on them: other nodes stay failed or cancelled, and so does \
+                  the execution, as long as one of them counts. A node that ended well does not run again here; \
+                  `fork --at NODE` starts a new execution there.\n\n\
+                  --with-input gives the one node of --from or --only something else to ask its agent or workflow with, \
+                  instead of what it got; later retries of that node keep it. Without a node, the whole execution \
+                  begins afresh with this input, and nothing is kept.",
     after_help = RETRY_EXAMPLES
 )]
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     which: Which,
-    /// Only this node (and what depends on it) instead of all that failed. May be repeated
+    /// All that failed or was cancelled; so it is without --from and --only
+    #[arg(long, conflicts_with_all = ["nodes", "only", "with_input"])]
+    failed: bool,
+    /// This node (and what was cancelled) instead of all that failed. May be repeated
     #[arg(long = "from", visible_alias = "node", value_name = "NODE")]
     nodes: Vec<String>,
+    /// This node and nothing else but what depends on it. May be repeated
+    #[arg(long, value_name = "NODE", conflicts_with = "nodes")]
+    only: Vec<String>,
+    /// Ask with this instead of what the node got; without a node, begin afresh with this input: JSON, @FILE or - for stdin
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    with_input: Option<String>,
     /// List what would be kept, run again and reset, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -47,16 +71,65 @@ pub(crate) struct RetryArgs {
     watch: bool,
 }
 
+impl RetryArgs {
+    fn wanted(&self) -> Result<Retry, Failure> {
+        let given = self.with_input.as_deref().map(|text| input::value(text, "--with-input")).transpose()?;
+        let (nodes, only) = if self.only.is_empty() { (&self.nodes, false) } else { (&self.only, true) };
+        Ok(Retry { nodes: nodes.clone(), only, input: given })
+    }
+}
+
+fn refused(refused: Refused) -> Failure {
+    let exit = match refused {
+        Refused::NoSuchNode(_) => Exit::NotFound,
+        Refused::ManyNodes(_) | Refused::TakesNoInput(_) | Refused::BadInput(_) => Exit::Usage,
+        _ => Exit::Conflict,
+    };
+    let failure = Failure::new(exit, refused.code(), refused.to_string());
+    match refused {
+        Refused::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
+        Refused::DidNotFail(node) => {
+            failure.hint(format!("`sinew execution fork ID --at {node}` runs it again in a new execution"))
+        }
+        Refused::BadInput(_) => failure,
+        _ => failure.hint("`sinew execution tree ID` shows what failed"),
+    }
+}
+
+/// Holds the input for a node to what was to hold the last one, else to what its agent's card says. One whose card is
+/// not there looks at the input when it gets it.
+async fn fits(found: &Found, retry: &Retry) -> Result<(), Failure> {
+    let (Some(input), [node]) = (&retry.input, retry.nodes.as_slice()) else { return Ok(()) };
+    let state = found.record.execution.state();
+    let of_node = |one: &&Activation| found.record.plan().node(one.node).id == *node;
+    let Some(ask) = state.acts.iter().rev().filter(of_node).find_map(|one| one.ask.as_ref()) else {
+        return Ok(());
+    };
+    let schema = match (&ask.input_schema, &found.remote) {
+        (Some(schema), _) => Some(schema.clone()),
+        (None, Some(remote)) => {
+            let announced = online(remote.mesh()).await.get(ask.target.name());
+            announced.and_then(|one| card::input_schema(&one.card).cloned())
+        }
+        (None, None) => None,
+    };
+    // A schema that cannot be used refuses nothing: its agent says so itself.
+    let Some(schema) = schema.and_then(|schema| Schema::compile(&schema).ok()) else { return Ok(()) };
+    let wrong: Vec<String> =
+        schema.errors(input).into_iter().map(|one| format!("{} {}", one.pointer, one.message)).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let text = format!("{} does not take it: {}", ask.target.name(), wrong.join("; ").trim());
+    Err(refused(Refused::BadInput(text)))
+}
+
 /// Retries an execution.
 pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Failure> {
+    let wanted = args.wanted()?;
     let found = args.which.open().await?;
-    let preview = retry::preview(&found.record, &args.nodes).map_err(|refused| {
-        let failure = Failure::new(Exit::Conflict, refused.code(), refused.to_string());
-        match refused {
-            sinew_engine::Refused::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
-            _ => failure.hint("`sinew execution tree ID` shows what failed"),
-        }
-    })?;
+    let preview = retry::preview(&found.record, &wanted).map_err(refused)?;
+    fits(&found, &wanted).await?;
     if args.dry_run {
         match output.format {
             Format::Name => preview.rerun.keys().for_each(|node| output.text(node)),
@@ -71,7 +144,9 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     output.note(&retry::text(&preview, &record).replace("would ", "will "));
     let command = RetryCommand {
         execution: record.execution.id().clone(),
-        nodes: args.nodes.clone(),
+        nodes: wanted.nodes,
+        only: wanted.only,
+        input: wanted.input,
         reason: args.reason.clone(),
     };
     remote.signal(Command::Retry(command)).await?;

@@ -11,11 +11,7 @@ use crate::load;
 pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Failure> {
     let mut value = match input {
         None => Value::Object(Map::new()),
-        Some("-") => parse("<stdin>", &load::read(Path::new("-"))?)?,
-        Some(text) => match text.strip_prefix('@') {
-            Some(file) => parse(file, &load::read(Path::new(file))?)?,
-            None => serde_json::from_str(text).map_err(|error| bad_json("--input", &error.to_string()))?,
-        },
+        Some(text) => value(text, "--input")?,
     };
     for (key, text) in pairs(params, "--param")? {
         match &mut value {
@@ -26,6 +22,15 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
         }
     }
     Ok(value)
+}
+
+/// What a flag gives: JSON, `@file` or `-`.
+pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
+    match (text, text.strip_prefix('@')) {
+        ("-", _) => parse("<stdin>", &load::read(Path::new("-"))?),
+        (_, Some(file)) => parse(file, &load::read(Path::new(file))?),
+        _ => serde_json::from_str(text).map_err(|error| bad_json(flag, &error.to_string())),
+    }
 }
 
 /// A file of JSON or YAML.

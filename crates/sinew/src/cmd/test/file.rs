@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{Answer, Time};
+use sinew_engine::{Answer, Retry, Time};
 use sinew_executor::sim::Signal;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Span};
 
@@ -188,10 +188,17 @@ fn signal(node: &Node) -> Result<(Time, Signal), String> {
         "cancel" => Signal::Cancel(reason()),
         "pause" => Signal::Pause(reason()),
         "resume" => Signal::Resume,
-        _ => {
-            let nodes = value.and_then(Node::as_array).unwrap_or_default();
-            Signal::Retry(nodes.iter().filter_map(|node| node.as_str().map(str::to_owned)).collect())
-        }
+        _ => Signal::Retry(retry(value, node)),
     };
     Ok((at, signal))
+}
+
+/// `retry: [a]`, `retry: true`; `only` and `with_input` beside it say the rest.
+fn retry(nodes: Option<&Node>, signal: &Node) -> Retry {
+    let nodes = nodes.and_then(Node::as_array).unwrap_or_default();
+    Retry {
+        nodes: nodes.iter().filter_map(|node| node.as_str().map(str::to_owned)).collect(),
+        only: signal.get("only").and_then(Node::as_bool).unwrap_or_default(),
+        input: signal.get("with_input").map(Node::to_json),
+    }
 }
