@@ -4,6 +4,7 @@
 //! artifact mode it names an artifact that exists, whose bytes never pass through the model again.
 
 mod render;
+mod strict;
 #[cfg(test)]
 mod tests;
 

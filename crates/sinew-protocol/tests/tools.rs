@@ -7,6 +7,8 @@ use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
 
 const OPENAI: &str = include_str!("fixtures/tools/openai.schema.json");
 const ANTHROPIC: &str = include_str!("fixtures/tools/anthropic.schema.json");
+/// Cases whose parameters can be said strictly.
+const STRICT: &[&str] = &["plain", "no schema", "größe & Co/../x", "odd", "hidden", "deep"];
 const MCP: &str = include_str!("fixtures/tools/mcp.schema.json");
 
 fn schema(text: &str) -> jsonschema::Validator {
@@ -45,6 +47,13 @@ fn declarations_are_what_each_interface_takes() {
             json!([]),
         ),
         ("odd", json!({"type": "array", "items": {}}), Value::Null),
+        (
+            "deep",
+            object(json!({"a": object(json!({"a": {"type": "array", "items": {"type": "string"}}}))})),
+            Value::Null,
+        ),
+        ("loose", object(json!({"a": {"type": "object"}})), Value::Null),
+        ("bounded", object(json!({"a": {"type": "string", "maxLength": 3}})), Value::Null),
         ("hidden", object(json!({"input_artifact": {"type": "integer"}})), Value::Null),
     ] {
         let declaration = declaration(name, input, output);
@@ -55,12 +64,29 @@ fn declarations_are_what_each_interface_takes() {
         ] {
             let found = complaints(schema, &worded);
             assert!(found.is_empty(), "{interface}, {name}: {found:?} in {worded}");
+            let is_strict = worded["function"]["strict"] == true;
+            assert_eq!(is_strict, interface == "openai" && STRICT.contains(&name), "{name}: {worded}");
+            if is_strict {
+                all_required(&worded["function"]["parameters"]);
+            }
             let parameters =
                 [&worded["function"]["parameters"], &worded["input_schema"], &worded["inputSchema"]];
             let parameters = parameters.into_iter().find(|parameters| parameters.is_object()).unwrap();
             assert!(jsonschema::validator_for(parameters).is_ok(), "{interface}, {name}: {parameters}");
         }
     }
+}
+
+/// What no schema can say of a schema: each of its objects requires all its properties.
+fn all_required(schema: &Value) {
+    if let Some(properties) = schema["properties"].as_object() {
+        let required: Vec<&str> =
+            schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(required, properties.keys().collect::<Vec<_>>(), "{schema}");
+    }
+    let inner = schema.as_object().into_iter().flat_map(|words| words.values());
+    let lists = schema.as_array().into_iter().flatten();
+    inner.chain(lists).for_each(all_required);
 }
 
 #[test]
@@ -71,6 +97,17 @@ fn the_formats_refuse_what_interfaces_refuse() {
         (OPENAI, json!({"type": "function", "function": {"name": long, "parameters": parameters}})),
         (OPENAI, json!({"type": "function", "function": {"name": "a", "parameters": {"type": "string"}}})),
         (OPENAI, json!({"name": "a", "parameters": parameters})),
+        (
+            OPENAI,
+            json!({"type": "function", "function": {"name": "a", "strict": true, "parameters": parameters}}),
+        ),
+        (
+            OPENAI,
+            json!({"type": "function", "function": {"name": "a", "strict": true, "parameters": {
+                "type": "object", "additionalProperties": false, "required": ["a"],
+                "properties": {"a": {"type": "object", "properties": {}, "required": []}},
+            }}}),
+        ),
         (ANTHROPIC, json!({"name": "a b", "input_schema": parameters})),
         (ANTHROPIC, json!({"name": "a", "parameters": parameters})),
         (MCP, json!({"name": "a", "inputSchema": {"type": "array"}})),

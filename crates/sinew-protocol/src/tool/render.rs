@@ -3,17 +3,23 @@
 use serde_json::{Map, Value, json};
 
 use super::ToolDeclaration;
+use super::strict::strict;
 use crate::artifact::sha256;
 use crate::id::is_token;
 
 impl ToolDeclaration {
-    /// As OpenAI-compatible chat completions take it.
+    /// As OpenAI-compatible chat completions take it; strict where the parameters can be said so.
     pub fn openai(&self) -> Value {
-        json!({"type": "function", "function": {
+        let mut function = json!({
             "name": self.short_name(),
             "description": self.description,
             "parameters": self.plain_parameters(),
-        }})
+        });
+        if let Some(parameters) = strict(&function["parameters"]) {
+            function["parameters"] = parameters;
+            function["strict"] = true.into();
+        }
+        json!({"type": "function", "function": function})
     }
 
     /// As Anthropic's messages take it.
