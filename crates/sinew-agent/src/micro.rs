@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use sinew_mesh::async_nats::service::endpoint::Endpoint;
 use sinew_mesh::async_nats::service::{Service, ServiceExt as _};
+use sinew_mesh::micro::semantic;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Token;
 
@@ -43,33 +44,9 @@ fn door(namespace: &str, agent: &Token) -> String {
     below.trim_end_matches('>').to_owned() + "*.*"
 }
 
-/// Micro services have versions like `1.2.3`; what agents call their version may be anything.
-fn semantic(version: &str) -> &str {
-    let numbers: Vec<&str> = version.split('.').collect();
-    let number = |text: &&str| {
-        !text.is_empty()
-            && text.bytes().all(|b| b.is_ascii_digit())
-            && (*text == "0" || !text.starts_with('0'))
-    };
-    if numbers.len() == 3 && numbers.iter().all(number) { version } else { "0.0.0" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_what_micro_services_take() {
-        for (version, want) in [
-            ("1.2.3", "1.2.3"),
-            ("0.10.0", "0.10.0"),
-            ("1.02.3", "0.0.0"),
-            ("2024-05", "0.0.0"),
-            ("", "0.0.0"),
-        ] {
-            assert_eq!(semantic(version), want);
-        }
-    }
 
     #[test]
     fn the_door_is_for_this_agent_only() {

@@ -26,6 +26,7 @@ pub mod journal;
 pub mod layout;
 pub mod live;
 mod mesh;
+pub mod micro;
 mod object;
 pub mod provision;
 mod pull;

@@ -281,6 +281,12 @@ impl Table<'_> {
         for subject in ["query.*", "progress.*.*", "control.*.>", "rpc.*.>"] {
             self.hear(self.subject(subject));
         }
+        // Every workflow is a micro service.
+        for verb in ["PING", "INFO", "STATS"] {
+            self.hear(format!("$SRV.{verb}"));
+            self.hear(format!("$SRV.{verb}.*"));
+            self.hear(format!("$SRV.{verb}.*.*"));
+        }
         self.got.responses = MAX_PARTS;
     }
 

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sinew_mesh::micro::About;
 use sinew_mesh::store::Version;
-use sinew_protocol::a2a::{AgentCard, AgentExtension, AgentInterface};
+use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentExtension, AgentInterface};
 use sinew_protocol::card::{
     self, AGENT_TYPE, AgentKind, Announcement, CARD_TTL, DELIVERY, Delivery, NATS_BINDING, Visualisation,
 };
@@ -127,6 +128,24 @@ impl Board {
             }
             said => Ok(said?),
         }
+    }
+}
+
+/// What `nats micro` is told of a workflow: of the version that is deployed now.
+pub(super) fn about(shared: &Shared, workflow: &str) -> About {
+    let Some(version) = shared.programs.workflows.get(workflow) else { return About::default() };
+    let deployment = &version.deployment;
+    let metadata = [
+        ("sinew_agent", workflow),
+        ("sinew_type", "workflow"),
+        ("sinew_namespace", shared.mesh.namespace()),
+        ("sinew_version", &deployment.digest),
+        ("a2a_version", A2A_VERSION),
+    ];
+    About {
+        description: deployment.description.clone(),
+        version: deployment.card["version"].as_str().unwrap_or_default().to_owned(),
+        metadata: metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
     }
 }
 

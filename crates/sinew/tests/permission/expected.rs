@@ -215,9 +215,9 @@ pub(crate) const HEARD: &[(&str, &str)] = &[
     ("$KV.{ns}_FLEET.>", ""),
     ("$O.>", ""),
     ("$SRV.>", ""),
-    ("$SRV.PING", "A"),
-    ("$SRV.INFO.{me}", "A"),
-    ("$SRV.STATS.{me}.x", "A"),
-    ("$SRV.STATS.{x}", ""),
+    ("$SRV.PING", "AE"),
+    ("$SRV.INFO.{me}", "AE"),
+    ("$SRV.STATS.{me}.x", "AE"),
+    ("$SRV.STATS.{x}", "E"),
     ("other.v1.event.>", ""),
 ];

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sinew_mesh::micro::Listed;
 use sinew_mesh::rpc::{RpcRequest, RpcServer};
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{HeaderMap, MeshError};
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::announce;
 use super::intake::Handle;
 use crate::client::{Client, ClientError};
 use crate::execution::Execution;
@@ -72,7 +74,8 @@ impl Doors {
 
     /// Answers calls of one workflow until it is `closed`.
     pub(super) async fn serve(self: Arc<Self>, workflow: Arc<str>, closed: CancellationToken) {
-        let Some(mut server) = self.open(&workflow, &closed).await else { return };
+        let Some((mut server, listed)) = self.open(&workflow, &closed).await else { return };
+        let listed = Arc::new(listed);
         loop {
             let call = tokio::select! {
                 biased;
@@ -80,22 +83,29 @@ impl Doors {
                 call = server.next() => call,
             };
             let Some(call) = call else { return };
-            self.take(&workflow, call).await;
+            self.take(&workflow, &listed, call).await;
         }
         if let Err(error) = server.stop().await {
             debug!(workflow = &*workflow, %error, "the door was not closed");
         }
         // What came before it was closed.
         while let Some(call) = server.next().await {
-            self.take(&workflow, call).await;
+            self.take(&workflow, &listed, call).await;
         }
     }
 
-    async fn open(&self, workflow: &str, closed: &CancellationToken) -> Option<RpcServer> {
+    async fn open(&self, workflow: &Arc<str>, closed: &CancellationToken) -> Option<(RpcServer, Listed)> {
+        let mesh = &self.shared.mesh;
         loop {
-            match self.shared.mesh.serve_rpc(workflow).await {
-                Ok(server) => return Some(server),
-                Err(error) => debug!(workflow, %error, "the door cannot be opened yet"),
+            let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
+            let opened = async {
+                let server = mesh.serve_rpc(workflow).await?;
+                let about = move || announce::about(&shared, &name);
+                Ok::<_, MeshError>((server, mesh.list_service(workflow, about).await?))
+            };
+            match opened.await {
+                Ok(opened) => return Some(opened),
+                Err(error) => debug!(workflow = &**workflow, %error, "the door cannot be opened yet"),
             }
             tokio::select! {
                 biased;
@@ -105,16 +115,17 @@ impl Doors {
         }
     }
 
-    async fn take(self: &Arc<Self>, workflow: &Arc<str>, call: RpcRequest) {
+    async fn take(self: &Arc<Self>, workflow: &Arc<str>, listed: &Arc<Listed>, call: RpcRequest) {
         let Ok(permit) = Arc::clone(&self.at_once).acquire_owned().await else { return };
-        let (doors, workflow) = (Arc::clone(self), Arc::clone(workflow));
+        let (doors, workflow, listed) = (Arc::clone(self), Arc::clone(workflow), Arc::clone(listed));
         tokio::spawn(async move {
-            doors.answer(&workflow, call).await;
+            doors.answer(&workflow, &listed, call).await;
             drop(permit);
         });
     }
 
-    async fn answer(self: &Arc<Self>, workflow: &str, call: RpcRequest) {
+    async fn answer(self: &Arc<Self>, workflow: &str, listed: &Listed, call: RpcRequest) {
+        let asked = Instant::now();
         let (id, said) = match read(&call) {
             Err(Refused { id, error }) => (id, Err(*error)),
             Ok(request) => {
@@ -126,6 +137,7 @@ impl Doors {
                 (request.id, said)
             }
         };
+        listed.answered(asked.elapsed(), said.as_ref().err().map(|error| error.message.as_str()));
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, header::JSON);
         headers.insert(header::A2A_VERSION, A2A_VERSION);
@@ -151,7 +163,7 @@ impl Doors {
         headers: &HeaderMap,
     ) -> Said {
         let Method::Core(method) = request.method else {
-            let card = super::announce::card(&self.shared, workflow).await;
+            let card = announce::card(&self.shared, workflow).await;
             return card.map(|card| (json!(card), None)).map_err(|fault| error_of(&fault));
         };
         match method {

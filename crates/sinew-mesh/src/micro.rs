@@ -1,0 +1,207 @@
+//! A door as a NATS micro service: what `nats micro ls`, `info` and `stats` ask is answered beside it.
+//!
+//! The client library's own services leave their subject at once, and what was under way to them is lost. A door of
+//! ours is drained; so here only the three questions are answered, in the words of the library's service.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::Subscriber;
+use futures_util::StreamExt as _;
+use futures_util::stream::select_all;
+use serde_json::{Value, json};
+use sinew_protocol::Token;
+use tokio::task::JoinSet;
+
+use crate::{Mesh, MeshError};
+
+/// What can be asked of a micro service.
+const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
+
+/// What a service says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// For people.
+    pub description: String,
+    /// Any text; what is no `1.2.3` is told as `0.0.0`.
+    pub version: String,
+    /// More about it.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A service that is listed; until it is dropped.
+#[derive(Debug)]
+pub struct Listed {
+    shared: Arc<Shared>,
+    _answering: JoinSet<()>,
+}
+
+struct Shared {
+    /// The name in subjects, the one that services share.
+    name: String,
+    /// This one of them.
+    id: String,
+    /// Where it is called, and in which group.
+    subject: String,
+    started: String,
+    about: Box<dyn Fn() -> About + Send + Sync>,
+    figures: Mutex<Figures>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    calls: u64,
+    errors: u64,
+    busy: Duration,
+    last_error: String,
+}
+
+impl Mesh {
+    /// Lists the direct door of an agent. `about` is asked whenever somebody wants to know.
+    pub async fn list_service(
+        &self,
+        agent: &str,
+        about: impl Fn() -> About + Send + Sync + 'static,
+    ) -> Result<Listed, MeshError> {
+        let name = Token::of(agent).to_string();
+        // The last part of an inbox is like no other.
+        let id = self.client().new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
+        let mut questions = Vec::new();
+        for verb in VERBS {
+            for below in [String::new(), format!(".{name}"), format!(".{name}.{id}")] {
+                questions.push(self.hear(format!("$SRV.{verb}{below}")).await?);
+            }
+        }
+        let door = sinew_protocol::subject::below(self.namespace(), &["rpc", &name]);
+        let shared = Arc::new(Shared {
+            subject: door.trim_end_matches('>').to_owned() + "*.*",
+            started: now(),
+            about: Box::new(about),
+            figures: Mutex::default(),
+            name,
+            id,
+        });
+        let mut answering = JoinSet::new();
+        answering.spawn(answer(self.clone(), Arc::clone(&shared), questions));
+        Ok(Listed { shared, _answering: answering })
+    }
+
+    async fn hear(&self, subject: String) -> Result<Subscriber, MeshError> {
+        let heard = self.client().subscribe(subject).await;
+        heard.map_err(|error| MeshError::Refused { what: "listing a service", reason: error.to_string() })
+    }
+}
+
+impl Listed {
+    /// Counts a call that was answered.
+    pub fn answered(&self, took: Duration, error: Option<&str>) {
+        let mut figures = self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.calls += 1;
+        figures.busy = figures.busy.saturating_add(took);
+        if let Some(error) = error {
+            figures.errors += 1;
+            error.clone_into(&mut figures.last_error);
+        }
+    }
+}
+
+async fn answer(mesh: Mesh, shared: Arc<Shared>, questions: Vec<Subscriber>) {
+    let mut questions = select_all(questions);
+    while let Some(question) = questions.next().await {
+        let Some(reply) = question.reply.filter(|reply| mesh.may_answer(reply)) else { continue };
+        let Some(verb) = question.subject.split('.').nth(1) else { continue };
+        let body = shared.said(verb).to_string();
+        if let Err(error) = mesh.client().publish(reply, body.into()).await {
+            tracing::debug!(%error, "a question about a service was not answered");
+        }
+    }
+}
+
+impl Shared {
+    fn said(&self, verb: &str) -> Value {
+        let about = (self.about)();
+        let mut said = json!({
+            "type": format!("io.nats.micro.v1.{}_response", verb.to_lowercase()),
+            "name": self.name,
+            "id": self.id,
+            "version": semantic(&about.version),
+            "metadata": about.metadata,
+        });
+        match verb {
+            "INFO" => {
+                said["description"] = about.description.into();
+                said["endpoints"] = json!([self.endpoint(json!({ "metadata": {} }))]);
+            }
+            "STATS" => {
+                said["started"] = self.started.clone().into();
+                said["endpoints"] = json!([self.endpoint(self.figures())]);
+            }
+            _ => {}
+        }
+        said
+    }
+
+    fn endpoint(&self, mut of: Value) -> Value {
+        of["name"] = "a2a".into();
+        of["subject"] = self.subject.clone().into();
+        of["queue_group"] = self.name.clone().into();
+        of
+    }
+
+    fn figures(&self) -> Value {
+        let Figures { calls, errors, busy, last_error } =
+            self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let busy = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
+        json!({
+            "num_requests": calls,
+            "num_errors": errors,
+            "processing_time": busy,
+            "average_processing_time": busy.checked_div(calls).unwrap_or_default(),
+            "last_error": last_error,
+        })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("name", &self.name).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Micro services have versions like `1.2.3`; what agents and workflows call their version may be anything.
+pub fn semantic(version: &str) -> &str {
+    let numbers: Vec<&str> = version.split('.').collect();
+    let number = |text: &&str| {
+        !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && (*text == "0" || !text.starts_with('0'))
+    };
+    if numbers.len() == 3 && numbers.iter().all(number) { version } else { "0.0.0" }
+}
+
+/// The time, as services tell it.
+fn now() -> String {
+    let now = time::OffsetDateTime::now_utc();
+    let ((year, month, day), (hour, minute, second)) = (now.to_calendar_date(), now.to_hms());
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_what_micro_services_take() {
+        for (version, want) in [
+            ("1.2.3", "1.2.3"),
+            ("0.10.0", "0.10.0"),
+            ("1.02.3", "0.0.0"),
+            ("2024-05", "0.0.0"),
+            ("", "0.0.0"),
+        ] {
+            assert_eq!(semantic(version), want);
+        }
+    }
+}
