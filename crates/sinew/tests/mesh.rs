@@ -3,6 +3,7 @@ mod common;
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use common::{Role, Said, World, text};
 use serde_json::{Value, json};
@@ -24,6 +25,13 @@ const BROKEN: &str =
     "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
 const BOOKING: &str =
     "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
+const SLOW: &str = r#"
+workflow:
+  description: Waits for an agent.
+  version: "1.0"
+  nodes: [{id: wait, type: agent, agent_name: Slow, input: {}}]
+  output_mapping: {answer: "{{wait.output}}"}
+"#;
 const APPROVAL: &str = include_str!("fixtures/test/approval.test.json");
 const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
 const EDITOR: &str = "name: Editor\nrun: {script: {source: \"lambda input: 'edited'\"}}\n";
@@ -392,23 +400,74 @@ fn a_fork_goes_the_way_of_the_old_execution() {
     assert_eq!(world.ok(&["execution", "list", "--workflow", "lint-report", "--count"]), "1");
 }
 
+/// Asks again until it is so; what asks is a round trip, so nobody spins.
+#[track_caller]
+fn within_a_minute(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "not within a minute: {what}");
+    }
+}
+
+/// An agent says the same until it may end, so that it does not matter when whoever listens begins to.
+#[test]
+fn who_follows_the_logs_hears_agents_while_they_work() {
+    let (world, _executor) = World::new();
+    let go = world.path().join("go");
+    let script =
+        format!("while [ ! -e '{}' ]; do echo 'half way' >&2; sleep 0.2; done; echo '{{}}'", go.display());
+    let agent = json!({"name": "Slow", "run": {"command": {"argv": ["sh", "-c", script]}}});
+    world.write("cards/slow.agent.yaml", &agent.to_string());
+    world.write("slow.yaml", SLOW);
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    world.ok(&["run", "slow.yaml", "--mesh", "--id", "slow", "--detach", "-q"]);
+    // A start is stored before an executor has taken it.
+    within_a_minute("the execution has begun", || {
+        world.run(&["execution", "describe", "slow"]).status.success()
+    });
+    let follow = |format: &str| {
+        let mut command = world.command(&["execution", "logs", "slow", "--follow", "-o", format]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let said = Said::by(child.stdout.take().unwrap());
+        (child, said)
+    };
+    let (mut people, heard) = follow("table");
+    assert!(heard.wait_for("half way").lines().all(|line| line == "[wait#1@Slow] half way"));
+    let (mut machine, heard) = follow("jsonl");
+    let line = heard.wait_for("half way");
+    let line: Value = serde_json::from_str(line.lines().last().unwrap()).expect("a document");
+    let want = json!({"at": line["at"], "node": "wait", "attempt": 1, "agent": "Slow", "level": "info",
+                      "text": "half way", "stored": false});
+    assert_eq!(line, want);
+    std::fs::write(go, "").unwrap();
+    for child in [&mut people, &mut machine] {
+        assert!(child.wait().unwrap().success());
+    }
+    // It was said, and nothing keeps it.
+    assert_eq!(world.ok(&["execution", "logs", "slow"]), "");
+}
+
 /// What `nats micro ls`, `info` and `stats` ask for.
 #[test]
-fn agents_are_services_that_the_nats_command_line_lists() {
-    let (world, _executor) = World::new();
+fn agents_and_workflows_are_services_that_the_nats_command_line_lists() {
+    let (world, executor) = World::new();
     world.write("cards/pricing.agent.yaml", PRICING);
     world.write("cards/booking.agent.yaml", BOOKING);
+    world.write("orders.yaml", FLOW);
     let agents = world.serve(&["serve", "agent", "cards"]);
-    world.online(&["Pricing", "Booking"]);
+    world.ok(&["workflow", "deploy", "orders.yaml"]);
+    world.online(&["Pricing", "Booking", "orders"]);
+    // A card may be there before the door is.
+    within_a_minute("the workflow is listed", || !world.asked("$SRV.PING.orders", 1).is_empty());
     let ask = |verb: &str| {
-        let mut answers = world.asked(&format!("$SRV.{verb}"), 2);
+        let mut answers = world.asked(&format!("$SRV.{verb}"), 3);
         answers.sort_by_key(|answer| answer["name"].to_string());
         answers
     };
     for (verb, kind) in [("PING", "ping"), ("INFO", "info"), ("STATS", "stats")] {
         let answers = ask(verb);
         let names: Vec<&Value> = answers.iter().map(|answer| &answer["name"]).collect();
-        assert_eq!(names, ["Booking", "Pricing"], "{verb}: {answers:#?}");
+        assert_eq!(names, ["Booking", "Pricing", "orders"], "{verb}: {answers:#?}");
         for answer in &answers {
             assert_eq!(answer["type"], format!("io.nats.micro.v1.{kind}_response"));
             if verb != "STATS" {
@@ -420,12 +479,21 @@ fn agents_are_services_that_the_nats_command_line_lists() {
     }
     let info = &ask("INFO")[1];
     assert_eq!(info["endpoints"][0]["subject"], "sinew.v1.rpc.Pricing.*.*", "{info:#}");
+    let info = &ask("INFO")[2];
+    assert_eq!(info["endpoints"][0]["subject"], "sinew.v1.rpc.orders.*.*", "{info:#}");
+    assert_eq!(info["metadata"]["sinew_type"], "workflow", "{info:#}");
     // A call is counted at its door.
     world.ok(&["agent", "call", "Pricing", "--mesh", "-i", r#"{"amount": 4}"#]);
-    let stats = &ask("STATS")[1]["endpoints"][0];
-    assert!(stats["num_requests"].as_u64() >= Some(1), "{stats:#}");
+    world.ok(&["agent", "call", "orders", "--mesh", "-i", r#"{"amount": 4}"#]);
+    for service in [1, 2] {
+        let stats = &ask("STATS")[service]["endpoints"][0];
+        assert!(stats["num_requests"].as_u64() >= Some(1), "{stats:#}");
+        assert!(stats["average_processing_time"].as_u64() >= Some(1), "{stats:#}");
+    }
     assert_eq!(agents.stop(), Some(0));
     assert_eq!(world.asked("$SRV.PING.Pricing", 1), Vec::<Value>::new());
+    assert_eq!(executor.stop(), Some(0));
+    assert_eq!(world.asked("$SRV.PING.orders", 1), Vec::<Value>::new());
 }
 
 #[test]

@@ -46,14 +46,18 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
             output.value(&status, |status| lines(status).join("\n"));
             return Ok(Exit::Ok);
         }
-        let mut painter = Painter::default();
-        loop {
-            let status = status::status(&remote, &cards).await?;
-            painter.paint(lines(&status), output.ascii);
-            tokio::select! {
-                () = tokio::time::sleep(interval) => {}
-                _ = tokio::signal::ctrl_c() => return Ok(Exit::Ok),
+        let paint = async {
+            let mut painter = Painter::default();
+            loop {
+                let status = status::status(&remote, &cards).await?;
+                painter.paint(lines(&status), output.ascii);
+                tokio::time::sleep(interval).await;
             }
+        };
+        tokio::select! {
+            failed = paint => failed,
+            // Also while it looks: that is how one leaves.
+            _ = tokio::signal::ctrl_c() => Ok(Exit::Ok),
         }
     })
 }

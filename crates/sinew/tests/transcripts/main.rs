@@ -57,7 +57,7 @@ workflow:
 "#;
 const PRICING: &str = "name: Pricing\ndescription: Knows prices.\ninput_schema: {type: object, required: [amount]}\n\
                        run: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
-const BOOKING: &str = "name: Booking\ndescription: Shares out.\n\
+const BOOKING: &str = "name: Booking\ndescription: Shares out.\ninput_schema: {type: object, required: [price]}\n\
                        run: {script: {source: \"lambda input: {'booked': 100 // input['price']}\"}}\n";
 const APPROVAL: &str = include_str!("../fixtures/test/approval.test.json");
 const WRITER: &str = "name: Writer\nrun: {script: {source: \"lambda input: 'a draft'\"}}\n";
@@ -116,6 +116,27 @@ async fn vandal(world: &World) {
     mesh.jetstream().publish(subject, "{".into()).await.unwrap().await.expect("it is stored");
     let seen = tokio::time::timeout(PATIENCE, aside.next()).await;
     assert!(seen.is_ok(), "a command without meaning was not set aside within {PATIENCE:?}");
+}
+
+/// What is painted over and over ends with a whole line, and with nothing hidden.
+#[test]
+fn ctrl_c_leaves_what_is_painted_and_the_terminal_as_it_was() {
+    let (world, _roles) = world();
+    world.ok(&["run", "lonely.yaml", "--mesh", "--id", "lonely", "--detach"]);
+    // A start is stored before an executor has taken it.
+    let begun = std::time::Instant::now();
+    while !world.run(&["execution", "describe", "lonely"]).status.success() {
+        assert!(begun.elapsed() < PATIENCE, "the execution has not begun within {PATIENCE:?}");
+    }
+    for (command, word, code) in
+        [(&["top", "--interval", "100ms"][..], "STREAM", 0), (&["execution", "watch", "lonely"], "ask", 130)]
+    {
+        let mut command_line = world.command(command);
+        command_line.env("TERM", "xterm-256color");
+        let (ended, screen) = pty::interrupted(command_line, word, PATIENCE);
+        assert_eq!(ended, Some(code), "{command:?}: {screen}");
+        assert!(screen.ends_with('\n') && !screen.contains("\u{1b}[?"), "{command:?}: {screen:?}");
+    }
 }
 
 /// On a terminal the same is said, but for colour.

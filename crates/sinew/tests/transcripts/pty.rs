@@ -48,6 +48,51 @@ pub(crate) fn run(mut command: Command, typed: &str, patience: Duration) -> (Opt
     (status.expect("it ends").code(), String::from_utf8(screen).expect("it writes UTF-8"))
 }
 
+/// Runs it on a terminal until somebody sees this word and types Ctrl-C. Fails if the terminal is not as it was.
+pub(crate) fn interrupted(mut command: Command, word: &str, patience: Duration) -> (Option<i32>, String) {
+    let (master, slave) = open();
+    let master = File::from(master);
+    let before = tcgetattr(master.as_fd()).expect("modes");
+    let end = || slave.try_clone().expect("a terminal");
+    command.stdin(end()).stdout(end()).stderr(end());
+    drop(slave);
+    let mut child = command.spawn().expect("it starts");
+    drop(command);
+    let pid = child.id();
+    let mut reader = master.try_clone().expect("a terminal");
+    let (sender, parts) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut part = [0; 4096];
+        // Linux tells the end of a terminal with an error.
+        while let Ok(read @ 1..) = reader.read(&mut part) {
+            let _ = sender.send(part[..read].to_vec());
+        }
+    });
+    let mut screen = Vec::new();
+    let mut told = false;
+    loop {
+        match parts.recv_timeout(patience) {
+            Ok(part) => screen.extend(part),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                kill(pid);
+                panic!("for {patience:?} nothing was seen; {word:?} was seen: {told}");
+            }
+        }
+        if !told && String::from_utf8_lossy(&screen).contains(word) {
+            told = true;
+            let _ = Command::new("kill").args(["-INT", &pid.to_string()]).status();
+        }
+    }
+    let after = tcgetattr(master.as_fd()).expect("modes");
+    assert_eq!(
+        (before.input_modes, before.output_modes, before.local_modes),
+        (after.input_modes, after.output_modes, after.local_modes),
+        "the terminal is not as it was"
+    );
+    (child.wait().expect("it ends").code(), String::from_utf8(screen).expect("it writes UTF-8"))
+}
+
 /// What is seen in the end: lines that were painted over are not.
 pub(crate) fn seen(screen: &str) -> String {
     let mut seen = String::new();

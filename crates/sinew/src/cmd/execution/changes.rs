@@ -35,6 +35,11 @@ impl Changes {
         Ok(Self { record, remote, events })
     }
 
+    /// Where it lives.
+    pub(crate) const fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
     /// Waits for something new; false once the execution has ended and all was seen.
     pub(crate) async fn next(&mut self) -> Result<bool, Failure> {
         let before = self.record.execution.journal().len();

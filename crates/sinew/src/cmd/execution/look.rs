@@ -1,10 +1,10 @@
-//! `sinew execution describe | tree | events | logs | result`: views of one record.
+//! `sinew execution describe | tree | events | result`: views of one record.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_engine::End;
 use sinew_executor::local;
 use sinew_protocol::Vocabulary;
@@ -234,120 +234,6 @@ fn seq(text: &str) -> Result<(usize, usize), Failure> {
         (Ok(round), Ok(index)) => Ok((round, index)),
         _ => Err(Failure::usage(format!("--from takes a number as events show it, not '{text}'"))),
     }
-}
-
-const LOGS_EXAMPLES: &str = "Examples:
-  sinew execution logs @latest
-  sinew execution logs @latest enrich -f --timestamps
-  sinew execution logs @latest --grep timeout --tail 20";
-
-/// Arguments of `sinew execution logs`.
-#[derive(Args, Debug)]
-#[command(
-    long_about = "Show what an execution's agents say: their progress, and what went wrong in attempts of theirs, each \
-                  line with its node.",
-    after_help = LOGS_EXAMPLES
-)]
-pub(crate) struct LogsArgs {
-    #[command(flatten)]
-    which: Which,
-    /// Only of this node
-    #[arg(value_name = "NODE")]
-    node: Option<String>,
-    /// Only lines with this text
-    #[arg(long, value_name = "TEXT")]
-    grep: Option<String>,
-    /// Only the last lines
-    #[arg(long, value_name = "N")]
-    tail: Option<usize>,
-    /// When each was said
-    #[arg(long)]
-    timestamps: bool,
-    /// Go on until the execution ends
-    #[arg(short, long)]
-    follow: bool,
-}
-
-/// Shows what agents say.
-pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.follow && matches!(output.format, Format::Json | Format::Yaml) {
-        return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
-    }
-    let found = args.which.open().await?;
-    let said = |record: &crate::record::Record| -> Vec<Value> {
-        let node = |line: &Line| args.node.as_deref().is_none_or(|wanted| line.is_about(wanted));
-        let lines = events::lines(record, Words::Facts);
-        let mut said: Vec<Value> = lines.iter().filter(|line| node(line)).filter_map(spoken).collect();
-        said.retain(|said| {
-            let text = said["text"].as_str().unwrap_or_default();
-            args.grep.as_deref().is_none_or(|wanted| text.contains(wanted))
-        });
-        said
-    };
-    let show = |said: &Value| {
-        if output.format == Format::Jsonl {
-            output.text(&said.to_string());
-        } else {
-            let word = |key: &str| words::plain(said[key].as_str().unwrap_or_default());
-            let at = if args.timestamps { format!("{}  ", word("at")) } else { String::new() };
-            for line in word("text").lines() {
-                output.text(&format!("{at}{}  {line}", word("node")));
-            }
-        }
-    };
-    let first = said(&found.record);
-    let begin = args.tail.map_or(0, |tail| first.len().saturating_sub(tail));
-    if matches!(output.format, Format::Json | Format::Yaml) {
-        output.value(&first[begin..].to_vec(), |_| String::new());
-        return Ok(Exit::Ok);
-    }
-    first[begin..].iter().for_each(show);
-    if !args.follow {
-        return Ok(Exit::Ok);
-    }
-    let mut changes = Changes::of(found).await?;
-    let mut shown = first.len();
-    loop {
-        let all = said(&changes.record);
-        all.iter().skip(shown).for_each(show);
-        shown = all.len();
-        if !changes.next().await? {
-            return Ok(Exit::Ok);
-        }
-    }
-}
-
-/// A fact that says something to people who look for what went on.
-fn spoken(line: &Line) -> Option<Value> {
-    let fact = &line.event;
-    let (level, text) = match line.kind.as_str() {
-        "progressed" => {
-            let value = &fact["value"];
-            let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
-            ("info", text.map_or_else(|| value.to_string(), str::to_owned))
-        }
-        "replied" => {
-            let fault = fact["result"].get("fault")?;
-            let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
-            (
-                "error",
-                format!(
-                    "attempt {}: {}{again}",
-                    fact["attempt"],
-                    fault["message"].as_str().unwrap_or_default()
-                ),
-            )
-        }
-        "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
-        _ => return None,
-    };
-    Some(json!({
-        "at": words::instant(line.at),
-        "node": line.node,
-        "attempt": fact["attempt"],
-        "level": level,
-        "text": text,
-    }))
 }
 
 const RESULT_EXAMPLES: &str = "Examples:

@@ -4,6 +4,7 @@ pub(crate) mod changes;
 mod diff;
 mod files;
 mod list;
+mod logs;
 mod look;
 mod rerun;
 pub(crate) mod retry;
@@ -37,7 +38,7 @@ pub(crate) enum ExecutionCommand {
     /// Follow it until it ends
     Watch(watch::WatchArgs),
     /// Show what its agents say
-    Logs(look::LogsArgs),
+    Logs(logs::LogsArgs),
     /// Show its events, one a line
     Events(look::EventsArgs),
     /// Print its output, or a node's
@@ -67,13 +68,13 @@ pub(crate) enum ExecutionCommand {
 /// Does what the command line says.
 pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Exit, Failure> {
     use ExecutionCommand as C;
-    block_traced(async {
+    let done = async {
         match command {
             C::List(args) => list::list(&args, output).await,
             C::Describe(args) => look::describe(&args, output).await,
             C::Tree(args) => look::tree(&args, output).await,
             C::Watch(args) => watch::watch(&args, output).await,
-            C::Logs(args) => look::logs(&args, output).await,
+            C::Logs(args) => logs::logs(&args, output).await,
             C::Events(args) => look::events(&args, output).await,
             C::Result(args) => look::result(&args, output).await,
             C::Cancel(args) => signal::cancel(&args, output).await,
@@ -86,6 +87,13 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
             C::Export(args) => files::export(&args, output).await,
             C::Import(args) => files::import(&args, output).await,
             C::Replay(args) => files::replay(&args, output).await,
+        }
+    };
+    block_traced(async {
+        tokio::select! {
+            done = done => done,
+            // Who only looks leaves; the execution goes on.
+            _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         }
     })
 }

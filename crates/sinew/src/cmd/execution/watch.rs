@@ -29,7 +29,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(
     long_about = "Follow an execution until it ends: its tree on a terminal, a line for each change elsewhere.\n\nThe \
-                  exit code says how it ended: 0, 1 when it failed, 5 when --timeout ran out.",
+                  exit code says how it ended: 0, 1 when it failed, 5 when --timeout ran out. Ctrl-C only stops watching, with \
+                  130.",
     after_help = EXAMPLES
 )]
 pub(crate) struct WatchArgs {

@@ -1,0 +1,248 @@
+//! `sinew execution logs`: what agents say. Facts tell what is stored of it; who follows hears the rest as it is said.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use sinew_executor::{activation_key, local};
+use sinew_mesh::live::{Progress, ProgressFeed};
+use sinew_protocol::TaskId;
+use sinew_protocol::a2a::{PartContent, StreamResponse};
+
+use super::Which;
+use super::changes::Changes;
+use crate::cli::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::record::Record;
+use crate::remote::Remote;
+use crate::views::events::{self, Line, Words, is_about};
+use crate::views::words;
+
+/// Between two looks for a task that somebody told of and nobody knows.
+const BETWEEN: Duration = Duration::from_millis(100);
+
+const LOGS_EXAMPLES: &str = "Examples:
+  sinew execution logs @latest
+  sinew execution logs @latest enrich -f --timestamps
+  sinew execution logs @latest --grep timeout --tail 20";
+
+/// Arguments of `sinew execution logs`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Show what an execution's agents say: their progress, and what went wrong in attempts of theirs, each \
+                  line with its node.\n\nWith --follow, what agents say while they work on a mesh is merged in as it is said, \
+                  as `[NODE#ATTEMPT@AGENT] …`, or with `\"stored\": false` in JSON Lines. It comes from the agents \
+                  themselves: nothing stores it, and some of it may be lost on the way.",
+    after_help = LOGS_EXAMPLES
+)]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only of this node
+    #[arg(value_name = "NODE")]
+    node: Option<String>,
+    /// Only lines with this text
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    /// Only the last lines
+    #[arg(long, value_name = "N")]
+    tail: Option<usize>,
+    /// When each was said
+    #[arg(long)]
+    timestamps: bool,
+    /// Go on until the execution ends
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Shows what agents say.
+pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.follow && matches!(output.format, Format::Json | Format::Yaml) {
+        return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
+    }
+    let found = args.which.open().await?;
+    let first = args.stored(&found.record);
+    let begin = args.tail.map_or(0, |tail| first.len().saturating_sub(tail));
+    if matches!(output.format, Format::Json | Format::Yaml) {
+        output.value(&first[begin..].to_vec(), |_| String::new());
+        return Ok(Exit::Ok);
+    }
+    first[begin..].iter().for_each(|said| args.show(said, output));
+    if !args.follow {
+        return Ok(Exit::Ok);
+    }
+    let mut changes = Changes::of(found).await?;
+    let (remote, id) = (changes.remote().clone(), changes.record.execution.id().clone());
+    let mut feed = remote.mesh().watch_progress(Some(&id), None).await?;
+    let known = RefCell::new(tasks(&changes.record));
+    let facts = async {
+        let mut shown = first.len();
+        loop {
+            let all = args.stored(&changes.record);
+            all.iter().skip(shown).for_each(|said| args.show(said, output));
+            shown = all.len();
+            if !changes.next().await? {
+                return Ok::<_, Failure>(());
+            }
+            *known.borrow_mut() = tasks(&changes.record);
+        }
+    };
+    tokio::select! {
+        biased;
+        ended = facts => ended?,
+        () = live(args, &remote, &mut feed, &known, output) => {}
+    }
+    // What was said before the end is here already.
+    while let Some(Some(progress)) = feed.next().now_or_never() {
+        let known = known.borrow();
+        if let Some(said) = known.get(&progress.task).and_then(|who| heard(&progress, who)) {
+            args.show(&said, output);
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+impl LogsArgs {
+    /// What the facts tell.
+    fn stored(&self, record: &Record) -> Vec<Value> {
+        let lines = events::lines(record, Words::Facts);
+        lines.iter().filter_map(spoken).filter(|said| self.takes(said)).collect()
+    }
+
+    fn takes(&self, said: &Value) -> bool {
+        let word = |key: &str| said[key].as_str().unwrap_or_default();
+        self.node.as_deref().is_none_or(|wanted| is_about(word("node"), wanted))
+            && self.grep.as_deref().is_none_or(|wanted| word("text").contains(wanted))
+    }
+
+    fn show(&self, said: &Value, output: &Output) {
+        if !self.takes(said) {
+            return;
+        }
+        if output.format == Format::Jsonl {
+            output.text(&said.to_string());
+            return;
+        }
+        let word = |key: &str| words::plain(said[key].as_str().unwrap_or_default());
+        let at = if self.timestamps { format!("{}  ", word("at")) } else { String::new() };
+        let who = if said["stored"] == json!(false) {
+            format!("[{}#{}@{}] ", word("node"), said["attempt"], word("agent"))
+        } else {
+            format!("{}  ", word("node"))
+        };
+        for line in word("text").lines() {
+            output.text(&format!("{at}{who}{line}"));
+        }
+    }
+}
+
+/// Who works on a task.
+struct Who {
+    node: String,
+    attempt: u32,
+    agent: String,
+}
+
+/// The tasks that an execution has given to agents.
+fn tasks(record: &Record) -> HashMap<TaskId, Who> {
+    let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
+    let mut known = HashMap::new();
+    for act in 0..ctx.state.acts.len() as u32 {
+        let one = ctx.act(act);
+        let Some(ask) = &one.ask else { continue };
+        let key = activation_key(id, program, ctx.state, act);
+        for attempt in 1..=one.attempt {
+            let (node, agent) = (sinew_executor::events::label(&ctx, act), ask.target.name().to_owned());
+            known.insert(TaskId::of(id, &key, attempt), Who { node, attempt, agent });
+        }
+    }
+    known
+}
+
+/// Shows what is said while agents work, as long as anybody can be heard.
+async fn live(
+    args: &LogsArgs,
+    remote: &Remote,
+    feed: &mut ProgressFeed,
+    known: &RefCell<HashMap<TaskId, Who>>,
+    output: &Output,
+) {
+    while let Some(progress) = feed.next().await {
+        if !known.borrow().contains_key(&progress.task) {
+            // It was given away just now, or it is none of this execution's: anybody may say anything here.
+            tokio::time::sleep(BETWEEN).await;
+            let Ok(record) = remote.record(&progress.execution).await else { continue };
+            *known.borrow_mut() = tasks(&record);
+        }
+        if let Some(said) = known.borrow().get(&progress.task).and_then(|who| heard(&progress, who)) {
+            args.show(&said, output);
+        }
+    }
+    // The facts go on being read as long as they can be.
+    std::future::pending::<()>().await;
+}
+
+/// What somebody said who works on a task, if that is what came.
+fn heard(progress: &Progress, who: &Who) -> Option<Value> {
+    let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
+        return None;
+    };
+    let message = update.status.message?;
+    let texts: Vec<String> = message
+        .parts
+        .iter()
+        .filter_map(|part| match &part.content {
+            PartContent::Text(text) => Some(text.clone()),
+            PartContent::Data(value) => Some(worded(value)),
+            _ => None,
+        })
+        .collect();
+    Some(json!({
+        "at": words::instant(local::now()),
+        "node": who.node,
+        "attempt": who.attempt,
+        "agent": who.agent,
+        "level": "info",
+        "text": texts.join("\n"),
+        "stored": false,
+    }))
+}
+
+/// What an agent said, as text.
+fn worded(value: &Value) -> String {
+    let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
+    text.map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A fact that says something to people who look for what went on.
+fn spoken(line: &Line) -> Option<Value> {
+    let fact = &line.event;
+    let (level, text) = match line.kind.as_str() {
+        "progressed" => ("info", worded(&fact["value"])),
+        "replied" => {
+            let fault = fact["result"].get("fault")?;
+            let again = if fact["retried"] == json!(true) { "; it is tried again" } else { "" };
+            (
+                "error",
+                format!(
+                    "attempt {}: {}{again}",
+                    fact["attempt"],
+                    fault["message"].as_str().unwrap_or_default()
+                ),
+            )
+        }
+        "late" => ("warn", format!("attempt {} was answered too late", fact["attempt"])),
+        _ => return None,
+    };
+    Some(json!({
+        "at": words::instant(line.at),
+        "node": line.node,
+        "attempt": fact["attempt"],
+        "level": level,
+        "text": text,
+    }))
+}
