@@ -44,6 +44,9 @@ pub(crate) struct BenchArgs {
     /// One round, a tenth of the work
     #[arg(long)]
     quick: bool,
+    /// A few of everything, to see that it works
+    #[arg(long, hide = true, conflicts_with_all = ["quick", "rounds"])]
+    smoke: bool,
     /// Rounds; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -71,7 +74,7 @@ enum Part {
 /// Does what the command line says.
 pub(crate) fn bench(args: &BenchArgs, output: &Output) -> Result<Exit, Failure> {
     if let Some(role) = &args.role {
-        return role::play(role);
+        return role::play(role, output);
     }
     let report = block(measure(args, output))?;
     output.value(&report, Report::table);
@@ -93,7 +96,9 @@ const IN_FLIGHT: usize = 64;
 const WIDE: usize = 100;
 
 async fn measure(args: &BenchArgs, output: &Output) -> Result<Report, Failure> {
-    let amount = if args.quick {
+    let amount = if args.smoke {
+        Amount { alone: 2, fans: 1, many: 4, rounds: 1 }
+    } else if args.quick {
         Amount { alone: 50, fans: 5, many: 200, rounds: 1 }
     } else {
         Amount { alone: 300, fans: 30, many: 2_000, rounds: args.rounds }
@@ -103,7 +108,7 @@ async fn measure(args: &BenchArgs, output: &Output) -> Result<Report, Failure> {
         let mut sites =
             [Site::start(false, args.shards, None).await?, Site::start(true, args.shards, None).await?];
         report.idle_mib = sites[0].executor_memory();
-        for round in 0..=amount.rounds {
+        for round in u32::from(args.smoke)..=amount.rounds {
             // The first one only makes everything warm.
             let (amount, kept) = match round {
                 0 => (Amount { alone: 20, fans: 2, many: 200, rounds: 0 }, false),

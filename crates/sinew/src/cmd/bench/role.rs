@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::floor::{self, Loops};
 use super::load::Load;
 use super::order::{Order, Took};
+use crate::cmd::serve::{self, ExecutorArgs};
 use crate::exit::{Exit, Failure};
+use crate::output::Output;
 
 /// Something in a process of a bench failed.
 const BROKEN: &str = "SINEW-8081";
@@ -60,6 +62,9 @@ pub(crate) enum Role {
     /// Does what it reads from stdin, and says how long it took
     #[command(hide = true)]
     Driver(At),
+    /// What `sinew serve executor` is, as long as the bench is there
+    #[command(hide = true)]
+    Executor(Box<ExecutorArgs>),
 }
 
 /// Where a role works.
@@ -83,7 +88,15 @@ impl At {
 }
 
 /// Plays a role on one thread: several would only add to what is measured.
-pub(super) fn play(role: &Role) -> Result<Exit, Failure> {
+pub(super) fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
+    if let Role::Executor(args) = role {
+        // Its task is to be killed: nothing is drained.
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(Exit::Ok as i32);
+        });
+        return serve::executor(args, output);
+    }
     let failed = |reason: String| Failure::new(Exit::Failed, BROKEN, reason);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -100,6 +113,7 @@ pub(super) fn play(role: &Role) -> Result<Exit, Failure> {
                 }
             }
             Role::Driver(at) => drive(at).await,
+            Role::Executor(_) => Ok(()),
         }
     });
     played.map(|()| Exit::Ok).map_err(|Broken(reason)| {

@@ -78,7 +78,7 @@ impl Site {
         let log = self.server.store().join("bench.log");
         let port = free_port()?;
         let health = port.to_string();
-        let arguments = ["serve", "executor", "--nats", &self.url, "--health-port", &health];
+        let arguments = ["bench", "executor", "--nats", &self.url, "--health-port", &health];
         let executor = Worker::start_with("executor", &arguments, self.threads, &log)?;
         self.executors.push(executor);
         self.ports.push(port);

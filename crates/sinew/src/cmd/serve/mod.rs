@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 pub(crate) use agent::wrap;
+pub(crate) use executor::ExecutorArgs;
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here};
@@ -24,7 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
     /// Run workflows: owns shards of the mesh, shares them with other executors
-    Executor(executor::ExecutorArgs),
+    Executor(ExecutorArgs),
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
 }
@@ -43,10 +44,15 @@ pub(crate) struct Care {
 /// Does what the command line says.
 pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
-        ServeCommand::Executor(args) => block_here(executor::serve(&args, output)),
+        ServeCommand::Executor(args) => executor(&args, output),
         // Agents may do more than wait.
         ServeCommand::Agent(args) => block(agent::serve(&args, output)),
     }
+}
+
+/// Serves as an executor, on this thread.
+pub(crate) fn executor(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
+    block_here(executor::serve(args, output))
 }
 
 impl Care {
