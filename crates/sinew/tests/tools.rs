@@ -5,7 +5,7 @@ mod common;
 
 use common::World;
 use jsonschema::Validator;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_protocol::tool::{INPUT_ARTIFACT, WorkflowTool};
 
 /// The format, its schema, and where in a declaration the parameters are.
@@ -29,8 +29,15 @@ fn check(format: &str, schema: &Validator, parameters: &str, declared: &Value) {
     let parameters = declared.pointer(parameters).unwrap_or_else(|| panic!("{format}: {declared:#}"));
     let arguments = jsonschema::validator_for(parameters)
         .unwrap_or_else(|error| panic!("{format}: its parameters are no schema: {error}: {parameters:#}"));
-    // Both modes: an artifact alone, and nothing given at all.
-    for given in [json!({INPUT_ARTIFACT: "order.json"}), json!({INPUT_ARTIFACT: null}), json!({})] {
+    // Both modes: an artifact alone, and nothing given at all. Under strict a model says null for what it does not give.
+    let is_strict = declared.pointer("/function/strict") == Some(&json!(true));
+    let names = parameters["properties"].as_object().into_iter().flatten().map(|(name, _)| name);
+    let nulls: Map<String, Value> =
+        names.filter(|_| is_strict).map(|name| (name.clone(), Value::Null)).collect();
+    for mut given in [json!({INPUT_ARTIFACT: "order.json"}), json!({INPUT_ARTIFACT: null}), json!({})] {
+        for (name, null) in &nulls {
+            given.as_object_mut().expect("an object").entry(name).or_insert_with(|| null.clone());
+        }
         assert!(arguments.is_valid(&given), "{format} refuses {given}: {parameters:#}");
     }
 }
