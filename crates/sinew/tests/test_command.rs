@@ -101,6 +101,6 @@ fn a_folder_is_walked_but_not_its_hidden_parts() {
         std::fs::copy(here.path().join("passing.test.yaml"), inner.join("again.test.yml")).unwrap();
     }
     let output = sinew(here.path(), &["test"]);
-    assert_eq!(text(&output.stdout).lines().last(), Some("10 passed, 0 failed in 2 files"));
+    assert_eq!(text(&output.stdout).lines().last(), Some("14 passed, 0 failed in 2 files"));
     assert_eq!(output.status.code(), Some(0));
 }
