@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 pub use compare::{Comparison, Granted, compare};
 pub use guest::Guest;
-pub use render::{BadTenant, Login, Tenant, User, config, nsc};
+pub use render::{BadTenant, Login, Tenant, User, accounts, config, nsc};
 
 use crate::Token;
 use crate::part::MAX_PARTS;

@@ -73,10 +73,16 @@ impl BadTenant {
 /// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles, and one
 /// account per guest with what passes between the two.
 pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
-    let mut out = String::from(
+    Ok(format!(
         "# Rights of a Sinew mesh. Include this file in the server's configuration. There is no default user:\n\
-         # whoever does not log in as one of these is refused.\naccounts {\n",
-    );
+         # whoever does not log in as one of these is refused.\naccounts {{\n{}}}\n",
+        accounts(tenants)?
+    ))
+}
+
+/// What stands inside of that block: tenants that are printed one by one are put together in one block.
+pub fn accounts(tenants: &[Tenant]) -> Result<String, BadTenant> {
+    let mut out = String::new();
     let mut accounts = Vec::new();
     for tenant in tenants {
         unique(&mut accounts, &tenant.account)?;
@@ -85,7 +91,6 @@ pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
         }
         write_tenant(&mut out, tenant)?;
     }
-    out.push_str("}\n");
     Ok(out)
 }
 

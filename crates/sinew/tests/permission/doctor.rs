@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{NORTH, ROLES, World, accounts};
+use crate::world::{NORTH, ROLES, World, accounts, accounts_with};
 
 /// What it says of rights: state, code and message of each.
 fn rights(world: &World, role: &str, args: &[&str], code: i32) -> Vec<[String; 3]> {
@@ -34,6 +34,14 @@ fn the_table_is_neither_too_wide_nor_too_narrow() {
     // Who may do everything.
     let [found] = &rights(&world, "root", &[], 1)[..] else { panic!("root") };
     assert_eq!((&*found[0], &*found[1]), ("warn", "SINEW-7026"), "{found:?}");
+}
+
+#[test]
+fn a_guest_has_the_rights_of_an_agent_and_calls_whom_it_was_told_to() {
+    let world = World::with(&accounts_with(&[], &["Guest:other"]), "");
+    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+    let [found] = &rights(&world, "Guest", &[], 0)[..] else { panic!("one word about rights") };
+    assert_eq!(found[2], "Guest may do what agent needs, and no more");
 }
 
 #[test]

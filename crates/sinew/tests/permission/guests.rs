@@ -1,15 +1,18 @@
 //! P9, whole: what a server is made to do elsewhere by a guest, an agent in an account of its own, harms nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::matrix::{STRANGER, probes};
 use crate::wire::Wire;
-use crate::world::{NORTH, World, accounts_with, acks_in_both_shapes};
+use crate::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
 
 const GUEST: &str = "Guest";
+/// How long anything may take on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Two tenants, the first with a guest, provisioned; each on a server that words acknowledgements in its own way.
 fn in_both_shapes(test: fn(&World)) {
@@ -173,10 +176,50 @@ fn what_a_guest_has_the_server_deliver_changes_nothing() {
         }
         for (task, (harmed, target)) in given.iter().zip(&targets()) {
             asks(&mut agent, &insider, task, target);
-            let until = Instant::now() + Duration::from_secs(30);
-            while state(world)[harmed] == before[harmed] {
-                assert!(Instant::now() < until, "an answer at {target} changes nothing: no harm was tried");
-            }
+            until(&format!("harm by an answer at {target}"), || state(world)[harmed] != before[harmed]);
         }
     });
+}
+
+/// Reading its configuration anew makes a server know a new account, reading it once more lets through what it imports. As
+/// [deploy/README.md](../../../../deploy/README.md) says; a server that does both at once passes too.
+#[test]
+fn a_guest_comes_while_the_server_runs() {
+    let accounts = accounts_with(&[], &[GUEST]);
+    let world = World::with(&accounts, "");
+    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+    let path = world.server.store().join("nats-server.conf");
+    let config = std::fs::read_to_string(&path).unwrap();
+    assert!(config.contains(&accounts));
+    std::fs::write(&path, config.replace(&accounts, &accounts_with(&[], &[GUEST, "Later"]))).unwrap();
+    let mut root = world.wire(&NORTH, "root");
+    reload(&world);
+    until("the new user is known", || Wire::login(world.server.port(), "Later", PASSWORD).is_ok());
+    reload(&world);
+    for name in ["Later", GUEST] {
+        until(&format!("{name} says and hears something"), || {
+            // In the middle of this a server may refuse whom it knows.
+            let Ok(mut guest) = Wire::login(world.server.port(), name, PASSWORD) else { return false };
+            let stored = guest.request(&format!("north.v1.card.{name}"), "a card");
+            guest.subscribe(&format!("north.v1.control.{name}.>"), None);
+            let told = guest.settle().is_empty();
+            root.publish(&format!("north.v1.control.{name}.t"), None, &[], "a word");
+            let heard = root.settle().is_empty() && guest.settle().is_empty();
+            let heard = heard && guest.came.iter().any(|message| message.body == "a word");
+            told && heard && stored.is_ok_and(|said| said.body.contains("\"seq\""))
+        });
+    }
+}
+
+fn reload(world: &World) {
+    let pid = world.server.pid().expect("it runs").to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill").success());
+}
+
+#[track_caller]
+fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !there() {
+        assert!(Instant::now() < end, "{what}: waited for {PATIENCE:?}");
+    }
 }

@@ -1,6 +1,9 @@
 //! P6: what the server does because of a header, asked for by an agent on a subject that it may write to.
 
-use crate::world::{NORTH, World, acks_in_both_shapes};
+use crate::world::{NORTH, World, accounts_with, acks_in_both_shapes};
+
+/// An agent in an account of its own.
+const GUEST: &str = "Guest";
 
 /// Headers that command the server, and whether it takes a message with them at all on a stream of the mesh.
 const HEADERS: &[(&[(&str, &str)], bool)] = &[
@@ -27,19 +30,23 @@ const HEADERS: &[(&[(&str, &str)], bool)] = &[
 #[test]
 fn no_header_gives_an_agent_power_over_other_messages() {
     for more in acks_in_both_shapes() {
-        every_header(&World::new(&more));
+        let world = World::with(&accounts_with(&[], &[GUEST]), &more);
+        world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+        for agent in ["agent", GUEST] {
+            every_header(&world, agent);
+        }
     }
 }
 
-fn every_header(world: &World) {
+fn every_header(world: &World, agent: &str) {
     let mut root = world.wire(&NORTH, "root");
     for n in 0..3 {
         for subject in [format!("north.v1.result.0.other.e.t{n}.k"), format!("north.v1.card.other{n}")] {
             root.request(&subject, "there before").unwrap();
         }
     }
-    let me = NORTH.user("agent");
-    let mut agent = world.wire(&NORTH, "agent");
+    let me = NORTH.user(agent);
+    let mut agent = world.wire(&NORTH, agent);
     for (stream, subject) in [("RESULTS", "north.v1.result.0.{me}.e.{n}.k"), ("CARDS", "north.v1.card.{me}")]
     {
         for (n, (headers, takes)) in HEADERS.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use sinew_protocol::Token;
 
 use crate::wire::Wire;
-use crate::world::{NORTH, PASSWORD, World, account};
+use crate::world::{NORTH, PASSWORD, World, account, acks_in_both_shapes};
 
 /// Names of agents, each the name of a user as well. The longest that fits a line of the protocol is the last.
 fn names() -> Vec<String> {
@@ -41,8 +41,9 @@ fn a_name_is_never_more_than_a_name() {
     let names = names();
     let users: Vec<_> = names.iter().map(|name| (name.clone(), "agent")).collect();
     let guests: Vec<_> = names.iter().map(String::as_str).collect();
-    for accounts in [account(&NORTH, &users, &[]), account(&NORTH, &NORTH.users(), &guests)] {
-        each_is_itself(&World::with(&format!("accounts {{\n{accounts}}}\n"), ""), &names);
+    let accounts = [account(&NORTH, &users, &[]), account(&NORTH, &NORTH.users(), &guests)];
+    for (accounts, more) in accounts.iter().zip(acks_in_both_shapes()) {
+        each_is_itself(&World::with(&format!("accounts {{\n{accounts}}}\n"), &more), &names);
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::wire::Wire;
-use crate::world::{NORTH, PASSWORD, SOUTH, World};
+use crate::world::{NORTH, PASSWORD, SOUTH, World, acks_in_both_shapes};
 
 /// How soon a user must be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
@@ -13,7 +13,12 @@ const PROBES: usize = 10_000;
 
 #[test]
 fn a_user_that_is_taken_out_is_cut_off() {
-    let world = World::new("");
+    for more in acks_in_both_shapes() {
+        cut_off(&World::new(&more));
+    }
+}
+
+fn cut_off(world: &World) {
     let (mut agent, mut other) = (world.wire(&NORTH, "agent"), world.wire(&NORTH, "agent2"));
     assert!(agent.settle().is_empty());
     let path = world.server.store().join("nats-server.conf");
@@ -37,7 +42,12 @@ fn a_user_that_is_taken_out_is_cut_off() {
 
 #[test]
 fn nothing_crosses_from_one_account_to_another() {
-    let world = World::new("");
+    for more in acks_in_both_shapes() {
+        probe(&World::new(&more));
+    }
+}
+
+fn probe(world: &World) {
     // On both sides somebody who may hear and do everything in his own account: only the account is a wall to him.
     let (mut north, mut south) = (world.wire(&NORTH, "root"), world.wire(&SOUTH, "root"));
     let before = world.places(&NORTH);

@@ -62,7 +62,7 @@ impl Tenant {
 /// everything in each account.
 pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
-    command.args(["mesh", "permissions", "--format", "nats"]).env("SINEW_TEST_PASSWORD", PASSWORD);
+    command.args(["mesh", "permissions", "--format", "nats", "--part"]).env("SINEW_TEST_PASSWORD", PASSWORD);
     command.args(["--account", tenant.account, "--namespace", tenant.namespace]);
     for (name, role) in users {
         command.arg(format!("--user={name}:{role}:env:SINEW_TEST_PASSWORD"));
@@ -75,11 +75,9 @@ pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]
     let output = command.output().expect("sinew starts");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (_, inside) = text.split_once("accounts {\n").expect("a block of accounts");
-    let inside = inside.trim_end().strip_suffix('}').expect("the end of the block");
     let guests = guests.iter().map(|guest| format!("root-{}", Token::of(guest.split(':').next().unwrap())));
     let roots: Vec<_> = ["root".to_owned()].into_iter().chain(guests).collect();
-    let lists: Vec<&str> = inside.split("    users: [\n").collect();
+    let lists: Vec<&str> = text.split("    users: [\n").collect();
     assert_eq!(lists.len(), roots.len() + 1);
     let filled = roots.iter().zip(&lists[1..]).map(|(root, list)| {
         format!("    users: [\n      {{ user: \"{}\", password: \"{PASSWORD}\" }}\n{list}", tenant.user(root))

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sinew_protocol::Token;
-use sinew_protocol::permission::{BadTenant, Guest, Login, Role, Tenant, User, config, nsc};
+use sinew_protocol::permission::{BadTenant, Guest, Login, Role, Tenant, User, accounts, config, nsc};
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 
 use crate::exit::{Exit, Failure};
@@ -47,6 +47,9 @@ pub(crate) struct PermissionsArgs {
     /// Agents and workflows that a guest may call. May be repeated
     #[arg(long = "guest-calls", value_name = "GUEST:NAME[,NAME]")]
     calls: Vec<String>,
+    /// For nats-server without `accounts { }` around it: the files of several tenants are included in one such block
+    #[arg(long)]
+    part: bool,
 }
 
 /// Forms of permissions.
@@ -72,6 +75,9 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
             return Err(Failure::usage(format!("{option} is for --format nats")));
         }
     }
+    if args.format != Form::Nats && args.part {
+        return Err(Failure::usage("--part is for --format nats"));
+    }
     match args.format {
         Form::Table => table(args, output),
         Form::Nats => {
@@ -86,7 +92,7 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
                 guests: guests(&args.guests, &args.calls)?,
                 max_file: None,
             };
-            output.text(&config(&[tenant])?);
+            output.text(&if args.part { accounts(&[tenant])? } else { config(&[tenant])? });
         }
         Form::Nsc => output.text(&nsc(&args.account, &args.namespace)?),
     }
