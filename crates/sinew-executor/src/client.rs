@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use sinew_engine::{Outcome, Round, decode_round};
-use sinew_mesh::event::{EventFilter, From as ReadFrom};
+use sinew_mesh::event::{Event, EventFilter, From as ReadFrom};
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, Put};
@@ -298,6 +298,26 @@ impl Client {
             .map_err(|bad| unreadable(bad.to_string()))
     }
 
+    /// Waits until an executor has begun an execution; false when none has. A start that was refused is an error.
+    pub async fn begun(&self, execution: &ExecutionId, patience: Duration) -> Result<bool, ClientError> {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let until = Instant::now() + patience;
+        let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Ok(event) = tokio::time::timeout(left.min(ASK_AFTER), events.next()).await {
+                return refusal(&event).map_or(Ok(true), |reason| Err(ClientError::Refused(reason)));
+            }
+            // Its events may be older than those that are kept.
+            if self.record(execution).await?.is_some() {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Waits for the end of an execution. None when the time is over; it goes on all the same.
     pub async fn outcome(
         &self,
@@ -319,16 +339,10 @@ impl Client {
             let wait = left.unwrap_or(ASK_AFTER).min(ASK_AFTER);
             match tokio::time::timeout(wait, events.next()).await {
                 Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
-                Ok(event) if event.kind.as_str() == "command" => {
-                    if let Ok(verdict) = serde_json::from_slice::<Verdict>(&event.body)
-                        && verdict.op == Operation::Start
-                        && !verdict.accepted
-                    {
-                        return Err(ClientError::Refused(verdict.reason));
-                    }
-                    continue;
-                }
-                Ok(_) => continue,
+                Ok(event) => match refusal(&event) {
+                    Some(reason) => return Err(ClientError::Refused(reason)),
+                    None => continue,
+                },
                 Err(_) => {}
             }
             let over = is_over();
@@ -341,6 +355,13 @@ impl Client {
             }
         }
     }
+}
+
+/// Why a start was refused, if that is what an event tells.
+fn refusal(event: &Event) -> Option<String> {
+    let verdict: Verdict =
+        (event.kind.as_str() == "command").then(|| serde_json::from_slice(&event.body).ok()).flatten()?;
+    (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict.reason)
 }
 
 /// Nobody owns the shard, or its owner hangs: the journal says the same.

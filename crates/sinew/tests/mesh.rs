@@ -191,6 +191,15 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
         world.json(&["run", "orders.yaml", "--mesh", "--input-artifact", &address, "-q"])["output"],
         json!({"booked": 6})
     );
+    // What cannot begin is refused at once, also to who does not wait for the end.
+    let (before, digest) = address.split_once("sha256=").unwrap();
+    let gone = format!("{before}sha256={}{}", "0".repeat(8), &digest[8..]);
+    for how in ["--detach", "--wait"] {
+        let refused = world.run(&["run", "orders.yaml", "--mesh", "--input-artifact", &gone, how]);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(6), "{told}");
+        assert!(told.contains("is not there [SINEW-6042]"), "{told}");
+    }
 }
 
 #[test]

@@ -178,14 +178,9 @@ pub(crate) async fn wait_until_known(
     remote: &Remote,
     id: &sinew_protocol::ExecutionId,
 ) -> Result<(), Failure> {
-    const BETWEEN: Duration = Duration::from_millis(50);
     const PATIENCE: Duration = Duration::from_secs(30);
-    let begun = tokio::time::Instant::now();
-    while remote.client.record(id).await?.is_none() {
-        if begun.elapsed() > PATIENCE {
-            return Err(sinew_executor::client::ClientError::Undecided(PATIENCE).into());
-        }
-        tokio::time::sleep(BETWEEN).await;
+    if !remote.client.begun(id, PATIENCE).await? {
+        return Err(sinew_executor::client::ClientError::Undecided(PATIENCE).into());
     }
     Ok(())
 }

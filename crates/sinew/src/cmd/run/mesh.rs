@@ -100,6 +100,9 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// How long a command that does not wait for the end waits for the beginning.
+const TAKEN_WITHIN: Duration = Duration::from_secs(2);
+
 /// What is to be started.
 enum Wanted {
     File(Box<Loaded>),
@@ -146,6 +149,10 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             output.note(&format!("execution {id} was started before; it is the same"));
         }
         if args.detach {
+            // So that whoever asks for it next finds it, and a refusal is told to who can mend it.
+            if !remote.client.begun(&id, TAKEN_WITHIN).await? {
+                output.note("no executor has begun it yet; it is stored, and begins when one is there");
+            }
             output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
             return Ok(Exit::Ok);
         }
