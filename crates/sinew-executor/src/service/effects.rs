@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sinew_engine::{Action, Fact, Time};
 use sinew_mesh::HeaderMap;
+use sinew_protocol::message::MeshMessage;
 use sinew_protocol::{ExecutionId, Subject, Token, header};
 
 use super::Shared;
@@ -11,6 +13,9 @@ use super::book::{Book, Effect};
 use super::observe;
 use super::open::Open;
 use super::outbox::Job;
+
+/// More than the headers of an event take, in bytes.
+const HEADERS: usize = 4 * 1024;
 
 /// What happens once the commit is stored.
 pub(super) fn jobs(shared: &Shared, book: &Book, now: Time, effects: Vec<Effect>) -> Vec<Job> {
@@ -85,8 +90,22 @@ fn events(shared: &Shared, jobs: &mut Vec<Job>, open: &Open, now: Time, round: u
             let mut headers = Shared::headers(meta);
             headers.insert(header::SEQ, format!("{round}.{index}").as_str());
             headers.insert(header::TIME, now.to_string().as_str());
-            let body = message.to_bytes(shared.vocabulary).into();
+            let body = body(shared, message);
             jobs.push(Job::Event { subject, headers, body });
         }
     }
+}
+
+/// An event as it is sent. One that its values make too large tells what happened without them: the record has them.
+fn body(shared: &Shared, mut message: MeshMessage) -> Bytes {
+    let body = message.to_bytes(shared.vocabulary);
+    if body.len() + HEADERS <= shared.mesh.client().max_payload() {
+        return body.into();
+    }
+    match &mut message {
+        MeshMessage::ExecutionStart(start) => start.workflow_input = None,
+        MeshMessage::ExecutionResult(result) => result.workflow_output = None,
+        _ => {}
+    }
+    message.to_bytes(shared.vocabulary).into()
 }

@@ -20,7 +20,7 @@ use super::role::{Broken, TEXT, broken};
 
 /// Longer than an execution takes on a machine that is busy.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How long the last event of an execution is waited for before its record is read: one with a large output is not sent.
+/// How long the last event of an execution is waited for before its record is read.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at something that nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
