@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use sinew_executor::client::ClientError;
 use sinew_executor::local;
 use sinew_plan::Op;
 use sinew_protocol::ExecutionId;
@@ -149,9 +150,12 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             output.note(&format!("execution {id} was started before; it is the same"));
         }
         if args.detach {
-            // So that whoever asks for it next finds it, and a refusal is told to who can mend it.
-            if !remote.client.begun(&id, TAKEN_WITHIN).await? {
-                output.note("no executor has begun it yet; it is stored, and begins when one is there");
+            // So that whoever asks for it next finds it, and a refusal is told to who can mend it. Whatever else goes wrong
+            // now, the start is stored.
+            match remote.client.begun(&id, TAKEN_WITHIN).await {
+                Ok(true) => {}
+                Err(refused @ ClientError::Refused(_)) => return Err(refused.into()),
+                _ => output.note("no executor has begun it yet; it is stored, and begins when one is there"),
             }
             output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
             return Ok(Exit::Ok);
