@@ -25,7 +25,9 @@ mod value;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use load::{Document, Limits, LoadOptions, load};
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
-pub use schema::{Schema, SchemaCache, SchemaError, Violation, check_node};
+pub use schema::{
+    CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,
+};
 pub use sources::{SourceFile, Sources};
 pub use suggest::did_you_mean;
 pub use value::{Kind, Member, Node, Span};

@@ -1,9 +1,13 @@
 //! JSON Schema behind one module: drafts 4 to 2020-12, offline, with limits, without values in messages.
 
+mod budget;
 mod cache;
+mod cost;
 mod expansion;
 mod explain;
+mod metered;
 mod place;
+mod trial;
 
 pub use cache::SchemaCache;
 pub use place::check_node;
@@ -13,6 +17,11 @@ use std::sync::Arc;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use budget::{BudgetExceeded, CheckBudget};
+use cost::{SchemaCost, ValueSize};
+use expansion::{References, expanded_size};
+use metered::{MeteredJson, MeteredNode};
+
 /// Schemas larger than this (as JSON text, in bytes) are refused.
 const LARGEST_SCHEMA: usize = 256 << 10;
 /// Values and schemas nested deeper than this are refused: checking them takes stack.
@@ -21,12 +30,24 @@ const DEEPEST: usize = 100;
 const MOST_VIOLATIONS: usize = 1000;
 /// Size of one compiled `pattern`, in bytes.
 const LARGEST_PATTERN: usize = 1 << 20;
+/// Size of all compiled patterns of a schema, in bytes; each may have its share, but no less than [`MIN_PATTERN_BYTES`].
+const MAX_PATTERNS_BYTES: usize = 8 << 20;
+/// Enough for a pattern that names a few classes of characters.
+const MIN_PATTERN_BYTES: usize = 32 << 10;
+/// Bytes of all pointers into a schema: the compiled schema holds one for each subschema.
+const MAX_POINTER_BYTES: usize = 32 << 20;
+
+/// The code of a check that took more than its budget.
+pub const CHECK_BUDGET_EXCEEDED: &str = "SINEW-4009";
+/// The keyword of the violation that stands for a check that took more than its budget.
+const BUDGET_KEYWORD: &str = "budget";
 
 /// A compiled schema. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    validator: Arc<Validator>,
+    validator: Arc<Validator<MeteredJson>>,
     source: Arc<Value>,
+    cost: SchemaCost,
 }
 
 /// Why a schema cannot be used.
@@ -49,6 +70,12 @@ pub enum SchemaError {
     /// Its references lead through more than 50 000 subschemas or 300 steps down.
     #[error("schema grows too large when its references are followed")]
     TooManyReferences,
+    /// More than 1000 patterns, or more than 1000 lists and objects in `enum`.
+    #[error("schema has more patterns or more lists in 'enum' than a schema may have (1000)")]
+    TooManyPatterns,
+    /// A small value that follows its recursion cannot be checked within the budget of a check.
+    #[error("schema is recursive so that checking a small value already takes more than a check may take")]
+    TooCostly,
     /// A `$ref` out of the schema, to nowhere or only to itself, or an unknown `$schema`.
     #[error("schema refers to something that is not in it: {0}")]
     Unresolved(String),
@@ -59,7 +86,8 @@ impl SchemaError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid { .. } => "SINEW-4005",
-            Self::TooLarge | Self::TooDeep | Self::TooManyReferences => "SINEW-4006",
+            Self::TooLarge | Self::TooDeep | Self::TooManyReferences | Self::TooManyPatterns => "SINEW-4006",
+            Self::TooCostly => CHECK_BUDGET_EXCEEDED,
             Self::Unresolved(_) => "SINEW-4008",
         }
     }
@@ -72,33 +100,56 @@ pub struct Violation {
     pub pointer: String,
     /// What is wrong, by type only, such as `string is not of type integer`: never the value itself.
     pub message: String,
-    /// The schema keyword that was not met, such as `type`; `depth` for a value nested too deeply.
+    /// The schema keyword that was not met, such as `type`; `depth` for a value nested too deeply, `budget` for a
+    /// check that took too long.
     pub keyword: String,
     /// JSON pointer into the schema.
     pub schema_pointer: String,
 }
 
+impl Violation {
+    /// Returns whether the value could not be checked: the check took more than its budget.
+    pub fn is_over_budget(&self) -> bool {
+        self.keyword == BUDGET_KEYWORD
+    }
+}
+
+/// Returns the code of a fault for these violations: `code`, or the code of a check that took more than its budget.
+pub fn violation_code(violations: &[Violation], code: &'static str) -> &'static str {
+    if violations.iter().any(Violation::is_over_budget) { CHECK_BUDGET_EXCEEDED } else { code }
+}
+
 impl Schema {
     /// Compiles a schema. Remote references are refused, formats are checked, patterns run in linear time.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        if deeper_than(schema, DEEPEST) {
+        if ValueSize::within(schema, DEEPEST).is_none() {
             return Err(SchemaError::TooDeep);
         }
         if schema.to_string().len() > LARGEST_SCHEMA {
             return Err(SchemaError::TooLarge);
         }
-        if expansion::too_large(schema) {
+        let references = References::of_schema(schema);
+        let subschemas = expanded_size(schema, &references).ok_or(SchemaError::TooManyReferences)?;
+        let cost = SchemaCost::of_schema(schema, &references).ok_or(SchemaError::TooManyPatterns)?;
+        if subschemas.saturating_mul(cost.longest_pointer) > MAX_POINTER_BYTES {
             return Err(SchemaError::TooManyReferences);
         }
-        let validator = jsonschema::options()
+        let pattern_bytes =
+            (MAX_PATTERNS_BYTES / cost.patterns.max(1)).clamp(MIN_PATTERN_BYTES, LARGEST_PATTERN);
+        let validator = jsonschema::options_for::<MeteredJson>()
             .offline()
             .should_validate_formats(true)
             .with_pattern_options(
-                PatternOptions::regex().size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_PATTERN),
+                PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes),
             )
             .build(schema)
             .map_err(|error| explain::schema_error(&error))?;
-        Ok(Self { validator: Arc::new(validator), source: Arc::new(schema.clone()) })
+        let compiled = Self { validator: Arc::new(validator), source: Arc::new(schema.clone()), cost };
+        for value in trial::recursive_values(schema, &references) {
+            let size = ValueSize::within(&value, DEEPEST).unwrap_or_default();
+            compiled.matches(&value, size).map_err(|BudgetExceeded| SchemaError::TooCostly)?;
+        }
+        Ok(compiled)
     }
 
     /// All violations, at most 1000; empty where the value matches.
@@ -106,32 +157,50 @@ impl Schema {
         self.findings(value).into_iter().map(|finding| finding.violation).collect()
     }
 
-    /// `Ok` where the value matches.
+    /// `Ok` where the value matches. A value that cannot be checked within the budget does not match
+    /// ([`Violation::is_over_budget`]).
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
-        if !deeper_than(value, DEEPEST) && self.validator.is_valid(value) {
-            return Ok(());
-        }
-        Err(self.errors(value))
+        let violations = self.errors(value);
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+
+    fn matches(&self, value: &Value, size: ValueSize) -> Result<bool, BudgetExceeded> {
+        let budget = CheckBudget::of_value(size);
+        budget.spend(&self.cost, 0, || self.validator.is_valid(MeteredNode(value)))
     }
 
     fn findings(&self, value: &Value) -> Vec<Finding> {
-        if deeper_than(value, DEEPEST) {
-            return vec![Finding::plain(Violation {
-                pointer: String::new(),
-                message: format!("value is nested deeper than {DEEPEST} levels"),
-                keyword: "depth".to_owned(),
-                schema_pointer: String::new(),
-            })];
-        }
-        let mut out = Vec::new();
-        for error in self.validator.iter_errors(value) {
-            explain::findings(&error, &mut out);
-            if out.len() >= MOST_VIOLATIONS {
-                out.truncate(MOST_VIOLATIONS);
-                break;
+        let Some(size) = ValueSize::within(value, DEEPEST) else {
+            let message = format!("value is nested deeper than {DEEPEST} levels");
+            return vec![Finding::of_root("depth", message)];
+        };
+        // Whether a value matches is cheap to tell where all the reasons against it are not.
+        match self.matches(value, size) {
+            Ok(true) => return Vec::new(),
+            Ok(false) => {}
+            Err(BudgetExceeded) => {
+                let message = "value takes more steps or memory to check than a check may take";
+                return vec![Finding::of_root(BUDGET_KEYWORD, message.to_owned())];
             }
         }
-        out
+        let error_bytes = self.cost.error_bytes + size.longest_pointer as u64;
+        let explained = CheckBudget::of_value(size).spend(&self.cost, error_bytes, || {
+            let mut out = Vec::new();
+            for error in self.validator.iter_errors(MeteredNode(value)) {
+                explain::findings(&error, &mut out);
+                if out.len() >= MOST_VIOLATIONS {
+                    break;
+                }
+            }
+            out
+        });
+        match explained {
+            Ok(found) if !found.is_empty() => found,
+            _ => {
+                let message = "value does not match, and listing the reasons takes too long";
+                vec![Finding::of_root("schema", message.to_owned())]
+            }
+        }
     }
 }
 
@@ -149,6 +218,12 @@ impl Finding {
         Self { violation, key: None, expected: Vec::new() }
     }
 
+    /// A finding about the whole value.
+    fn of_root(keyword: &str, message: String) -> Self {
+        let (pointer, schema_pointer) = (String::new(), String::new());
+        Self::plain(Violation { pointer, message, keyword: keyword.to_owned(), schema_pointer })
+    }
+
     fn new(error: &ValidationError<'_>, message: String) -> Self {
         Self::plain(Violation {
             pointer: error.instance_path().as_str().to_owned(),
@@ -159,15 +234,7 @@ impl Finding {
     }
 }
 
-/// Whether a value has more levels than `limit`; never recurses deeper than that itself.
-fn deeper_than(value: &Value, limit: usize) -> bool {
-    let below = |child: &Value| limit == 0 || deeper_than(child, limit - 1);
-    match value {
-        Value::Array(items) => items.iter().any(below),
-        Value::Object(members) => members.values().any(below),
-        _ => false,
-    }
-}
-
+#[cfg(test)]
+mod bombs;
 #[cfg(test)]
 mod tests;

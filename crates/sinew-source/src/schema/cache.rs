@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use moka::sync::Cache;
-use serde_json::Value;
+use serde_json::{Number, Value};
 use sha2::{Digest, Sha256};
 
-use super::{DEEPEST, Schema, SchemaError, deeper_than};
+use super::cost::ValueSize;
+use super::{DEEPEST, Schema, SchemaError};
 
 /// A bounded set of compiled schemas, keyed by the SHA-256 of the schema with sorted keys.
 /// Clones share it. Schemas that do not compile are not kept.
@@ -30,7 +31,7 @@ impl SchemaCache {
 
     /// The compiled schema, from the cache where it has been seen before.
     pub fn get(&self, schema: &Value) -> Result<Arc<Schema>, SchemaError> {
-        if deeper_than(schema, DEEPEST) {
+        if ValueSize::within(schema, DEEPEST).is_none() {
             return Err(SchemaError::TooDeep);
         }
         let mut hash = Sha256::new();
@@ -45,14 +46,39 @@ impl SchemaCache {
     }
 }
 
+/// A digest that two values share if JSON Schema calls them equal: `1` is `1.0`, and the order of members is free.
+pub(super) fn value_digest(value: &Value) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    digest_with(&mut hash, value, &equal_number_text);
+    hash.finalize().into()
+}
+
+/// The same text for all spellings of a number: a whole float is written as the integer that it is exactly.
+fn equal_number_text(number: &Number) -> String {
+    /// Every whole float below this fits an `i128`.
+    const MAX_WHOLE: f64 = 1e38;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_WHOLE => {
+            #[expect(clippy::cast_possible_truncation, reason = "the float is whole and fits")]
+            let whole = float as i128;
+            whole.to_string()
+        }
+        _ => number.to_string(),
+    }
+}
+
 /// Hashes a value so that only the order of keys does not matter: every part is framed by its kind and length.
 fn digest(hash: &mut Sha256, value: &Value) {
+    digest_with(hash, value, &Number::to_string);
+}
+
+fn digest_with(hash: &mut Sha256, value: &Value, number_text: &impl Fn(&Number) -> String) {
     match value {
         Value::Array(items) => {
             hash.update([b'a']);
             hash.update(items.len().to_le_bytes());
             for item in items {
-                digest(hash, item);
+                digest_with(hash, item, number_text);
             }
         }
         Value::Object(members) => {
@@ -63,11 +89,14 @@ fn digest(hash: &mut Sha256, value: &Value) {
             for (key, value) in sorted {
                 hash.update(key.len().to_le_bytes());
                 hash.update(key);
-                digest(hash, value);
+                digest_with(hash, value, number_text);
             }
         }
         leaf => {
-            let text = leaf.to_string();
+            let text = match leaf {
+                Value::Number(number) => number_text(number),
+                leaf => leaf.to_string(),
+            };
             hash.update([b'l']);
             hash.update(text.len().to_le_bytes());
             hash.update(text);

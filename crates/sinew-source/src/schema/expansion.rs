@@ -13,12 +13,37 @@ const MOST: usize = 50_000;
 /// Steps down from the root, into subschemas and along references.
 const DEEPEST: usize = 300;
 
-/// Whether following the references of this schema leads too far.
-pub(super) fn too_large(schema: &Value) -> bool {
-    let mut names = BTreeMap::new();
-    collect_names(schema, &mut names);
-    let mut walk = Walk { root: schema, names, sizes: BTreeMap::new(), too_deep: false };
-    walk.size(schema, 0).count > MOST || walk.too_deep
+/// The subschemas that follow from a schema's references; `None` where there are too many, or the way is too long.
+pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Option<usize> {
+    let mut walk = Walk { references, sizes: BTreeMap::new(), too_deep: false };
+    let count = walk.size(schema, 0).count;
+    (count <= MOST && !walk.too_deep).then_some(count)
+}
+
+/// The subschemas that references within a document may name.
+pub(super) struct References<'s> {
+    root: &'s Value,
+    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`.
+    names: BTreeMap<&'s str, &'s Value>,
+}
+
+impl<'s> References<'s> {
+    pub(super) fn of_schema(root: &'s Value) -> Self {
+        let mut names = BTreeMap::new();
+        collect_names(root, &mut names);
+        Self { root, names }
+    }
+
+    /// The subschema that a reference within the document names; the validator judges the rest.
+    pub(super) fn resolve(&self, reference: &str) -> Option<&'s Value> {
+        if let Some(found) = self.names.get(reference) {
+            return Some(found);
+        }
+        let (base, fragment) = reference.split_once('#')?;
+        let base = if base.is_empty() { self.root } else { *self.names.get(base)? };
+        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
+        base.pointer(&fragment).or_else(|| self.names.get(&*fragment).copied())
+    }
 }
 
 /// What lies below one subschema.
@@ -28,16 +53,14 @@ struct Size {
     height: usize,
 }
 
-struct Walk<'s> {
-    root: &'s Value,
-    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`.
-    names: BTreeMap<&'s str, &'s Value>,
+struct Walk<'r, 's> {
+    references: &'r References<'s>,
     /// Sizes of targets by address; zero while being counted, so that a loop ends.
     sizes: BTreeMap<*const Value, Size>,
     too_deep: bool,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> Walk<'_, 's> {
     fn size(&mut self, schema: &'s Value, depth: usize) -> Size {
         let mut size = Size { count: 1, height: 0 };
         if depth > DEEPEST {
@@ -68,7 +91,7 @@ impl<'s> Walk<'s> {
     }
 
     fn follow(&mut self, reference: &str, depth: usize) -> Size {
-        let Some(target) = self.resolve(reference) else { return Size::default() };
+        let Some(target) = self.references.resolve(reference) else { return Size::default() };
         let address = std::ptr::from_ref(target);
         let known = self.sizes.get(&address).copied();
         let size = known.unwrap_or_else(|| {
@@ -79,17 +102,6 @@ impl<'s> Walk<'s> {
         });
         self.too_deep |= depth + size.height > DEEPEST;
         size
-    }
-
-    /// The subschema that a reference within the document names; the validator judges the rest.
-    fn resolve(&self, reference: &str) -> Option<&'s Value> {
-        if let Some(found) = self.names.get(reference) {
-            return Some(found);
-        }
-        let (base, fragment) = reference.split_once('#')?;
-        let base = if base.is_empty() { self.root } else { *self.names.get(base)? };
-        let fragment = percent_decode_str(fragment).decode_utf8_lossy();
-        base.pointer(&fragment).or_else(|| self.names.get(&*fragment).copied())
     }
 }
 

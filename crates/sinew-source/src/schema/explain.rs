@@ -1,15 +1,20 @@
 //! Errors of the validator in our own words, without the values they are about.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Is};
 use serde_json::Value;
 
-use super::{Finding, SchemaError};
+use super::{Finding, MOST_VIOLATIONS, SchemaError};
 
 /// Messages longer than this are cut, in characters: schemas may list very long enums.
 const LONGEST_MESSAGE: usize = 300;
+/// The most right texts that one finding lists.
+const MAX_EXPECTED_TEXTS: usize = 256;
+/// Findings past this many list no right texts.
+const MAX_FINDINGS_WITH_TEXTS: usize = 64;
 
 /// Adds what one error says: several findings for several unknown properties, and those of the branch that
 /// was meant for `anyOf` and `oneOf`.
@@ -17,7 +22,7 @@ pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<Finding>) {
     let actual = type_name(error.instance());
     match error.kind() {
         Is::AdditionalProperties { unexpected } | Is::UnevaluatedProperties { unexpected } => {
-            for key in unexpected {
+            for key in unexpected.iter().take(MOST_VIOLATIONS.saturating_sub(out.len())) {
                 let mut finding = Finding::new(error, format!("unknown property '{}'", short(key, 60)));
                 finding.key = Some(key.clone());
                 out.push(finding);
@@ -39,13 +44,19 @@ pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<Finding>) {
         }
         Is::Enum { options } => {
             let mut finding = Finding::new(error, masked(error, actual));
-            finding.expected = texts(options);
+            if out.len() < MAX_FINDINGS_WITH_TEXTS {
+                finding.expected = texts(options);
+            }
             out.push(finding);
         }
         Is::Constant { expected_value } => {
             let mut finding = Finding::new(error, masked(error, actual));
             finding.expected = expected_value.as_str().map(str::to_owned).into_iter().collect();
             out.push(finding);
+        }
+        // The error holds a stand-in for the array, whose length says nothing.
+        Is::AdditionalItems { limit } => {
+            out.push(Finding::new(error, format!("additional items are not allowed (more than {limit})")));
         }
         Is::FalseSchema => out.push(Finding::new(error, "no value is allowed here".to_owned())),
         Is::PropertyNames { error: inner } => {
@@ -90,7 +101,8 @@ fn branches(
         typed.iter().filter_map(|branch| branch.iter().find(marker)).collect();
     let places: BTreeSet<&str> = markers.iter().map(|e| e.instance_path().as_str()).collect();
     if let (true, [first, ..], 1) = (meant.is_empty(), &markers[..], places.len()) {
-        let expected: Vec<String> = markers.iter().flat_map(|e| marker_texts(e)).collect();
+        let texts = markers.iter().flat_map(|e| marker_texts(e));
+        let expected: Vec<String> = texts.take(MAX_EXPECTED_TEXTS).collect();
         let listed: Vec<String> = expected.iter().map(|text| format!("'{text}'")).collect();
         let message = format!("{} is none of {}", type_name(first.instance()), listed.join(", "));
         let mut finding = Finding::new(first, short(&message, LONGEST_MESSAGE));
@@ -110,7 +122,8 @@ fn marker_texts(error: &ValidationError<'_>) -> Vec<String> {
 }
 
 fn texts(options: &Value) -> Vec<String> {
-    options.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    let texts = options.as_array().into_iter().flatten().filter_map(Value::as_str);
+    texts.take(MAX_EXPECTED_TEXTS).map(str::to_owned).collect()
 }
 
 /// Why a schema did not compile.
@@ -126,11 +139,29 @@ pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
 
 /// The validator's own text with the type in place of the value.
 fn masked(error: &ValidationError<'_>, placeholder: &str) -> String {
-    let text = error.masked_with(placeholder).to_string();
+    let mut cut = CutText { text: String::new(), left: 4 * LONGEST_MESSAGE };
+    // Writing stops at the end of what is shown: an `enum` may be as long as a schema.
+    let _stopped = write!(cut, "{}", error.masked_with(placeholder));
+    let text = cut.text;
     let mut letters = text.chars();
     let lower: String =
         letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default();
     short(&lower, LONGEST_MESSAGE)
+}
+
+/// Text that refuses to grow past a number of bytes, so that its writer stops.
+struct CutText {
+    text: String,
+    left: usize,
+}
+
+impl std::fmt::Write for CutText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = text.floor_char_boundary(self.left);
+        self.text.push_str(&text[..end]);
+        self.left -= end;
+        if end == text.len() { Ok(()) } else { Err(std::fmt::Error) }
+    }
 }
 
 /// The first `most` characters, with a sign where something was cut.

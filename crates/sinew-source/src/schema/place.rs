@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Finding, Schema};
+use super::{BUDGET_KEYWORD, CHECK_BUDGET_EXCEEDED, Finding, Schema};
 use crate::{Diagnostic, Node, Span, did_you_mean};
 
 /// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
 /// object, anything else at the value. Codes SINEW-4001 (general), 4002 (unknown property), 4003 (missing
-/// property), 4004 (wrong type), 4007 (nested too deeply).
+/// property), 4004 (wrong type), 4007 (nested too deeply), 4009 (over budget).
 pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
     let findings = schema.findings(&node.to_json());
     findings.into_iter().map(|finding| diagnostic(schema, node, finding)).collect()
@@ -20,6 +20,7 @@ fn diagnostic(schema: &Schema, root: &Node, finding: Finding) -> Diagnostic {
         "required" => "SINEW-4003",
         "type" => "SINEW-4004",
         "depth" => "SINEW-4007",
+        BUDGET_KEYWORD => CHECK_BUDGET_EXCEEDED,
         _ => "SINEW-4001",
     };
     let node = root.at_pointer(&violation.pointer).unwrap_or(root);

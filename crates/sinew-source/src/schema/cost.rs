@@ -1,0 +1,301 @@
+//! Prices: how much work the validator does between two looks at a value, and how large a value is.
+//!
+//! [`super::budget`] counts looks at values. A schema with ten thousand alternatives that look at nothing, or with a
+//! pattern of ten thousand states, does more for each look, so each look costs more.
+
+use std::collections::BTreeMap;
+
+use regex_syntax::hir::{Class, Hir, HirKind};
+use serde_json::{Map, Value};
+
+use super::expansion::References;
+
+/// Subschemas without a look at the value that one step pays for.
+const SILENT_SUBSCHEMAS_PER_STEP: u64 = 8;
+/// States that a pattern has for sure not more of, where it cannot be read here: its compiled size is limited.
+const MAX_PATTERN_STATES: u64 = 16_384;
+/// The most patterns in a schema: each takes memory for as long as the schema is kept.
+const MAX_PATTERNS: usize = 1_000;
+/// The most lists and objects in the `enum`s of a schema: older drafts compare all of an `enum` with each other.
+const MAX_ENUM_TREES: usize = 1_000;
+/// Steps of an exact division by a fraction.
+const FRACTION_STEPS: u64 = 16;
+/// Steps of an exact division by a fraction below [`SMALL_DIVISOR`]: its digits fill a large integer.
+const SMALL_FRACTION_STEPS: u64 = 512;
+/// Divisors below this one have more digits than a machine word.
+const SMALL_DIVISOR: f64 = 1e-12;
+/// The most subschemas on a way without a look at the value.
+const MAX_SILENT_DEPTH: usize = 300;
+/// Bytes of one violation without its texts.
+const ERROR_BYTES: u64 = 512;
+/// Bytes of one value or name in memory, without its text.
+const VALUE_BYTES: usize = 64;
+/// Keywords that look at the value before anything else is done.
+const LOOKING_KEYWORDS: [&str; 24] = [
+    "type",
+    "const",
+    "enum",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "required",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "prefixItems",
+    "contains",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+
+/// What the steps of a schema cost, and what of it grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SchemaCost {
+    /// Price of a look, in steps.
+    pub(super) step_price: u64,
+    /// Price of a character that a pattern may read, in steps of sixteen characters.
+    pub(super) character_price: u64,
+    /// The same for a character of a member's name.
+    pub(super) name_price: u64,
+    /// Price of a number that may be divided exactly, in steps.
+    pub(super) number_price: u64,
+    /// Bytes that one violation copies out of the schema.
+    pub(super) error_bytes: u64,
+    /// Patterns in the schema.
+    pub(super) patterns: usize,
+    /// Bytes of the longest pointer into the schema.
+    pub(super) longest_pointer: usize,
+}
+
+impl SchemaCost {
+    /// The prices of a schema; `None` where it has more patterns or lists in `enum` than a schema may have.
+    pub(super) fn of_schema(schema: &Value, references: &References<'_>) -> Option<Self> {
+        let mut survey = Survey::default();
+        survey.walk(schema, 0);
+        if survey.patterns > MAX_PATTERNS || survey.enum_trees > MAX_ENUM_TREES {
+            return None;
+        }
+        let mut widths = SilentWidths { references, widths: BTreeMap::new(), too_deep: false };
+        let silent = widths.largest(schema);
+        if widths.too_deep {
+            return None;
+        }
+        Some(Self {
+            step_price: 1 + silent / SILENT_SUBSCHEMAS_PER_STEP,
+            character_price: survey.pattern_states,
+            name_price: survey.name_states,
+            number_price: survey.number_price,
+            error_bytes: ERROR_BYTES + survey.largest_copy as u64 + 8 * survey.longest_pointer as u64,
+            patterns: survey.patterns,
+            longest_pointer: survey.longest_pointer,
+        })
+    }
+}
+
+/// The counts of one walk over a schema.
+#[derive(Default)]
+struct Survey {
+    patterns: usize,
+    /// States of the largest `pattern`.
+    pattern_states: u64,
+    /// States of all patterns of the largest `patternProperties`.
+    name_states: u64,
+    number_price: u64,
+    enum_trees: usize,
+    longest_pointer: usize,
+    /// Bytes of the largest part of the schema that a violation copies.
+    largest_copy: usize,
+}
+
+impl Survey {
+    /// Counts what lies in a part of the schema, and returns about how many bytes a copy of it takes.
+    fn walk(&mut self, schema: &Value, pointer: usize) -> usize {
+        self.longest_pointer = self.longest_pointer.max(pointer);
+        match schema {
+            Value::Array(items) => {
+                items.iter().map(|item| self.walk(item, pointer + 8)).fold(VALUE_BYTES, usize::saturating_add)
+            }
+            Value::Object(members) => {
+                let mut bytes = VALUE_BYTES;
+                for (key, value) in members {
+                    let size = self.walk(value, pointer + key.len() + 1);
+                    self.keyword(key, value, size);
+                    bytes += key.len() + VALUE_BYTES + size;
+                }
+                bytes
+            }
+            Value::String(text) => text.len() + VALUE_BYTES,
+            _ => VALUE_BYTES,
+        }
+    }
+
+    fn keyword(&mut self, key: &str, value: &Value, bytes: usize) {
+        match (key, value) {
+            ("pattern", Value::String(pattern)) => {
+                self.patterns += 1;
+                self.pattern_states = self.pattern_states.max(pattern_states(pattern));
+                self.largest_copy = self.largest_copy.max(bytes);
+            }
+            ("patternProperties", Value::Object(patterns)) => {
+                self.patterns += patterns.len();
+                let states = patterns.keys().map(|pattern| 1 + pattern_states(pattern)).sum();
+                self.name_states = self.name_states.max(states);
+            }
+            ("multipleOf" | "divisibleBy", Value::Number(divisor)) => {
+                let price = match divisor.as_f64() {
+                    Some(divisor) if divisor.fract() == 0.0 => 1,
+                    Some(divisor) if divisor >= SMALL_DIVISOR => FRACTION_STEPS,
+                    _ => SMALL_FRACTION_STEPS,
+                };
+                self.number_price = self.number_price.max(price);
+            }
+            ("enum", Value::Array(options)) => {
+                self.enum_trees += options.iter().filter(|one| one.is_array() || one.is_object()).count();
+            }
+            ("not" | "required" | "format" | "contentMediaType" | "contentEncoding", _) => {
+                self.largest_copy = self.largest_copy.max(bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// States of a pattern that may be alive at the same time, at most.
+fn pattern_states(pattern: &str) -> u64 {
+    fn states(hir: &Hir) -> u64 {
+        match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => 1,
+            HirKind::Literal(literal) => literal.0.len() as u64,
+            HirKind::Class(Class::Bytes(_)) => 1,
+            HirKind::Class(Class::Unicode(class)) => {
+                if class.is_ascii() {
+                    1
+                } else {
+                    4
+                }
+            }
+            HirKind::Repetition(repetition) => {
+                let times = repetition.max.unwrap_or(repetition.min).max(1);
+                states(&repetition.sub).saturating_mul(u64::from(times)).saturating_add(1)
+            }
+            HirKind::Capture(capture) => states(&capture.sub),
+            HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+                parts.iter().map(states).fold(1, u64::saturating_add)
+            }
+        }
+    }
+    // A pattern in words of ECMA that this parser does not know is priced as the largest.
+    regex_syntax::parse(pattern).map_or(MAX_PATTERN_STATES, |hir| states(&hir)).min(MAX_PATTERN_STATES)
+}
+
+/// Subschemas that are applied to the same value one after the other without a look at it.
+struct SilentWidths<'r, 's> {
+    references: &'r References<'s>,
+    /// Widths by address; zero while being counted, so that a loop ends: each way around a loop has a look.
+    widths: BTreeMap<*const Value, u64>,
+    too_deep: bool,
+}
+
+impl SilentWidths<'_, '_> {
+    /// The largest width of all subschemas.
+    fn largest(&mut self, schema: &Value) -> u64 {
+        let own = if schema.is_object() { self.width(schema, 0) } else { 0 };
+        let below = match schema {
+            Value::Array(items) => items.iter().map(|item| self.largest(item)).max(),
+            Value::Object(members) => members.values().map(|value| self.largest(value)).max(),
+            _ => None,
+        };
+        own.max(below.unwrap_or_default())
+    }
+
+    fn width(&mut self, schema: &Value, depth: usize) -> u64 {
+        if depth > MAX_SILENT_DEPTH {
+            self.too_deep = true;
+            return 0;
+        }
+        let address = std::ptr::from_ref(schema);
+        if let Some(known) = self.widths.get(&address) {
+            return *known;
+        }
+        self.widths.insert(address, 0);
+        let width = match schema {
+            Value::Bool(_) => 1,
+            Value::Object(members) => self.width_of_members(members, depth + 1),
+            _ => 0,
+        };
+        self.widths.insert(address, width);
+        width
+    }
+
+    fn width_of_members(&mut self, members: &Map<String, Value>, depth: usize) -> u64 {
+        let mut below = 0_u64;
+        for (key, value) in members {
+            let width = match (key.as_str(), value) {
+                ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => {
+                    branches.iter().map(|branch| self.width(branch, depth)).fold(0, u64::saturating_add)
+                }
+                ("not" | "if" | "then" | "else", branch) => self.width(branch, depth),
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                    self.references.resolve(target).map_or(0, |target| self.width(target, depth))
+                }
+                _ => 0,
+            };
+            below = below.saturating_add(width);
+        }
+        let looks = members.keys().any(|key| LOOKING_KEYWORDS.contains(&key.as_str()));
+        // A reference to a subschema that looks is part of that look.
+        let part_of_look = below == 0 && members.contains_key("$ref");
+        below.saturating_add(u64::from(!looks && !part_of_look))
+    }
+}
+
+/// How large a value is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ValueSize {
+    /// Values in it, a text counted as one for every 64 bytes.
+    pub(super) values: u64,
+    /// Bytes of the longest pointer into it.
+    pub(super) longest_pointer: usize,
+}
+
+impl ValueSize {
+    /// The size of a value; `None` where it has more levels than `limit`. Never recurses deeper than that.
+    pub(super) fn within(value: &Value, limit: usize) -> Option<Self> {
+        let mut size = Self::default();
+        size.add(value, limit, 0).then_some(size)
+    }
+
+    fn add(&mut self, value: &Value, limit: usize, pointer: usize) -> bool {
+        self.values += 1;
+        self.longest_pointer = self.longest_pointer.max(pointer);
+        match value {
+            Value::Array(items) => {
+                items.is_empty()
+                    || (limit > 0 && items.iter().all(|item| self.add(item, limit - 1, pointer + 8)))
+            }
+            Value::Object(members) => {
+                members.is_empty()
+                    || (limit > 0
+                        && members.iter().all(|(name, member)| {
+                            self.values += name.len() as u64 / 64;
+                            self.add(member, limit - 1, pointer + name.len() + 1)
+                        }))
+            }
+            Value::String(text) => {
+                self.values += text.len() as u64 / 64;
+                true
+            }
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Small values that follow the recursion of a schema: it is tried with them before anybody depends on it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde_json::{Map, Value};
+
+use super::expansion::References;
+
+/// Levels of a trial value.
+const TRIAL_DEPTH: usize = 40;
+/// The most references that are followed to see whether they come back.
+const MAX_TRIALS: usize = 16;
+/// Subschemas that are visited on the way from a reference back to itself.
+const MAX_VISITS: usize = 2_000;
+
+/// Returns values that are nested along the references of a schema which lead back to themselves.
+pub(super) fn recursive_values(schema: &Value, references: &References<'_>) -> Vec<Value> {
+    let mut targets = Vec::new();
+    let mut seen = BTreeSet::new();
+    collect_targets(schema, references, &mut seen, &mut targets);
+    let ways = targets.into_iter().take(MAX_TRIALS).filter_map(|target| way_back(target, references));
+    ways.map(|way| nested(&way)).collect()
+}
+
+/// One level down in a value.
+#[derive(Clone)]
+enum Descent<'s> {
+    Member(&'s str),
+    Item(usize),
+}
+
+fn collect_targets<'s>(
+    schema: &'s Value,
+    references: &References<'s>,
+    seen: &mut BTreeSet<*const Value>,
+    targets: &mut Vec<&'s Value>,
+) {
+    match schema {
+        Value::Array(items) => {
+            items.iter().for_each(|item| collect_targets(item, references, seen, targets));
+        }
+        Value::Object(members) => {
+            for (key, value) in members {
+                match (key.as_str(), value) {
+                    ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+                        let target = references.resolve(reference);
+                        targets.extend(target.filter(|target| seen.insert(std::ptr::from_ref(*target))));
+                    }
+                    _ => collect_targets(value, references, seen, targets),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The shortest way down a value on which a subschema is applied again.
+fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<Descent<'s>>> {
+    let mut seen = BTreeSet::new();
+    let mut queue = VecDeque::from([(target, Vec::new())]);
+    while let Some((schema, way)) = queue.pop_front() {
+        if std::ptr::eq(schema, target) && !way.is_empty() {
+            return Some(way);
+        }
+        if way.len() > TRIAL_DEPTH || seen.len() > MAX_VISITS {
+            return None;
+        }
+        // In place first and again below: the target itself is met twice.
+        if !seen.insert((std::ptr::from_ref(schema), way.is_empty())) {
+            continue;
+        }
+        let Value::Object(members) = schema else { continue };
+        for (key, value) in members {
+            for (next, descent) in next_subschemas(key, value, references) {
+                let mut way = way.clone();
+                way.extend(descent);
+                if way.is_empty() { queue.push_front((next, way)) } else { queue.push_back((next, way)) }
+            }
+        }
+    }
+    None
+}
+
+/// The subschemas that a keyword applies, each with the level of the value that it is applied to.
+fn next_subschemas<'s>(
+    key: &str,
+    value: &'s Value,
+    references: &References<'s>,
+) -> Vec<(&'s Value, Option<Descent<'s>>)> {
+    match (key, value) {
+        ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
+            references.resolve(reference).map(|target| (target, None)).into_iter().collect()
+        }
+        ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => {
+            branches.iter().map(|branch| (branch, None)).collect()
+        }
+        ("not" | "if" | "then" | "else", branch) => vec![(branch, None)],
+        ("properties", Value::Object(properties)) => {
+            properties.iter().map(|(name, schema)| (schema, Some(Descent::Member(name)))).collect()
+        }
+        ("additionalProperties" | "unevaluatedProperties", schema) => {
+            vec![(schema, Some(Descent::Member("a")))]
+        }
+        ("patternProperties", Value::Object(patterns)) => {
+            let below = |name: &'s String| Descent::Member(name.trim_matches(['^', '$']));
+            patterns.iter().map(|(name, schema)| (schema, Some(below(name)))).collect()
+        }
+        ("dependentSchemas", Value::Object(schemas)) => {
+            schemas.values().map(|schema| (schema, None)).collect()
+        }
+        ("prefixItems" | "items", Value::Array(schemas)) => {
+            schemas.iter().enumerate().map(|(n, schema)| (schema, Some(Descent::Item(n)))).collect()
+        }
+        ("items" | "contains" | "additionalItems" | "unevaluatedItems", schema) => {
+            vec![(schema, Some(Descent::Item(0)))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A value that goes the way down again and again.
+fn nested(way: &[Descent<'_>]) -> Value {
+    let descents = way.iter().rev().cycle().take(TRIAL_DEPTH / way.len().max(1) * way.len());
+    descents.fold(Value::Null, |inner, descent| match descent {
+        Descent::Member(name) => Value::Object(Map::from_iter([((*name).to_owned(), inner)])),
+        Descent::Item(index) => {
+            let mut items = vec![Value::Null; *index.min(&TRIAL_DEPTH)];
+            items.push(inner);
+            Value::Array(items)
+        }
+    })
+}
