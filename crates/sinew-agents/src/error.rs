@@ -210,9 +210,10 @@ impl AgentError {
             Self::TimedOut(_) => FaultKind::Timeout,
             Self::Cancelled => FaultKind::Cancelled,
             // A defect of the interpreter or a machine without room for a worker, not of the script.
-            Self::Script(ScriptError { kind: ScriptErrorKind::Internal | ScriptErrorKind::Unavailable, .. }) => {
-                FaultKind::Error
-            }
+            Self::Script(ScriptError {
+                kind: ScriptErrorKind::Internal | ScriptErrorKind::Unavailable,
+                ..
+            }) => FaultKind::Error,
             Self::Start { .. }
             | Self::Host(_)
             | Self::Address { .. }

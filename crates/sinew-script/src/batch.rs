@@ -130,7 +130,9 @@ impl RunningBatch {
             let late = (Instant::now() > self.deadline).then(timed_out);
             let request = late.map_or_else(|| call.request(&self.batch.values), Err);
             match request {
-                Ok(request) => return worker_pool::submit(self.owner, request, move |result| self.take(result)),
+                Ok(request) => {
+                    return worker_pool::submit(self.owner, request, move |result| self.take(result));
+                }
                 Err(error) => self.outcomes.push(CallOutcome::Error(error)),
             }
         }

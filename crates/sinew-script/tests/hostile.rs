@@ -119,10 +119,16 @@ fn bombs_that_only_a_process_of_their_own_survives() {
         ("import json\nreturn len(json.dumps([[1] * 1000] * 100, indent='x' * 1000000))", Exhausted),
         ("import json\nreturn len(json.dumps([1] * 100000, separators=('x' * 100000, ':')))", Exhausted),
         ("import json\nreturn len(json.dumps([1] * 1000, separators=(',' * 1000000, ':')))", Exhausted),
-        ("import json\nreturn len(json.dumps({str(i): 1 for i in range(1000)}, separators=(',', ':' * 1000000)))", Exhausted),
+        (
+            "import json\nreturn len(json.dumps({str(i): 1 for i in range(1000)}, separators=(',', ':' * 1000000)))",
+            Exhausted,
+        ),
         ("a, b = [], []\nfor i in range(40): a, b = [a, a], [b, b]\nreturn a == b", Exhausted),
         ("a, b = (), ()\nfor i in range(40): a, b = (a, a), (b, b)\nreturn a < b", Exhausted),
-        ("a, b = {}, {}\nfor i in range(40): a, b = {'l': a, 'r': a}, {'l': b, 'r': b}\nreturn a == b", Exhausted),
+        (
+            "a, b = {}, {}\nfor i in range(40): a, b = {'l': a, 'r': a}, {'l': b, 'r': b}\nreturn a == b",
+            Exhausted,
+        ),
         ("a = ()\nfor i in range(40): a = (a, a)\nreturn hash(a)", Harmless),
         ("a = []\nfor i in range(40): a = [a, a]\nreturn repr(a)", Exhausted),
         ("l = []\nwhile True: l.append('x' * 1000000)", Exhausted),

@@ -1,7 +1,9 @@
 //! What authors may write, and what comes out.
 
 use serde_json::{Value, json};
-use sinew_script::{CallBatch, CallOutcome, Function, ScriptErrorKind, python_repr, python_str, python_truth};
+use sinew_script::{
+    CallBatch, CallOutcome, Function, ScriptErrorKind, python_repr, python_str, python_truth,
+};
 
 #[test]
 fn expressions() {

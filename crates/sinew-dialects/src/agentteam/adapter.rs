@@ -1,8 +1,11 @@
 //! What the engine asks: what a node does, what its output is, what travels on its connections.
 
+use std::cell::RefCell;
+
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Status, Step, Val, Wait,
+    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Status, Step, Val,
+    Wait,
 };
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
@@ -153,6 +156,7 @@ fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
         nodes_id,
         nodes_name,
         now: ctx.now,
+        budget: RefCell::default(),
     }
 }
 

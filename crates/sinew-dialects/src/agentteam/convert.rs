@@ -94,6 +94,7 @@ pub(super) enum Converted {
 }
 
 /// Compiles a conversion function. Waits for a worker, so it is not for the engine's decisions.
+#[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn compile(source: &str) -> Result<Function, ScriptError> {
     Function::compile(&masked(source)).map_err(unmask)
 }
@@ -114,6 +115,7 @@ pub(super) fn call(source: &str, value: usize) -> FunctionCall {
 }
 
 /// Calls a conversion function over a payload and waits for a worker.
+#[expect(clippy::disallowed_methods, reason = "for functions on trial, not for the engine's decisions")]
 pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptError> {
     let called = compile(source).and_then(|function| function.call(&wrapper(raw)));
     convert_outcome(called.map_or_else(CallOutcome::Error, CallOutcome::Value))

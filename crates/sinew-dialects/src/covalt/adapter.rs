@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, Val, out_edges,
+    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, Val,
+    out_edges,
 };
 use sinew_plan::{Op, PlanNode};
 use sinew_protocol::Fault;

@@ -53,10 +53,7 @@ pub fn status(state: &State, waits: &[Waiting]) -> ExecutionStatus {
     let works = |wait: &Waiting| {
         matches!(
             wait.what,
-            WaitingFor::Agent { .. }
-                | WaitingFor::Evaluation
-                | WaitingFor::Retry { .. }
-                | WaitingFor::Sleep
+            WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
         )
     };
     let person = |wait: &Waiting| matches!(wait.what, WaitingFor::Person(_));

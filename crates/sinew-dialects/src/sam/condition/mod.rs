@@ -35,7 +35,9 @@ impl Condition {
     /// by luck of the order.
     pub(super) fn holds(&self, world: &dyn World) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
-        values.and_then(|values| eval::holds(&self.expr, &values)).map_err(|reason| failed(&self.source, &reason))
+        values
+            .and_then(|values| eval::holds(&self.expr, &values))
+            .map_err(|reason| failed(&self.source, &reason))
     }
 
     /// Every path it names, in the order of the text.

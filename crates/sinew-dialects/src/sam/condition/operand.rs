@@ -1,12 +1,14 @@
 //! Values of a condition, and Python's operators on them.
 //!
 //! Every operation pays for its work with fuel before it does the work, so that a condition ends within a bounded time
-//! over any data. Integers have 128 bits; a larger result is an error, as is a text or list beyond its limit.
+//! over any data. A result beyond the largest integer, text or list is an error before it is made.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use num_bigint::{BigInt, Sign};
+use num_traits::{FromPrimitive as _, Signed as _, ToPrimitive as _, Zero as _};
 use serde_json::{Map, Value};
 
 use super::parse::{Compare, Compute};
@@ -17,6 +19,8 @@ const MAX_STEPS: u64 = 1_000_000;
 const BYTES_PER_STEP: u64 = 32;
 /// Longest text that a condition may make.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Largest integer that a condition may make, in bits.
+const MAX_INTEGER_BITS: u64 = 8_192;
 /// Longest list that a condition may make.
 const MAX_LIST_ITEMS: usize = 100_000;
 
@@ -48,7 +52,7 @@ impl Fuel {
 pub(super) enum Operand<'a> {
     None,
     Bool(bool),
-    Int(i128),
+    Int(BigInt),
     Float(f64),
     Text(Cow<'a, str>),
     /// A list of the condition; shared, so that a repeated list costs nothing.
@@ -59,9 +63,9 @@ pub(super) enum Operand<'a> {
 }
 
 /// A number, whichever type it has; truth counts as 0 and 1.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Numeric {
-    Int(i128),
+    Int(BigInt),
     Float(f64),
 }
 
@@ -88,7 +92,7 @@ impl<'a> Operand<'a> {
         match self {
             Self::None => false,
             Self::Bool(truth) => *truth,
-            Self::Int(int) => *int != 0,
+            Self::Int(int) => !int.is_zero(),
             Self::Float(float) => *float != 0.0,
             Self::Text(text) => !text.is_empty(),
             Self::List(items) => !items.is_empty(),
@@ -111,8 +115,8 @@ impl<'a> Operand<'a> {
 
     fn numeric(&self) -> Option<Numeric> {
         match self {
-            Self::Bool(truth) => Some(Numeric::Int((*truth).into())),
-            Self::Int(int) => Some(Numeric::Int(*int)),
+            Self::Bool(truth) => Some(Numeric::Int(u8::from(*truth).into())),
+            Self::Int(int) => Some(Numeric::Int(int.clone())),
             Self::Float(float) => Some(Numeric::Float(*float)),
             _ => None,
         }
@@ -155,8 +159,7 @@ impl<'a> Operand<'a> {
     /// The number with its sign changed or kept.
     pub(super) fn signed(self, minus: bool) -> Evaluated<Self> {
         match (self.numeric(), minus) {
-            (Some(Numeric::Int(int)), true) => int.checked_neg().map(Self::Int).ok_or_else(too_large),
-            (Some(Numeric::Int(int)), false) => Ok(Self::Int(int)),
+            (Some(Numeric::Int(int)), minus) => Ok(Self::Int(if minus { -int } else { int })),
             (Some(Numeric::Float(float)), minus) => Ok(Self::Float(if minus { -float } else { float })),
             (None, minus) => {
                 let sign = if minus { '-' } else { '+' };
@@ -184,7 +187,7 @@ impl<'a> Operand<'a> {
     fn equals(&self, right: &Self, fuel: &mut Fuel) -> Evaluated<bool> {
         fuel.pay(1)?;
         if let (Some(left), Some(right)) = (self.numeric(), right.numeric()) {
-            return Ok(left.order(right) == Some(Ordering::Equal));
+            return Ok(left.order(&right) == Some(Ordering::Equal));
         }
         Ok(match (self, right) {
             (Self::None, Self::None) => true,
@@ -237,7 +240,7 @@ impl<'a> Operand<'a> {
                     _ => Some(self.length().cmp(&right.length())),
                 }
             }
-            _ => self.numeric().zip(right.numeric()).and_then(|(left, right)| left.order(right)),
+            _ => self.numeric().zip(right.numeric()).and_then(|(left, right)| left.order(&right)),
         };
         order.ok_or_else(|| {
             let (left, right) = (self.type_name(), right.type_name());
@@ -270,7 +273,10 @@ impl<'a> Operand<'a> {
                 }
                 Ok(false)
             }
-            _ => Err(format!("TypeError: argument of type '{}' is not iterable", self.type_name())),
+            _ => {
+                let name = self.type_name();
+                Err(format!("TypeError: argument of type '{name}' is not a container or iterable"))
+            }
         }
     }
 
@@ -278,7 +284,7 @@ impl<'a> Operand<'a> {
     pub(super) fn compute(self, how: Compute, right: Self, fuel: &mut Fuel) -> Evaluated<Self> {
         fuel.pay(1)?;
         if let (Some(left), Some(right)) = (self.numeric(), right.numeric()) {
-            return left.compute(how, right);
+            return left.compute(how, &right, fuel);
         }
         match (how, &self, &right) {
             (Compute::Add, Self::Text(left), Self::Text(right)) => {
@@ -295,11 +301,11 @@ impl<'a> Operand<'a> {
             }
             (Compute::Multiply, list, count) if list.is_sequence() && count.as_count().is_some() => {
                 let count = count.as_count().unwrap_or_default();
-                self.repeated(count, fuel)
+                self.repeated(&count, fuel)
             }
             (Compute::Multiply, count, list) if list.is_sequence() && count.as_count().is_some() => {
                 let count = count.as_count().unwrap_or_default();
-                right.repeated(count, fuel)
+                right.repeated(&count, fuel)
             }
             _ => Err(unsupported(how, &self, &right)),
         }
@@ -309,7 +315,7 @@ impl<'a> Operand<'a> {
         matches!(self, Self::Text(_) | Self::List(_) | Self::Items(_))
     }
 
-    fn as_count(&self) -> Option<i128> {
+    fn as_count(&self) -> Option<BigInt> {
         match self.numeric()? {
             Numeric::Int(int) => Some(int),
             Numeric::Float(_) => None,
@@ -324,8 +330,8 @@ impl<'a> Operand<'a> {
         }
     }
 
-    fn repeated(self, count: i128, fuel: &mut Fuel) -> Evaluated<Self> {
-        let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
+    fn repeated(self, count: &BigInt, fuel: &mut Fuel) -> Evaluated<Self> {
+        let count = if count.is_negative() { 0 } else { count.to_usize().unwrap_or(usize::MAX) };
         if let Self::Text(text) = &self {
             let bytes = text.len().saturating_mul(count);
             check_size(bytes, MAX_TEXT_BYTES, "text")?;
@@ -344,79 +350,81 @@ impl<'a> Operand<'a> {
 }
 
 impl Numeric {
-    #[expect(clippy::cast_precision_loss, reason = "Python's own conversion")]
-    fn float(self) -> f64 {
+    fn float(&self) -> Evaluated<f64> {
         match self {
-            Self::Int(int) => int as f64,
-            Self::Float(float) => float,
+            Self::Int(int) => {
+                let float = int.to_f64().filter(|float| float.is_finite());
+                float.ok_or_else(|| "OverflowError: int too large to convert to float".to_owned())
+            }
+            Self::Float(float) => Ok(*float),
         }
     }
 
     /// The order of the exact values; none beside a value that is not a number.
-    fn order(self, right: Self) -> Option<Ordering> {
+    fn order(&self, right: &Self) -> Option<Ordering> {
         match (self, right) {
-            (Self::Int(left), Self::Int(right)) => Some(left.cmp(&right)),
-            (Self::Int(left), Self::Float(right)) => int_and_float(left, right),
-            (Self::Float(left), Self::Int(right)) => int_and_float(right, left).map(Ordering::reverse),
-            (Self::Float(left), Self::Float(right)) => left.partial_cmp(&right),
+            (Self::Int(left), Self::Int(right)) => Some(left.cmp(right)),
+            (Self::Int(left), Self::Float(right)) => int_and_float(left, *right),
+            (Self::Float(left), Self::Int(right)) => int_and_float(right, *left).map(Ordering::reverse),
+            (Self::Float(left), Self::Float(right)) => left.partial_cmp(right),
         }
     }
 
-    fn compute<'a>(self, how: Compute, right: Self) -> Evaluated<Operand<'a>> {
+    fn compute<'a>(&self, how: Compute, right: &Self, fuel: &mut Fuel) -> Evaluated<Operand<'a>> {
         match (self, right) {
-            (Self::Int(left), Self::Int(right)) => compute_ints(how, left, right),
-            (left, right) => compute_floats(how, left.float(), right.float()).map(Operand::Float),
+            (Self::Int(left), Self::Int(right)) => {
+                fuel.pay((left.bits() + right.bits()) / 64)?;
+                compute_ints(how, left, right)
+            }
+            (left, right) => compute_floats(how, left.float()?, right.float()?).map(Operand::Float),
         }
     }
 }
 
 /// The order of an integer and a float, by their exact values.
-fn int_and_float(int: i128, float: f64) -> Option<Ordering> {
-    /// 2 to the power of 127.
-    const BEYOND: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
-    if float.is_nan() {
-        return None;
+fn int_and_float(int: &BigInt, float: f64) -> Option<Ordering> {
+    if float.is_infinite() {
+        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
-    if float >= BEYOND {
-        return Some(Ordering::Less);
-    }
-    if float < -BEYOND {
-        return Some(Ordering::Greater);
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "the float lies within 128 bits")]
-    let whole = float.trunc() as i128;
+    let whole = BigInt::from_f64(float.trunc())?;
     Some(int.cmp(&whole).then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal)))
 }
 
-fn compute_ints<'a>(how: Compute, left: i128, right: i128) -> Evaluated<Operand<'a>> {
-    let both_floats = || (Numeric::Int(left).float(), Numeric::Int(right).float());
-    let int = match how {
-        Compute::Add => left.checked_add(right),
-        Compute::Subtract => left.checked_sub(right),
-        Compute::Multiply => left.checked_mul(right),
-        Compute::Divide => {
-            let (left, right) = both_floats();
-            return compute_floats(how, left, right).map(Operand::Float);
-        }
-        Compute::FloorDivide | Compute::Remainder if right == 0 => return Err(by_zero(how)),
-        Compute::FloorDivide => {
-            let rounded = left.checked_div(right);
-            rounded.map(|whole| whole - i128::from(left % right != 0 && (left < 0) != (right < 0)))
-        }
-        Compute::Remainder => left.checked_rem(right).map(|rest| {
-            if rest != 0 && (rest < 0) != (right < 0) { rest + right } else { rest }
-        }),
-        Compute::Power if right < 0 => {
-            let (left, right) = both_floats();
-            return compute_floats(how, left, right).map(Operand::Float);
-        }
-        Compute::Power => match left {
-            0 | 1 => Some(if right == 0 { 1 } else { left }),
-            -1 => Some(if right % 2 == 0 { 1 } else { -1 }),
-            _ => u32::try_from(right).ok().and_then(|right| left.checked_pow(right)),
-        },
+fn compute_ints<'a>(how: Compute, left: &BigInt, right: &BigInt) -> Evaluated<Operand<'a>> {
+    let floats = || {
+        let float = |int: &BigInt| Numeric::Int(int.clone()).float();
+        compute_floats(how, float(left)?, float(right)?).map(Operand::Float)
     };
-    int.map(Operand::Int).ok_or_else(too_large)
+    if right.is_zero() && matches!(how, Compute::Divide | Compute::FloorDivide | Compute::Remainder) {
+        return Err(by_zero());
+    }
+    // Python rounds down, Rust towards zero.
+    let rounds_down = || !(left % right).is_zero() && left.is_negative() != right.is_negative();
+    let int = match how {
+        Compute::Add => left + right,
+        Compute::Subtract => left - right,
+        Compute::Multiply if left.bits() + right.bits() > MAX_INTEGER_BITS => return Err(too_large()),
+        Compute::Multiply => left * right,
+        Compute::Divide => return floats(),
+        Compute::FloorDivide => left / right - u8::from(rounds_down()),
+        Compute::Remainder if rounds_down() => left % right + right,
+        Compute::Remainder => left % right,
+        Compute::Power if right.sign() == Sign::Minus => return floats(),
+        Compute::Power => {
+            // 0, 1 and -1 stay small whatever the power.
+            let exponent = right.to_u32().filter(|exponent| {
+                left.bits() > 1 && left.bits().saturating_mul((*exponent).into()) <= MAX_INTEGER_BITS
+            });
+            match exponent {
+                Some(exponent) => left.pow(exponent),
+                None if left.bits() > 1 => return Err(too_large()),
+                None if right.is_zero() => 1.into(),
+                None if left.is_negative() && (right % 2_u8).is_zero() => 1.into(),
+                None => left.clone(),
+            }
+        }
+    };
+    if int.bits() > MAX_INTEGER_BITS { Err(too_large()) } else { Ok(Operand::Int(int)) }
 }
 
 #[expect(clippy::float_cmp, reason = "Python compares with zero, too")]
@@ -430,7 +438,7 @@ fn compute_floats(how: Compute, left: f64, right: f64) -> Evaluated<f64> {
         Compute::Subtract => left - right,
         Compute::Multiply => left * right,
         Compute::Divide | Compute::FloorDivide | Compute::Remainder if right == 0.0 => {
-            return Err(by_zero(how));
+            return Err(by_zero());
         }
         Compute::Divide => left / right,
         Compute::FloorDivide => ((left - modulus()) / right).round(),
@@ -443,11 +451,8 @@ fn compute_floats(how: Compute, left: f64, right: f64) -> Evaluated<f64> {
     if float.is_finite() { Ok(float) } else { Err(too_large()) }
 }
 
-fn by_zero(how: Compute) -> String {
-    match how {
-        Compute::Remainder => "ZeroDivisionError: modulo by zero".to_owned(),
-        _ => "ZeroDivisionError: division by zero".to_owned(),
-    }
+fn by_zero() -> String {
+    "ZeroDivisionError: division by zero".to_owned()
 }
 
 fn too_large() -> String {
@@ -466,10 +471,6 @@ fn unsupported(how: Compute, left: &Operand<'_>, right: &Operand<'_>) -> String 
     match (how, left) {
         (Compute::Add, Operand::Text(_) | Operand::List(_) | Operand::Items(_)) => {
             format!("TypeError: can only concatenate {name} (not \"{other}\") to {name}")
-        }
-        (Compute::Multiply, _) if left.is_sequence() || right.is_sequence() => {
-            let count = if left.is_sequence() { other } else { name };
-            format!("TypeError: can't multiply sequence by non-int of type '{count}'")
         }
         _ => {
             let symbol = match how {
