@@ -209,8 +209,11 @@ impl AgentError {
             }
             Self::TimedOut(_) => FaultKind::Timeout,
             Self::Cancelled => FaultKind::Cancelled,
-            // A defect of the interpreter, not of the script.
-            Self::Script(error) if error.kind == ScriptErrorKind::Internal => FaultKind::Error,
+            // A defect of the interpreter or a machine without room for a worker, not of the script.
+            Self::Script(ScriptError {
+                kind: ScriptErrorKind::Internal | ScriptErrorKind::Unavailable,
+                ..
+            }) => FaultKind::Error,
             Self::Start { .. }
             | Self::Host(_)
             | Self::Address { .. }
@@ -236,7 +239,8 @@ impl AgentError {
             | Self::Host(_)
             | Self::Transport { .. }
             | Self::Unavailable { .. }
-            | Self::Response { .. } => true,
+            | Self::Response { .. }
+            | Self::Script(ScriptError { kind: ScriptErrorKind::Unavailable, .. }) => true,
             Self::Artifact(error) => matches!(error, ArtifactError::Io { .. }),
             _ => false,
         }

@@ -15,6 +15,7 @@ pub mod sweny;
 mod convert;
 mod dialect;
 mod js;
+mod pattern;
 
 pub use convert::{Converted, Loss, Portability, to_sam};
 pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};

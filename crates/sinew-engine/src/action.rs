@@ -107,6 +107,8 @@ pub enum WaitingFor {
         /// Attempts at this ask so far.
         tries: u32,
     },
+    /// A worker that evaluates scripts.
+    Evaluation,
     /// The next attempt.
     Retry {
         /// Attempts at this ask so far.
@@ -176,6 +178,7 @@ pub fn waiting_of(state: &State, act: ActId) -> Option<Waiting> {
     let name = || one.ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
     let what = match one.phase {
         Phase::Ready | Phase::Deferred => WaitingFor::Turn,
+        Phase::Running if one.ask.as_ref().is_some_and(|ask| ask.is_evaluation()) => WaitingFor::Evaluation,
         Phase::Running => WaitingFor::Agent { name: name(), attempt: one.attempt, tries: one.tries },
         Phase::BackedOff if one.tries == 0 => WaitingFor::Turn,
         Phase::BackedOff => WaitingFor::Retry { tries: one.tries },

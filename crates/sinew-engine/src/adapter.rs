@@ -17,7 +17,7 @@ use crate::{ActId, Val};
 /// What an activation does next.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Ask an agent; [`Adapter::shape`] sees the reply.
+    /// Ask an agent, or have scripts evaluated ([`Ask::evaluation`]); [`Adapter::shape`] sees the reply.
     Ask(Box<Ask>),
     /// Run children; [`Adapter::gather`] is called when all have ended (or one failed and `fail_fast`).
     Fan {
@@ -60,7 +60,8 @@ pub enum Select {
     Ports,
     /// These tokens; edges not named are dead.
     Tokens(Vec<Send>),
-    /// Ask an agent (tag it [`Ask::ROUTE`]); [`Adapter::select`] is called again with the reply.
+    /// Ask an agent (tag it [`Ask::ROUTE`]), or have scripts evaluated ([`Ask::evaluation`]); [`Adapter::select`] is
+    /// called again with the reply.
     Ask(Box<Ask>),
     /// No token leaves; the reason is recorded.
     End(String),

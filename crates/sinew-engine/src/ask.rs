@@ -1,4 +1,4 @@
-//! What an agent is asked, and what it answers.
+//! What an agent or a worker is asked, and what it answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::Val;
 /// A task for an agent or another workflow, as the adapter words it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Why it is asked: [`Ask::WORK`], [`Ask::ROUTE`] or the adapter's own word (`judge:tone`).
+    /// Why it is asked: [`Ask::WORK`], [`Ask::ROUTE`], [`Ask::EVALUATION`] or the adapter's own word (`judge:tone`).
     pub tag: String,
     /// Who is asked.
     pub target: Target,
@@ -44,6 +44,10 @@ impl Ask {
     pub const WORK: &str = "work";
     /// Which edge to take.
     pub const ROUTE: &str = "route";
+    /// What scripts of the workflow make of data.
+    pub const EVALUATION: &str = "evaluation";
+    /// Milliseconds for an evaluation, unless it says otherwise.
+    const EVALUATION_TIMEOUT_MS: u64 = 120_000;
 
     /// Work for an agent.
     pub fn agent(name: impl Into<String>, input: impl Into<Val>) -> Self {
@@ -58,6 +62,21 @@ impl Ask {
     /// Work for another workflow.
     pub fn workflow(name: impl Into<String>, input: impl Into<Val>) -> Self {
         Self { target: Target::Workflow(name.into()), ..Self::agent("", input) }
+    }
+
+    /// Scripts to evaluate. The shell performs them on a worker; no agent is asked.
+    pub fn evaluation(input: impl Into<Val>) -> Self {
+        Self {
+            tag: Self::EVALUATION.into(),
+            target: Target::Evaluation,
+            timeout_ms: Some(Self::EVALUATION_TIMEOUT_MS),
+            ..Self::agent("", input)
+        }
+    }
+
+    /// Whether a worker evaluates scripts, and no agent is asked.
+    pub fn is_evaluation(&self) -> bool {
+        self.target == Target::Evaluation
     }
 
     /// The same with another tag.
@@ -76,6 +95,8 @@ pub enum Target {
     Agent(String),
     /// The workflow of this name.
     Workflow(String),
+    /// A worker of the shell that evaluates scripts of the workflow.
+    Evaluation,
 }
 
 impl Default for Target {
@@ -89,6 +110,7 @@ impl Target {
     pub fn name(&self) -> &str {
         match self {
             Self::Agent(name) | Self::Workflow(name) => name,
+            Self::Evaluation => "script worker",
         }
     }
 }

@@ -129,6 +129,15 @@ pub struct Activation {
     pub deferred: Option<bool>,
 }
 
+impl Activation {
+    /// Tasks that agents and workflows were given; scripts that a worker evaluated are none.
+    pub fn tasks(&self) -> u32 {
+        let answered = self.replies.iter().filter(|reply| reply.tag == Ask::EVALUATION).count() as u32;
+        let waits = self.running.is_some() && self.ask.as_ref().is_some_and(|ask| ask.is_evaluation());
+        self.attempt.saturating_sub(answered + u32::from(waits))
+    }
+}
+
 /// A live token as an activation received it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrived {

@@ -148,7 +148,7 @@ impl Fleet {
                             self.start_child(now, key, &name, &ask, out);
                         }
                         Target::Workflow(_) => {} // it runs already: sent again after a crash
-                        Target::Agent(_) => out.send(now, self.call(key, ask, deadline)),
+                        Target::Agent(_) | Target::Evaluation => out.send(now, self.call(key, ask, deadline)),
                     }
                 }
                 Action::Cancel { act, attempt, ask } => {
@@ -159,7 +159,7 @@ impl Fleet {
                             let _ = self.feed(now, child, Input::Cancel { reason }, out);
                         }
                         (Target::Workflow(_), None) => {}
-                        (Target::Agent(_), _) => out.cancel(key),
+                        (Target::Agent(_) | Target::Evaluation, _) => out.cancel(key),
                     }
                 }
                 Action::Finish(outcome) => self.finish(now, run, outcome, out),

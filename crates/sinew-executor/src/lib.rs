@@ -17,6 +17,7 @@ pub mod sim;
 pub mod fleet;
 
 mod call;
+mod evaluation;
 mod execution;
 mod library;
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::evaluation::submit_evaluation;
 use crate::execution::Execution;
 use crate::fleet::{Call, Fleet, Outside, TaskKey};
 use crate::library::{Library, Program};
@@ -163,6 +164,13 @@ impl Outside for World {
         let key = call.key;
         let cancel = CancellationToken::new();
         self.tasks.insert(key, cancel.clone());
+        if call.ask.is_evaluation() {
+            let sender = self.sender.clone();
+            submit_evaluation(&call.execution, &call.ask, move |result| {
+                let _ = sender.send(Message::Done(key, result));
+            });
+            return;
+        }
         let progress = Progress { key, sender: self.sender.clone() };
         let agent = call.ask.target.name().to_owned();
         let work = tokio::spawn(self.agents.call(call, progress, cancel.clone()));

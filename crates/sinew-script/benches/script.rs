@@ -1,13 +1,11 @@
-//! Compiling and evaluating, the way a run does it. Run with `cargo bench -p sinew-script`.
+//! Compiling and calling, the way an execution does it. Run with `cargo bench -p sinew-script`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up should stop")]
 
 use divan::Bencher;
 use serde_json::json;
-use sinew_script::{Expression, Function};
+use sinew_script::{Function, use_worker_program};
 
-const CONDITION: &str = "status == 'ok' and len(items) > 2";
-const LOOPING: &str = "status == 'ok' and any(x > 2 for x in items)";
 const FUNCTION: &str = "\
 def convert(d):
     v = d['value']
@@ -18,26 +16,8 @@ def convert(d):
 ";
 
 fn main() {
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
     divan::main();
-}
-
-#[divan::bench]
-fn compile_condition() -> Expression {
-    Expression::compile(CONDITION, &["status", "items"]).unwrap()
-}
-
-#[divan::bench(args = [CONDITION, LOOPING])]
-fn test_condition(bencher: Bencher<'_, '_>, source: &str) {
-    let condition = Expression::compile(source, &["status", "items"]).unwrap();
-    let values = [json!("ok"), json!([1, 2, 3])];
-    bencher.bench(|| condition.test(&values));
-}
-
-#[divan::bench]
-fn eval_condition(bencher: Bencher<'_, '_>) {
-    let condition = Expression::compile(CONDITION, &["status", "items"]).unwrap();
-    let values = [json!("ok"), json!([1, 2, 3])];
-    bencher.bench(|| condition.eval(&values));
 }
 
 #[divan::bench]

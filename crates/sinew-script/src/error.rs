@@ -1,7 +1,9 @@
 //! What can go wrong with a script, with the place in the author's text.
 
+use serde::{Deserialize, Serialize};
+
 /// Which kind of failure; each has its own operator code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScriptErrorKind {
     /// The text is not valid Python, or not of the expected form.
     Syntax,
@@ -19,10 +21,14 @@ pub enum ScriptErrorKind {
     Value,
     /// The interpreter itself failed; a defect of ours, not of the author.
     Internal,
+    /// The code ended the process it ran in.
+    WorkerEnded,
+    /// No worker was free or could be started; the script was not run.
+    Unavailable,
 }
 
 /// A script failed to compile or to evaluate. `line` and `column` start at 1 and refer to the author's text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ScriptError {
     /// Which kind of failure.
@@ -54,6 +60,18 @@ impl ScriptError {
         }
     }
 
+    /// Whether the code raised an exception of its own, which a caller may handle as such: it ran within its limits.
+    pub const fn is_raised(&self) -> bool {
+        !matches!(
+            self.kind,
+            ScriptErrorKind::Timeout
+                | ScriptErrorKind::Memory
+                | ScriptErrorKind::Internal
+                | ScriptErrorKind::WorkerEnded
+                | ScriptErrorKind::Unavailable
+        )
+    }
+
     /// The operator code of this error.
     pub const fn code(&self) -> &'static str {
         match self.kind {
@@ -65,6 +83,8 @@ impl ScriptError {
             ScriptErrorKind::TooLarge => "SINEW-3006",
             ScriptErrorKind::Value => "SINEW-3007",
             ScriptErrorKind::Internal => "SINEW-3008",
+            ScriptErrorKind::WorkerEnded => "SINEW-3009",
+            ScriptErrorKind::Unavailable => "SINEW-3010",
         }
     }
 }

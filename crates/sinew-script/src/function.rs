@@ -6,19 +6,20 @@ use serde_json::Value;
 
 use crate::{
     error::{ScriptError, ScriptErrorKind},
+    interpreter::{check_text, function_name},
     limits::Limits,
-    program::{Program, Text, keeper, kept, prelude, unless_starved},
-    source::{first_function, is_lambda},
-    value::{object_of, value_of},
+    request::{EvaluationRequest, FunctionText},
+    value::{MAX_DEPTH, is_shallow},
+    worker_pool,
 };
 
-/// A compiled Python function of one argument; cheap to clone, usable from many threads.
+/// A Python function of one argument that was found to compile; cheap to clone, usable from many threads.
 ///
-/// The text is a lambda, or a body whose first top-level function is called. `json` is in scope.
-#[derive(Clone)]
+/// The text is a lambda, or a body whose first top-level function is called. `json` is in scope. Compiling and calling
+/// wait for a worker, so neither is for a thread that others wait for.
+#[derive(Clone, Debug)]
 pub struct Function {
-    program: Program,
-    name: Arc<str>,
+    text: Arc<FunctionText>,
 }
 
 impl Function {
@@ -29,40 +30,33 @@ impl Function {
 
     /// Compiles a function with the given limits.
     pub fn compile_with(source: &str, limits: Limits) -> Result<Self, ScriptError> {
-        let lambda = is_lambda(source);
-        let name = if lambda {
-            "lambda"
-        } else {
-            first_function(source).ok_or_else(|| {
-                ScriptError::new(ScriptErrorKind::Syntax, "expected a lambda or a def at top level")
-            })?
-        };
-        let keeper = keeper("_f, _a", "_r = _f(_a)", &limits);
-        let first = prelude(source);
-        // The empty line ends whatever a trailing backslash would continue.
-        let text = if lambda {
-            Text {
-                before: format!("{first}_sinew_f = (\n"),
-                source,
-                after: format!("\n)\n\n{keeper}_sinew(_sinew_f, _sinew_input)\n"),
-                probe: Some(("[1 if 1 else", "]")),
-            }
-        } else {
-            let after = format!("\n\n{keeper}_sinew({name}, _sinew_input)\n");
-            Text { before: first, source, after, probe: None }
-        };
-        let program = Program::compile(&text, vec!["_sinew_input".to_owned()], limits, false)?;
-        Ok(Self { program, name: name.into() })
+        let function = Self::unchecked(source, limits)?;
+        worker_pool::evaluate(EvaluationRequest { function: Arc::clone(&function.text), argument: None })?;
+        Ok(function)
+    }
+
+    /// Takes a text for a function; the first call compiles it. Fails for a text that is too long or has no function.
+    pub(crate) fn unchecked(source: &str, limits: Limits) -> Result<Self, ScriptError> {
+        check_text(source, &limits)?;
+        Ok(Self { text: Arc::new(FunctionText { source: source.to_owned(), limits }) })
     }
 
     /// Calls the function.
     pub fn call(&self, argument: &Value) -> Result<Value, ScriptError> {
-        let object = unless_starved(|| self.program.run(vec![object_of(argument)?], false))?;
-        value_of(kept(object)?)
+        worker_pool::evaluate(self.request(argument.clone())?)
+    }
+
+    /// The request that calls the function.
+    pub(crate) fn request(&self, argument: Value) -> Result<EvaluationRequest, ScriptError> {
+        if !is_shallow(&argument, MAX_DEPTH) {
+            let message = format!("a value is nested deeper than {MAX_DEPTH}");
+            return Err(ScriptError::new(ScriptErrorKind::Value, message));
+        }
+        Ok(EvaluationRequest { function: Arc::clone(&self.text), argument: Some(argument) })
     }
 
     /// The name of the function that is called; `lambda` for a lambda.
     pub fn name(&self) -> &str {
-        &self.name
+        function_name(&self.text.source).unwrap_or("lambda")
     }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Limits of one evaluation.
 ///
-/// `max_memory` bounds any single allocation (a repeated string, a huge power); growth in small steps is
-/// bounded by `max_duration`. The interpreter cannot interrupt one native operation on a huge integer, so the
-/// memory limit is kept low and the caller gets its error soon after `max_duration` even then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `max_memory` bounds any single allocation that the interpreter accounts for (a repeated string, a huge power).
+/// A worker process bounds the rest: the sum of all allocations, and work that the interpreter cannot interrupt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
     /// Longest running time.
     pub max_duration: Duration,
@@ -22,25 +23,20 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of a condition or value expression: 100 ms.
-    pub const fn expression() -> Self {
+    /// Limits of a function: 250 ms.
+    pub const fn function() -> Self {
         Self {
-            max_duration: Duration::from_millis(100),
+            max_duration: Duration::from_millis(250),
             max_memory: 4 << 20,
             max_recursion: 200,
             max_source: 64 << 10,
             max_result: 1 << 20,
         }
     }
-
-    /// Limits of a function: 250 ms.
-    pub const fn function() -> Self {
-        Self { max_duration: Duration::from_millis(250), ..Self::expression() }
-    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self::expression()
+        Self::function()
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{ScriptError, ScriptErrorKind};
 
 /// Deepest nesting of a value on its way in or out. A value that deep is a mistake, and recursion over it
 /// would cost stack everywhere else.
-const MAX_DEPTH: usize = 100;
+pub(crate) const MAX_DEPTH: usize = 100;
 
 /// A JSON value as the interpreter's object.
 pub(crate) fn object_of(value: &Value) -> Result<MontyObject, ScriptError> {

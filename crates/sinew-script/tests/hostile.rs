@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sinew_script::{Expression, Function, ScriptErrorKind};
+use sinew_script::{Function, ScriptErrorKind, use_worker_program};
 
 /// Far above every limit, far below a hang.
 const SOON: Duration = Duration::from_secs(8);
@@ -15,19 +15,23 @@ enum End {
     Kind(ScriptErrorKind),
     /// Any error, or a value that says nothing about the host.
     Harmless,
+    /// Too slow or too large, whichever is met first.
+    Exhausted,
 }
 
-use End::{Error, Harmless, Kind};
+use End::{Error, Exhausted, Harmless, Kind};
 use ScriptErrorKind::{Memory, Recursion, Syntax, Timeout, Value};
 
 fn check(source: &str, end: End) {
     let shown: String = source.chars().take(70).collect();
     let started = Instant::now();
-    let result = if source.starts_with("def ") || source.contains("\ndef ") || source.starts_with("lambda") {
-        Function::compile(source).and_then(|function| function.call(&json!(1)))
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
+    let source = if source.starts_with("def ") || source.contains("\ndef ") || source.starts_with("lambda") {
+        source.to_owned()
     } else {
-        Expression::compile(source, &["x"]).and_then(|expression| expression.eval(&[json!(1)]))
+        format!("lambda x: {source}")
     };
+    let result = Function::compile(&source).and_then(|function| function.call(&json!(1)));
     assert!(started.elapsed() < SOON, "{shown}: took {:?}", started.elapsed());
     match (end, &result) {
         (Error | Harmless, Err(_)) => {}
@@ -35,6 +39,7 @@ fn check(source: &str, end: End) {
             let text = value.to_string();
             assert!(text.len() < 2_000 && !text.contains("root:"), "{shown}: {text:.200}");
         }
+        (Exhausted, Err(error)) => assert!(matches!(error.kind, Timeout | Memory), "{shown}: {error:?}"),
         (Kind(kind), Err(error)) => assert_eq!(error.kind, kind, "{shown}: {error:?}"),
         (_, Ok(value)) => unreachable!("{shown}: gave {:.200}", value.to_string()),
     }
@@ -102,6 +107,63 @@ fn bombs() {
     ] {
         check(&body(lines), end);
     }
+}
+
+/// What the interpreter's own limits do not see: each of these ended its process, or never ended.
+#[test]
+fn bombs_that_only_a_process_of_their_own_survives() {
+    for (lines, end) in [
+        ("import json\nreturn json.dumps([1], indent=10 ** 12)", Kind(Memory)),
+        ("import json\nreturn json.dumps({'a': [1]}, indent=10 ** 10)", Kind(Memory)),
+        ("import json\nreturn json.dumps([[1]], indent='x' * 4000000)", Harmless),
+        ("import json\nreturn len(json.dumps([[1] * 1000] * 100, indent='x' * 1000000))", Exhausted),
+        ("import json\nreturn len(json.dumps([1] * 100000, separators=('x' * 100000, ':')))", Exhausted),
+        ("import json\nreturn len(json.dumps([1] * 1000, separators=(',' * 1000000, ':')))", Exhausted),
+        (
+            "import json\nreturn len(json.dumps({str(i): 1 for i in range(1000)}, separators=(',', ':' * 1000000)))",
+            Exhausted,
+        ),
+        ("a, b = [], []\nfor i in range(40): a, b = [a, a], [b, b]\nreturn a == b", Exhausted),
+        ("a, b = (), ()\nfor i in range(40): a, b = (a, a), (b, b)\nreturn a < b", Exhausted),
+        (
+            "a, b = {}, {}\nfor i in range(40): a, b = {'l': a, 'r': a}, {'l': b, 'r': b}\nreturn a == b",
+            Exhausted,
+        ),
+        ("a = ()\nfor i in range(40): a = (a, a)\nreturn hash(a)", Harmless),
+        ("a = []\nfor i in range(40): a = [a, a]\nreturn repr(a)", Exhausted),
+        ("l = []\nwhile True: l.append('x' * 1000000)", Exhausted),
+        ("l = []\nwhile True: l.append([0] * 100000)", Exhausted),
+        ("d = {}\ni = 0\nwhile True:\n    d[i] = 'x' * 10000\n    i += 1", Exhausted),
+    ] {
+        check(&body(lines), end);
+    }
+}
+
+#[test]
+fn a_bomb_costs_its_worker_and_no_capacity() {
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
+    let innocent = Function::compile("lambda d: d + 1").unwrap();
+    let bomb = Function::compile("lambda d: json.dumps([d], indent=10 ** 12)").unwrap();
+    for round in 0..20 {
+        assert_eq!(bomb.call(&json!(1)).unwrap_err().kind, Memory);
+        assert_eq!(innocent.call(&json!(round)), Ok(json!(round + 1)));
+    }
+}
+
+/// Printed, not judged: machines differ. The aim is one millisecond for a warm call.
+#[test]
+fn time_of_a_warm_call() {
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
+    let function = Function::compile("lambda d: {'title': d['value'].upper()}").unwrap();
+    let mut times: Vec<_> = (0..200)
+        .map(|_| {
+            let started = Instant::now();
+            function.call(&json!({"value": "hello"})).unwrap();
+            started.elapsed()
+        })
+        .collect();
+    times.sort();
+    println!("warm call: median {:?}, 99 % {:?}", times[100], times[198]);
 }
 
 #[test]

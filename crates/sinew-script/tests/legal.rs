@@ -1,12 +1,13 @@
 //! What authors may write, and what comes out.
 
 use serde_json::{Value, json};
-use sinew_script::{Expression, Function, ScriptErrorKind, python_repr, python_str, python_truth};
+use sinew_script::{
+    CallBatch, CallOutcome, Function, ScriptErrorKind, python_repr, python_str, python_truth,
+};
 
 #[test]
 fn expressions() {
-    let names = ["x", "s", "d", "l"];
-    let values = [json!(5), json!("ok"), json!({"a": {"b": [1, 2]}, "n": null}), json!([3, 1, 2])];
+    let values = json!([5, "ok", {"a": {"b": [1, 2]}, "n": null}, [3, 1, 2]]);
     let cases: Vec<(&str, Value)> = vec![
         ("x", json!(5)),
         ("x + 1.5", json!(6.5)),
@@ -30,31 +31,19 @@ fn expressions() {
         ("s\n  and x", json!(5)),
         ("x # a comment", json!(5)),
         ("18446744073709551615", json!(18_446_744_073_709_551_615_u64)),
-        ("10 // 3, 10 % 3, -7 // 2", json!([3, 1, -4])),
+        ("(10 // 3, 10 % 3, -7 // 2)", json!([3, 1, -4])),
         ("pow(2, 10)", json!(1024)),
         ("(lambda a: a * 2)(x)", json!(10)),
         ("{**d, 'x': 1}['x']", json!(1)),
-        ("max(l), min(l), abs(-1), round(2.567, 1)", json!([3, 1, 1, 2.6])),
+        ("(max(l), min(l), abs(-1), round(2.567, 1))", json!([3, 1, 1, 2.6])),
         ("isinstance(s, str) and type(x) is int", json!(true)),
         ("'größer'", json!("größer")),
     ];
     for (source, expected) in cases {
-        let expression = Expression::compile(source, &names).unwrap_or_else(|e| panic!("{source}: {e}"));
-        assert_eq!(
-            expression.eval(&values).unwrap_or_else(|e| panic!("{source}: {e}")),
-            expected,
-            "{source}"
-        );
-        assert_eq!(expression.test(&values), Ok(python_truth(&expected)), "{source}");
+        let source = format!("def f(d):\n    x, s, d, l = d\n    return (\n{source}\n)\n");
+        let function = Function::compile(&source).unwrap_or_else(|e| panic!("{source}: {e}"));
+        assert_eq!(function.call(&values).unwrap_or_else(|e| panic!("{source}: {e}")), expected, "{source}");
     }
-}
-
-#[test]
-fn the_truth_of_a_value_that_is_not_json() {
-    let condition = Expression::compile("{1, 2} & set(l)", &["l"]).unwrap();
-    assert_eq!(condition.test(&[json!([2])]), Ok(true));
-    assert_eq!(condition.test(&[json!([3])]), Ok(false));
-    assert_eq!(condition.eval(&[json!([2])]).unwrap_err().kind, ScriptErrorKind::Value);
 }
 
 #[test]
@@ -162,44 +151,37 @@ fn errors_point_into_the_authors_text() {
 }
 
 #[test]
-fn an_error_in_an_expression_has_line_column_and_text() {
-    let error =
-        Expression::compile("x and\n  y.z", &["x", "y"]).unwrap().eval(&[json!(1), json!({})]).unwrap_err();
-    assert_eq!((error.line, error.column, error.snippet.as_deref()), (Some(2), Some(3), Some("  y.z")));
+fn an_error_has_line_column_and_text() {
+    let error = Function::compile("lambda x: x and\n  x.z").unwrap().call(&json!(1)).unwrap_err();
+    assert_eq!((error.line, error.column, error.snippet.as_deref()), (Some(2), Some(3), Some("  x.z")));
     assert_eq!((error.code(), error.exception.as_deref()), ("SINEW-3002", Some("AttributeError")));
-    for source in
-        ["", "x =", "x; y", "a) or (b", "a] or [b", "x))\nimport os\n((x", "import os", "x = 1", "a b"]
-    {
-        let error = Expression::compile(source, &["x", "a", "b"])
-            .err()
-            .unwrap_or_else(|| panic!("{source:?} compiled"));
+    for text in ["", "x =", "x; y", "a) or (b", "x))\nimport os\n((x", "import os", "x = 1", "a b"] {
+        let source = format!("lambda x: {text}");
+        let error = Function::compile(&source).err().unwrap_or_else(|| panic!("{source:?} compiled"));
         assert_eq!(error.kind, ScriptErrorKind::Syntax, "{source}");
     }
 }
 
 #[test]
-fn inputs_must_be_shallow_and_complete() {
+fn arguments_must_be_shallow() {
     let mut deep = json!(1);
     for _ in 0..101 {
         deep = json!([deep]);
     }
-    let expression = Expression::compile("x", &["x"]).unwrap();
-    assert_eq!(expression.eval(&[deep[0].clone()]).map(|_| ()), Ok(()));
-    assert_eq!(expression.eval(&[deep]).unwrap_err().kind, ScriptErrorKind::Value);
-    assert_eq!(expression.eval(&[]).unwrap_err().kind, ScriptErrorKind::Value);
-    assert_eq!(Expression::compile("x", &["x", "x"]).err().unwrap().kind, ScriptErrorKind::Syntax);
-    assert_eq!(Expression::compile("x", &["not a name"]).err().unwrap().kind, ScriptErrorKind::Syntax);
+    let function = Function::compile("lambda x: x").unwrap();
+    assert_eq!(function.call(&deep[0]).map(|_| ()), Ok(()));
+    assert_eq!(function.call(&deep).unwrap_err().kind, ScriptErrorKind::Value);
 }
 
 #[test]
-fn one_expression_serves_many_threads() {
-    let expression = Expression::compile("[x + i for i in range(3)]", &["x"]).unwrap();
+fn one_function_serves_many_threads() {
+    let function = Function::compile("lambda x: [x + i for i in range(3)]").unwrap();
     std::thread::scope(|scope| {
         for x in 0..8 {
-            let expression = expression.clone();
+            let function = function.clone();
             scope.spawn(move || {
                 for _ in 0..20 {
-                    assert_eq!(expression.eval(&[json!(x)]), Ok(json!([x, x + 1, x + 2])));
+                    assert_eq!(function.call(&json!(x)), Ok(json!([x, x + 1, x + 2])));
                 }
             });
         }
@@ -207,18 +189,34 @@ fn one_expression_serves_many_threads() {
 }
 
 #[test]
-fn harmless_conditions_are_safe_on_a_small_stack() {
-    let mut deep = json!(1);
-    for _ in 0..100 {
-        deep = json!([deep]);
-    }
-    let run = move || {
-        for source in ["x == y", "str(x)", "x", "repr([x, y])", "sorted([x, y]) == [x, y]"] {
-            let expression = Expression::compile(source, &["x", "y"]).unwrap();
-            assert_eq!(expression.test(&[deep.clone(), deep.clone()]), Ok(true), "{source}");
-        }
-    };
-    std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+fn a_batch_keeps_the_order_of_its_calls_and_shares_values() {
+    let batch: CallBatch = serde_json::from_value(json!({
+        "values": [1, {"a": 2}],
+        "calls": [
+            {"source": "lambda d: d + 1", "value": 0},
+            {"source": "lambda d: d", "value": 1, "members": ["value", "data.result"]},
+            {"source": "lambda d: d['no']", "value": 1},
+            {"source": "no function", "value": 0},
+            {"source": "lambda d: d", "value": 2},
+        ],
+    }))
+    .unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    batch.clone().submit(7, move |outcomes| sender.send(outcomes).unwrap());
+    let outcomes = receiver.recv().unwrap();
+    assert_eq!(outcomes, batch.perform());
+    let kinds: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            CallOutcome::Value(value) => Ok(value.clone()),
+            CallOutcome::Error(error) => Err(error.kind),
+        })
+        .collect();
+    let whole = json!({"value": {"a": 2}, "data": {"result": {"a": 2}}});
+    let (runtime, syntax) = (ScriptErrorKind::Runtime, ScriptErrorKind::Syntax);
+    assert_eq!(kinds, [Ok(json!(2)), Ok(whole), Err(runtime), Err(syntax), Err(ScriptErrorKind::Value)]);
+    let stored = serde_json::to_value(&outcomes).unwrap();
+    assert_eq!(CallOutcome::read_all(&stored).unwrap(), outcomes);
 }
 
 #[test]

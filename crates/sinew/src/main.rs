@@ -32,6 +32,11 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A worker for scripts is this program, too.
+    if let Some(exit) = sinew_script::run_worker() {
+        return exit;
+    }
+    sinew_script::use_worker_processes();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),

@@ -161,12 +161,17 @@ pub(crate) fn row_of(ctx: &Ctx<'_>, act: ActId, now: Time) -> Row {
         node: node.id.clone(),
         kind: node.kind.clone(),
         status: word(one),
-        attempts: one.attempt,
+        attempts: one.tasks(),
         activations: one.ordinal + 1,
         duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(now).saturating_sub(began)),
-        agent: one.ask.as_ref().map(|ask| ask.target.name().to_owned()).or_else(|| node.agent.clone()),
+        agent: asked_agent(one).or_else(|| node.agent.clone()),
         message: message(ctx, act, now),
     }
+}
+
+/// The agent or workflow that an activation asked last, unless it had a script evaluated since.
+pub(crate) fn asked_agent(one: &Activation) -> Option<String> {
+    one.ask.as_ref().filter(|ask| !ask.is_evaluation()).map(|ask| ask.target.name().to_owned())
 }
 
 /// How one activation stands.
@@ -210,6 +215,7 @@ fn message(ctx: &Ctx<'_>, act: ActId, now: Time) -> Option<String> {
     let left = waiting.until.map(|until| duration(until.saturating_sub(now)));
     Some(match waiting.what {
         WaitingFor::Agent { tries, .. } if tries > 1 => format!("attempt {tries}"),
+        WaitingFor::Evaluation => "a script".to_owned(),
         WaitingFor::Retry { tries } => {
             format!("attempt {tries} failed, next in {}", left.unwrap_or_default())
         }

@@ -52,7 +52,13 @@ impl Standing {
             _ => {
                 let waits = sinew_engine::waiting(state);
                 let works = |what: &WaitingFor| {
-                    matches!(what, WaitingFor::Agent { .. } | WaitingFor::Retry { .. } | WaitingFor::Sleep)
+                    matches!(
+                        what,
+                        WaitingFor::Agent { .. }
+                            | WaitingFor::Evaluation
+                            | WaitingFor::Retry { .. }
+                            | WaitingFor::Sleep
+                    )
                 };
                 let person = |what: &WaitingFor| matches!(what, WaitingFor::Person(_));
                 let idle = !waits.iter().any(|wait| works(&wait.what));

@@ -21,7 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-script"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source"]),
-    ("sinew-executor", &["sinew-protocol", "sinew-source", "sinew-plan", "sinew-engine", "sinew-mesh"]),
+    (
+        "sinew-executor",
+        &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine", "sinew-mesh"],
+    ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
         "sinew-chaos",

@@ -354,3 +354,60 @@ fn urls_are_read_on_request_and_from_public_addresses_only() {
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "the private address was asked");
 }
+
+/// A script that ends the process it runs in: the interpreter asks for an impossible allocation without a limit.
+const ABORTING: &str = "lambda d: json.dumps([d], indent=10 ** 12)";
+
+/// Every command that compiles or calls Python of a file does so in a worker: it outlives a script that ends its process,
+/// and says so in its own words.
+#[test]
+fn no_command_evaluates_python_in_its_own_process() {
+    let here = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(here.path().join(name), text).unwrap();
+    write(
+        "team.json",
+        &serde_json::json!({
+            "metadata": { "id": "w1", "name": "team" },
+            "triggers": ["start"],
+            "nodes": [
+                { "id": "start", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" },
+                { "id": "merge", "name": "merge", "type": "FLOW", "subtype": "MERGE" },
+            ],
+            "connections": [
+                { "id": "c1", "from_node": "start", "to_node": "merge", "conversion_function": ABORTING },
+            ],
+        })
+        .to_string(),
+    );
+    let code = |id: &str, code: &str| serde_json::json!({ "id": id, "type": "code", "position": { "x": 1, "y": 0 }, "data": { "code": code } });
+    write(
+        "graph.json",
+        &serde_json::json!({
+            "name": "graph",
+            "nodes": [
+                { "id": "start", "type": "chat-start", "position": { "x": 0, "y": 0 }, "data": {} },
+                code("first", ABORTING),
+            ],
+            "edges": [{ "id": "e1", "source": "start", "sourceHandle": "output", "target": "first", "targetHandle": "input" }],
+        })
+        .to_string(),
+    );
+    let agent = format!("name: Aborts\nrun: {{script: {{source: {}}}}}\n", serde_json::json!(ABORTING));
+    write("aborts.agent.yaml", &agent);
+    write(
+        "flow.yaml",
+        "workflow:\n  description: Asks.\n  version: \"1.0\"\n  nodes: [{id: a, type: agent, agent_name: Aborts, input: {}}]\n  output_mapping: {a: \"{{a.output}}\"}\n",
+    );
+    for (args, code, said) in [
+        (&["run", "team.json"][..], 1, "SINEW-3004"),
+        (&["run", "graph.json"], 1, "all memory"),
+        (&["run", "flow.yaml", "--agents", "."], 1, "SINEW-3004"),
+        (&["workflow", "convert", "team.json", "--try", "c1", "--sample", "1"], 1, "all memory"),
+        (&["workflow", "validate", "team.json"], 0, ""),
+    ] {
+        let output = sinew(here.path(), args);
+        let all = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {all}");
+        assert!(all.contains(said), "{args:?}: {all}");
+    }
+}

@@ -534,3 +534,72 @@ fn every_dialect_ends_on_the_mesh_as_in_one_process() {
         assert_eq!(there, here, "{file}");
     }
 }
+
+/// A team of two nodes whose connection converts with this function.
+fn team(name: &str, function: &str) -> String {
+    json!({
+        "metadata": { "id": name, "name": name },
+        "triggers": ["start"],
+        "nodes": [
+            { "id": "start", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" },
+            { "id": "merge", "name": "merge", "type": "FLOW", "subtype": "MERGE" },
+        ],
+        "connections": [
+            { "id": "c1", "from_node": "start", "to_node": "merge", "conversion_function": function },
+        ],
+    })
+    .to_string()
+}
+
+/// A graph of one node of code.
+fn graph(name: &str, code: &str) -> String {
+    let node = |id: &str, kind: &str, data: &Value| json!({ "id": id, "type": kind, "position": { "x": 0, "y": 0 }, "data": data });
+    json!({
+        "name": name,
+        "nodes": [node("start", "chat-start", &json!({})), node("code", "code", &json!({ "code": code }))],
+        "edges": [{ "id": "e1", "source": "start", "sourceHandle": "output", "target": "code", "targetHandle": "input" }],
+    })
+    .to_string()
+}
+
+/// Each of these ended the executor, or held up its loop for good. Now each fails alone: the same executor goes on, other
+/// scripts are evaluated, and nothing is left at work.
+#[test]
+fn scripts_that_break_their_limits_fail_alone() {
+    let (world, executor) = World::new();
+    let bombs = [
+        "def f(d):\n    return json.dumps([1], indent=10 ** 12)",
+        "def f(d):\n    return len(json.dumps([1] * 100000, separators=('x' * 100000, ':')))",
+        "def f(d):\n    a, b = [], []\n    for i in range(60): a, b = [a, a], [b, b]\n    return a == b",
+        "def f(d):\n    l = []\n    while True: l.append('x' * 1000000)",
+        "def f(d):\n    while True: pass",
+        "def f(d):\n    return 'a' * 10 ** 12",
+    ];
+    let mut started = Vec::new();
+    for (n, bomb) in bombs.iter().enumerate() {
+        for (kind, file) in
+            [("team", team(&format!("team{n}"), bomb)), ("graph", graph(&format!("graph{n}"), bomb))]
+        {
+            let name = format!("{kind}{n}.json");
+            world.write(&name, &file);
+            started.push(world.ok(&["run", &name, "--mesh", "--detach"]));
+        }
+    }
+    world.write("good.json", &team("good", "lambda d: {'twice': d['value']['n'] * 2}"));
+    let since = Instant::now();
+    let output = world.json(&["run", "good.json", "--mesh", "-i", r#"{"n": 21}"#, "-q"])["output"].clone();
+    println!("an innocent script beside them took {:?}", since.elapsed());
+    assert_eq!(output["twice"], 42, "{output}");
+    for id in &started {
+        world.ends(&["execution", "watch", id, "-q"], 1);
+        let told = world.json(&["execution", "describe", id]);
+        let code = told["failure"]["chain"][0]["fault"]["code"].as_str().unwrap_or_default().to_owned();
+        assert!(["SINEW-3003", "SINEW-3004", "SINEW-6401"].contains(&code.as_str()), "{told:#}");
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", executor.0.id())).unwrap();
+    let resident = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    println!("most memory of the executor: {resident}");
+    let kibibytes: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kibibytes < 512 * 1024, "{resident}");
+    assert_eq!(executor.stop(), Some(0), "it is the executor that began, and it ends as it is told");
+}

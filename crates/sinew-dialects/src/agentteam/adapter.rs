@@ -1,27 +1,27 @@
 //! What the engine asks: what a node does, what its output is, what travels on its connections.
 
+use std::cell::RefCell;
+
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Send, Status, Step, TokenValue,
-    Val, Wait, out_edges,
+    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Status, Step, Val,
+    Wait,
 };
-use sinew_plan::{EdgeIx, PlanNode};
+use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
-use sinew_script::ScriptError;
 
-use super::convert::{self, Converted};
 use super::expr::{ExprError, Scope};
 use super::flow::{self, ITERATION, Ports};
-use super::lower::{EdgeExtra, Extra};
+use super::lower::Extra;
 use super::message::{self, StandardMessage};
-use super::{NAME, human, project, spec};
+use super::{NAME, delivery, human, project, spec};
 
 /// A node said `success: false`.
 pub(super) const SAID_NO: &str = "SINEW-6301";
 /// Nobody answered.
 const NOBODY_ANSWERED: &str = "SINEW-6302";
 /// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
-const RAW: &str = "_raw";
+pub(super) const RAW: &str = "_raw";
 /// Seconds a person has, unless the file says otherwise, and the bounds of what it may say.
 const HUMAN_SECONDS: (f64, f64, f64) = (3_600.0, 60.0, 86_400.0);
 
@@ -64,7 +64,7 @@ impl Adapter for AgentTeamAdapter {
     }
 
     fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
-        select(ctx, act).map_or_else(Select::Fail, Select::Tokens)
+        delivery::select(ctx, act).unwrap_or_else(Select::Fail)
     }
 
     /// What the nodes at the end left: by node, or just the one output there is.
@@ -156,17 +156,12 @@ fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
         nodes_id,
         nodes_name,
         now: ctx.now,
+        budget: RefCell::default(),
     }
 }
 
 fn raised(error: &ExprError) -> Fault {
     Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
-}
-
-fn script_fault(connection: &str, error: &ScriptError) -> Fault {
-    let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
-    let text = format!("the conversion function of '{connection}' did not end well{line}: {error}");
-    Fault::failure(error.code(), text).with_retryable(false)
 }
 
 fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
@@ -254,9 +249,14 @@ fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, 
     Ok(Step::Ask(Box::new(Ask { instruction, context, ..Ask::agent(agent, scope.inputs.clone()) })))
 }
 
-/// The last reply, if there is one.
+/// The last reply of an agent: the outcomes of conversion functions are none.
+pub(super) fn last_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Replied> {
+    ctx.act(act).replies.iter().rfind(|reply| reply.tag != Ask::EVALUATION)
+}
+
+/// The output of the last reply of an agent, if there is one.
 pub(super) fn raw_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Value> {
-    let last = ctx.act(act).replies.last()?;
+    let last = last_reply(ctx, act)?;
     last.result.as_ref().ok().map(|reply| &*reply.output)
 }
 
@@ -292,7 +292,7 @@ fn is_control(key: &str) -> bool {
 }
 
 fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
-    let raw = match ctx.act(act).replies.last().map(|replied| &replied.result) {
+    let raw = match last_reply(ctx, act).map(|replied| &replied.result) {
         Some(Ok(reply)) => &*reply.output,
         Some(Err(fault)) => return Err(fault.clone()),
         None => &Value::Null,
@@ -425,86 +425,4 @@ fn adapt_agent(payload: &Value, id: &str, stamp: Option<String>) -> Value {
         }
     }
     standard
-}
-
-fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Vec<Send>, Fault> {
-    let one = ctx.act(act);
-    let Some(output) = &one.output else { return Ok(Vec::new()) };
-    let mut edges: Vec<EdgeIx> = out_edges(ctx, one.node).collect();
-    // Items come before what follows the loop.
-    edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
-    let mut sends = Vec::new();
-    for edge in edges {
-        travel(ctx, output, edge, &mut sends)?;
-    }
-    Ok(sends)
-}
-
-/// What one connection carries.
-fn travel(ctx: &Ctx<'_>, output: &Output, edge: EdgeIx, sends: &mut Vec<Send>) -> Result<(), Fault> {
-    let port = ctx.plan().edge(edge).port.as_str();
-    let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
-    let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
-    let is_port = !port.starts_with('_');
-    let shaped = at(port).filter(|value| is_port && !value.is_null());
-    let (shaped, own) = match shaped {
-        Some(shaped) => (shaped, true),
-        None if port == "result" && !output.value.as_object().is_none_or(Map::is_empty) => {
-            (&output.value, false)
-        }
-        None => return Ok(()),
-    };
-    let raw = at(RAW).and_then(|all| all.get(port)).unwrap_or(shaped);
-    let converted = |raw: &Value| -> Result<Option<Value>, Fault> {
-        let Some(EdgeExtra { id, conversion: Some(source) }) = &extra else { return Ok(None) };
-        match convert::convert(source, raw).map_err(|error| script_fault(id, &error))? {
-            Converted::Value(value) => Ok(Some(value)),
-            Converted::Raised(error) => {
-                ctx.note(json!({ "conversion_failed": {
-                    "connection": id, "error": error.message, "line": error.line, "column": error.column,
-                } }));
-                Ok(None)
-            }
-        }
-    };
-    if let (ITERATION, Value::Array(items)) = (port, &**shaped) {
-        for (index, item) in (0..).zip(items) {
-            let value = converted(item)?.unwrap_or_else(|| item.clone());
-            sends.push(Send { fan: Some(index), ..Send::given(edge, value) });
-        }
-        return Ok(());
-    }
-    sends.push(match converted(raw)? {
-        Some(value) => Send::given(edge, value),
-        None if own => Send::port(edge),
-        None => Send { edge, value: TokenValue::Given(Val::clone(shaped)), fan: None },
-    });
-    Ok(())
-}
-
-/// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
-pub(super) fn fallbacks<'a>(ctx: &'a Ctx<'_>, act: ActId) -> impl Iterator<Item = String> + 'a {
-    ctx.act(act).sent.iter().filter_map(move |token| {
-        let edge = ctx.plan().edge(token.edge);
-        let extra: EdgeExtra = serde_json::from_value(edge.extra.clone()).ok()?;
-        let source = extra.conversion?;
-        let fell_back = match &token.value {
-            TokenValue::Port => true,
-            TokenValue::Given(value) => unconverted(ctx, act, &edge.port, token.fan).is_some_and(|before| {
-                // A function may also give back what it got: only then it is asked again.
-                **value == *before && matches!(convert::convert(&source, before), Ok(Converted::Raised(_)))
-            }),
-            _ => false,
-        };
-        fell_back.then_some(extra.id)
-    })
-}
-
-/// What a token carries if nothing converts it: one item, or the whole map of ports.
-fn unconverted<'a>(ctx: &Ctx<'a>, act: ActId, port: &str, item: Option<u32>) -> Option<&'a Value> {
-    let all = &ctx.act(act).output.as_ref()?.value;
-    match item {
-        Some(index) => all.get(port)?.get(index as usize),
-        None => Some(&**all),
-    }
 }

@@ -1,9 +1,10 @@
 //! Conversion functions on connections.
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
-use sinew_script::{Function, ScriptError, ScriptErrorKind};
+use sinew_script::{CallOutcome, Function, FunctionCall, ScriptError};
 
 /// Builtins of Python that are not in the scope of a conversion function.
 const OUT_OF_SCOPE: &[&str] = &[
@@ -78,9 +79,11 @@ const OUT_OF_SCOPE: &[&str] = &[
 /// Marks such a name, so that the interpreter does not know it either.
 const MARK: &str = "__not_in_scope";
 
-/// Compiled functions by source: plans hold texts, and the same few are called over and over.
-static COMPILED: LazyLock<moka::sync::Cache<String, Result<Function, ScriptError>>> =
+/// Masked texts by source: plans hold sources, and the same few are called over and over.
+static MASKED: LazyLock<moka::sync::Cache<String, Arc<str>>> =
     LazyLock::new(|| moka::sync::Cache::new(1_000));
+/// Where the argument of a conversion function holds the payload.
+const MEMBERS: [&str; 3] = ["value", "output", "data.result"];
 
 /// What became of a value on its edge.
 pub(super) enum Converted {
@@ -90,12 +93,14 @@ pub(super) enum Converted {
     Raised(ScriptError),
 }
 
-/// Compiles a conversion function.
+/// Compiles a conversion function. Waits for a worker, so it is not for the engine's decisions.
+#[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn compile(source: &str) -> Result<Function, ScriptError> {
-    COMPILED.get_with_by_ref(source, || {
-        let masked = mask(source.trim_end());
-        Function::compile(&masked).map_err(unmask)
-    })
+    Function::compile(&masked(source)).map_err(unmask)
+}
+
+fn masked(source: &str) -> Arc<str> {
+    MASKED.get_with_by_ref(source, || mask(source.trim_end()).into())
 }
 
 /// What a conversion function is called with.
@@ -103,21 +108,28 @@ pub(super) fn wrapper(raw: &Value) -> Value {
     json!({ "value": raw, "output": raw, "data": { "result": raw } })
 }
 
-/// Calls a conversion function over the raw payload of a port.
+/// The call of a conversion function over the raw payload of a port, as data; `value` is its place among the payloads.
+pub(super) fn call(source: &str, value: usize) -> FunctionCall {
+    let members = MEMBERS.map(str::to_owned).to_vec();
+    FunctionCall { source: masked(source).to_string(), value, members }
+}
+
+/// Calls a conversion function over a payload and waits for a worker.
+#[expect(clippy::disallowed_methods, reason = "for functions on trial, not for the engine's decisions")]
+pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptError> {
+    let called = compile(source).and_then(|function| function.call(&wrapper(raw)));
+    convert_outcome(called.map_or_else(CallOutcome::Error, CallOutcome::Value))
+}
+
+/// What a call made of the payload.
 ///
 /// An exception is [`Converted::Raised`]; what is no exception of the function (time, memory) is an error.
-pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptError> {
-    let function = match compile(source) {
-        Ok(function) => function,
-        Err(error) => return Ok(Converted::Raised(error)),
-    };
-    match function.call(&wrapper(raw)).map_err(unmask) {
-        Ok(result @ Value::Object(_)) => Ok(Converted::Value(result)),
-        Ok(result) => Ok(Converted::Value(json!({ "converted_data": result }))),
-        Err(error) => match error.kind {
-            ScriptErrorKind::Timeout | ScriptErrorKind::Memory | ScriptErrorKind::Internal => Err(error),
-            _ => Ok(Converted::Raised(error)),
-        },
+pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<Converted, ScriptError> {
+    match outcome {
+        CallOutcome::Value(result @ Value::Object(_)) => Ok(Converted::Value(result)),
+        CallOutcome::Value(result) => Ok(Converted::Value(json!({ "converted_data": result }))),
+        CallOutcome::Error(error) if error.is_raised() => Ok(Converted::Raised(unmask(error))),
+        CallOutcome::Error(error) => Err(unmask(error)),
     }
 }
 
@@ -147,6 +159,8 @@ pub(super) fn parameter(source: &str) -> Option<&str> {
 fn mask(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
+    // Whether the author defines a name is asked once for each, however often it is used.
+    let mut defined = BTreeMap::new();
     while let Some(first) = rest.chars().next() {
         let length = match first {
             '#' => rest.find('\n').unwrap_or(rest.len()),
@@ -169,8 +183,8 @@ fn mask(source: &str) -> String {
                 let assigned = next.starts_with('=') && !next.starts_with("==");
                 if OUT_OF_SCOPE.contains(&word)
                     && !assigned
-                    && !defines(source, word)
                     && !is_prefix(rest, length)
+                    && !*defined.entry(word).or_insert_with(|| defines(source, word))
                 {
                     out.push_str(word);
                     out.push_str(MARK);

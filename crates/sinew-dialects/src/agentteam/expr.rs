@@ -3,8 +3,12 @@
 //! The quirks of the original are kept where files may depend on them: `!` is no operator and parentheses only count
 //! around the whole text. [`lint`] tells authors of both.
 
+use std::cell::RefCell;
+
 use serde_json::{Map, Number, Value, json};
 use sinew_script::{python_str, python_truth, python_type};
+
+use crate::pattern::{MatchBudget, MatchPattern};
 
 /// Longest condition and longest template, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -57,6 +61,8 @@ pub(super) struct Scope {
     pub(super) nodes_name: Map<String, Value>,
     /// `now()`, in milliseconds since 1970.
     pub(super) now: u64,
+    /// What all patterns may cost together.
+    pub(super) budget: RefCell<MatchBudget>,
 }
 
 type Result<T> = std::result::Result<T, ExprError>;
@@ -237,9 +243,10 @@ impl Scope {
             // Python's sign: that of the divisor.
             "mod" => from_number(number(0)? - number(1)? * (number(0)? / number(1)?).floor()),
             "regex" => {
-                let pattern = regex::RegexBuilder::new(&text(1)).size_limit(1 << 20).build();
-                let pattern = pattern.map_err(|_| ExprError("error: the pattern cannot be used".into()))?;
-                json!(pattern.is_match(&text(0)))
+                let pattern = MatchPattern::of(&text(1)).ok().filter(|pattern| pattern.is_linear());
+                let pattern = pattern.ok_or_else(|| ExprError("error: the pattern cannot be used".into()))?;
+                let found = pattern.is_match(&text(0), &mut self.budget.borrow_mut());
+                json!(found.map_err(|fault| ExprError(format!("error: {}", fault.message)))?)
             }
             "coalesce" => values.iter().find(|value| !value.is_null()).cloned().unwrap_or_default(),
             "now" => json!(super::message::timestamp(self.now)),

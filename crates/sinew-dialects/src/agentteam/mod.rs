@@ -8,6 +8,7 @@
 
 mod adapter;
 mod convert;
+mod delivery;
 mod expr;
 mod flow;
 mod human;

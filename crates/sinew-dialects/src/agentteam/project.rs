@@ -5,6 +5,7 @@ use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status, Time};
 use sinew_plan::{Op, PlanNode};
 
 use super::adapter::{self, SAID_NO};
+use super::delivery;
 use super::flow;
 
 /// What messages call a node.
@@ -131,7 +132,7 @@ pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
             list.push(input(ctx, act));
         }
         nodes.insert(id.clone(), seen);
-        failures.extend(adapter::fallbacks(ctx, act));
+        failures.extend(delivery::fallbacks(ctx, act));
     }
     json!({
         "status": status,
@@ -218,7 +219,7 @@ fn decided(node: &PlanNode, output: &Value) -> Value {
 
 /// Tokens an activation used, wherever its agent reports them.
 fn tokens(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
-    let reply = ctx.act(act).replies.last()?.result.as_ref().ok()?;
+    let reply = adapter::last_reply(ctx, act)?.result.as_ref().ok()?;
     let ports = adapter::ports_of(&reply.output);
     let at = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
     let reported =

@@ -134,6 +134,7 @@ fn scope(input: &Value) -> Scope {
         nodes_id: object("nodes_id"),
         nodes_name: object("nodes_name"),
         now: 0,
+        ..Scope::default()
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Select, Send, Step, Val, out_edges,
+    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, Val,
+    out_edges,
 };
 use sinew_plan::{Op, PlanNode};
 use sinew_protocol::Fault;
@@ -32,7 +33,16 @@ impl Adapter for CovaltAdapter {
     }
 
     fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
-        match ctx.act(act).replies.last().map(|replied| &replied.result) {
+        let last = ctx.act(act).replies.last();
+        if let Some(Replied { tag, result: Ok(reply), .. }) = last
+            && tag == Ask::EVALUATION
+        {
+            return match compute::python_outputs(&reply.output) {
+                Ok(outputs) => Step::Done(output(outputs)),
+                Err(text) => fail(ctx, act, &text, None),
+            };
+        }
+        match last.map(|replied| &replied.result) {
             Some(Ok(reply)) if ctx.node_of(act).inner => Step::Done(Output::new(Arc::clone(&reply.output))),
             Some(Ok(reply)) => match outputs_of(ctx, act, &reply.output) {
                 Err(text) => fail(ctx, act, &text, None),
@@ -119,7 +129,8 @@ fn fail(ctx: &Ctx<'_>, act: ActId, text: &str, partial: Option<Map<String, Value
 
 /// An error that an agent reported beside its result: as the member `error` of its outputs, or as an event.
 pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
-    let reply = ctx.act(act).replies.last()?.result.as_ref().ok()?;
+    let last = ctx.act(act).replies.last().filter(|reply| reply.tag != Ask::EVALUATION)?;
+    let reply = last.result.as_ref().ok()?;
     let said =
         reply.events.iter().find(|event| event["type"] == "error").and_then(|event| event.get("error"));
     let error = explicit(&reply.output).and_then(|_| reply.output.get("error")).or(said)?;
@@ -194,6 +205,9 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
     };
     if let Op::Map { body } = node.op {
         return Ok(fan(body, &params, &inputs));
+    }
+    if node.kind == "code" && compute::is_python(&params) {
+        return Ok(Step::Ask(Box::new(Ask::evaluation(compute::python_call(&work).to_json()))));
     }
     if let Some(outputs) = compute::compute(&node.kind, &work) {
         return outputs.map(|outputs| Step::Done(output(outputs)));

@@ -1,7 +1,7 @@
 //! Nodes that need no agent.
 
 use serde_json::{Map, Value, json};
-use sinew_script::{Function, python_type};
+use sinew_script::{CallBatch, CallOutcome, FunctionCall, python_type};
 
 use super::coerce::DATA;
 use super::scope::{input_of, typed};
@@ -42,7 +42,6 @@ pub(super) fn compute(kind: &str, work: &Work<'_>) -> Option<Result<Map<String, 
             let model = work.params.get("model").cloned().unwrap_or_default();
             Ok(one("output", typed("model", model)))
         }
-        "code" if is_python(work.params) => python(work).map(|value| one("output", typed(DATA, value))),
         _ => return None,
     })
 }
@@ -209,12 +208,22 @@ pub(super) fn is_python(params: &Map<String, Value>) -> bool {
         || ["def ", "lambda ", "lambda:", "import "].iter().any(|start| code.starts_with(start))
 }
 
-fn python(work: &Work<'_>) -> Result<Value, String> {
-    let code = work.params.get("code").and_then(Value::as_str).unwrap_or_default();
+/// The call of a `code` node's Python, as data.
+pub(super) fn python_call(work: &Work<'_>) -> CallBatch {
+    let source = work.params.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
     let argument = json!({ "input": input_of(work.inputs), "inputs": work.inputs, "trigger": work.trigger });
-    let called = Function::compile(code).and_then(|function| function.call(&argument));
-    called.map_err(|error| match error.line {
-        Some(line) => format!("line {line}: {error}"),
-        None => error.to_string(),
-    })
+    CallBatch { values: vec![argument], calls: vec![FunctionCall { source, value: 0, members: Vec::new() }] }
+}
+
+/// Outputs by port of a `code` node's Python, from the recorded outcome of its call.
+pub(super) fn python_outputs(reply: &Value) -> Result<Map<String, Value>, String> {
+    let mut outcomes = CallOutcome::read_all(reply).map_err(|error| error.to_string())?;
+    match outcomes.pop() {
+        Some(CallOutcome::Value(value)) => Ok(one("output", typed(DATA, value))),
+        Some(CallOutcome::Error(error)) => Err(match error.line {
+            Some(line) => format!("line {line}: {error}"),
+            None => error.to_string(),
+        }),
+        None => Err("the outcome of the script is missing".to_owned()),
+    }
 }

@@ -13,7 +13,7 @@ use sinew_protocol::Fault;
 use super::eval::{self, Judged, Verdict};
 use super::model::{NodeExtra, OnFail, PlanExtra, Requires};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
-use super::{NAME, inputs, instruct, path, project, skill, source};
+use super::{NAME, inputs, instruct, project, skill, source};
 
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = "SINEW-6503";
@@ -173,7 +173,9 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
             format!("Node \"{id}\" requires skills [{}] but none of them is available", skills.join(", "));
         return Err(Fault::failure(NO_TOOLS, text).with_retryable(false));
     }
-    if let Some(result) = node.work.requires.as_ref().and_then(|requires| unmet(ctx, requires)) {
+    if let Some(requires) = &node.work.requires
+        && let Some(result) = unmet(ctx, requires)?
+    {
         return Ok(finish(ctx, act, &result));
     }
     let instruction = instruct::instruction(&plan, &node, ctx.input());
@@ -181,21 +183,20 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
 }
 
 /// The result of a node whose requirements do not hold; none if they do.
-fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Option<NodeResult> {
+fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault> {
     let seen = result::context(ctx);
-    let absent = requires.output_required.iter().filter_map(|path| path::required(path, &seen));
-    let matched = requires.output_matches.iter().filter_map(|check| path::matches(check, &seen));
-    let problems: Vec<String> = absent.chain(matched).map(|problem| format!("  - {problem}")).collect();
+    let problems = eval::rule_problems(&requires.output_required, &requires.output_matches, &seen)?;
     if problems.is_empty() {
-        return None;
+        return Ok(None);
     }
+    let problems: Vec<String> = problems.into_iter().map(|problem| format!("  - {problem}")).collect();
     let problems = problems.join("\n");
-    Some(match requires.on_fail {
+    Ok(Some(match requires.on_fail {
         OnFail::Fail => NodeResult::new(FAILED, json!({ "error": format!("requires failed:\n{problems}") })),
         OnFail::Skip => {
             NodeResult::new(SKIPPED, json!({ "skipped_reason": format!("requires not met:\n{problems}") }))
         }
-    })
+    }))
 }
 
 fn work(ctx: &Ctx<'_>, act: ActId, plan: &PlanExtra, node: &NodeExtra, instruction: String) -> Step {
@@ -252,6 +253,7 @@ fn go_on(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
         }
         None => match eval::judge(&plan, &node.work, &result, &attempt.judgements) {
             Judged::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
+            Judged::Failed(fault) => return Err(fault),
             Judged::All(verdicts) => {
                 let lines: Vec<String> =
                     verdicts.iter().filter(|verdict| !verdict.pass).map(Verdict::line).collect();

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value, json};
 use sinew_engine::Replied;
+use sinew_protocol::Fault;
 
-use super::model::{EvalKind, Evaluator, PlanExtra, Work};
+use super::model::{EvalKind, Evaluator, OutputMatch, PlanExtra, Work};
 use super::path;
 use super::result::NodeResult;
+use crate::pattern::MatchBudget;
 
 /// Longest reasoning that is kept, in characters.
 const LONGEST: usize = 500;
@@ -52,6 +54,8 @@ pub(super) enum Judged {
     All(Vec<Verdict>),
     /// The evaluator at this position needs a model's answer first.
     Ask(usize),
+    /// A rule costs more to evaluate than it may.
+    Failed(Fault),
 }
 
 /// Runs all evaluators on a result. `answers` are what models said about it so far, in the order they were asked.
@@ -61,7 +65,10 @@ pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers:
     let mut verdicts = Vec::with_capacity(work.eval.len());
     for (ix, evaluator) in work.eval.iter().enumerate() {
         let problems = match evaluator.kind {
-            EvalKind::Value => value_problems(evaluator, &data),
+            EvalKind::Value => match value_problems(evaluator, &data) {
+                Ok(problems) => problems,
+                Err(fault) => return Judged::Failed(fault),
+            },
             EvalKind::Function => function_problems(plan, work, evaluator, result),
             EvalKind::Judge => {
                 let Some(first) = answers.next() else { return Judged::Ask(ix) };
@@ -95,10 +102,22 @@ pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<Verdict
     (!missing.is_empty()).then(|| Verdict::new("output_required", EvalKind::Value, false, Some(text)))
 }
 
-fn value_problems(evaluator: &Evaluator, data: &Value) -> Vec<String> {
-    let rule = &evaluator.rule;
-    let required = rule.output_required.iter().filter_map(|path| path::required(path, data));
-    required.chain(rule.output_matches.iter().filter_map(|check| path::matches(check, data))).collect()
+fn value_problems(evaluator: &Evaluator, data: &Value) -> Result<Vec<String>, Fault> {
+    rule_problems(&evaluator.rule.output_required, &evaluator.rule.output_matches, data)
+}
+
+/// Which paths lead nowhere, and which values do not match. Fails if comparing them costs too much.
+pub(super) fn rule_problems(
+    required: &[String],
+    matches: &[OutputMatch],
+    data: &Value,
+) -> Result<Vec<String>, Fault> {
+    let mut budget = MatchBudget::default();
+    let mut problems: Vec<String> = required.iter().filter_map(|path| path::required(path, data)).collect();
+    for check in matches {
+        problems.extend(path::matches(check, data, &mut budget)?);
+    }
+    Ok(problems)
 }
 
 fn function_problems(

@@ -1,9 +1,11 @@
 //! Paths into data, and the checks of the values they lead to.
 
 use serde_json::Value;
+use sinew_protocol::Fault;
 
 use super::model::{MatchTest, OutputMatch};
 use crate::js;
+use crate::pattern::{MatchBudget, MatchPattern};
 
 /// `all:a.b[*].c` or `any:a.b[*].c`; without a prefix, all.
 pub(super) struct Path {
@@ -89,27 +91,48 @@ pub(super) fn required(text: &str, root: &Value) -> Option<String> {
     }
 }
 
-/// Why the values at a path do not match; none if they do.
-pub(super) fn matches(check: &OutputMatch, root: &Value) -> Option<String> {
+/// Why the values at a path do not match; none if they do. Fails if comparing them exceeds the budget.
+pub(super) fn matches(
+    check: &OutputMatch,
+    root: &Value,
+    budget: &mut MatchBudget,
+) -> Result<Option<String>, Fault> {
     let text = &check.path;
-    let problem = |what: String| Some(format!("output_matches: '{text}' {what}"));
+    let problem = |what: String| Ok(Some(format!("output_matches: '{text}' {what}")));
     let Some(path) = Path::parse(text) else { return problem("is not a valid path".into()) };
     let values = match path.values(root) {
         Ok(values) => values,
         Err(segment) => return problem(format!("missing segment '{segment}'")),
     };
-    let holds = |value: Option<&Value>| {
-        value.is_some_and(|value| match &check.test {
-            MatchTest::Equals(wanted) => js::equal(value, wanted),
-            MatchTest::In(wanted) => wanted.iter().any(|wanted| js::equal(value, wanted)),
-            // The file was checked: a pattern that does not compile, or runs out of steps, matches nothing.
-            MatchTest::Matches(pattern) => fancy_regex::Regex::new(pattern)
-                .is_ok_and(|pattern| pattern.is_match(&js::string(value)).unwrap_or(false)),
-        })
+    // The file was checked: a pattern that does not compile matches nothing.
+    let pattern = match &check.test {
+        MatchTest::Matches(pattern) => MatchPattern::of(pattern).ok(),
+        MatchTest::Equals(_) | MatchTest::In(_) => None,
     };
-    let fine = if path.any { values.iter().copied().any(holds) } else { values.iter().copied().all(holds) };
+    let mut holds = |value: Option<&Value>| {
+        let Some(value) = value else { return Ok(false) };
+        match &check.test {
+            MatchTest::Equals(wanted) => Ok(js::equal(value, wanted)),
+            MatchTest::In(wanted) => {
+                budget.pay(wanted.len() as u64 * STEPS_PER_COMPARISON)?;
+                Ok(wanted.iter().any(|wanted| js::equal(value, wanted)))
+            }
+            MatchTest::Matches(_) => match &pattern {
+                Some(pattern) => pattern.is_match(&js::string(value), budget),
+                None => Ok(false),
+            },
+        }
+    };
+    let mut fine = !path.any;
+    for value in values.iter().copied() {
+        // Under `any:` the first value that holds decides, otherwise the first that does not.
+        fine = holds(value)?;
+        if fine == path.any {
+            break;
+        }
+    }
     if fine {
-        return None;
+        return Ok(None);
     }
     let wanted = match &check.test {
         MatchTest::Equals(wanted) => format!("equals {}", js::json_text(wanted)),
@@ -118,6 +141,9 @@ pub(super) fn matches(check: &OutputMatch, root: &Value) -> Option<String> {
     };
     problem(format!("{wanted}, got {}", list(values.into_iter().map(|value| value.unwrap_or(&Value::Null)))))
 }
+
+/// Steps of a rule's budget that comparing two values costs.
+const STEPS_PER_COMPARISON: u64 = 32;
 
 /// Values in brackets, the way people read them.
 fn list<'a>(values: impl Iterator<Item = &'a Value>) -> String {

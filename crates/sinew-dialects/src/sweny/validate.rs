@@ -7,6 +7,7 @@ use sinew_source::{Diagnostic, Node, Span};
 use super::model::{EvalKind, Evaluator, Workflow};
 use super::path::Path;
 use super::shape::{self, error};
+use crate::pattern::MatchPattern;
 
 /// Where older files say `eval`.
 const LEGACY: &str = "uses the legacy 'verify:' field. It was renamed to 'eval:' in @sweny-ai/core v0.2.0 with a \
@@ -67,7 +68,7 @@ fn tests(place: &str, rule: Option<&Node>, found: &mut Vec<Diagnostic>) {
             found.push(error(check.span, &place, "exactly one of equals, in, matches must be set"));
         }
         if let Some(pattern) = check.get("matches").and_then(Node::as_str)
-            && let Err(why) = fancy_regex::Regex::new(pattern)
+            && let Err(why) = MatchPattern::of(pattern)
         {
             found.push(error(check.span, &place, &format!("the pattern does not compile: {why}")));
         }

@@ -55,7 +55,11 @@ impl Decider<'_> {
                 let tokens = self.with_dead(self.state.act(act).node, sends);
                 self.send(act, tokens, None);
             }
-            Select::Ask(ask) => self.dispatch(act, std::sync::Arc::new(*ask), 1),
+            Select::Ask(ask) => {
+                // An evaluation is not another try of the work before it.
+                let tries = if ask.is_evaluation() { self.state.act(act).tries.max(1) } else { 1 };
+                self.dispatch(act, std::sync::Arc::new(*ask), tries);
+            }
             Select::End(reason) => {
                 let tokens = self.with_dead(self.state.act(act).node, Vec::new());
                 self.send(act, tokens, Some(reason));

@@ -104,7 +104,8 @@ impl Decider<'_> {
 
     /// Sends a task.
     pub(super) fn dispatch(&mut self, act: ActId, ask: Arc<Ask>, tries: u32) {
-        if self.is_dry() {
+        // A dry run asks nobody, but scripts are a part of the workflow itself.
+        if self.is_dry() && !ask.is_evaluation() {
             let note = json!({ "engine": "dry_run", "would_ask": ask.target.name(), "input": *ask.input });
             self.emit(Fact::Noted { act: Some(act), note });
             if ask.tag == Ask::ROUTE {

@@ -299,7 +299,11 @@ fn output(dice: &mut Dice) -> Output {
 fn ask(dice: &mut Dice) -> Ask {
     Ask {
         tag: text(dice),
-        target: if dice.chance(50) { Target::Agent(text(dice)) } else { Target::Workflow(text(dice)) },
+        target: match dice.chance(50) {
+            true => Target::Agent(text(dice)),
+            false if dice.chance(50) => Target::Workflow(text(dice)),
+            false => Target::Evaluation,
+        },
         input: val(dice),
         instruction: maybe(dice, text),
         context: value(dice),

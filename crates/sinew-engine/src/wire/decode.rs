@@ -188,6 +188,7 @@ fn ask(message: pb::JournalAsk) -> Decoded<Ask> {
     let target = match message.target.ok_or(Bad::Missing("target"))? {
         pb::journal_ask::Target::Agent(name) => Target::Agent(name),
         pb::journal_ask::Target::Workflow(name) => Target::Workflow(name),
+        pb::journal_ask::Target::Evaluation(_) => Target::Evaluation,
     };
     Ok(Ask {
         tag: message.tag,

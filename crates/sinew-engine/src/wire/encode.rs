@@ -209,6 +209,7 @@ fn ask(ask: &Ask) -> pb::JournalAsk {
         target: Some(match target {
             Target::Agent(name) => pb::journal_ask::Target::Agent(name.clone()),
             Target::Workflow(name) => pb::journal_ask::Target::Workflow(name.clone()),
+            Target::Evaluation => pb::journal_ask::Target::Evaluation(true),
         }),
         input_json: json(input),
         instruction: instruction.clone(),

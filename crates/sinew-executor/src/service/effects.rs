@@ -50,11 +50,18 @@ pub(super) fn job(shared: &Shared, open: &Open, action: Action) -> Job {
         Action::Send { act, attempt, ask, deadline } => {
             let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
             let call = open.call(act, attempt, ask, deadline);
+            if call.ask.is_evaluation() {
+                return Job::Evaluation { call };
+            }
             metrics::counter!("sinew_tasks_total").increment(1);
             Job::Task { call, meta: Arc::clone(&open.stored.meta), chain }
         }
         Action::Cancel { act, attempt, ask } => {
             let call = open.call(act, attempt, ask, None);
+            if call.ask.is_evaluation() {
+                // It ends by itself, soon; its result is late then.
+                return Job::Nothing;
+            }
             if shared.is_workflow(&call) {
                 let child = ExecutionId::child(&call.execution, &call.activation, attempt);
                 Job::CancelChild { child }

@@ -27,6 +27,7 @@ impl Shared {
         match &call.ask.target {
             Target::Workflow(_) => true,
             Target::Agent(name) => self.programs.workflows.get(name).is_some(),
+            Target::Evaluation => false,
         }
     }
 

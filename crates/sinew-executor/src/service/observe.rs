@@ -62,7 +62,7 @@ fn activation(
     metrics::histogram!("sinew_activation_seconds", "kind" => kind, "outcome" => outcome)
         .record(seconds(began, ended));
     let Some(parent) = parent(meta, ctx.state) else { return };
-    let Some(ask) = &one.ask else { return };
+    let Some(ask) = one.ask.as_ref().filter(|ask| !ask.is_evaluation()) else { return };
     tracing::debug!(
         target: "sinew::span",
         span = "activation",

@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use super::Shared;
 use super::intake::{Arrival, Done, Handle};
 use crate::call::Call;
+use crate::evaluation::submit_evaluation;
 
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -31,6 +32,10 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 pub(super) enum Job {
     /// Send a task to an agent, or start a workflow.
     Task { call: Call, meta: Arc<ExecutionMeta>, chain: Vec<String> },
+    /// Evaluate scripts on a worker of this process.
+    Evaluation { call: Call },
+    /// Nothing is to be done.
+    Nothing,
     /// Tell an agent that its task is given up.
     Cancel { agent: String, task: TaskId, execution: ExecutionId },
     /// Give up a sub-workflow.
@@ -100,6 +105,7 @@ async fn work(
                                 debug!(%error, "an event was not published");
                             }
                         }
+                        Job::Evaluation { call } => evaluate(call, back.clone()),
                         Job::Task { call, meta, .. } if shared.is_direct(&call) => {
                             let task = call.task.clone();
                             let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
@@ -123,6 +129,15 @@ async fn work(
         }
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
+fn evaluate(call: Call, back: mpsc::UnboundedSender<Arrival>) {
+    let (execution, task) = (call.execution.clone(), call.task.clone());
+    let agent = Token::of(call.ask.target.name());
+    submit_evaluation(&call.execution, &call.ask, move |result| {
+        let _ = back.send(Arrival::Result(Box::new(Done { execution, task, agent, result })));
+    });
 }
 
 /// Does one thing, however often it takes.
@@ -184,7 +199,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
                 report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
-        Job::Cancel { .. } | Job::Event { .. } => {}
+        Job::Cancel { .. } | Job::Event { .. } | Job::Evaluation { .. } | Job::Nothing => {}
     }
 }
 

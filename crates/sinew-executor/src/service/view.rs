@@ -51,7 +51,10 @@ pub fn status(state: &State, waits: &[Waiting]) -> ExecutionStatus {
         return ExecutionStatus::Paused;
     }
     let works = |wait: &Waiting| {
-        matches!(wait.what, WaitingFor::Agent { .. } | WaitingFor::Retry { .. } | WaitingFor::Sleep)
+        matches!(
+            wait.what,
+            WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
+        )
     };
     let person = |wait: &Waiting| matches!(wait.what, WaitingFor::Person(_));
     if !waits.iter().any(works) && waits.iter().any(person) {
@@ -72,6 +75,7 @@ pub fn words(waits: &[Waiting]) -> Option<String> {
             Some(format!("agent {name}, attempt {attempt}"))
         }
         WaitingFor::Agent { name, .. } => Some(format!("agent {name}")),
+        WaitingFor::Evaluation => Some("a script".to_owned()),
         WaitingFor::Retry { tries } => Some(format!("attempt {}", tries + 1)),
         WaitingFor::Sleep => Some("a delay".to_owned()),
         WaitingFor::Person(wait) => Some(format!("a person: {}", first_line(&wait.prompt))),

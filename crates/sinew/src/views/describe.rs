@@ -170,7 +170,7 @@ fn failure(record: &Record) -> Option<Failure> {
 
 fn cause(record: &Record, act: ActId, attempt: Option<u32>, at: Option<Time>, fault: &Fault) -> Cause {
     let ctx = record.execution.ctx();
-    let agent = ctx.act(act).ask.as_ref().map(|ask| ask.target.name().to_owned());
+    let agent = crate::tree::asked_agent(ctx.act(act));
     Cause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn waits(record: &Record, now: Time) -> Vec<Wait> {
                     let again = if *tries > 1 { format!(", attempt {tries}") } else { String::new() };
                     ("agent", format!("agent {name}{again}"))
                 }
+                WaitingFor::Evaluation => ("script", "a script that is evaluated".to_owned()),
                 WaitingFor::Retry { tries } => ("retry", format!("the next attempt; {tries} failed")),
                 WaitingFor::Sleep => ("timer", "time to pass".to_owned()),
                 WaitingFor::Person(wait) => {

@@ -1,143 +1,89 @@
-//! A condition as Python over variables: templates, constants and texts are all bound as data.
+//! Evaluates a condition over the values of its templates.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
-use sinew_script::{Expression, ScriptError, python_str};
+use sinew_script::python_str;
 
 use super::Piece;
-use super::parse::{Compare, Compute, Expr};
+use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand};
+use super::parse::Expr;
 
-/// A condition that Python evaluates.
-#[derive(Clone, Debug)]
-pub(super) struct Compiled {
-    expression: Expression,
-    bound: Vec<Bound>,
+/// Whether the condition holds for these values of its templates.
+pub(super) fn holds<V: AsRef<Value>>(expr: &Expr, templates: &[V]) -> Evaluated<bool> {
+    let mut evaluation = Evaluation { templates, fuel: Fuel::new() };
+    evaluation.value(expr).map(|value| value.truth())
 }
 
-/// What a Python variable is bound to.
-#[derive(Clone, Debug)]
-enum Bound {
-    /// A literal of the condition.
-    Const(Value),
-    /// The value of a template.
-    Value(usize),
-    /// The value of a template as Python's `str()` shows it, for templates inside quotes.
-    Text(usize),
+struct Evaluation<'a, V> {
+    templates: &'a [V],
+    fuel: Fuel,
 }
 
-impl Compiled {
-    pub(super) fn new(expr: &Expr) -> Result<Self, ScriptError> {
-        let mut writer = Writer { source: String::new(), bound: Vec::new() };
-        writer.write(expr);
-        let names: Vec<String> = (0..writer.bound.len()).map(name).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        Ok(Self { expression: Expression::compile(&writer.source, &names)?, bound: writer.bound })
+impl<'a, V: AsRef<Value>> Evaluation<'a, V> {
+    fn template(&self, at: usize) -> &'a Value {
+        self.templates.get(at).map_or(&Value::Null, AsRef::as_ref)
     }
 
-    /// Whether it holds for these values of its templates.
-    pub(super) fn holds(&self, templates: &[impl AsRef<Value>]) -> Result<bool, String> {
-        let values: Vec<Value> = self
-            .bound
-            .iter()
-            .map(|bound| match bound {
-                Bound::Const(value) => value.clone(),
-                Bound::Value(at) => templates[*at].as_ref().clone(),
-                Bound::Text(at) => Value::String(python_str(templates[*at].as_ref())),
-            })
-            .collect();
-        self.expression.test(&values).map_err(|error| error.message)
-    }
-}
-
-fn name(at: usize) -> String {
-    format!("v{at}")
-}
-
-struct Writer {
-    source: String,
-    bound: Vec<Bound>,
-}
-
-impl Writer {
-    fn bind(&mut self, bound: Bound) {
-        let name = name(self.bound.len());
-        self.source.push_str(&name);
-        self.bound.push(bound);
-    }
-
-    fn joined(&mut self, list: &[Expr], between: &str) {
-        for (n, item) in list.iter().enumerate() {
-            if n > 0 {
-                self.source.push_str(between);
-            }
-            self.write(item);
-        }
-    }
-
-    /// Writes an expression in brackets of its own, so that no precedence has to be thought of again.
-    fn write(&mut self, expr: &Expr) {
-        self.source.push('(');
+    fn value(&mut self, expr: &'a Expr) -> Evaluated<Operand<'a>> {
+        self.fuel.pay(1)?;
         match expr {
-            Expr::Const(value) => self.bind(Bound::Const(value.clone())),
-            Expr::Var(at) => self.bind(Bound::Value(*at)),
-            Expr::Text(pieces) => {
-                for (n, piece) in pieces.iter().enumerate() {
-                    if n > 0 {
-                        self.source.push_str(" + ");
-                    }
-                    self.bind(match piece {
-                        Piece::Text(text) => Bound::Const(Value::String(text.clone())),
-                        Piece::Var(at) => Bound::Text(*at),
-                    });
-                }
-                if pieces.is_empty() {
-                    self.bind(Bound::Const(Value::String(String::new())));
-                }
-            }
+            Expr::Const(value) => Ok(value.into()),
+            Expr::Var(at) => Ok(self.template(*at).into()),
+            Expr::Text(pieces) => self.text(pieces),
             Expr::List(items) => {
-                self.source.push('[');
-                self.joined(items, ", ");
-                self.source.push(']');
+                let items = items.iter().map(|item| self.value(item));
+                let items: Evaluated<Vec<_>> = items.collect();
+                items.map(|items| Operand::list(items.into_iter()))
             }
-            Expr::Not(inner) => {
-                self.source.push_str("not ");
-                self.write(inner);
-            }
-            Expr::Sign(inner, minus) => {
-                self.source.push(if *minus { '-' } else { '+' });
-                self.write(inner);
-            }
-            Expr::All(list) => self.joined(list, " and "),
-            Expr::Any(list) => self.joined(list, " or "),
+            Expr::Not(inner) => Ok(Operand::Bool(!self.value(inner)?.truth())),
+            Expr::Sign(inner, minus) => self.value(inner)?.signed(*minus),
+            Expr::All(list) => self.first_with(list, false),
+            Expr::Any(list) => self.first_with(list, true),
             Expr::Compare(first, rest) => {
-                self.write(first);
+                let mut left = self.value(first)?;
                 for (how, right) in rest {
-                    self.source.push_str(match how {
-                        Compare::Equal => " == ",
-                        Compare::NotEqual => " != ",
-                        Compare::Less => " < ",
-                        Compare::LessOrEqual => " <= ",
-                        Compare::Greater => " > ",
-                        Compare::GreaterOrEqual => " >= ",
-                        Compare::In => " in ",
-                        Compare::NotIn => " not in ",
-                    });
-                    self.write(right);
+                    let right = self.value(right)?;
+                    if !left.compare(*how, &right, &mut self.fuel)? {
+                        return Ok(Operand::Bool(false));
+                    }
+                    left = right;
                 }
+                Ok(Operand::Bool(true))
             }
             Expr::Compute(how, left, right) => {
-                self.write(left);
-                self.source.push_str(match how {
-                    Compute::Add => " + ",
-                    Compute::Subtract => " - ",
-                    Compute::Multiply => " * ",
-                    Compute::Divide => " / ",
-                    Compute::FloorDivide => " // ",
-                    Compute::Remainder => " % ",
-                    Compute::Power => " ** ",
-                });
-                self.write(right);
+                let (left, right) = (self.value(left)?, self.value(right)?);
+                left.compute(*how, right, &mut self.fuel)
             }
         }
-        self.source.push(')');
+    }
+
+    /// The first value whose truth is as wanted, else the last; what comes after it is not evaluated.
+    fn first_with(&mut self, list: &'a [Expr], wanted: bool) -> Evaluated<Operand<'a>> {
+        let mut last = Operand::None;
+        for expr in list {
+            last = self.value(expr)?;
+            if last.truth() == wanted {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    /// A string literal with its templates as Python's `str()` shows them.
+    fn text(&mut self, pieces: &'a [Piece]) -> Evaluated<Operand<'a>> {
+        let mut text = String::new();
+        for piece in pieces {
+            let piece = match piece {
+                Piece::Text(text) => Cow::Borrowed(text.as_str()),
+                Piece::Var(at) => Cow::Owned(python_str(self.template(*at))),
+            };
+            self.fuel.pay_bytes(piece.len())?;
+            if text.len() + piece.len() > MAX_TEXT_BYTES {
+                return Err(format!("MemoryError: the text is larger than {MAX_TEXT_BYTES}"));
+            }
+            text.push_str(&piece);
+        }
+        Ok(Operand::Text(Cow::Owned(text)))
     }
 }

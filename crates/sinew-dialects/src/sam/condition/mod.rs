@@ -2,13 +2,17 @@
 //!
 //! The language is the part of Python's expressions that the source engine lets through: comparisons, `in`,
 //! `and`/`or`/`not`, literals, and, beyond it, lists and arithmetic. A condition is read once, for the rules and
-//! error texts of the dialect, and evaluated as Python by `sinew-script`, within its limits. `{{x}}` becomes a
-//! variable that is bound to data when it is evaluated, so no value can ever change what is asked; inside quotes it
-//! becomes a part of that string, as Python's `str()` shows it.
+//! error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
+//! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
+//! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
+//! can ever change what is asked; inside quotes it becomes a part of that string, as Python's `str()` shows it.
 
 mod eval;
 mod lex;
+mod operand;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 use super::path::{Part, Path, World};
 
@@ -16,24 +20,24 @@ use super::path::{Part, Path, World};
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     source: String,
-    compiled: eval::Compiled,
+    expr: parse::Expr,
     vars: Vec<Path>,
 }
 
 impl Condition {
     /// Reads a condition. The error says what is not allowed and, where it is known, what to write instead.
     pub(super) fn parse(source: &str) -> Result<Self, Unreadable> {
-        let unreadable = |reason| Unreadable { text: source.to_owned(), reason };
-        let parsed = parse::parse(source).map_err(unreadable)?;
-        let compiled = eval::Compiled::new(&parsed.expr).map_err(|error| unreadable(error.message))?;
-        Ok(Self { source: source.to_owned(), compiled, vars: parsed.vars })
+        let parsed = parse::parse(source).map_err(|reason| Unreadable { text: source.to_owned(), reason })?;
+        Ok(Self { source: source.to_owned(), expr: parsed.expr, vars: parsed.vars })
     }
 
     /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
     /// by luck of the order.
     pub(super) fn holds(&self, world: &dyn World) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
-        values.and_then(|values| self.compiled.holds(&values)).map_err(|reason| failed(&self.source, &reason))
+        values
+            .and_then(|values| eval::holds(&self.expr, &values))
+            .map_err(|reason| failed(&self.source, &reason))
     }
 
     /// Every path it names, in the order of the text.

@@ -1,0 +1,203 @@
+//! What travels on connections: payloads of ports, converted by the functions of the connections.
+
+use serde_json::{Map, Value, json};
+use sinew_engine::{ActId, Ask, Ctx, Output, Select, Send, TokenValue, Val, out_edges};
+use sinew_plan::EdgeIx;
+use sinew_protocol::Fault;
+use sinew_script::{CallBatch, CallOutcome, ScriptError};
+
+use super::adapter::RAW;
+use super::convert::{self, Converted};
+use super::flow::ITERATION;
+use super::lower::EdgeExtra;
+
+/// The reply to an evaluation is not one.
+const UNREADABLE_OUTCOMES: &str = "SINEW-3008";
+
+fn script_fault(connection: &str, error: &ScriptError) -> Fault {
+    let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
+    let text = format!("the conversion function of '{connection}' did not end well{line}: {error}");
+    Fault::failure(error.code(), text).with_retryable(false)
+}
+
+/// Where tokens go. Conversion functions are evaluated first, all at once; their outcomes are the last reply.
+pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
+    let deliveries = deliveries(ctx, act);
+    let outcomes = match outcomes(ctx, act)? {
+        Some(outcomes) => outcomes,
+        None => {
+            let batch = conversions(&deliveries);
+            if !batch.calls.is_empty() {
+                return Ok(Select::Ask(Box::new(Ask::evaluation(batch.to_json()))));
+            }
+            Vec::new()
+        }
+    };
+    let mut outcomes = outcomes.into_iter();
+    let mut sends = Vec::new();
+    for delivery in &deliveries {
+        delivery.send(ctx, &mut outcomes, &mut sends)?;
+    }
+    Ok(Select::Tokens(sends))
+}
+
+/// What the out-edges of an activation carry, in the order in which tokens are sent.
+fn deliveries<'a>(ctx: &Ctx<'a>, act: ActId) -> Vec<Delivery<'a>> {
+    let one = ctx.act(act);
+    let Some(output) = &one.output else { return Vec::new() };
+    let mut edges: Vec<EdgeIx> = out_edges(ctx, one.node).collect();
+    // Items come before what follows the loop.
+    edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
+    edges.into_iter().filter_map(|edge| Delivery::of(ctx, output, edge)).collect()
+}
+
+/// The recorded outcomes of the activation's conversion functions; none if they were not evaluated.
+fn outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, Fault> {
+    let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::EVALUATION) else {
+        return Ok(None);
+    };
+    let reply = reply.result.as_ref().map_err(Clone::clone)?;
+    let outcomes = CallOutcome::read_all(&reply.output);
+    outcomes.map(Some).map_err(|error| {
+        Fault::error(UNREADABLE_OUTCOMES, format!("the outcomes of scripts cannot be read: {error}"))
+    })
+}
+
+/// The calls of all conversion functions, in the order in which outcomes are taken.
+fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
+    let mut batch = CallBatch::default();
+    // Connections of one port convert the same payload.
+    let mut known: Vec<(*const Value, usize)> = Vec::new();
+    for delivery in deliveries {
+        let Some((_, source)) = &delivery.conversion else { continue };
+        for payload in delivery.payloads() {
+            let at = known.iter().find(|(known, _)| std::ptr::eq(*known, payload)).map(|(_, at)| *at);
+            let at = at.unwrap_or_else(|| {
+                batch.values.push(payload.clone());
+                known.push((std::ptr::from_ref(payload), batch.values.len() - 1));
+                batch.values.len() - 1
+            });
+            batch.calls.push(convert::call(source, at));
+        }
+    }
+    batch
+}
+
+/// What one connection carries, before conversion.
+struct Delivery<'a> {
+    edge: EdgeIx,
+    /// The value of the port as later nodes see it.
+    shaped: &'a Val,
+    /// The same before shaping, for conversion functions.
+    raw: &'a Value,
+    /// Whether the output has the port; otherwise the connection carries the whole output.
+    own: bool,
+    /// Id of the connection and its conversion function.
+    conversion: Option<(String, String)>,
+    /// Items, if each travels by itself.
+    items: Option<&'a [Value]>,
+}
+
+impl<'a> Delivery<'a> {
+    fn of(ctx: &Ctx<'a>, output: &'a Output, edge: EdgeIx) -> Option<Self> {
+        let port = ctx.plan().edge(edge).port.as_str();
+        let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
+        let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
+        let is_port = !port.starts_with('_');
+        let shaped = at(port).filter(|value| is_port && !value.is_null());
+        let (shaped, own) = match shaped {
+            Some(shaped) => (shaped, true),
+            None if port == "result" && !output.value.as_object().is_none_or(Map::is_empty) => {
+                (&output.value, false)
+            }
+            None => return None,
+        };
+        let raw = at(RAW).and_then(|all| all.get(port)).unwrap_or(shaped);
+        let conversion = extra.and_then(|EdgeExtra { id, conversion }| Some((id, conversion?)));
+        let items = shaped.as_array().filter(|_| port == ITERATION).map(Vec::as_slice);
+        Some(Self { edge, shaped, raw, own, conversion, items })
+    }
+
+    /// The payloads that are converted.
+    fn payloads(&self) -> &[Value] {
+        self.items.unwrap_or(std::slice::from_ref(self.raw))
+    }
+
+    fn send(
+        &self,
+        ctx: &Ctx<'_>,
+        outcomes: &mut impl Iterator<Item = CallOutcome>,
+        sends: &mut Vec<Send>,
+    ) -> Result<(), Fault> {
+        let edge = self.edge;
+        if let Some(items) = self.items {
+            for (index, item) in (0..).zip(items) {
+                let value = self.converted(ctx, outcomes)?.unwrap_or_else(|| item.clone());
+                sends.push(Send { fan: Some(index), ..Send::given(edge, value) });
+            }
+            return Ok(());
+        }
+        sends.push(match self.converted(ctx, outcomes)? {
+            Some(value) => Send::given(edge, value),
+            None if self.own => Send::port(edge),
+            None => Send { edge, value: TokenValue::Given(Val::clone(self.shaped)), fan: None },
+        });
+        Ok(())
+    }
+
+    /// What the conversion function made of the next payload; none without one, or if it raised.
+    fn converted(
+        &self,
+        ctx: &Ctx<'_>,
+        outcomes: &mut impl Iterator<Item = CallOutcome>,
+    ) -> Result<Option<Value>, Fault> {
+        let Some((id, _)) = &self.conversion else { return Ok(None) };
+        let Some(outcome) = outcomes.next() else {
+            return Err(Fault::error(UNREADABLE_OUTCOMES, "the outcome of a script is missing"));
+        };
+        match convert::convert_outcome(outcome).map_err(|error| script_fault(id, &error))? {
+            Converted::Value(value) => Ok(Some(value)),
+            Converted::Raised(error) => {
+                ctx.note(json!({ "conversion_failed": {
+                    "connection": id, "error": error.message, "line": error.line, "column": error.column,
+                } }));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
+pub(super) fn fallbacks(ctx: &Ctx<'_>, act: ActId) -> Vec<String> {
+    if let Ok(Some(outcomes)) = outcomes(ctx, act) {
+        let deliveries = deliveries(ctx, act);
+        let converting = deliveries.iter().flat_map(|delivery| {
+            delivery.conversion.iter().flat_map(|(id, _)| delivery.payloads().iter().map(move |_| id))
+        });
+        let raised = converting.zip(outcomes).filter(|(_, outcome)| matches!(outcome, CallOutcome::Error(_)));
+        return raised.map(|(id, _)| id.clone()).collect();
+    }
+    // Records of earlier versions hold no outcomes. There, a token that carries what was there before fell back.
+    let sent = ctx.act(act).sent.iter().filter_map(|token| {
+        let edge = ctx.plan().edge(token.edge);
+        let extra: EdgeExtra = serde_json::from_value(edge.extra.clone()).ok()?;
+        let fell_back = match &token.value {
+            TokenValue::Port => true,
+            TokenValue::Given(value) => {
+                unconverted(ctx, act, &edge.port, token.fan).is_some_and(|before| **value == *before)
+            }
+            _ => false,
+        };
+        extra.conversion.filter(|_| fell_back).map(|_| extra.id)
+    });
+    sent.collect()
+}
+
+/// What a token carries if nothing converts it: one item, or the whole map of ports.
+fn unconverted<'a>(ctx: &Ctx<'a>, act: ActId, port: &str, item: Option<u32>) -> Option<&'a Value> {
+    let all = &ctx.act(act).output.as_ref()?.value;
+    match item {
+        Some(index) => all.get(port)?.get(index as usize),
+        None => Some(&**all),
+    }
+}

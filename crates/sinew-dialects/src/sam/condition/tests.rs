@@ -1,0 +1,217 @@
+//! Conditions beside the Python they stand for.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sinew_script::{Function, Limits, ScriptErrorKind};
+
+use super::eval;
+use super::parse::parse;
+
+/// Values of templates, by the number in their name.
+fn templates() -> Vec<Value> {
+    vec![
+        json!(5),
+        json!("ok"),
+        json!(null),
+        json!(true),
+        json!(2.5),
+        json!([1, "a", null, [2.0]]),
+        json!({"a": 1, "b": {"c": [1]}}),
+        json!(""),
+        json!(-3),
+        json!([]),
+        json!(9_007_199_254_740_993_i64),
+        json!(9_007_199_254_740_992.0),
+        json!("größe"),
+        json!([1, "a", null, [2]]),
+        json!(18_446_744_073_709_551_615_u64),
+    ]
+}
+
+/// The condition as this module evaluates it: its truth, or the class of the error.
+fn here(source: &str) -> Result<bool, String> {
+    let parsed = parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let all = templates();
+    let values: Vec<_> = parsed
+        .vars
+        .iter()
+        .map(|path| {
+            let digits = path.shown.trim_start_matches('n');
+            std::borrow::Cow::Borrowed(&all[digits.parse::<usize>().unwrap()])
+        })
+        .collect();
+    eval::holds(&parsed.expr, &values)
+}
+
+/// The same as Python, with the templates as names.
+#[expect(clippy::disallowed_methods, reason = "Python is what conditions are compared with")]
+fn in_python(sources: &[String]) -> Vec<Result<bool, String>> {
+    let mut text = String::from("def f(v):\n");
+    for at in 0..templates().len() {
+        text.push_str(&format!("    v{at} = v[{at}]\n"));
+    }
+    text.push_str("    r = []\n");
+    for source in sources {
+        let source = source.replace("'{{n", "str({{n").replace("}}'", "}})");
+        let source = source.replace("{{n", "v").replace("}}", "");
+        text.push_str(&format!(
+            "    try:\n        r.append(bool({source}))\n    except Exception as e:\n        r.append(type(e).__name__ + ': ' + str(e))\n"
+        ));
+    }
+    text.push_str("    return r\n");
+    // The interpreter is slow where it is not optimised.
+    let max_duration = std::time::Duration::from_secs(30);
+    let limits = Limits { max_source: 1 << 20, max_duration, ..Limits::function() };
+    let function = Function::compile_with(&text, limits).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+    let results = match function.call(&Value::Array(templates())) {
+        Ok(results) => results,
+        // An error of memory cannot be caught, so it ends the others, too.
+        Err(error) if sources.len() > 1 && error.kind == ScriptErrorKind::Memory => {
+            return sources.iter().flat_map(|source| in_python(std::slice::from_ref(source))).collect();
+        }
+        Err(error) => return vec![Err(error.message)],
+    };
+    let results = results.as_array().unwrap().iter();
+    results.map(|one| one.as_bool().ok_or_else(|| one.as_str().unwrap().to_owned())).collect()
+}
+
+/// Compares truth, or the class of the error. The interpreter refuses some arithmetic that Python allows, with truth values
+/// and with floats beside large integers; results that are too large here are left out.
+fn compare(sources: &[String]) {
+    let mut wrong = Vec::new();
+    for (source, python) in sources.iter().zip(in_python(sources)) {
+        let own = here(source);
+        let class = |result: &Result<bool, String>| {
+            result.as_ref().map_err(|error| error.split(':').next().unwrap_or_default().to_owned()).cloned()
+        };
+        let beyond = own
+            .as_ref()
+            .is_err_and(|error| error.starts_with("OverflowError") || error.starts_with("MemoryError"));
+        let refused = python.as_ref().is_err_and(|error| {
+            error.contains("'bool'") || (error.contains("'float'") && error.contains("'int'"))
+        });
+        if !beyond && !refused && class(&own) != class(&python) {
+            wrong.push(format!("{source}: {own:?}, in Python {python:?}"));
+        }
+    }
+    wrong.truncate(30);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pairs_of_all_values_under_all_operators() {
+    let operators =
+        ["==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or"];
+    let mut sources = Vec::new();
+    for left in 0..templates().len() {
+        for right in 0..templates().len() {
+            for operator in operators {
+                // Python's `%` formats texts, which the dialect leaves out. The interpreter repeats an empty list as often as
+                // it is told, one by one.
+                let large = [10, 14].iter().any(|large| [left, right].contains(large));
+                if (operator == "%" && templates()[left].is_string()) || (operator == "*" && large) {
+                    continue;
+                }
+                sources.push(format!("{{{{n{left}}}}} {operator} {{{{n{right}}}}}"));
+            }
+        }
+    }
+    for chunk in sources.chunks(400) {
+        compare(chunk);
+    }
+}
+
+#[test]
+fn texts_of_errors_are_those_of_python() {
+    let sources = [
+        "{{n0}} < {{n1}}",
+        "{{n2}} >= 1",
+        "{{n0}} in {{n0}}",
+        "{{n0}} in {{n1}}",
+        "{{n5}} in {{n6}}",
+        "{{n1}} + 1",
+        "1 + {{n1}}",
+        "{{n5}} + {{n1}}",
+        "{{n1}} * {{n1}}",
+        "{{n1}} * 1.5",
+        "1 / 0",
+        "1 // 0",
+        "1 % 0",
+        "1.0 % 0",
+        "1.5 // 0",
+        "-{{n1}}",
+        "+{{n5}}",
+        "{{n6}} < {{n6}}",
+        "{{n2}} ** 2",
+        "0 ** -1",
+    ];
+    let sources: Vec<String> = sources.iter().map(|source| (*source).to_owned()).collect();
+    let results: Vec<_> = sources.iter().map(|source| (source, here(source))).collect();
+    let python: Vec<_> = sources.iter().zip(in_python(&sources)).collect();
+    assert_eq!(results, python);
+}
+
+/// Expressions of the grammar, as text.
+fn expressions() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        (0..15_usize).prop_map(|at| format!("{{{{n{at}}}}}")),
+        (0..15_usize).prop_map(|at| format!("'{{{{n{at}}}}}'")),
+        prop::sample::select(vec![
+            "0", "1", "7", "-2", "0.5", "1e3", "'a'", "'ok'", "''", "True", "False", "None", "[]",
+            "[1, 'a']",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    leaf.prop_recursive(5, 24, 3, |inner| {
+        let binary = prop::sample::select(vec![
+            "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "/", "//", "and", "or",
+        ]);
+        prop_oneof![
+            (inner.clone(), binary, inner.clone()).prop_map(|(a, op, b)| format!("({a}) {op} ({b})")),
+            (inner.clone(), inner.clone(), inner.clone())
+                .prop_map(|(a, b, c)| format!("({a}) < ({b}) <= ({c})")),
+            (inner.clone(), 0..4_u32).prop_map(|(a, n)| format!("({a}) ** {n}")),
+            (inner.clone(), -1..4_i32).prop_map(|(a, n)| format!("({a}) * {n}")),
+            (inner.clone(), -1..4_i32).prop_map(|(a, n)| format!("{n} * ({a})")),
+            inner.clone().prop_map(|a| format!("not ({a})")),
+            inner.clone().prop_map(|a| format!("-({a})")),
+            (inner.clone(), inner).prop_map(|(a, b)| format!("[{a}, {b}]")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 15,
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn generated_conditions_mean_what_python_means(sources in prop::collection::vec(expressions(), 80)) {
+        compare(&sources);
+    }
+}
+
+#[test]
+fn bombs_end_with_an_error_and_cost_little() {
+    let nested = format!("{0} == {0}", format!("{}0{}", "[".repeat(40), "]*9".repeat(40)));
+    for source in [
+        "9 ** 9 ** 9",
+        "(10 ** 30) ** 300",
+        "2.0 ** 100000",
+        "'x' * 10 ** 12",
+        "[0] * 10 ** 12",
+        "10 ** 4000",
+        "(10 ** 2000) * (10 ** 2000)",
+        "['x' * 4000000] * 100000 == []",
+        "[[[0] * 1000] * 1000] * 100 == [[[0] * 1000] * 1000] * 100",
+        "['a' * 100000] * 100000",
+        &nested,
+        &format!("{} == 1", vec!["'x' * 4000000"; 90].join(" + ")),
+    ] {
+        let failed = here(source).expect_err(source);
+        assert!(failed.contains("large") || failed.contains("steps"), "{source}: {failed}");
+    }
+}

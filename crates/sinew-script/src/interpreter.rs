@@ -1,0 +1,237 @@
+//! The interpreter: compiles program texts, keeps them, and calls them.
+//!
+//! Our last lines check the result *inside* the interpreter, where its limits hold: a list that contains
+//! itself twice forty times over is small there and would fill the machine on its way out.
+
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use monty::MontyRun;
+use monty_types::{
+    CompileOptions, ExcType, MontyException, MontyObject, PrintWriter, ResourceLimits, ResourceTracker,
+};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use crate::{
+    error::{ScriptError, ScriptErrorKind, shorten},
+    limits::Limits,
+    request::{EvaluationRequest, FunctionText},
+    source::{first_function, is_lambda},
+    value::{object_of, value_of},
+};
+
+/// Names that begin like this belong to the lines around the author's text.
+const RESERVED_PREFIX: &str = "_sinew";
+/// The name of the function that takes the result; an exception raised in it is about the result.
+const KEEPER_NAME: &str = "_sinew";
+/// Processor time for compiling, which is linear in a limited text.
+pub(crate) const COMPILE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Processor time that one call may use beyond its limit before its worker ends itself.
+const CALL_GRACE: Duration = Duration::from_millis(100);
+/// Most bytes of program texts that are kept compiled.
+const MAX_CACHE_BYTES: usize = 1 << 20;
+/// Calls of one request that met the limit of wall time without having used much of the processor.
+const MAX_STARVED_CALLS: usize = 3;
+
+/// Sets the processor time after which the evaluation that runs now is given up.
+pub(crate) trait CpuBudget {
+    /// Allows this much processor time from now on.
+    fn allow(&self, time: Duration);
+}
+
+/// A caller that cannot end an evaluation from outside: the interpreter's own limits must do.
+pub(crate) struct UnlimitedCpu;
+
+impl CpuBudget for UnlimitedCpu {
+    fn allow(&self, _time: Duration) {}
+}
+
+/// Compiled programs by their text.
+#[derive(Default)]
+pub(crate) struct Interpreter {
+    programs: HashMap<FunctionText, MontyRun>,
+    cached_bytes: usize,
+}
+
+impl Interpreter {
+    /// Compiles a program, and calls it if the request has an argument.
+    pub(crate) fn evaluate(
+        &mut self,
+        request: &EvaluationRequest,
+        budget: &dyn CpuBudget,
+    ) -> Result<Value, ScriptError> {
+        let evaluated = catch_unwind(AssertUnwindSafe(|| self.run(request, budget)));
+        evaluated.unwrap_or_else(|_| {
+            Err(ScriptError::new(ScriptErrorKind::Internal, "the script interpreter failed"))
+        })
+    }
+
+    fn run(&mut self, request: &EvaluationRequest, budget: &dyn CpuBudget) -> Result<Value, ScriptError> {
+        let text = &request.function;
+        if !self.programs.contains_key(text) {
+            budget.allow(COMPILE_TIMEOUT);
+            let program = compile_function(&text.source, &text.limits)?;
+            if self.cached_bytes > MAX_CACHE_BYTES {
+                self.programs.clear();
+                self.cached_bytes = 0;
+            }
+            self.cached_bytes += text.source.len();
+            self.programs.insert(FunctionText::clone(text), program);
+        }
+        match (&request.argument, self.programs.get(text)) {
+            (Some(argument), Some(program)) => call_function(program, text, argument, budget),
+            _ => Ok(Value::Null),
+        }
+    }
+}
+
+/// Why a text cannot be a function, as far as that shows without compiling it.
+pub(crate) fn check_text(source: &str, limits: &Limits) -> Result<(), ScriptError> {
+    if source.len() > limits.max_source {
+        let message = format!("script of {} bytes is larger than {}", source.len(), limits.max_source);
+        return Err(ScriptError::new(ScriptErrorKind::TooLarge, message));
+    }
+    if source.contains(RESERVED_PREFIX) {
+        let message = format!("names that begin with {RESERVED_PREFIX} are reserved");
+        return Err(ScriptError::new(ScriptErrorKind::Syntax, message));
+    }
+    function_name(source).map(drop)
+}
+
+/// The name of the function that a text is called by.
+pub(crate) fn function_name(source: &str) -> Result<&str, ScriptError> {
+    if is_lambda(source) {
+        return Ok("lambda");
+    }
+    first_function(source)
+        .ok_or_else(|| ScriptError::new(ScriptErrorKind::Syntax, "expected a lambda or a def at top level"))
+}
+
+fn compile_function(source: &str, limits: &Limits) -> Result<MontyRun, ScriptError> {
+    check_text(source, limits)?;
+    let keeper = format!(
+        "def {KEEPER_NAME}(_f, _a):\n _r = _f(_a)\n import json\n \
+         return [_r] if not json.dumps(_r, allow_nan=False)[{}:] else []\n",
+        limits.max_result
+    );
+    let prelude = prelude(source);
+    // The empty line ends whatever a trailing backslash would continue.
+    let code = if is_lambda(source) {
+        // Within other brackets the text must compile too; otherwise it is empty or closes our bracket.
+        compile_text(format!("[1 if 1 else\n{source}\n]\n"), Vec::new())
+            .map_err(|error| explain(&error, source, 1))?;
+        format!("{prelude}_sinew_f = (\n{source}\n)\n\n{keeper}_sinew(_sinew_f, _sinew_input)\n")
+    } else {
+        let name = function_name(source)?;
+        format!("{prelude}{source}\n\n{keeper}_sinew({name}, _sinew_input)\n")
+    };
+    compile_text(code, vec!["_sinew_input".to_owned()])
+        .map_err(|error| explain(&error, source, lines_before(source)))
+}
+
+/// Lines of ours before the author's text.
+fn lines_before(source: &str) -> u32 {
+    if is_lambda(source) { 2 } else { 1 }
+}
+
+/// Returns our first line: it makes `json` available, and replaces `pow` with a modulus, the one operation whose
+/// time neither the clock nor the memory limit bounds.
+fn prelude(source: &str) -> String {
+    let json = if source.contains("json") { "import json" } else { "" };
+    let pow = if source.contains("pow") || !source.is_ascii() { "pow = lambda a, b: a ** b" } else { "" };
+    let between = if json.is_empty() || pow.is_empty() { "" } else { "; " };
+    format!("{json}{between}{pow}\n")
+}
+
+fn compile_text(code: String, inputs: Vec<String>) -> Result<MontyRun, MontyException> {
+    MontyRun::new(code, "script", inputs, CompileOptions::default())
+}
+
+/// Calls a program. The interpreter's limit is one of wall time: a call that met it because the machine was busy is
+/// repeated, otherwise a workflow would fail for no fault of its own.
+fn call_function(
+    program: &MontyRun,
+    text: &FunctionText,
+    argument: &Value,
+    budget: &dyn CpuBudget,
+) -> Result<Value, ScriptError> {
+    let limits = &text.limits;
+    let mut starved_calls = 0;
+    let object = loop {
+        let input = object_of(argument)?;
+        let resources = ResourceLimits::default()
+            .max_duration(limits.max_duration)
+            .max_memory(limits.max_memory)
+            .max_recursion_depth(limits.max_recursion);
+        budget.allow(limits.max_duration + CALL_GRACE);
+        let before = thread_time();
+        let called = program.run(vec![input], ResourceTracker::new(resources), PrintWriter::Disabled);
+        let used = thread_time().saturating_sub(before);
+        match called {
+            Ok(object) => break object,
+            Err(error) => {
+                let error = explain(&error, &text.source, lines_before(&text.source));
+                starved_calls += 1;
+                let starved = error.kind == ScriptErrorKind::Timeout && used < limits.max_duration / 2;
+                if !starved || starved_calls == MAX_STARVED_CALLS {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    match object {
+        MontyObject::List(mut items) => match items.pop() {
+            Some(item) => value_of(item),
+            None => Err(ScriptError::new(ScriptErrorKind::Value, "the result is too large")),
+        },
+        _ => Err(ScriptError::new(ScriptErrorKind::Internal, "the script brought no result")),
+    }
+}
+
+/// Processor time of this thread so far.
+fn thread_time() -> Duration {
+    duration_of(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// Processor time of this process so far.
+pub(crate) fn process_time() -> Duration {
+    duration_of(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+fn duration_of(time: rustix::time::Timespec) -> Duration {
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// The interpreter's exception in terms of the author's text.
+fn explain(error: &MontyException, source: &str, lines_before: u32) -> ScriptError {
+    let raised_by_keeper =
+        error.traceback().last().is_some_and(|frame| frame.frame_name.as_deref() == Some(KEEPER_NAME));
+    let message = error.message().unwrap_or_default();
+    let kind = match error.exc_type() {
+        ExcType::SyntaxError => ScriptErrorKind::Syntax,
+        ExcType::TimeoutError if message.starts_with("time limit exceeded") => ScriptErrorKind::Timeout,
+        ExcType::MemoryError => ScriptErrorKind::Memory,
+        ExcType::TypeError | ExcType::ValueError | ExcType::RecursionError if raised_by_keeper => {
+            ScriptErrorKind::Value
+        }
+        ExcType::RecursionError => ScriptErrorKind::Recursion,
+        _ => ScriptErrorKind::Runtime,
+    };
+    let mut explained = ScriptError::new(kind, error.summary());
+    explained.exception = Some(error.exc_type().to_string());
+    let lines: Vec<&str> = source.lines().collect();
+    let place = error.traceback().iter().rev().find_map(|frame| {
+        let line = frame.start.line.checked_sub(lines_before + 1)?;
+        Some((frame.start, lines.get(line as usize)?))
+    });
+    if let Some((start, text)) = place {
+        explained.line = Some(start.line - lines_before);
+        explained.column = Some(start.column);
+        explained.snippet = Some(shorten(text.trim_end()));
+    }
+    explained
+}

@@ -1,0 +1,82 @@
+//! What is asked of a worker and what it answers, as lines of its protocol.
+//!
+//! A frame is the length of its content, four bytes with the lowest first, then JSON.
+
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{error::ScriptError, limits::Limits};
+
+/// Largest frame that a worker reads, in bytes.
+pub(crate) const MAX_REQUEST_BYTES: usize = 32 << 20;
+
+/// The text of a function with its limits: what a compiled program is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct FunctionText {
+    pub(crate) source: String,
+    pub(crate) limits: Limits,
+}
+
+/// A function to compile and, with an argument, to call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EvaluationRequest {
+    pub(crate) function: Arc<FunctionText>,
+    /// None: the text is only compiled. `Some(Null)` is a call with null.
+    #[serde(with = "argument")]
+    pub(crate) argument: Option<Value>,
+}
+
+/// What a worker answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EvaluationResponse {
+    pub(crate) result: Result<Value, ScriptError>,
+    /// The worker ends after this answer: it has grown, or it has worked long enough.
+    pub(crate) retires: bool,
+}
+
+/// An optional value in which null is a value.
+mod argument {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_slice().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.pop())
+    }
+}
+
+/// The bytes of a frame.
+pub(crate) fn encode_frame(content: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, content)?;
+    let length = u32::try_from(frame.len() - 4).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(frame)
+}
+
+/// Writes a frame.
+pub(crate) fn write_frame(mut writer: impl Write, content: &impl Serialize) -> io::Result<()> {
+    writer.write_all(&encode_frame(content)?)?;
+    writer.flush()
+}
+
+/// Reads a frame of at most so many bytes.
+pub(crate) fn read_frame<T: DeserializeOwned>(mut reader: impl Read, max_bytes: usize) -> io::Result<T> {
+    let mut length = [0; 4];
+    reader.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > max_bytes {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut content = vec![0; length];
+    reader.read_exact(&mut content)?;
+    Ok(serde_json::from_slice(&content)?)
+}

@@ -1,0 +1,159 @@
+//! A worker: a process of its own that evaluates scripts for the one that started it.
+//!
+//! An evaluation may exhaust the memory, overflow the stack or run inside one operation that the interpreter cannot
+//! interrupt. In a process of its own it ends that process and nothing else.
+
+use std::{
+    fs,
+    io::{self, stdin, stdout},
+    process::{Command, ExitCode, exit},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Resource, Rlimit, setrlimit},
+};
+
+use crate::{
+    interpreter::{COMPILE_TIMEOUT, CpuBudget, Interpreter, process_time},
+    request::{EvaluationRequest, EvaluationResponse, MAX_REQUEST_BYTES, read_frame, write_frame},
+};
+
+/// First argument of a process that is to become a worker.
+pub(crate) const WORKER_ARGUMENT: &str = "__script-worker";
+/// First argument of a worker whose limits are set.
+const LIMITED_ARGUMENT: &str = "__script-worker-limited";
+/// Exit code of a worker that gave up its evaluation because the processor time was used up.
+pub(crate) const CPU_USED_UP_EXIT: i32 = 77;
+
+/// Bytes of heap and stacks a worker may have.
+const MAX_DATA_BYTES: u64 = 256 << 20;
+/// Bytes in memory above which a worker ends after its answer.
+const RETIRE_BYTES: u64 = 96 << 20;
+/// Processor time of a worker that was left behind; a last resort.
+const MAX_CPU_SECONDS: u64 = 600;
+/// Processor time after which a worker ends after its answer, well before the last resort.
+const RETIRE_CPU: Duration = Duration::from_secs(300);
+/// Stack of the thread that evaluates: the interpreter recurses on it.
+const STACK_BYTES: usize = 16 << 20;
+/// How often a worker looks at the processor time of an evaluation.
+const CPU_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// Becomes a worker if the process was started as one; call this first in `main`. None: it was not.
+///
+/// A worker reads requests from stdin until its parent is gone.
+pub fn run_worker() -> Option<ExitCode> {
+    let argument = std::env::args_os().nth(1)?;
+    let ended = match argument.to_str()? {
+        WORKER_ARGUMENT => limit_and_restart(),
+        LIMITED_ARGUMENT => serve_requests(),
+        _ => return None,
+    };
+    Some(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sets the limits of this process and starts it again, so that they hold from its first allocation on: an allocator
+/// that has reserved memory beforehand would not feel them.
+fn limit_and_restart() -> io::Result<()> {
+    use std::os::unix::process::CommandExt as _;
+
+    for (resource, limit) in [
+        (Resource::Data, MAX_DATA_BYTES),
+        (Resource::Cpu, MAX_CPU_SECONDS),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+    ] {
+        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
+    }
+    Err(Command::new(this_executable()).arg(LIMITED_ARGUMENT).exec())
+}
+
+/// The executable of this process. On Linux it is found even if its file was replaced.
+pub(crate) fn this_executable() -> std::path::PathBuf {
+    let link = "/proc/self/exe";
+    if cfg!(target_os = "linux") && fs::exists(link).unwrap_or(false) {
+        return link.into();
+    }
+    std::env::current_exe().unwrap_or_default()
+}
+
+/// Processor time at which the evaluation that runs now is given up, in microseconds; 0 while nothing runs.
+#[derive(Default)]
+struct CpuDeadline(AtomicU64);
+
+impl CpuBudget for CpuDeadline {
+    fn allow(&self, time: Duration) {
+        self.0.store(micros(process_time() + time), Ordering::SeqCst);
+    }
+}
+
+impl CpuDeadline {
+    fn clear(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != 0
+    }
+
+    fn is_over(&self) -> bool {
+        let deadline = self.0.load(Ordering::SeqCst);
+        deadline != 0 && micros(process_time()) > deadline
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Reads requests and watches the evaluation of each; ends with the parent.
+fn serve_requests() -> io::Result<()> {
+    // Only the three standard files are open, and one more while the process looks at its size.
+    setrlimit(Resource::Nofile, Rlimit { current: Some(8), maximum: Some(8) })?;
+    let deadline = Arc::new(CpuDeadline::default());
+    let (requests, queue) = channel();
+    let budget = Arc::clone(&deadline);
+    thread::Builder::new().stack_size(STACK_BYTES).spawn(move || evaluate_requests(&queue, &budget))?;
+    loop {
+        let parent = stdin();
+        let wait = deadline.is_set().then_some(&CPU_POLL_INTERVAL);
+        // While an evaluation runs, the parent sends nothing: stdin is readable when the parent is gone.
+        if poll(&mut [PollFd::new(&parent, PollFlags::IN)], wait)? > 0 {
+            match read_frame::<EvaluationRequest>(parent.lock(), MAX_REQUEST_BYTES) {
+                Ok(request) => requests.send(request).map_err(io::Error::other)?,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            deadline.allow(COMPILE_TIMEOUT);
+        } else if deadline.is_over() {
+            exit(CPU_USED_UP_EXIT);
+        }
+    }
+}
+
+fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) {
+    let mut interpreter = Interpreter::default();
+    while let Ok(request) = queue.recv() {
+        let result = interpreter.evaluate(&request, budget);
+        budget.clear();
+        let retires = resident_bytes() > RETIRE_BYTES || process_time() > RETIRE_CPU;
+        let response = EvaluationResponse { result, retires };
+        if write_frame(stdout().lock(), &response).is_err() || retires {
+            exit(0);
+        }
+    }
+}
+
+/// Bytes of this process in memory; 0 where that cannot be read.
+fn resident_bytes() -> u64 {
+    let read = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = read.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
+    pages * rustix::param::page_size() as u64
+}

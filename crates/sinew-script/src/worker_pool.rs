@@ -1,0 +1,228 @@
+//! A few threads that evaluate for everybody, each with a worker process of its own.
+//!
+//! Waiting requests take turns by their owner: a workflow with a thousand slow scripts delays another workflow by one
+//! script, not by a thousand.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+    sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    error::{ScriptError, ScriptErrorKind},
+    interpreter::{Interpreter, UnlimitedCpu},
+    process::WorkerProcess,
+    request::EvaluationRequest,
+    worker::this_executable,
+};
+
+/// Most requests that wait for a worker.
+const MAX_WAITING: usize = 10_000;
+/// Longest wait for a worker.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// Limit of running time above which a script does not share workers with short ones.
+const LONG_DURATION: Duration = Duration::from_secs(1);
+/// Stack of a thread that evaluates in this process.
+const STACK_BYTES: usize = 16 << 20;
+
+type EvaluationResult = Result<Value, ScriptError>;
+
+/// A request that waits for a worker.
+struct WaitingRequest {
+    request: EvaluationRequest,
+    expires: Instant,
+    done: Box<dyn FnOnce(EvaluationResult) + Send>,
+}
+
+/// Requests in the order in which their owners take turns.
+struct FairQueue {
+    turns: VecDeque<u64>,
+    requests: BTreeMap<u64, VecDeque<WaitingRequest>>,
+    length: usize,
+}
+
+struct WorkerPool {
+    queue: Mutex<FairQueue>,
+    filled: Condvar,
+    started: Once,
+}
+
+/// The executable that becomes a worker; without one, scripts are evaluated in this process.
+static WORKER_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+/// One pool for short scripts and one for long ones.
+static SHORT_SCRIPTS: WorkerPool = WorkerPool::new();
+static LONG_SCRIPTS: WorkerPool = WorkerPool::new();
+
+/// Makes this process evaluate every script in worker processes, which are started from `program`: an executable whose
+/// `main` begins with [`run_worker`](crate::run_worker). Call it once, before the first script is compiled.
+///
+/// A process that does not call this evaluates scripts itself: a script can then end it.
+pub fn use_worker_program(program: impl Into<PathBuf>) {
+    let _ = WORKER_PROGRAM.set(program.into());
+}
+
+/// Makes this process evaluate every script in worker processes, which are started from its own executable.
+pub fn use_worker_processes() {
+    use_worker_program(this_executable());
+}
+
+/// Evaluates a request and waits for the result.
+pub(crate) fn evaluate(request: EvaluationRequest) -> EvaluationResult {
+    // Texts take turns: one that is called over and over does not hold up the others.
+    static OWNER_HASH: OnceLock<RandomState> = OnceLock::new();
+    let owner = OWNER_HASH.get_or_init(RandomState::new).hash_one(&request.function.source);
+    let (sender, receiver) = mpsc::sync_channel(1);
+    submit(owner, request, move |result| drop(sender.send(result)));
+    receiver.recv().unwrap_or_else(|_| Err(unavailable("no worker took the script")))
+}
+
+/// Queues a request for its owner; `done` is called with the result on a thread of the pool, or at once if there is
+/// no room.
+pub(crate) fn submit(
+    owner: u64,
+    request: EvaluationRequest,
+    done: impl FnOnce(EvaluationResult) + Send + 'static,
+) {
+    let is_long = request.function.limits.max_duration > LONG_DURATION;
+    let pool = if is_long { &LONG_SCRIPTS } else { &SHORT_SCRIPTS };
+    pool.start();
+    let mut queue = pool.lock();
+    if queue.length >= MAX_WAITING {
+        drop(queue);
+        return done(Err(unavailable("too many scripts wait for a worker")));
+    }
+    queue.push(owner, WaitingRequest { request, expires: Instant::now() + MAX_WAIT, done: Box::new(done) });
+    drop(queue);
+    pool.filled.notify_one();
+}
+
+fn unavailable(message: &str) -> ScriptError {
+    ScriptError::new(ScriptErrorKind::Unavailable, message)
+}
+
+impl FairQueue {
+    const fn new() -> Self {
+        Self { turns: VecDeque::new(), requests: BTreeMap::new(), length: 0 }
+    }
+
+    fn push(&mut self, owner: u64, request: WaitingRequest) {
+        let own = self.requests.entry(owner).or_default();
+        if own.is_empty() {
+            self.turns.push_back(owner);
+        }
+        own.push_back(request);
+        self.length += 1;
+    }
+
+    fn pop(&mut self) -> Option<WaitingRequest> {
+        let owner = self.turns.pop_front()?;
+        let own = self.requests.get_mut(&owner)?;
+        let next = own.pop_front();
+        if own.is_empty() {
+            self.requests.remove(&owner);
+        } else {
+            self.turns.push_back(owner);
+        }
+        self.length -= usize::from(next.is_some());
+        next
+    }
+}
+
+impl WorkerPool {
+    const fn new() -> Self {
+        Self { queue: Mutex::new(FairQueue::new()), filled: Condvar::new(), started: Once::new() }
+    }
+
+    /// Starts the threads the first time; they last as long as the process.
+    fn start(&'static self) {
+        self.started.call_once(|| {
+            for _ in 0..worker_count() {
+                let thread = thread::Builder::new().name("sinew-script".to_owned()).stack_size(STACK_BYTES);
+                // A machine without room for a thread leaves requests in the queue, where they expire.
+                let _ = thread.spawn(move || self.serve());
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FairQueue> {
+        // Every critical section moves whole requests, so the queue behind a poisoned lock is sound.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evaluates one request after another.
+    fn serve(&self) {
+        let mut evaluator = Evaluator::new();
+        loop {
+            let mut queue = self.lock();
+            let next = loop {
+                match queue.pop() {
+                    Some(next) => break next,
+                    None => queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(queue);
+            if next.expires < Instant::now() {
+                (next.done)(Err(unavailable("no worker was free to run a script")));
+                continue;
+            }
+            (next.done)(evaluator.evaluate(&next.request));
+            evaluator.warm_up();
+        }
+    }
+}
+
+/// Workers of each pool.
+fn worker_count() -> usize {
+    thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4))
+}
+
+/// Evaluates requests for one thread of a pool.
+enum Evaluator {
+    /// In a worker process, which is replaced after a request it did not survive.
+    Process { program: PathBuf, worker: Option<WorkerProcess> },
+    /// In this process.
+    Here(Interpreter),
+}
+
+impl Evaluator {
+    fn new() -> Self {
+        match WORKER_PROGRAM.get() {
+            Some(program) => Self::Process { program: program.clone(), worker: None },
+            None => Self::Here(Interpreter::default()),
+        }
+    }
+
+    fn evaluate(&mut self, request: &EvaluationRequest) -> EvaluationResult {
+        let (program, worker) = match self {
+            Self::Process { program, worker } => (program, worker),
+            Self::Here(interpreter) => return interpreter.evaluate(request, &UnlimitedCpu),
+        };
+        let mut process = match worker.take().and_then(WorkerProcess::if_alive) {
+            Some(process) => process,
+            None => WorkerProcess::start(program)
+                .map_err(|error| unavailable(&format!("no worker for scripts: {error}")))?,
+        };
+        match process.exchange(request) {
+            Ok(response) => {
+                if !response.retires {
+                    *worker = Some(process);
+                }
+                response.result
+            }
+            Err(failure) => Err(process.end(&failure, request)),
+        }
+    }
+
+    /// Replaces a worker that has ended, so that the next request need not wait for its start.
+    fn warm_up(&mut self) {
+        if let Self::Process { program, worker: worker @ None } = self {
+            *worker = WorkerProcess::start(program).ok();
+        }
+    }
+}
