@@ -1,20 +1,23 @@
 //! The A2A door: request and reply in JSON-RPC, one subject per operation and caller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sinew_mesh::async_nats::service::Request as Call;
-use sinew_mesh::async_nats::service::endpoint::Endpoint;
 use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
 use sinew_mesh::crash;
+use sinew_mesh::wire::undeliverable;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest};
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, error_of, raw};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, Subject, TaskId, Token, header};
 
 use crate::failure::{BUSY, STOPPING};
+use crate::micro::ListedDoor;
 use crate::operations;
 use crate::request;
 use crate::site::Site;
@@ -24,23 +27,29 @@ use crate::table::{Begin, Entry};
 const MOST_WAITING: usize = 1_024;
 /// Calls that are answered at once.
 const AT_ONCE: usize = 4_096;
+/// Time until a door that could not be opened again is tried once more.
+const REOPEN_PAUSE: Duration = Duration::from_millis(250);
 /// What is said to who wants webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
 /// Answers calls until the agent drains; calls that wait for a task are answered after that too.
-pub(crate) async fn serve(site: Arc<Site>, mut endpoint: Endpoint) {
+pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor, mut renewed: BoxFuture<'static, ()>) {
     let at_once = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
     loop {
         let call = tokio::select! {
             biased;
             () = site.draining.cancelled() => break,
-            call = endpoint.next() => call,
+            call = door.endpoint.next() => call,
+            // A door that was opened on an older connection hears nothing any more.
+            () = &mut renewed => None,
         };
         let Some(call) = call else {
-            if !site.draining.is_cancelled() {
-                tracing::error!("the A2A door was closed by the connection");
+            renewed = Box::pin(site.mesh.renewed());
+            if let Err(error) = door.reopen(&site.mesh, &site.agent.agent).await {
+                tracing::debug!(%error, "the A2A door is not open again yet");
+                tokio::time::sleep(REOPEN_PAUSE).await;
             }
-            return;
+            continue;
         };
         let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else { return };
         let site = Arc::clone(&site);
@@ -50,11 +59,11 @@ pub(crate) async fn serve(site: Arc<Site>, mut endpoint: Endpoint) {
             drop(permit);
         });
     }
-    if let Err(error) = endpoint.stop().await {
+    if let Err(error) = door.endpoint.stop().await {
         tracing::debug!(%error, "the A2A door was not closed");
     }
     // What came before it was closed.
-    while let Some(call) = endpoint.next().await {
+    while let Some(call) = door.endpoint.next().await {
         respond(&site, &call, Value::Null, Err(stopping())).await;
     }
 }
@@ -110,6 +119,9 @@ async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
 fn open(site: &Site, call: &Call, headers: &HeaderMap) -> Result<(Request, Token), Refused> {
     let request = Request::read(&call.message.payload)?;
     let refused = |error: A2aError| Refused { id: request.id.clone(), error: Box::new(error) };
+    if let Some(reason) = undeliverable(headers) {
+        return Err(refused(A2aError::new(ErrorCode::InvalidRequest, reason)));
+    }
     let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
     check_headers(text(header::A2A_VERSION), text(header::CONTENT_TYPE)).map_err(refused)?;
     match Subject::parse(site.mesh.namespace(), &call.message.subject) {

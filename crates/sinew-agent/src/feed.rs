@@ -33,10 +33,10 @@ impl Outgoing {
     /// Sends what feeds say, in order, until the last of them is gone.
     pub(crate) fn start(mesh: &Mesh) -> Self {
         let (sender, mut receiver) = mpsc::channel::<Packet>(WAITING);
-        let client = mesh.client().clone();
+        let mesh = mesh.clone();
         tokio::spawn(async move {
             while let Some(Packet { subject, headers, body }) = receiver.recv().await {
-                if let Err(error) = client.publish_with_headers(subject, headers, body).await {
+                if let Err(error) = mesh.client().publish_with_headers(subject, headers, body).await {
                     tracing::debug!(%error, "progress was not sent");
                 }
             }

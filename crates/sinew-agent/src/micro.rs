@@ -2,17 +2,35 @@
 //! door itself, so the figures are those of real calls.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use sinew_mesh::async_nats::service::endpoint::Endpoint;
 use sinew_mesh::async_nats::service::{Service, ServiceExt as _};
 use sinew_mesh::micro::semantic;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Token;
+use tokio::sync::Mutex;
 
 use crate::agent::Agent;
 
-/// The service and its door.
-pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<(Service, Endpoint), MeshError> {
+/// The door, and the service that lists it. The service is the one of the connection that the mesh uses now.
+pub(crate) struct ListedDoor {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) service: Arc<Mutex<Option<Service>>>,
+}
+
+impl ListedDoor {
+    /// Opens the door again on the connection that the mesh uses now.
+    pub(crate) async fn reopen(&mut self, mesh: &Mesh, agent: &Agent) -> Result<(), MeshError> {
+        let opened = open(mesh, agent).await?;
+        *self.service.lock().await = opened.service.lock().await.take();
+        self.endpoint = opened.endpoint;
+        Ok(())
+    }
+}
+
+/// Opens the door and lists it.
+pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<ListedDoor, MeshError> {
     let token = Token::of(&agent.name);
     let refused = |error: sinew_mesh::async_nats::Error| MeshError::Refused {
         what: "opening the A2A door",
@@ -33,9 +51,9 @@ pub(crate) async fn open(mesh: &Mesh, agent: &Agent) -> Result<(Service, Endpoin
         .start(token.as_str(), semantic(&agent.version))
         .await
         .map_err(refused)?;
-    let door =
+    let endpoint =
         service.endpoint_builder().name("a2a").add(door(mesh.namespace(), &token)).await.map_err(refused)?;
-    Ok((service, door))
+    Ok(ListedDoor { endpoint, service: Arc::new(Mutex::new(Some(service))) })
 }
 
 /// All operations of all callers: `{ns}.v1.rpc.{agent}.*.*`.

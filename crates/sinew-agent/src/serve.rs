@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use sinew_mesh::listen::MeshSubscription;
 use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Subject;
@@ -28,13 +28,15 @@ impl Agent {
         let grace = self.grace;
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
-        let (service, endpoint) = micro::open(&mesh, &compiled.agent).await?;
+        let renewed = mesh.renewed();
+        let endpoint = micro::open(&mesh, &compiled.agent).await?;
+        let service = Arc::clone(&endpoint.service);
         let site = Arc::new(Site::new(mesh, compiled));
         let name = site.agent.agent.name.clone();
         let controls = site.mesh.controls(&name).await?;
         // What is announced must be there already.
         let doors = [
-            tokio::spawn(door::serve(Arc::clone(&site), endpoint)),
+            tokio::spawn(door::serve(Arc::clone(&site), endpoint, Box::pin(renewed))),
             tokio::spawn(queue::serve(Arc::clone(&site))),
         ];
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
@@ -72,7 +74,9 @@ impl Agent {
             let _ = timeout(LAST_WORDS, site.going_on.wait()).await;
         }
         hearing.abort();
-        if let Err(error) = service.stop().await {
+        if let Some(service) = service.lock().await.take()
+            && let Err(error) = service.stop().await
+        {
             tracing::debug!(%error, "the micro service was not stopped");
         }
         // What was said last is on its way when this returns.
@@ -96,14 +100,11 @@ async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::Controls) {
 }
 
 /// What is said on the subject of the agent's own card.
-struct OwnCard(sinew_mesh::async_nats::Subscriber);
+struct OwnCard(MeshSubscription);
 
 async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
     let subject = site.mesh.subject(&Subject::Card { agent: site.token.clone() });
-    let heard = site.mesh.client().subscribe(subject).await;
-    heard
-        .map(OwnCard)
-        .map_err(|error| MeshError::Refused { what: "hearing the own card", reason: error.to_string() })
+    site.mesh.listen(subject).await.map(OwnCard)
 }
 
 impl OwnCard {

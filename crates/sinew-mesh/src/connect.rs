@@ -18,11 +18,15 @@ use percent_encoding::percent_decode_str;
 use sinew_protocol::env as var;
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 use sinew_protocol::{Token, id::is_token};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use crate::context::{Context, Contexts};
 use crate::denied::Denials;
 use crate::error::MeshError;
-use crate::mesh::Mesh;
+use crate::mesh::{Inboxes, Line, Mesh, WeakMesh, random_token};
+use crate::pull::{pause, unreachable};
+use crate::screen::{ScreenedRoute, Upstream};
 use crate::version::Version;
 
 /// Where a server is looked for when nobody says where.
@@ -35,6 +39,8 @@ const PING: Duration = Duration::from_secs(10);
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// The longest wait between two attempts to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// Two losses within this time are taken for the work of a message that the client library cannot read.
+pub const LOSS_WINDOW: Duration = Duration::from_secs(30);
 /// More than any file of credentials has.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
@@ -109,89 +115,32 @@ struct Settings {
 
 impl Connect {
     /// Connects, and makes sure that the server is one the mesh can trust.
+    ///
+    /// nats-server passes on messages that break the client library's connection, see [`crate::wire`]. The direct
+    /// connection is therefore left for a screened one at its second loss within [`LOSS_WINDOW`], or when the client ends.
+    /// On the screened connection such a message arrives like any other, marked, so that readers set it aside or pass
+    /// over it, and the messages beside it are not disturbed.
     pub async fn open(self) -> Result<Mesh, MeshError> {
         // Fails when somebody has installed one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let variable = |name: &str| env::var(name).ok();
         let role = self.role;
         let settings = self.settle(&variable)?;
-        let mut options = ConnectOptions::new();
-        let mut named = None;
-        options = match settings.auth {
-            Auth::Nobody => options,
-            Auth::User(ref user, ref password) => {
-                named = Some(user.clone());
-                options.user_and_password(user.clone(), password.clone())
-            }
-            Auth::Token(ref token) => options.token(token.clone()),
-            Auth::Nkey(ref path) => {
-                let seed = secret(var::NATS_NKEY, path)?;
-                options.nkey(
-                    seed.lines()
-                        .map(str::trim)
-                        .find(|line| line.starts_with("SU"))
-                        .unwrap_or_default()
-                        .to_owned(),
-                )
-            }
-            Auth::Creds(ref path) => {
-                let creds = secret(var::NATS_CREDS, path)?;
-                named = name_in(&creds);
-                let reason = format!("{}: this is no file of NATS credentials", path.display());
-                options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
-            }
-            Auth::Jwt { ref jwt, ref seed } => {
-                let creds = format!(
-                    "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
-                     -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
-                );
-                named = name_in(&creds);
-                let reason = "user_jwt and user_seed of the context do not fit each other".to_owned();
-                options.credentials(&creds).map_err(|_| bad(var::NATS_CONTEXT, reason))?
-            }
-        };
-        if let Some(ca) = &settings.ca {
-            readable(var::NATS_CA, ca)?;
-            // Who says whom to trust does not want to talk in the open.
-            options = options.add_root_certificates(ca.clone()).require_tls(true);
-        }
-        if let Some((cert, key)) = &settings.cert {
-            readable(var::NATS_CERT, cert)?;
-            readable(var::NATS_KEY, key)?;
-            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
-        }
-        if settings.tls_first {
-            options = options.tls_first();
-        }
+        let named = settings.signed(ConnectOptions::new())?.1;
         let caller = settings.caller.clone().or(named).unwrap_or_else(|| default_caller(&variable));
         let caller = Token::of(&caller);
-        let inbox = settings.inbox.clone().unwrap_or_else(|| format!("_INBOX_{caller}"));
+        let prefix = settings.inbox.clone().unwrap_or_else(|| format!("_INBOX_{caller}"));
         let version = env!("CARGO_PKG_VERSION");
         let name =
             if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
-        let denials = Denials::default();
-        let heard = denials.clone();
-        let client = options
-            .name(name)
-            .custom_inbox_prefix(inbox)
-            .connection_timeout(settings.timeout)
-            .ping_interval(PING)
-            .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
-            .event_callback(move |event| {
-                log(&event);
-                heard.hear(&event);
-                std::future::ready(())
-            })
-            .connect(settings.servers.clone())
-            .await
-            .map_err(|error| settings.cannot_connect(&error))?;
-        settings.check(&client).await?;
-        let jetstream = match (settings.api_prefix, settings.domain) {
-            (Some(prefix), _) => ContextBuilder::new().api_prefix(prefix).build(client.clone()),
-            (None, Some(domain)) => ContextBuilder::new().domain(domain).build(client.clone()),
-            (None, None) => jetstream::new(client.clone()),
-        };
-        Ok(Mesh::over(client, jetstream, &settings.namespace, caller, denials))
+        let dialer = Dialer { settings, name, prefix, denials: Denials::default() };
+        let (line, losses) = dialer.direct().await?;
+        dialer.settings.check(&line.client).await?;
+        let inboxes = Inboxes { prefix: dialer.prefix.clone(), renewed: true };
+        let namespace = dialer.settings.namespace.clone();
+        let mesh = Mesh::over(line, inboxes, &namespace, caller, dialer.denials.clone());
+        tokio::spawn(watch_losses(mesh.downgrade(), dialer, losses));
+        Ok(mesh)
     }
 
     /// Puts all layers together. Reads contexts, nothing else.
@@ -279,7 +228,159 @@ impl Connect {
     }
 }
 
+/// Makes connections with the same settings, one after the other.
+struct Dialer {
+    settings: Settings,
+    name: String,
+    /// Every inbox begins with this.
+    prefix: String,
+    denials: Denials,
+}
+
+/// Losses of one connection; ends when its client has ended.
+type Losses = mpsc::UnboundedReceiver<()>;
+
+impl Dialer {
+    /// A connection to the server itself.
+    async fn direct(&self) -> Result<(Line, Losses), MeshError> {
+        let settings = &self.settings;
+        let mut options = settings.signed(ConnectOptions::new())?.0;
+        if let Some(ca) = &settings.ca {
+            readable(var::NATS_CA, ca)?;
+            // Who says whom to trust does not want to talk in the open.
+            options = options.add_root_certificates(ca.clone()).require_tls(true);
+        }
+        if let Some((cert, key)) = &settings.cert {
+            readable(var::NATS_CERT, cert)?;
+            readable(var::NATS_KEY, key)?;
+            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
+        }
+        if settings.tls_first {
+            options = options.tls_first();
+        }
+        let options = options.name(&self.name);
+        self.line(options, settings.servers.clone(), None).await
+    }
+
+    /// A connection on which every frame is checked before the client library reads it.
+    async fn screened(&self) -> Result<(Line, Losses), MeshError> {
+        let settings = &self.settings;
+        let upstream = Upstream {
+            servers: settings.servers.clone(),
+            ca: settings.ca.clone(),
+            cert: settings.cert.clone(),
+            tls_required: settings.ca.is_some() || settings.cert.is_some(),
+            tls_first: settings.tls_first,
+            timeout: settings.timeout,
+        };
+        let route = ScreenedRoute::open(upstream).await;
+        let route = route.map_err(|error| unreachable("screen a connection", &error))?;
+        let options = settings.signed(ConnectOptions::new())?.0;
+        let options = options.name(format!("{} {}", self.name, route.secret)).ignore_discovered_servers();
+        let address = vec![route.address.clone()];
+        self.line(options, address, Some(route)).await
+    }
+
+    async fn line(
+        &self,
+        options: ConnectOptions,
+        servers: Vec<ServerAddr>,
+        route: Option<ScreenedRoute>,
+    ) -> Result<(Line, Losses), MeshError> {
+        let heard = self.denials.clone();
+        let (lost, losses) = mpsc::unbounded_channel();
+        let client = options
+            // Unlike the request ids below it, which the library counts up, the prefix cannot be guessed.
+            .custom_inbox_prefix(format!("{}.{}", self.prefix, random_token()))
+            .connection_timeout(self.settings.timeout)
+            .ping_interval(PING)
+            .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
+            .event_callback(move |event| {
+                log(&event);
+                heard.hear(&event);
+                if event == Event::Disconnected {
+                    let _ = lost.send(());
+                }
+                std::future::ready(())
+            })
+            .connect(servers)
+            .await
+            .map_err(|error| self.settings.cannot_connect(&error))?;
+        let jetstream = match (&self.settings.api_prefix, &self.settings.domain) {
+            (Some(prefix), _) => ContextBuilder::new().api_prefix(prefix.clone()).build(client.clone()),
+            (None, Some(domain)) => ContextBuilder::new().domain(domain.clone()).build(client.clone()),
+            (None, None) => jetstream::new(client.clone()),
+        };
+        Ok((Line { client, jetstream, route }, losses))
+    }
+}
+
+/// Replaces the connection by a screened one when messages break it, until nobody uses the mesh any more.
+async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
+    let mut last: Option<Instant> = None;
+    loop {
+        let ended = losses.recv().await.is_none();
+        let Some(mesh) = mesh.upgrade() else { return };
+        let again = last.replace(Instant::now()).is_some_and(|last| last.elapsed() < LOSS_WINDOW);
+        // A screened connection is lost like any other, and comes back by itself.
+        if !ended && (!again || mesh.is_screened()) {
+            continue;
+        }
+        tracing::warn!(
+            ended,
+            "the connection was lost again; from now on every message is checked before it is read"
+        );
+        metrics::counter!("sinew_connections_screened_total").increment(1);
+        let mut attempt = 0;
+        losses = loop {
+            match dialer.screened().await {
+                Ok((line, losses)) => {
+                    mesh.renew(line);
+                    break losses;
+                }
+                Err(error) => tracing::debug!(%error, "the screened connection is not open yet"),
+            }
+            attempt += 1;
+            sleep(pause(attempt, LONGEST_WAIT)).await;
+        };
+    }
+}
+
 impl Settings {
+    /// The options with the credentials, and the user's name if they say it.
+    fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
+        let mut named = None;
+        let options = match &self.auth {
+            Auth::Nobody => options,
+            Auth::User(user, password) => {
+                named = Some(user.clone());
+                options.user_and_password(user.clone(), password.clone())
+            }
+            Auth::Token(token) => options.token(token.clone()),
+            Auth::Nkey(path) => {
+                let seed = secret(var::NATS_NKEY, path)?;
+                let seed = seed.lines().map(str::trim).find(|line| line.starts_with("SU"));
+                options.nkey(seed.unwrap_or_default().to_owned())
+            }
+            Auth::Creds(path) => {
+                let creds = secret(var::NATS_CREDS, path)?;
+                named = name_in(&creds);
+                let reason = format!("{}: this is no file of NATS credentials", path.display());
+                options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
+            }
+            Auth::Jwt { jwt, seed } => {
+                let creds = format!(
+                    "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+                     -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+                );
+                named = name_in(&creds);
+                let reason = "user_jwt and user_seed of the context do not fit each other".to_owned();
+                options.credentials(&creds).map_err(|_| bad(var::NATS_CONTEXT, reason))?
+            }
+        };
+        Ok((options, named))
+    }
+
     /// Refuses servers that would break what the mesh promises.
     async fn check(&self, client: &async_nats::Client) -> Result<(), MeshError> {
         let info = client.server_info();

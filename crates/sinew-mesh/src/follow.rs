@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::pull::redirected;
+use crate::pull::{Link, redirected};
+use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
 /// What is followed.
@@ -80,6 +82,7 @@ const LULL: Duration = Duration::from_secs(1);
 
 async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Result<(), MeshError> {
     let lost = |reason: String| MeshError::Unreachable { what: "following a stream", reason };
+    let link = Link::new(mesh);
     let consumer = open(mesh, &source.stream, source.filter.clone(), source.from).await?;
     let (created, mut left) = (consumer.cached_info().created, consumer.cached_info().num_pending);
     let began = Instant::now();
@@ -114,7 +117,7 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
                 let (seq, pending) = (info.stream_sequence, info.pending);
                 let subject = message.subject.to_string();
-                if !message.headers.as_ref().is_some_and(redirected) {
+                if !message.headers.as_ref().is_some_and(is_foreign) {
                     sink(Step::Message { subject, body: message.message.payload, seq, at });
                 }
                 if left > 0 {
@@ -125,7 +128,7 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 }
             }
             _ = ticks.tick() => {
-                if mesh.client().connection_state() != State::Connected {
+                if link.is_replaced() || mesh.client().connection_state() != State::Connected {
                     return Err(lost("the connection is away".to_owned()));
                 }
                 if left > 0 && heard.elapsed() > LULL {
@@ -136,6 +139,11 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
             }
         }
     }
+}
+
+/// Whether a message is not what its publisher wrote to its subject.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    redirected(headers) || undeliverable(headers).is_some()
 }
 
 /// A consumer that leaves no trace: in memory, without acks, gone soon after its reader.
@@ -219,7 +227,7 @@ pub(crate) async fn sweep_with(
                 return Err(lost("messages were lost on the way".to_owned()));
             }
             (expected, left) = (expected + 1, info.pending);
-            if !take(&message) {
+            if !message.headers.as_ref().and_then(undeliverable).is_some() && !take(&message) {
                 break 'all;
             }
         }

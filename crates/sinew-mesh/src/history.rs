@@ -16,6 +16,7 @@ use sinew_protocol::{ExecutionId, Subject, header};
 use crate::card::stream_name;
 use crate::object::{self, Objects};
 use crate::pull::redirected;
+use crate::stored::MessageQuery;
 use crate::{Mesh, MeshError, follow};
 
 /// The largest record that travels in its message, in bytes.
@@ -119,18 +120,9 @@ impl Mesh {
 
     /// The record of a closed execution, and what its headers say; none when it is not archived.
     pub async fn get_history(&self, execution: &ExecutionId) -> Result<Option<(Closed, Bytes)>, MeshError> {
-        let what = "reading the archive";
         let stream = stream_name("HISTORY", self.namespace());
-        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
-        let stream = self
-            .jetstream()
-            .get_stream_no_info(stream)
-            .await
-            .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
         let subject = self.subject(&Subject::History { execution: execution.clone() });
-        let Some(message) =
-            object::raw(self.permitted(&call, stream.get_last_raw_message_by_subject(&subject)).await?)?
-        else {
+        let Some(message) = self.message(&stream, &MessageQuery::last(&subject)).await? else {
             return Ok(None);
         };
         let damaged = |reason: &str| MeshError::Damaged {

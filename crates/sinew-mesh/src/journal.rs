@@ -120,7 +120,8 @@ impl Mesh {
             ts: String,
         }
         let sent = Instant::now();
-        let asked = self.jetstream().request::<_, _, Response<Stamped>>(
+        let jetstream = self.jetstream();
+        let asked = jetstream.request::<_, _, Response<Stamped>>(
             format!("STREAM.INFO.{}", bucket(self.namespace(), "JOURNAL")),
             &(),
         );

@@ -3,12 +3,12 @@
 //! Both are core messages. Nothing durable depends on them: the result of a task says how it ended, and an agent that
 //! missed a word finds a deadline in its task.
 
-use async_nats::{HeaderMap, Subscriber};
+use async_nats::HeaderMap;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
 
+use crate::listen::MeshSubscription;
 use crate::{Mesh, MeshError, trace};
 
 /// The largest message, in bytes.
@@ -53,14 +53,14 @@ pub struct Progress {
 #[derive(Debug)]
 pub struct ProgressFeed {
     namespace: String,
-    messages: Subscriber,
+    messages: MeshSubscription,
 }
 
 /// Words to one agent.
 #[derive(Debug)]
 pub struct Controls {
     namespace: String,
-    messages: Subscriber,
+    messages: MeshSubscription,
 }
 
 impl Mesh {
@@ -117,18 +117,6 @@ impl Mesh {
     ) -> Result<(), MeshError> {
         let said = self.client().publish_with_headers(self.subject(subject), headers, body).await;
         said.map_err(|error| MeshError::Refused { what, reason: error.to_string() })
-    }
-
-    /// A subscription that the server knows of when this returns: what is asked after it is heard.
-    pub(crate) async fn listen(&self, subject: String) -> Result<Subscriber, MeshError> {
-        let what = "subscribing";
-        let refused = |reason: String| MeshError::Refused { what, reason };
-        let messages = self.client().subscribe(subject).await.map_err(|error| refused(error.to_string()))?;
-        self.client()
-            .flush()
-            .await
-            .map_err(|error| MeshError::Unreachable { what, reason: error.to_string() })?;
-        Ok(messages)
     }
 }
 

@@ -1,21 +1,42 @@
 //! A connection to one mesh: one namespace on one NATS account.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use async_nats::jetstream::{self, Context};
+use data_encoding::HEXLOWER;
 use sinew_protocol::{Subject, Token};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::denied::Denials;
 use crate::layout::Layout;
+use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
 #[derive(Clone)]
 pub struct Mesh(Arc<Inner>);
 
+/// The connection that a mesh uses now.
+pub(crate) struct Line {
+    pub(crate) client: async_nats::Client,
+    pub(crate) jetstream: Context,
+    /// The screened way to the server, if the connection takes it.
+    pub(crate) route: Option<ScreenedRoute>,
+}
+
+/// Where answers to requests are heard.
+#[derive(Clone, Debug)]
+pub(crate) struct Inboxes {
+    /// Every inbox begins with this; it is what the caller may subscribe to.
+    pub(crate) prefix: String,
+    /// Whether a lost connection is replaced by another one.
+    pub(crate) renewed: bool,
+}
+
 struct Inner {
-    client: async_nats::Client,
-    jetstream: Context,
+    line: RwLock<Line>,
+    /// Counts the connections that were used.
+    number: watch::Sender<u64>,
+    inboxes: Inboxes,
     namespace: String,
     caller: Token,
     layout: OnceCell<Layout>,
@@ -27,19 +48,24 @@ impl Mesh {
     /// heard by [`crate::Connect`] only; here it ends as an answer that does not come.
     pub fn new(client: async_nats::Client, namespace: &str, caller: &str) -> Self {
         let jetstream = jetstream::new(client.clone());
-        Self::over(client, jetstream, namespace, Token::of(caller), Denials::default())
+        let inbox = client.new_inbox();
+        let prefix = inbox.rsplit_once('.').map_or(inbox.as_str(), |(prefix, _)| prefix).to_owned();
+        let inboxes = Inboxes { prefix, renewed: false };
+        let line = Line { client, jetstream, route: None };
+        Self::over(line, inboxes, namespace, Token::of(caller), Denials::default())
     }
 
     pub(crate) fn over(
-        client: async_nats::Client,
-        jetstream: Context,
+        line: Line,
+        inboxes: Inboxes,
         namespace: &str,
         caller: Token,
         denials: Denials,
     ) -> Self {
         Self(Arc::new(Inner {
-            client,
-            jetstream,
+            line: RwLock::new(line),
+            number: watch::Sender::new(0),
+            inboxes,
             namespace: namespace.to_owned(),
             caller,
             layout: OnceCell::new(),
@@ -57,14 +83,58 @@ impl Mesh {
         &self.0.caller
     }
 
-    /// The connection.
-    pub fn client(&self) -> &async_nats::Client {
-        &self.0.client
+    /// The connection that is used now. Another one may be used later, see [`crate::connect`].
+    pub fn client(&self) -> async_nats::Client {
+        self.0.line.read().unwrap_or_else(PoisonError::into_inner).client.clone()
     }
 
-    /// The connection's JetStream.
-    pub fn jetstream(&self) -> &Context {
-        &self.0.jetstream
+    /// JetStream over the connection that is used now.
+    pub fn jetstream(&self) -> Context {
+        self.0.line.read().unwrap_or_else(PoisonError::into_inner).jetstream.clone()
+    }
+
+    /// Whether the connection takes the screened way, because a message broke the direct one.
+    pub fn is_screened(&self) -> bool {
+        self.0.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
+    }
+
+    /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.
+    pub(crate) fn renew(&self, line: Line) {
+        let old = std::mem::replace(&mut *self.0.line.write().unwrap_or_else(PoisonError::into_inner), line);
+        self.0.number.send_modify(|number| *number += 1);
+        drop(old);
+    }
+
+    /// Waits until another connection is used than when this was called.
+    pub fn renewed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut line = self.line_number();
+        line.mark_unchanged();
+        async move {
+            if line.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// The number of the connection that is used now.
+    pub(crate) fn line_number(&self) -> watch::Receiver<u64> {
+        self.0.number.subscribe()
+    }
+
+    /// Whether a lost connection is replaced by another one.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.0.inboxes.renewed
+    }
+
+    /// A subject for the answer to one request. It contains 128 random bits and shares nothing with other inboxes, so only
+    /// the peer that is asked can name it.
+    pub fn reply_inbox(&self) -> String {
+        format!("{}.{}", self.0.inboxes.prefix, random_token())
+    }
+
+    /// A handle that does not keep the connection open.
+    pub(crate) fn downgrade(&self) -> WeakMesh {
+        WeakMesh(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn layout_cell(&self) -> &OnceCell<Layout> {
@@ -85,6 +155,21 @@ impl Mesh {
     /// The name of a subject in this mesh.
     pub fn subject(&self, subject: &Subject) -> String {
         subject.name(&self.0.namespace)
+    }
+}
+
+/// 128 random bits as a token of a subject.
+pub(crate) fn random_token() -> String {
+    HEXLOWER.encode(&rand::random::<[u8; 16]>())
+}
+
+/// A [`Mesh`] that does not keep its connection open.
+pub(crate) struct WeakMesh(Weak<Inner>);
+
+impl WeakMesh {
+    /// The mesh, as long as somebody uses it.
+    pub(crate) fn upgrade(&self) -> Option<Mesh> {
+        self.0.upgrade().map(Mesh)
     }
 }
 

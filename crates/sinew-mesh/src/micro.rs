@@ -8,13 +8,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_nats::Subscriber;
 use futures_util::StreamExt as _;
-use futures_util::stream::select_all;
+use futures_util::stream::{select_all, unfold};
 use serde_json::{Value, json};
 use sinew_protocol::Token;
 use tokio::task::JoinSet;
 
+use crate::listen::MeshSubscription;
+use crate::mesh::random_token;
 use crate::{Mesh, MeshError};
 
 /// What can be asked of a micro service.
@@ -66,12 +67,12 @@ impl Mesh {
         about: impl Fn() -> About + Send + Sync + 'static,
     ) -> Result<Listed, MeshError> {
         let name = Token::of(agent).to_string();
-        // The last part of an inbox is like no other.
-        let id = self.client().new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
+        // Everybody may ask for the id: it must say nothing about other ids of this process.
+        let id = random_token();
         let mut questions = Vec::new();
         for verb in VERBS {
             for below in [String::new(), format!(".{name}"), format!(".{name}.{id}")] {
-                questions.push(self.hear(format!("$SRV.{verb}{below}")).await?);
+                questions.push(self.listen(format!("$SRV.{verb}{below}")).await?);
             }
         }
         let door = sinew_protocol::subject::below(self.namespace(), &["rpc", &name]);
@@ -86,11 +87,6 @@ impl Mesh {
         let mut answering = JoinSet::new();
         answering.spawn(answer(self.clone(), Arc::clone(&shared), questions));
         Ok(Listed { shared, _answering: answering })
-    }
-
-    async fn hear(&self, subject: String) -> Result<Subscriber, MeshError> {
-        let heard = self.client().subscribe(subject).await;
-        heard.map_err(|error| MeshError::Refused { what: "listing a service", reason: error.to_string() })
     }
 }
 
@@ -107,7 +103,10 @@ impl Listed {
     }
 }
 
-async fn answer(mesh: Mesh, shared: Arc<Shared>, questions: Vec<Subscriber>) {
+async fn answer(mesh: Mesh, shared: Arc<Shared>, questions: Vec<MeshSubscription>) {
+    let questions = questions.into_iter().map(|listening| {
+        Box::pin(unfold(listening, |mut listening| async { Some((listening.next().await?, listening)) }))
+    });
     let mut questions = select_all(questions);
     while let Some(question) = questions.next().await {
         let Some(reply) = question.reply.filter(|reply| mesh.may_answer(reply)) else { continue };

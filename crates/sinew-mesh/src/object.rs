@@ -5,18 +5,22 @@
 //! already: keys name contents, so what is there is what would be written.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::object_store::{ObjectInfo, ObjectOptions};
-use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
 use bytes::{Bytes, BytesMut};
 use data_encoding::BASE64URL;
 use sha2::{Digest, Sha256};
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::bucket;
 
+use crate::pull::answer;
+use crate::stored::MessageQuery;
+use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
@@ -179,21 +183,31 @@ impl Objects {
     async fn last(&self, subject: &str, leader: bool) -> Result<Option<StreamMessage>, MeshError> {
         let stream = self.stream().await?;
         let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.stream_name());
-        let got = stream.direct_get_last_for_subject(subject);
-        if !leader && let Some(found) = direct(self.mesh.permitted(&call, got).await?)? {
+        let got = answer(&self.mesh, READING, DIRECT_TIMEOUT, stream.direct_get_last_for_subject(subject));
+        if !leader && let Some(found) = direct(self.mesh.permitted(&call, got).await??)? {
             return Ok(Some(found));
         }
-        let call = format!("$JS.API.STREAM.MSG.GET.{}", self.stream_name());
-        raw(self.mesh.permitted(&call, stream.get_last_raw_message_by_subject(subject)).await?)
+        self.told(&MessageQuery::last(subject)).await
     }
 
     /// The next message of a subject at or after a place in the stream.
     async fn next(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, MeshError> {
         let stream = self.stream().await?;
-        if let Some(found) = direct(stream.direct_get_next_for_subject(subject, Some(from)).await)? {
+        let got = stream.direct_get_next_for_subject(subject, Some(from));
+        if let Some(found) = direct(answer(&self.mesh, READING, DIRECT_TIMEOUT, got).await?)? {
             return Ok(Some(found));
         }
-        raw(stream.raw_message_builder().sequence(from).next_by_subject(subject).send().await)
+        self.told(&MessageQuery::next(subject, from)).await
+    }
+
+    /// A message as the leader tells it. One that cannot be read off the wire never becomes readable.
+    async fn told(&self, query: &MessageQuery<'_>) -> Result<Option<StreamMessage>, MeshError> {
+        let found = self.mesh.message(&self.stream_name(), query).await?;
+        if let Some(reason) = found.as_ref().and_then(|found| undeliverable(&found.headers)) {
+            let (id, reason) = (self.stream_name(), reason.to_owned());
+            return Err(MeshError::Damaged { what: self.what, id, reason });
+        }
+        Ok(found)
     }
 
     async fn stream(&self) -> Result<Stream<()>, MeshError> {
@@ -202,6 +216,8 @@ impl Objects {
     }
 }
 
+/// Longest wait for an answer of a replica.
+const DIRECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READING: &str = "reading a stored message";
 
 /// A follower may be behind: what it does not have, the leader is asked for.
@@ -215,22 +231,6 @@ fn direct(
                 Err(MeshError::Unreachable { what: READING, reason: error.to_string() })
             }
             _ => Ok(None),
-        },
-    }
-}
-
-/// What the leader says.
-pub(crate) fn raw(
-    found: Result<StreamMessage, async_nats::jetstream::stream::RawMessageError>,
-) -> Result<Option<StreamMessage>, MeshError> {
-    match found {
-        Ok(message) => Ok(Some(message)),
-        Err(error) => match error.kind() {
-            LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            LastRawMessageErrorKind::JetStream(why) => {
-                Err(MeshError::Refused { what: READING, reason: why.to_string() })
-            }
-            _ => Err(MeshError::Unreachable { what: READING, reason: error.to_string() }),
         },
     }
 }

@@ -18,10 +18,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use rand::Rng as _;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
+use crate::wire::undeliverable;
 
 #[cfg(test)]
 mod tests;
@@ -90,7 +92,7 @@ impl Pull {
             .subscribe(inbox.clone())
             .await
             .map_err(|error| unreachable("subscribe to deliveries", &error))?;
-        let slot = jetstream::Message { message: nothing(), context: mesh.jetstream().clone() };
+        let slot = jetstream::Message { message: nothing(), context: mesh.jetstream() };
         let largest = mesh.client().max_payload();
         Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard: Instant::now() })
     }
@@ -160,6 +162,9 @@ impl Pull {
         if message.headers.as_ref().is_some_and(redirected) {
             // Its subject says nothing about who wrote it, so it keeps none of the mesh: whoever reads sets it aside.
             message.subject = format!("redirected.{}", message.subject).into();
+        } else if message.headers.as_ref().and_then(undeliverable).is_some() {
+            // A message that lost its headers on the way means nothing to a reader, which sets it aside or passes over it.
+            message.subject = format!("undeliverable.{}", message.subject).into();
         }
         Ok(Item { seq, nth, delivered, time, pending, message })
     }
@@ -213,17 +218,28 @@ fn pending(message: &Message) -> Option<usize> {
 pub(crate) struct Link {
     statistics: Arc<Statistics>,
     connects: u64,
+    line: watch::Receiver<u64>,
 }
 
 impl Link {
     pub(crate) fn new(mesh: &Mesh) -> Self {
+        let mut line = mesh.line_number();
+        line.mark_unchanged();
         let statistics = mesh.client().statistics();
         let connects = statistics.connects.load(Ordering::Relaxed);
-        Self { statistics, connects }
+        Self { statistics, connects, line }
     }
 
     pub(crate) fn broken(&self) -> bool {
         self.statistics.connects.load(Ordering::Relaxed) != self.connects
+            || self.line.has_changed().unwrap_or(true)
+    }
+}
+
+impl Link {
+    /// Whether the mesh uses another connection, which the older one does not come back as.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.line.has_changed().unwrap_or(true)
     }
 }
 
@@ -399,7 +415,8 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
         ..Config::default()
     };
     let call = format!("$JS.API.CONSUMER.CREATE.{}.", reading.stream);
-    let consumer = mesh.jetstream().create_consumer_on_stream(config, &reading.stream);
+    let jetstream = mesh.jetstream();
+    let consumer = jetstream.create_consumer_on_stream(config, &reading.stream);
     let consumer = mesh.permitted(&call, answer(&mesh, WHAT, WAIT, consumer)).await??;
     let consumer = consumer.map_err(|error| consumer_error(WHAT, &error))?;
     Pull::open(&mesh, consumer).await
@@ -419,7 +436,8 @@ fn forget(mesh: &Mesh, consumer: &Consumer<Config>) {
     let info = consumer.cached_info();
     let (mesh, stream, name) = (mesh.clone(), info.stream_name.clone(), info.name.clone());
     runtime.spawn(async move {
-        let gone = mesh.jetstream().delete_consumer_from_stream(&name, &stream);
+        let jetstream = mesh.jetstream();
+        let gone = jetstream.delete_consumer_from_stream(&name, &stream);
         let _ = answer(&mesh, "delete a consumer", WAIT, gone).await;
     });
 }

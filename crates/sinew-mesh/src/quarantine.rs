@@ -21,6 +21,7 @@ use crate::inbox::Received;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
 use crate::send::{FENCE, Put, clean, headers_len, only, value};
+use crate::stored::MessageQuery;
 
 /// Characters of a reason that are kept.
 const LONGEST_REASON: usize = 1_000;
@@ -172,8 +173,8 @@ impl Mesh {
         let name = bucket(self.namespace(), &aside.stream);
         let handle = self.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
         // The subject takes one message, and that is the one that was set aside.
-        let original = answer(self, WHAT, WAIT, handle.get_raw_message(seq)).await?;
-        if original.is_ok_and(|original| original.subject.as_str() == aside.subject) {
+        let original = self.message(&name, &MessageQuery::at(seq)).await?;
+        if original.is_some_and(|original| original.subject.as_str() == aside.subject) {
             let deleted = answer(self, WHAT, WAIT, handle.delete_message(seq)).await?;
             deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use async_nats::{HeaderMap, HeaderValue, StatusCode, Subscriber};
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -14,6 +14,7 @@ pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
 use sinew_protocol::{Subject, header, query};
 use tokio::time::{Instant, timeout_at};
 
+use crate::listen::MeshSubscription;
 use crate::{Mesh, MeshError};
 
 /// How long to wait for an owner's answer, unless told otherwise.
@@ -40,7 +41,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Queries {
     mesh: Mesh,
-    messages: Subscriber,
+    messages: MeshSubscription,
 }
 
 /// One question, to be answered.
@@ -82,12 +83,11 @@ impl Mesh {
         query: &Query,
         patience: Duration,
     ) -> Result<Answer, MeshError> {
-        let inbox = self.client().new_inbox();
+        let (client, inbox) = (self.client(), self.reply_inbox());
         let what = "asking the owner of a shard";
         let refused = |reason: String| MeshError::Refused { what, reason };
-        let mut parts =
-            self.client().subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
-        self.client()
+        let mut parts = client.subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
+        client
             .publish_with_reply(subject.to_owned(), inbox, query.to_json().into())
             .await
             .map_err(|error| refused(error.to_string()))?;

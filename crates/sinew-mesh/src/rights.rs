@@ -46,7 +46,8 @@ struct Responses {
 impl Mesh {
     /// What the server lets this connection do; none when it may do everything in its account.
     pub async fn rights(&self) -> Result<Option<Granted>, MeshError> {
-        let asked = answer(self, WHAT, WAIT, self.client().request(OWN_RIGHTS, "".into()));
+        let client = self.client();
+        let asked = answer(self, WHAT, WAIT, client.request(OWN_RIGHTS, "".into()));
         let said = self.permitted(OWN_RIGHTS, asked).await??.map_err(|error| unreachable(WHAT, &error))?;
         let malformed =
             |reason: String| MeshError::Malformed { what: "what the server says of a user", reason };

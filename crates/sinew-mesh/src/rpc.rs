@@ -5,18 +5,20 @@
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{HeaderMap, Request, Subscriber};
+use async_nats::{HeaderMap, Request};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use sinew_protocol::{Subject, Token};
 
+use crate::listen::MeshSubscription;
+use crate::pull::answer;
+use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash, trace};
 
 /// The calls that reach one replica of an agent.
 #[derive(Debug)]
 pub struct RpcServer {
     mesh: Mesh,
-    calls: Subscriber,
+    calls: MeshSubscription,
 }
 
 /// One call.
@@ -48,16 +50,7 @@ impl Mesh {
     pub async fn serve_rpc(&self, agent: &str) -> Result<RpcServer, MeshError> {
         let agent = Token::of(agent);
         let subject = sinew_protocol::subject::below(self.namespace(), &["rpc", agent.as_str()]);
-        let what = "serving an agent";
-        let calls = self
-            .client()
-            .queue_subscribe(subject, agent.to_string())
-            .await
-            .map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
-        self.client()
-            .flush()
-            .await
-            .map_err(|error| MeshError::Unreachable { what, reason: error.to_string() })?;
+        let calls = self.listen_in(subject, Some(agent.to_string())).await?;
         Ok(RpcServer { mesh: self.clone(), calls })
     }
 
@@ -79,11 +72,20 @@ impl Mesh {
             caller: self.caller().clone(),
         });
         let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
+        // The agent sees the subject for its answer, and must not learn from it where others answer.
+        let request = request.inbox(self.reply_inbox());
         crash::point("rpc.before");
-        let asked = self.client().send_request(subject.clone(), request);
-        match self.permitted(&subject, asked).await? {
+        let client = self.client();
+        let asked = answer(self, "call an agent", timeout, client.send_request(subject.clone(), request));
+        match self.permitted(&subject, asked).await?? {
             Ok(reply) => {
                 crash::point("rpc.after");
+                if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {
+                    return Err(MeshError::Malformed {
+                        what: "an agent's answer",
+                        reason: reason.to_owned(),
+                    });
+                }
                 Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
             }
             Err(error) => Err(match error.kind() {
@@ -124,8 +126,7 @@ impl RpcServer {
 
     /// Takes no new calls; those that are here already still come out of [`RpcServer::next`].
     pub async fn stop(&mut self) -> Result<(), MeshError> {
-        let drained = self.calls.drain().await;
-        drained.map_err(|error| MeshError::Refused { what: "leaving", reason: error.to_string() })
+        self.calls.stop().await
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_nats::client::{Request, RequestErrorKind};
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind};
+use async_nats::jetstream::stream::DirectGetErrorKind;
 use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -24,6 +24,7 @@ use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{answer, pause, unreachable};
+use crate::stored::{MessageQuery, unreadable_message};
 
 /// How long one publish waits for its acknowledgement before the subject is read back.
 const ACK: Duration = Duration::from_secs(5);
@@ -118,8 +119,8 @@ impl Mesh {
         }
         self.fits("an event", &headers, body.len())?;
         crash::before(&name);
-        let published = self.client().publish_with_headers(name, clean(headers), body);
-        published.await.map_err(|error| unreachable("publish an event", &error))
+        let published = self.client().publish_with_headers(name, clean(headers), body).await;
+        published.map_err(|error| unreachable("publish an event", &error))
     }
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
@@ -179,7 +180,8 @@ impl Mesh {
         crash::before(subject);
         crash::sent(self, subject, &headers, &body).await;
         let request = Request::new().headers(headers).payload(body).timeout(Some(ACK));
-        let asked = self.client().send_request(subject.to_owned(), request);
+        let client = self.client();
+        let asked = client.send_request(subject.to_owned(), request);
         let acknowledged = match self.permitted(subject, answer(self, WHAT, ACK, asked)).await? {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => match error.kind() {
@@ -219,6 +221,10 @@ impl Mesh {
                 DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
                     self.last(stream, subject).await
                 }
+                // The screen has replaced the headers, and with them where the message lies.
+                DirectGetErrorKind::Other if self.is_screened() => {
+                    Ok(Some(unreadable_message(subject, "it cannot be read off the wire")))
+                }
                 _ => Err(unreachable(WHAT, &error)),
             },
         }
@@ -226,21 +232,7 @@ impl Mesh {
 
     /// The last message under a subject, as the stream's leader knows it.
     pub(crate) async fn last(&self, stream: &str, subject: &str) -> Result<Option<StreamMessage>, MeshError> {
-        const WHAT: &str = "read the last message";
-        let handle = self.jetstream().get_stream_no_info(stream).await;
-        let handle = handle.map_err(|error| unreachable(WHAT, &error))?;
-        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
-        let got = answer(self, WHAT, ACK, handle.get_last_raw_message_by_subject(subject));
-        match self.permitted(&call, got).await?? {
-            Ok(message) => Ok(Some(message)),
-            Err(error) => match error.kind() {
-                LastRawMessageErrorKind::NoMessageFound => Ok(None),
-                LastRawMessageErrorKind::JetStream(_) => {
-                    Err(MeshError::Refused { what: WHAT, reason: error.to_string() })
-                }
-                _ => Err(unreachable(WHAT, &error)),
-            },
-        }
+        self.message(stream, &MessageQuery::last(subject)).await
     }
 
     fn no_stream(&self, subject: &Subject) -> MeshError {

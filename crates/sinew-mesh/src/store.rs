@@ -23,6 +23,8 @@ use crate::card::stream_name;
 use crate::follow::{Following, Source, Step, follow};
 use crate::object::{self, Objects};
 use crate::pull::redirected;
+use crate::stored::MessageQuery;
+use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
 /// Versions of a workflow that are kept.
@@ -112,22 +114,14 @@ impl Mesh {
     pub async fn workflow(&self, name: &str) -> Result<Option<Version>, MeshError> {
         let token = Token::of(name);
         let stream = stream_name("WORKFLOWS", self.namespace());
-        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
         let subject = self.subject(&Subject::Workflow { name: token.clone() });
-        let stream = self
-            .jetstream()
-            .get_stream_no_info(stream)
-            .await
-            .map_err(|error| MeshError::Refused { what: "reading workflows", reason: error.to_string() })?;
-        let Some(message) =
-            object::raw(self.permitted(&call, stream.get_last_raw_message_by_subject(&subject)).await?)?
-        else {
+        let Some(message) = self.message(&stream, &MessageQuery::last(&subject)).await? else {
             return Ok(None);
         };
         if message.payload.is_empty() {
             return Ok(None);
         }
-        if redirected(&message.headers) {
+        if redirected(&message.headers) || undeliverable(&message.headers).is_some() {
             let reason = "nobody who may deploy wrote it".to_owned();
             return Err(MeshError::Malformed { what: "a deployment", reason });
         }

@@ -242,7 +242,8 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
 async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>, MeshError> {
     const WHAT: &str = "look for an agent's queue";
     let (name, stream) = (queue_name(agent), bucket(mesh.namespace(), "TASKS"));
-    let found = mesh.jetstream().get_consumer_from_stream::<Config, _, _>(name, stream);
+    let jetstream = mesh.jetstream();
+    let found = jetstream.get_consumer_from_stream::<Config, _, _>(name, stream);
     match answer(mesh, WHAT, WAIT, found).await? {
         Ok(consumer) => Ok(Some(consumer)),
         Err(error) => match error.kind() {
@@ -269,7 +270,8 @@ async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshEr
     crash::point("queue.before");
     let stream = bucket(mesh.namespace(), "TASKS");
     let call = format!("$JS.API.CONSUMER.CREATE.{stream}.");
-    let made = mesh.jetstream().create_consumer_on_stream(config, stream);
+    let jetstream = mesh.jetstream();
+    let made = jetstream.create_consumer_on_stream(config, stream);
     let made = mesh.permitted(&call, answer(mesh, WHAT, WAIT, made)).await??;
     let made = made.map_err(|error| consumer_error(WHAT, &error));
     crash::point("queue.after");
@@ -374,8 +376,8 @@ pub struct Answers {
 impl Answers {
     /// Says that the work goes on.
     pub async fn progress(&self) -> Result<(), MeshError> {
-        let said = self.mesh.client().publish(self.reply.clone(), Bytes::from_static(b"+WPI"));
-        said.await.map_err(|error| unreachable("say that a task goes on", &error))
+        let said = self.mesh.client().publish(self.reply.clone(), Bytes::from_static(b"+WPI")).await;
+        said.map_err(|error| unreachable("say that a task goes on", &error))
     }
 
     async fn nak(&self, delay: Duration) -> Result<(), MeshError> {
@@ -395,7 +397,8 @@ impl Answers {
         crash::sent(&self.mesh, &self.reply, &HeaderMap::new(), &word).await;
         loop {
             let request = Request::new().payload(word.clone()).timeout(Some(WAIT));
-            let asked = self.mesh.client().send_request(self.reply.clone(), request);
+            let client = self.mesh.client();
+            let asked = client.send_request(self.reply.clone(), request);
             let error = match answer(&self.mesh, WHAT, WAIT, asked).await {
                 Ok(Ok(_)) => {
                     crash::point("ack.after");

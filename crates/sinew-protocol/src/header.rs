@@ -51,13 +51,17 @@ pub const REASON: &str = "Sinew-Reason";
 pub const SUBJECT: &str = "Sinew-Subject";
 /// When a message in quarantine was stored where it came from, milliseconds since 1970 UTC.
 pub const TIME: &str = "Sinew-Time";
+/// Why a message could not be read off the wire; its own headers are replaced by this one and [`RAW_HEADERS`].
+pub const UNDELIVERABLE: &str = "Sinew-Undeliverable";
+/// Header block of a message that could not be read off the wire, base64, cut after 4 KiB.
+pub const RAW_HEADERS: &str = "Sinew-Raw-Headers";
 /// The place of a message in a stream, counted from 1 within a task.
 pub const A2A_SEQ: &str = "A2A-Seq";
 /// Present on the last message of a stream; the value says why it ended.
 pub const A2A_END: &str = "A2A-End";
 
 /// Every header with what it means, for documentation.
-pub const TABLE: [(&str, &str); 25] = [
+pub const TABLE: [(&str, &str); 27] = [
     (CONTENT_TYPE, "media type of the body; JSON when absent"),
     (A2A_VERSION, "A2A version, Major.Minor; absent means 0.3"),
     (A2A_EXTENSIONS, "A2A extensions a caller wants, comma-separated URIs"),
@@ -81,6 +85,8 @@ pub const TABLE: [(&str, &str); 25] = [
     (REASON, "why a message lies in quarantine"),
     (SUBJECT, "subject that a message in quarantine came on"),
     (TIME, "when a message in quarantine was stored where it came from, ms since 1970 UTC"),
+    (UNDELIVERABLE, "why a message could not be read off the wire; stands in place of its own headers"),
+    (RAW_HEADERS, "header block of a message that could not be read off the wire, base64, cut after 4 KiB"),
     (A2A_SEQ, "place in a stream, counted from 1"),
     (A2A_END, "marks the last message of a stream"),
 ];

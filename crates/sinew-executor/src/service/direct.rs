@@ -42,6 +42,7 @@ pub(super) async fn call(
     let gate = shared.gate(&agent);
     // Kept while the agent is asked again about what it works on already.
     let mut place = None;
+    let mut failures = 0;
     let result = loop {
         if place.is_none() {
             place = gate.enter().await;
@@ -83,7 +84,15 @@ pub(super) async fn call(
                 debug!(%agent, "no such agent is there; its task waits");
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;
             }
-            Err(error) => debug!(%agent, %error, "asked again"),
+            // The agent answered, and nobody can read it: the same question would get the same answer.
+            Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
+            Err(error @ MeshError::NoAnswer { .. }) => debug!(%agent, %error, "asked again"),
+            // An agent whose answers break the connection is asked ever more rarely.
+            Err(error) => {
+                debug!(%agent, %error, "asked again");
+                tokio::time::sleep(retry_pause(failures)).await;
+                failures += 1;
+            }
         }
     };
     if let Some(place) = place {
@@ -92,6 +101,13 @@ pub(super) async fn call(
     let done = Done { execution: call.execution, task: call.task.clone(), agent: Token::of(&agent), result };
     let _ = back.send(Arrival::Result(Box::new(done)));
     call.task
+}
+
+/// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.
+fn retry_pause(failures: u32) -> Duration {
+    let doublings = failures.checked_sub(1);
+    doublings
+        .map_or(Duration::ZERO, |doublings| SOONEST.saturating_mul(1 << doublings.min(16)).min(ASK_AGAIN))
 }
 
 /// The call as it is written: the message goes out as it is, without a tree of values in between.

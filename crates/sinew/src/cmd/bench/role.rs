@@ -109,7 +109,7 @@ pub(super) fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
                 let mesh = at.mesh().await?;
                 tokio::select! {
                     () = parent_is_gone() => Ok(()),
-                    ended = floor::echo(mesh.client().clone()) => ended,
+                    ended = floor::echo(mesh.client()) => ended,
                 }
             }
             Role::Driver(at) => drive(at).await,
@@ -175,7 +175,7 @@ fn lines() -> mpsc::UnboundedReceiver<String> {
 
 async fn drive(at: &At) -> Result<(), Broken> {
     let mesh = at.mesh().await?;
-    let loops = Loops::new(mesh.client().clone()).await?;
+    let loops = Loops::new(mesh.client()).await?;
     let load = Load::new(mesh).await?;
     ready();
     let mut lines = lines();

@@ -1,0 +1,317 @@
+//! A way to the server on which every frame is checked before the client library reads it.
+//!
+//! The library takes a connection from a socket only, so the way is a listener of this process on the loopback interface
+//! and one connection to the server for each that is accepted. The way costs a copy and two system calls per direction,
+//! so it is taken only after a message broke the direct connection, see [`crate::connect`].
+//!
+//! Other users of the machine could connect to the listener: a connection is passed on only if it names the secret that
+//! this process made for it. TLS to the server ends here, between the library and here nothing leaves the process.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_nats::ServerAddr;
+use bytes::BytesMut;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::mesh::random_token;
+use crate::wire::{FrameScreen, ReplacedFrame};
+
+/// Largest first line of either side.
+const MAX_GREETING_BYTES: usize = 1 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 << 10;
+/// Shortest time between two such messages in the log: a flood of them must not fill it.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Kinds of subjects that the counter of replaced messages names; a stranger's subject must not make a new one.
+const COUNTED_KINDS: [&str; 14] = [
+    "card",
+    "command",
+    "control",
+    "event",
+    "history",
+    "journal",
+    "progress",
+    "quarantine",
+    "query",
+    "result",
+    "rpc",
+    "task",
+    "workflow",
+    "other",
+];
+
+/// How the server is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Upstream {
+    /// Addresses, tried in turn.
+    pub(crate) servers: Vec<ServerAddr>,
+    /// File with the certificate authorities to trust; those of the system when absent.
+    pub(crate) ca: Option<PathBuf>,
+    /// Files with the client's certificate and its key.
+    pub(crate) cert: Option<(PathBuf, PathBuf)>,
+    /// TLS is used even if the server does not ask for it.
+    pub(crate) tls_required: bool,
+    /// The TLS handshake comes before the server's first word.
+    pub(crate) tls_first: bool,
+    /// Longest wait for one server.
+    pub(crate) timeout: Duration,
+}
+
+/// A listener whose connections are screened; it closes with its connections when it is dropped.
+#[derive(Debug)]
+pub(crate) struct ScreenedRoute {
+    /// Address for the client library.
+    pub(crate) address: ServerAddr,
+    /// Must be part of the name that a connection gives itself.
+    pub(crate) secret: String,
+    accepting: AbortHandle,
+}
+
+impl Drop for ScreenedRoute {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// What all connections of one route share.
+struct RouteState {
+    upstream: Upstream,
+    tls: Arc<ClientConfig>,
+    secret: String,
+    /// Addresses that servers named.
+    cluster: Mutex<Vec<ServerAddr>>,
+    /// When a replaced message was last shown in the log at its usual level.
+    shown: Mutex<Option<Instant>>,
+}
+
+impl ScreenedRoute {
+    /// Begins to listen. Connects to no server yet.
+    pub(crate) async fn open(upstream: Upstream) -> io::Result<Self> {
+        let tls = tokio::task::spawn_blocking({
+            let upstream = upstream.clone();
+            move || tls_config(&upstream)
+        });
+        let tls = Arc::new(tls.await.map_err(io::Error::other)??);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = format!("nats://{}", listener.local_addr()?);
+        let address = ServerAddr::from_str(&address).map_err(io::Error::other)?;
+        let secret = random_token();
+        let (cluster, shown) = (Mutex::default(), Mutex::default());
+        let state = Arc::new(RouteState { upstream, tls, secret: secret.clone(), cluster, shown });
+        let accepting = tokio::spawn(accept(listener, state)).abort_handle();
+        Ok(Self { address, secret, accepting })
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<RouteState>) {
+    // Ends with its connections when the route is dropped.
+    let mut carried = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((local, _)) => {
+                    carried.spawn(carry(local, Arc::clone(&state)));
+                }
+                // No file descriptor is free: the library tries again.
+                Err(error) => {
+                    tracing::debug!(%error, "a screened connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = carried.join_next(), if !carried.is_empty() => {}
+        }
+    }
+}
+
+async fn carry(local: TcpStream, state: Arc<RouteState>) {
+    if let Err(error) = carried(local, &state).await {
+        tracing::debug!(%error, "a screened connection has ended");
+    }
+}
+
+async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
+    local.set_nodelay(true)?;
+    let (remote, info) = state.dial().await?;
+    let (mut from_server, mut to_server) = tokio::io::split(remote);
+    let (mut from_client, mut to_client) = local.into_split();
+    let up = async {
+        let (hello, rest) = first_line(&mut from_client, BytesMut::new()).await?;
+        // The secret is for this process, not for the server's list of connections.
+        let hello = String::from_utf8(hello.to_vec()).map_err(io::Error::other)?;
+        if !hello.contains(&state.secret) {
+            return Err(io::Error::other("a connection without the secret of the route"));
+        }
+        to_server.write_all(hello.replace(&format!(" {}", state.secret), "").as_bytes()).await?;
+        to_server.write_all(&rest).await?;
+        to_server.flush().await?;
+        copy(&mut from_client, &mut to_server).await.map(drop)
+    };
+    let down = async {
+        let mut screen = FrameScreen { received: info, ..FrameScreen::default() };
+        loop {
+            let frames = screen.screened().map_err(io::Error::other)?;
+            state.discovered(&mut screen);
+            for replaced in screen.replaced.drain(..) {
+                state.count(&replaced);
+            }
+            for frame in frames {
+                to_client.write_all(&frame).await?;
+            }
+            screen.received.reserve(READ_BYTES);
+            if from_server.read_buf(&mut screen.received).await? == 0 {
+                return Ok(());
+            }
+        }
+    };
+    tokio::select! {
+        ended = up => ended,
+        ended = down => ended,
+    }
+}
+
+/// A connection to a server, before or after its TLS handshake.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl RouteState {
+    /// A connection to one of the servers, and the first bytes that it sent.
+    async fn dial(&self) -> io::Result<(Box<dyn Stream>, BytesMut)> {
+        let mut servers = self.upstream.servers.clone();
+        servers.extend(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        // Clients that lose one server must not all go to the same other one.
+        let first = rand::random_range(0..servers.len().max(1));
+        servers.rotate_left(first);
+        let mut failed = io::Error::other("no server has an address");
+        for server in &servers {
+            match timeout(self.upstream.timeout, self.reach(server)).await {
+                Ok(Ok(reached)) => return Ok(reached),
+                Ok(Err(error)) => failed = error,
+                Err(_) => failed = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(failed)
+    }
+
+    async fn reach(&self, server: &ServerAddr) -> io::Result<(Box<dyn Stream>, BytesMut)> {
+        let tcp = TcpStream::connect((server.host(), server.port())).await?;
+        tcp.set_nodelay(true)?;
+        if self.upstream.tls_first {
+            let mut tls = self.secured(tcp, server).await?;
+            let (info, rest) = first_line(&mut tls, BytesMut::new()).await?;
+            return Ok((Box::new(tls), joined(info, &rest)));
+        }
+        let mut tcp = tcp;
+        let (info, rest) = first_line(&mut tcp, BytesMut::new()).await?;
+        let asked = info.strip_prefix(b"INFO ").and_then(|info| serde_json::from_slice(info).ok());
+        let asked = asked.is_some_and(|info: serde_json::Value| info["tls_required"] == true);
+        if asked || self.upstream.tls_required || server.tls_required() {
+            if !rest.is_empty() {
+                return Err(io::Error::other("the server said more before the TLS handshake"));
+            }
+            return Ok((Box::new(self.secured(tcp, server).await?), info));
+        }
+        Ok((Box::new(tcp), joined(info, &rest)))
+    }
+
+    async fn secured(
+        &self,
+        tcp: TcpStream,
+        server: &ServerAddr,
+    ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        let name = ServerName::try_from(server.host().to_owned()).map_err(io::Error::other)?;
+        TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await
+    }
+
+    /// Makes a replaced message visible: counted by the kind of its subject, and named in the log.
+    fn count(&self, replaced: &ReplacedFrame) {
+        let kind = replaced.subject.split('.').nth(2).unwrap_or_default();
+        let kind = COUNTED_KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
+        metrics::counter!("sinew_undeliverable_total", "kind" => kind).increment(1);
+        // The subject is a stranger's.
+        let subject: String = replaced.subject.chars().take(300).flat_map(char::escape_default).collect();
+        let reason = replaced.reason.as_str();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.is_none_or(|shown| shown.elapsed() > LOG_INTERVAL) {
+            *shown = Some(Instant::now());
+            tracing::warn!(
+                subject,
+                reason,
+                "a message cannot be read off the wire; set aside or passed over"
+            );
+        } else {
+            tracing::debug!(
+                subject,
+                reason,
+                "a message cannot be read off the wire; set aside or passed over"
+            );
+        }
+    }
+
+    fn discovered(&self, screen: &mut FrameScreen) {
+        if screen.cluster.is_empty() {
+            return;
+        }
+        let named = std::mem::take(&mut screen.cluster);
+        let named = named.iter().filter_map(|address| ServerAddr::from_str(address).ok());
+        let named = named.filter(|address| !self.upstream.servers.contains(address)).collect();
+        *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = named;
+    }
+}
+
+fn joined(mut first: BytesMut, rest: &[u8]) -> BytesMut {
+    first.extend_from_slice(rest);
+    first
+}
+
+/// The first line of a peer, and what came behind it.
+async fn first_line(
+    from: &mut (impl AsyncRead + Unpin),
+    mut received: BytesMut,
+) -> io::Result<(BytesMut, BytesMut)> {
+    loop {
+        if let Some(end) = received.iter().position(|byte| *byte == b'\n') {
+            let line = received.split_to(end + 1);
+            return Ok((line, received));
+        }
+        if received.len() > MAX_GREETING_BYTES {
+            return Err(io::Error::other("the first line is longer than any peer sends"));
+        }
+        if from.read_buf(&mut received).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// The settings of TLS, as the client library makes them.
+fn tls_config(upstream: &Upstream) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match &upstream.ca {
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+        }
+        Some(ca) => {
+            for certificate in CertificateDer::pem_file_iter(ca).map_err(io::Error::other)? {
+                roots.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
+            }
+        }
+    }
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let Some((cert, key)) = &upstream.cert else { return Ok(config.with_no_client_auth()) };
+    let chain = CertificateDer::pem_file_iter(cert).map_err(io::Error::other)?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
+    config.with_client_auth_cert(chain, key).map_err(io::Error::other)
+}

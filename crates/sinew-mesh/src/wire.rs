@@ -1,0 +1,331 @@
+//! Frames of the NATS protocol, checked before the client library reads them.
+//!
+//! nats-server passes on header blocks and subjects of any bytes. The client library ends the connection at a block that
+//! breaks its grammar, and panics at a carriage return inside a header value. [`FrameScreen`] replaces such a frame by one
+//! that the library reads: same subscription, same reply, same body, and headers that say what was wrong.
+//!
+//! Pure: bytes in, bytes out.
+
+use std::borrow::Cow;
+use std::str;
+
+use async_nats::header::HeaderName;
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
+use bytes::{Bytes, BytesMut};
+use data_encoding::BASE64;
+use serde_json::Value;
+use sinew_protocol::header::{RAW_HEADERS, UNDELIVERABLE};
+
+/// Largest line of the protocol, without its body. A cluster's list of addresses is the longest that exists.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// Largest headers and body of one frame; nats-server refuses settings above 64 MiB.
+const MAX_FRAME_BYTES: usize = 128 << 20;
+/// Bytes of a replaced header block that are kept for the quarantine.
+const MAX_RAW_HEADER_BYTES: usize = 4 << 10;
+
+/// Why the client library does not read a header block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderDefect {
+    /// The block is not text.
+    #[error("the headers are not UTF-8")]
+    Encoding,
+    /// The block does not begin with the version.
+    #[error("the headers do not begin with NATS/1.0")]
+    Version,
+    /// The version line carries a status that is not a number of three digits.
+    #[error("the status of the headers is not a number of three digits")]
+    Status,
+    /// A line has no colon.
+    #[error("a header line has no colon")]
+    Colon,
+    /// A header's name contains a control character, white space or a character beyond ASCII.
+    #[error("a header name contains a character that is not allowed")]
+    Name,
+    /// A header's value contains a carriage return.
+    #[error("a header value contains a carriage return")]
+    CarriageReturn,
+}
+
+/// The line of a header block that names the version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct StatusLine {
+    status: Option<StatusCode>,
+}
+
+/// Walks through a header block exactly as the client library does, without its panic.
+fn walk_headers<'a>(
+    block: &'a [u8],
+    mut take: impl FnMut(&'a str, Cow<'a, str>),
+) -> Result<StatusLine, HeaderDefect> {
+    let text = str::from_utf8(block).map_err(|_| HeaderDefect::Encoding)?;
+    let mut lines = text.lines().peekable();
+    let version = lines.next().and_then(|line| line.strip_prefix("NATS/1.0"));
+    let rest = version.ok_or(HeaderDefect::Version)?.trim();
+    let status = rest.split_once(' ').map_or(rest, |(status, _)| status.trim());
+    let status = if status.is_empty() {
+        None
+    } else {
+        Some(status.parse::<StatusCode>().map_err(|_| HeaderDefect::Status)?)
+    };
+    while let Some(line) = lines.next() {
+        if line.is_empty() {
+            continue;
+        }
+        let (name, value) = line.split_once(':').ok_or(HeaderDefect::Colon)?;
+        if name.contains(|letter: char| !letter.is_ascii_graphic()) {
+            return Err(HeaderDefect::Name);
+        }
+        let mut value = Cow::Borrowed(value.trim_start());
+        while let Some(folded) = lines.next_if(|line| line.starts_with(char::is_whitespace)) {
+            value.to_mut().push_str(folded);
+        }
+        match &mut value {
+            Cow::Borrowed(text) => *text = text.trim_end(),
+            Cow::Owned(text) => text.truncate(text.trim_end().len()),
+        }
+        if value.contains('\r') {
+            return Err(HeaderDefect::CarriageReturn);
+        }
+        take(name, value);
+    }
+    Ok(StatusLine { status })
+}
+
+/// Says whether the client library reads this header block.
+pub fn check_headers(block: &[u8]) -> Result<(), HeaderDefect> {
+    walk_headers(block, |_, _| {}).map(drop)
+}
+
+/// Reads a header block, `NATS/1.0` and all, as the client library does.
+pub fn parse_headers(block: &[u8]) -> Result<HeaderMap, HeaderDefect> {
+    let mut headers = HeaderMap::new();
+    let mut unreadable = false;
+    walk_headers(block, |name, value| match (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
+        (Ok(name), Ok(value)) => headers.append(name, value),
+        _ => unreadable = true,
+    })?;
+    // The walk has checked both already.
+    if unreadable { Err(HeaderDefect::Name) } else { Ok(headers) }
+}
+
+/// What was wrong with a message that [`FrameScreen`] has replaced; none for any other message.
+pub fn undeliverable(headers: &HeaderMap) -> Option<&str> {
+    headers.get(UNDELIVERABLE).map(HeaderValue::as_str)
+}
+
+/// Bytes that are not the protocol at all: the connection that sent them is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A line, or a message, is longer than any server sends.
+    #[error("a frame is longer than any server sends")]
+    Length,
+    /// A line is not one that servers send.
+    #[error("a line is not one that servers send")]
+    Line,
+}
+
+/// A message that was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacedFrame {
+    /// The subject, with U+FFFD for what is not text.
+    pub subject: String,
+    /// Why the client library does not read the message.
+    pub reason: String,
+}
+
+/// The server's side of one connection on its way to the client library.
+#[derive(Debug, Default)]
+pub struct FrameScreen {
+    /// Bytes of the server that are not a whole frame yet.
+    pub received: BytesMut,
+    /// Messages that were replaced since somebody took them from here.
+    pub replaced: Vec<ReplacedFrame>,
+    /// Addresses of the server's cluster, as the server named them last.
+    pub cluster: Vec<String>,
+}
+
+/// What lies at the beginning of the received bytes.
+enum Frame {
+    /// Not all of it has come.
+    Partial,
+    /// This many bytes that the client library reads.
+    Whole(usize),
+    /// This many bytes, and what goes on in their place.
+    Replaced(usize, Bytes, Option<ReplacedFrame>),
+}
+
+impl FrameScreen {
+    /// Gives the whole frames of what was received, in order, and keeps the rest.
+    pub fn screened(&mut self) -> Result<Vec<Bytes>, FrameError> {
+        let (mut out, mut good) = (Vec::new(), 0);
+        loop {
+            match self.frame(good)? {
+                Frame::Partial => break,
+                Frame::Whole(length) => good += length,
+                Frame::Replaced(length, instead, replaced) => {
+                    if good > 0 {
+                        out.push(self.received.split_to(std::mem::take(&mut good)).freeze());
+                    }
+                    drop(self.received.split_to(length));
+                    out.push(instead);
+                    self.replaced.extend(replaced);
+                }
+            }
+        }
+        if good > 0 {
+            out.push(self.received.split_to(good).freeze());
+        }
+        Ok(out)
+    }
+
+    fn frame(&mut self, at: usize) -> Result<Frame, FrameError> {
+        let rest = &self.received[at..];
+        let Some(end) = line_end(rest) else {
+            return if rest.len() > MAX_LINE_BYTES { Err(FrameError::Length) } else { Ok(Frame::Partial) };
+        };
+        let (line, after) = (&rest[..end], &rest[end + 2..]);
+        let (verb, arguments) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(end));
+        match verb {
+            b"PING" | b"PONG" | b"+OK" => Ok(Frame::Whole(end + 2)),
+            b"-ERR" if str::from_utf8(line).is_ok() && !arguments.is_empty() => Ok(Frame::Whole(end + 2)),
+            b"-ERR" => {
+                let text = String::from_utf8_lossy(arguments);
+                Ok(Frame::Replaced(end + 2, format!("-ERR {}\r\n", text.trim_start()).into(), None))
+            }
+            b"INFO" => {
+                let (info, cluster) = plain_info(arguments)?;
+                self.cluster = cluster;
+                Ok(Frame::Replaced(end + 2, info, None))
+            }
+            b"MSG" | b"HMSG" => {
+                let message = MessageLine::read(verb == b"HMSG", arguments).ok_or(FrameError::Line)?;
+                if message.total > MAX_FRAME_BYTES {
+                    return Err(FrameError::Length);
+                }
+                let Some(body) = after.get(..message.total) else { return Ok(Frame::Partial) };
+                match after.get(message.total..message.total + 2) {
+                    None => return Ok(Frame::Partial),
+                    Some(b"\r\n") => {}
+                    Some(_) => return Err(FrameError::Line),
+                }
+                let length = end + 2 + message.total + 2;
+                let (headers, body) = body.split_at(message.headers.unwrap_or_default());
+                Ok(match message.defect(line, headers) {
+                    None => Frame::Whole(length),
+                    Some(reason) => {
+                        let instead = message.replacement(&reason, headers, body);
+                        let subject = readable(message.subject).into_owned();
+                        Frame::Replaced(length, instead, Some(ReplacedFrame { subject, reason }))
+                    }
+                })
+            }
+            _ => Err(FrameError::Line),
+        }
+    }
+}
+
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + bytes[from..].iter().position(|byte| *byte == b'\r')?;
+        if *bytes.get(at + 1)? == b'\n' {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+/// What a server says about itself, without what would make the client library go around the screen: TLS, which ends at
+/// the screen, and other addresses.
+fn plain_info(arguments: &[u8]) -> Result<(Bytes, Vec<String>), FrameError> {
+    let mut info: Value = serde_json::from_slice(arguments).map_err(|_| FrameError::Line)?;
+    let fields = info.as_object_mut().ok_or(FrameError::Line)?;
+    for field in ["tls_required", "tls_available", "tls_verify", "ws_connect_urls"] {
+        fields.remove(field);
+    }
+    let cluster = fields.remove("connect_urls");
+    let cluster = cluster.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let cluster = cluster.filter_map(Value::as_str).map(str::to_owned).collect();
+    Ok((format!("INFO {info}\r\n").into(), cluster))
+}
+
+/// The arguments of `MSG` and `HMSG`. A server separates them by single spaces, and no subject contains one.
+struct MessageLine<'a> {
+    subject: &'a [u8],
+    subscription: &'a str,
+    reply: Option<&'a [u8]>,
+    /// Bytes of the headers; none for `MSG`.
+    headers: Option<usize>,
+    /// Bytes of headers and body together.
+    total: usize,
+}
+
+impl<'a> MessageLine<'a> {
+    fn read(with_headers: bool, arguments: &'a [u8]) -> Option<Self> {
+        let mut words: Vec<&[u8]> =
+            arguments.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
+        let number = |word: &[u8]| str::from_utf8(word).ok()?.parse::<usize>().ok();
+        let total = number(words.pop()?)?;
+        let headers = if with_headers { Some(number(words.pop()?)?) } else { None };
+        let (subject, subscription, reply) = match words.as_slice() {
+            [subject, subscription] => (*subject, *subscription, None),
+            [subject, subscription, reply] => (*subject, *subscription, Some(*reply)),
+            _ => return None,
+        };
+        let subscription = str::from_utf8(subscription).ok()?;
+        subscription.parse::<u64>().ok()?;
+        (headers.unwrap_or_default() <= total).then_some(Self {
+            subject,
+            subscription,
+            reply,
+            headers,
+            total,
+        })
+    }
+
+    /// Why the client library would not read the message, or would read it as another one.
+    fn defect(&self, line: &[u8], headers: &[u8]) -> Option<String> {
+        let Ok(line) = str::from_utf8(line) else { return Some("the subject is not UTF-8".to_owned()) };
+        // The library splits a line with headers at white space of any kind: a subject could name another subscription.
+        if line.contains(|letter: char| letter.is_whitespace() && letter != ' ') {
+            return Some("the subject contains white space".to_owned());
+        }
+        self.headers?;
+        check_headers(headers).err().map(|defect| defect.to_string())
+    }
+
+    fn replacement(&self, reason: &str, headers: &[u8], body: &[u8]) -> Bytes {
+        let raw = BASE64.encode(&headers[..headers.len().min(MAX_RAW_HEADER_BYTES)]);
+        let raw = if raw.is_empty() { raw } else { format!("{RAW_HEADERS}: {raw}\r\n") };
+        let block = format!("NATS/1.0\r\n{UNDELIVERABLE}: {reason}\r\n{raw}\r\n");
+        let subject = readable(self.subject);
+        // Nobody can answer to a reply subject that was replaced.
+        let reply = self.reply.and_then(|reply| match readable(reply) {
+            Cow::Borrowed(reply) => Some(format!(" {reply}")),
+            Cow::Owned(_) => None,
+        });
+        let (length, total) = (block.len(), block.len() + body.len());
+        let line = format!(
+            "HMSG {subject} {} {length} {total}\r\n",
+            format_args!("{}{}", self.subscription, reply.unwrap_or_default())
+        );
+        let mut frame = BytesMut::with_capacity(line.len() + total + 2);
+        for piece in [line.as_bytes(), block.as_bytes(), body, b"\r\n"] {
+            frame.extend_from_slice(piece);
+        }
+        frame.freeze()
+    }
+}
+
+/// A subject as text without white space; borrowed when nothing had to be replaced.
+fn readable(subject: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(subject);
+    if text.contains(char::is_whitespace) {
+        return Cow::Owned(text.replace(char::is_whitespace, "\u{fffd}"));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "wire/tests.rs"]
+mod tests;
