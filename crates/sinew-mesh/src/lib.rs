@@ -29,6 +29,7 @@ mod mesh;
 pub mod micro;
 mod object;
 pub mod provision;
+pub mod position;
 mod pull;
 pub mod quarantine;
 pub mod query;

@@ -208,6 +208,9 @@ impl Mesh {
         match self.publish(&subject, headers, body.clone()).await? {
             Published::At(revision) => Ok(Some(revision)),
             Published::Conflict(_) => Ok(None),
+            Published::NoRoom(reason) => {
+                Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
+            }
             // Neither done nor failed: what is there decides.
             Published::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
                 Some(stored) if stored.payload == body && stored.sequence > revision => {
