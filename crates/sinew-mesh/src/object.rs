@@ -20,7 +20,7 @@ use sinew_protocol::stream::bucket;
 use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
-const CHUNK: usize = 128 << 10;
+pub(crate) const CHUNK: usize = 128 << 10;
 /// Pieces on their way at once.
 const WINDOW: usize = 8;
 /// The largest object that is written or read, in bytes: it is held in memory.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::Info;
 use sinew_protocol::journal::Positions;
 use sinew_protocol::stream::bucket;
 use tokio::time::sleep;
@@ -31,17 +33,20 @@ pub struct StreamAge {
 impl Mesh {
     /// Returns end and age of a stream of this kind; `None` if there is no such stream.
     pub async fn stream_age(&self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
-        use async_nats::jetstream::context::GetStreamErrorKind;
+        let info = self.stream_info(&bucket(self.namespace(), kind)).await?;
+        Ok(info.map(|info| StreamAge {
+            created: milliseconds(info.created),
+            last_seq: info.state.last_sequence,
+        }))
+    }
+
+    /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
+    pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
         const WHAT: &str = "look at a stream";
-        let stream = bucket(self.namespace(), kind);
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let info = answer(self, WHAT, INFO_TIMEOUT, self.jetstream().get_stream(&stream));
+        let info = answer(self, WHAT, INFO_TIMEOUT, self.jetstream().get_stream(stream));
         match self.permitted(&call, info).await?? {
-            Ok(stream) => {
-                let info = stream.cached_info();
-                let (created, last_seq) = (milliseconds(info.created), info.state.last_sequence);
-                Ok(Some(StreamAge { created, last_seq }))
-            }
+            Ok(stream) => Ok(Some(stream.cached_info().clone())),
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(refusal) if refusal.code() == 404 => Ok(None),
                 _ => Err(unreachable(WHAT, &error)),
