@@ -96,10 +96,11 @@ fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
 
 /// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
 async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: &About, fault: &Fault) {
-    tracing::warn!(task = %delivery.task, code = %fault.code, message = fault.message, "the task is refused");
+    // Not the fault's message: it may quote the task.
+    tracing::warn!(task = %delivery.task, code = %fault.code, "the task is refused");
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
-        && let Err(error) = site.mesh.quarantine(Suspect::from(delivery), &fault.message).await
+        && let Err(error) = site.mesh.quarantine_or_drop(Suspect::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
         tracing::warn!(%error, "the task could not be set aside");

@@ -8,7 +8,7 @@ use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Subject;
 use sinew_protocol::card::CARD_TTL;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -16,14 +16,14 @@ use crate::error::AgentError;
 use crate::site::Site;
 use crate::{door, micro, queue};
 
-/// The wait before a card is announced again that was not taken.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
+const ANNOUNCE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 /// How long what is left may take when the grace time is over: telling the queue, answering callers.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 impl Agent {
     /// Serves on this mesh until `shutdown` fires; then takes nothing new, waits for what runs up to the grace time, and
-    /// gives the rest back.
+    /// gives the rest back. Ends at most five seconds after the grace time, whether the broker answers or not.
     pub async fn serve(self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
         let compiled = self.compiled()?;
@@ -44,12 +44,18 @@ impl Agent {
         let served = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
             failed = async {
+                let mut backoff = ANNOUNCE_BACKOFF.0;
                 loop {
                     let wait = match site.mesh.announce(&card).await {
-                        Ok(()) => CARD_TTL / 3,
-                        Err(error @ MeshError::Unreachable { .. }) => {
-                            tracing::warn!(agent = name, %error, "the card is not announced");
-                            AGAIN
+                        Ok(()) => {
+                            backoff = ANNOUNCE_BACKOFF.0;
+                            CARD_TTL / 3
+                        }
+                        Err(error) if may_pass(&error) => {
+                            tracing::warn!(agent = name, %error, code = error.code(), "the card is not announced");
+                            let wait = backoff;
+                            backoff = (2 * wait).min(ANNOUNCE_BACKOFF.1);
+                            wait
                         }
                         Err(error) => break error,
                     };
@@ -61,17 +67,23 @@ impl Agent {
         drop(own_card);
         tracing::info!(agent = name, "the agent takes nothing new");
         site.draining.cancel();
-        if let Err(error) = site.mesh.retract(&name).await {
-            tracing::debug!(%error, "the card was not retracted; it grows old");
-        }
-        for door in doors {
-            let _ = timeout(LAST_WORDS, door).await;
-        }
+        let halted_at = Instant::now() + grace;
+        // One end for all that follows: requests to a broker that hangs must not add up.
+        let ended_at = halted_at + LAST_WORDS;
+        let closing = async {
+            if let Err(error) = site.mesh.retract(&name).await {
+                tracing::debug!(%error, "the card was not retracted; it grows old");
+            }
+            for door in doors {
+                let _ = door.await;
+            }
+        };
+        let _ = timeout_at(ended_at, timeout(LAST_WORDS, closing)).await;
         site.going_on.close();
-        if timeout(grace, site.going_on.wait()).await.is_err() {
+        if timeout_at(halted_at, site.going_on.wait()).await.is_err() {
             tracing::warn!(agent = name, "the grace time is over; what is not done is given back");
             site.halt.cancel();
-            let _ = timeout(LAST_WORDS, site.going_on.wait()).await;
+            let _ = timeout_at(ended_at, site.going_on.wait()).await;
         }
         hearing.abort();
         if let Some(service) = service.lock().await.take()
@@ -80,9 +92,14 @@ impl Agent {
             tracing::debug!(%error, "the micro service was not stopped");
         }
         // What was said last is on its way when this returns.
-        let _ = timeout(LAST_WORDS, site.mesh.client().flush()).await;
+        let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served
     }
+}
+
+/// Says whether a card that was not stored may be stored later: a full or reconfigured server must not end an agent.
+fn may_pass(error: &MeshError) -> bool {
+    error.is_transient() || matches!(error, MeshError::Refused { .. })
 }
 
 /// Hears who gives a task up.

@@ -36,7 +36,7 @@ pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
 pub use call::{Call, Reply};
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;
-pub use run::fetch;
+pub use run::{fetch, remove_stale_task_folders};
 pub use set::AgentSet;
 pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
 pub use template::Environment;

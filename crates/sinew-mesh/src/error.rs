@@ -28,6 +28,14 @@ pub enum MeshError {
         /// What the server says.
         reason: String,
     },
+    /// The broker has no room left: its disk, the account or the stream is full. Nothing was stored.
+    #[error("the NATS server has no room: {what}: {reason}")]
+    NoRoom {
+        /// What was being done.
+        what: &'static str,
+        /// What the server says.
+        reason: String,
+    },
     /// No program nats-server that could be started.
     #[error("no nats-server {OLDEST} or newer was found; install one with deploy/get-nats.sh{}", looked_at(.seen))]
     NoServer {
@@ -213,9 +221,15 @@ fn looked_at(text: &str) -> String {
 }
 
 impl MeshError {
-    /// Whether the same may work later: the broker was not reached, or did not answer.
+    /// Says whether the same may work later: the broker was not reached, did not answer, or was full.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::NobodyAnswers { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::NoRoom { .. }
+                | Self::NoAnswer { .. }
+                | Self::NobodyAnswers { .. }
+        )
     }
 
     /// The operator code.
@@ -246,12 +260,36 @@ impl MeshError {
             Self::Differs { .. } => "SINEW-7022",
             Self::ShardsFixed { .. } => "SINEW-7023",
             Self::Forbidden { .. } => "SINEW-7024",
+            Self::NoRoom { .. } => "SINEW-7040",
+        }
+    }
+
+    /// Turns an answer of the server that says no into an error: `code` is the status, `err_code` the precise reason.
+    pub(crate) fn of_answer(what: &'static str, code: u64, err_code: u64, reason: String) -> Self {
+        match code {
+            _ if is_lack_of_room(err_code, &reason) => Self::NoRoom { what, reason },
+            // Not now: no leader, no quorum, shutting down.
+            503 => Self::Unreachable { what, reason },
+            _ => Self::Refused { what, reason },
         }
     }
 
     /// Whether nobody listened, so that nothing was done.
     pub const fn is_no_responders(&self) -> bool {
         matches!(self, Self::NobodyAnswers { .. })
+    }
+}
+
+/// Says whether an answer of the server means that a disk, a store, an account or a stream is full.
+pub(crate) fn is_lack_of_room(err_code: u64, description: &str) -> bool {
+    match err_code {
+        // Limits of the account, of the server, of its memory, of its files.
+        10_002 | 10_023 | 10_028 | 10_047 => true,
+        // "Store failed" has one code for many reasons.
+        10_077 => ["maximum bytes", "maximum messages exceeded", "no space left"]
+            .iter()
+            .any(|words| description.contains(words)),
+        _ => false,
     }
 }
 

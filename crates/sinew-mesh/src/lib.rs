@@ -30,6 +30,8 @@ mod mesh;
 pub mod micro;
 mod object;
 pub mod provision;
+pub mod position;
+pub mod problem;
 mod pull;
 pub mod quarantine;
 pub mod query;

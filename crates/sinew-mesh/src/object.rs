@@ -24,7 +24,7 @@ use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
-const CHUNK: usize = 128 << 10;
+pub(crate) const CHUNK: usize = 128 << 10;
 /// Pieces on their way at once.
 const WINDOW: usize = 8;
 /// The largest object that is written or read, in bytes: it is held in memory.
@@ -276,8 +276,23 @@ fn failed(what: &'static str, error: &PublishError) -> MeshError {
         PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
             MeshError::Unreachable { what, reason }
         }
-        _ => MeshError::Refused { what, reason },
+        _ => match answer_of(error) {
+            Some((code, err_code)) => MeshError::of_answer(what, code, err_code, reason),
+            None => MeshError::Refused { what, reason },
+        },
     }
+}
+
+/// Status and error code of the server's answer, if an answer is the cause of this error.
+fn answer_of(error: &PublishError) -> Option<(u64, u64)> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(answer) = error.downcast_ref::<async_nats::jetstream::Error>() {
+            return Some((answer.code() as u64, answer.error_code().0));
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// A digest as object stores write it.

@@ -1,7 +1,7 @@
 //! Making a mesh: its streams, buckets and settings; and saying what differs from what they must be.
 //!
 //! Only this module creates streams. It may run any number of times, and at the same time in several places: the settings
-//! are written once, and everything else follows from them.
+//! are stored last, under a condition, and a provisioner that loses this race adapts the streams to the stored settings.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -76,26 +76,79 @@ impl fmt::Display for Difference {
 
 impl Mesh {
     /// Makes the mesh, or sets right what differs; says what it did.
+    ///
+    /// The settings are stored last. If a step fails, streams that were changed get their old configuration back, so a
+    /// refused option leaves a mesh as it was.
     pub async fn provision(&self, options: &Provision) -> Result<Vec<Change>, MeshError> {
         options.check()?;
         let mut changes = Vec::new();
-        // The settings first: whoever asks for other shards than the mesh has must find out before anything changes.
+        let mut replaced = Vec::new();
+        match self.apply(options, &mut changes, &mut replaced).await {
+            Ok(()) => Ok(changes),
+            Err(error) => {
+                self.restore_configs(replaced).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes streams and key, then stores the settings. Adds the old configuration of each changed stream to `replaced`.
+    async fn apply(
+        &self,
+        options: &Provision,
+        changes: &mut Vec<Change>,
+        replaced: &mut Vec<Config>,
+    ) -> Result<(), MeshError> {
         let mut stored = self.settings().await?;
-        if stored.is_none() {
-            changes.extend(self.ensure(&fleet_config(self.namespace(), &options.over(None))).await?);
+        loop {
+            let settings = options.over(stored.map(|(settings, _)| settings));
+            if let Some(((have, _), asked)) = stored.zip(options.shards)
+                && asked != have.shards
+            {
+                let (namespace, have, asked) = (self.namespace().to_owned(), have.shards.get(), asked.get());
+                return Err(MeshError::ShardsFixed { namespace, have, asked });
+            }
+            for wanted in wanted(self.namespace(), &settings) {
+                changes.extend(self.ensure(&wanted, replaced).await?);
+            }
+            self.make_result_key().await?;
+            if stored.is_some_and(|(have, _)| have == settings) {
+                return Ok(());
+            }
+            let body = serde_json::to_vec(&settings)
+                .map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
+            let revision = stored.map_or(0, |(_, revision)| revision);
+            if self.put_at(fleet_key::SETTINGS, body.into(), revision).await?.is_some() {
+                changes.push(Change { of: "settings".to_owned(), differed: Vec::new() });
+                return Ok(());
+            }
+            // Another provisioner stored settings first: the streams have to follow those.
             stored = self.settings().await?;
         }
-        let settings = self.settle(options, stored, &mut changes).await?;
-        for wanted in wanted(self.namespace(), &settings) {
-            changes.extend(self.ensure(&wanted).await?);
+    }
+
+    /// Stores a new key of the executors, unless the bucket has a key or the environment names one.
+    async fn make_result_key(&self) -> Result<(), MeshError> {
+        if std::env::var_os(RESULT_KEY).is_some_and(|key| !key.is_empty()) {
+            return Ok(());
         }
-        if std::env::var_os(RESULT_KEY).is_none_or(|key| key.is_empty()) {
-            let secret: [u8; 32] = rand::rng().random();
-            let key = data_encoding::HEXLOWER.encode(&secret);
-            // Whoever was first has made the key.
-            self.put_at(fleet_key::RESULT_KEY, key.into(), 0).await?;
+        let secret: [u8; 32] = rand::rng().random();
+        let key = data_encoding::HEXLOWER.encode(&secret);
+        self.put_at(fleet_key::RESULT_KEY, key.into(), 0).await.map(drop)
+    }
+
+    /// Gives streams their old configuration back, the last changed first.
+    async fn restore_configs(&self, replaced: Vec<Config>) {
+        for config in replaced.into_iter().rev() {
+            let call = format!("$JS.API.STREAM.UPDATE.{}", config.name);
+            let restored = self.permitted(&call, self.jetstream().update_stream(&config).into_future()).await;
+            let error = match restored {
+                Ok(Ok(_)) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(stream = config.name, error, "the stream keeps its new configuration");
         }
-        Ok(changes)
     }
 
     /// Everything on the server that is not what the mesh needs.
@@ -131,35 +184,6 @@ impl Mesh {
         })
     }
 
-    /// Stores the settings; whoever comes second takes those of the first.
-    async fn settle(
-        &self,
-        options: &Provision,
-        mut stored: Option<(Settings, u64)>,
-        changes: &mut Vec<Change>,
-    ) -> Result<Settings, MeshError> {
-        loop {
-            let settings = options.over(stored.map(|(settings, _)| settings));
-            if let Some(((have, _), asked)) = stored.zip(options.shards)
-                && asked != have.shards
-            {
-                let (namespace, have, asked) = (self.namespace().to_owned(), have.shards.get(), asked.get());
-                return Err(MeshError::ShardsFixed { namespace, have, asked });
-            }
-            if stored.is_some_and(|(have, _)| have == settings) {
-                return Ok(settings);
-            }
-            let body = serde_json::to_vec(&settings)
-                .map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
-            let revision = stored.map_or(0, |(_, revision)| revision);
-            if self.put_at(fleet_key::SETTINGS, body.into(), revision).await?.is_some() {
-                changes.push(Change { of: "settings".to_owned(), differed: Vec::new() });
-                return Ok(settings);
-            }
-            stored = self.settings().await?;
-        }
-    }
-
     /// The settings as the bucket's leader knows them, with their revision.
     async fn settings(&self) -> Result<Option<(Settings, u64)>, MeshError> {
         if self.config_of(&self.fleet_stream()).await?.is_none() {
@@ -184,6 +208,9 @@ impl Mesh {
         match self.publish(&subject, headers, body.clone()).await? {
             Published::At(revision) => Ok(Some(revision)),
             Published::Conflict(_) => Ok(None),
+            Published::NoRoom(reason) => {
+                Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
+            }
             // Neither done nor failed: what is there decides.
             Published::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
                 Some(stored) if stored.payload == body && stored.sequence > revision => {
@@ -195,8 +222,12 @@ impl Mesh {
         }
     }
 
-    /// Makes a stream, or changes what differs.
-    async fn ensure(&self, wanted: &Config) -> Result<Option<Change>, MeshError> {
+    /// Makes a stream, or changes what differs. Adds the old configuration of a changed stream to `replaced`.
+    async fn ensure(
+        &self,
+        wanted: &Config,
+        replaced: &mut Vec<Config>,
+    ) -> Result<Option<Change>, MeshError> {
         let changed = |differed| Some(Change { of: wanted.name.clone(), differed });
         let found = match self.config_of(&wanted.name).await? {
             Some(found) => Some(found),
@@ -220,9 +251,10 @@ impl Mesh {
         if differed.is_empty() {
             return Ok(None);
         }
-        let (call, update) = (format!("$JS.API.STREAM.UPDATE.{}", wanted.name), adopt(found, wanted));
+        let (call, update) = (format!("$JS.API.STREAM.UPDATE.{}", wanted.name), adopt(found.clone(), wanted));
         let updated = self.permitted(&call, self.jetstream().update_stream(&update).into_future()).await?;
         updated.map_err(|error| refused(&wanted.name, &error))?;
+        replaced.push(found);
         Ok(changed(differed))
     }
 

@@ -29,6 +29,8 @@ const LONGEST_REASON: usize = 1_000;
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// What this module adds to a message's headers.
 const OURS: [&str; 4] = [REASON, SUBJECT, TIME, PART];
+/// Parts of a full quarantine that make room, tried in this order: a tenth, a third, all.
+const DROPPED_SHARES: [u64; 3] = [10, 3, 1];
 /// How long one request to the server may take.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -110,7 +112,54 @@ impl Mesh {
             body.truncate(limit.saturating_sub(headers_len(&headers)));
         }
         // The same place twice is the same message; that the reason was worded differently the first time is no matter.
-        self.put_once(&subject, headers, body).await.map(drop)
+        let (stream, name) = (bucket(self.namespace(), "QUARANTINE"), self.subject(&subject));
+        for share in DROPPED_SHARES {
+            let put = self.put_once_while_full(&stream, &name, headers.clone(), body.clone(), Duration::ZERO);
+            match put.await {
+                // Only the limit of this stream: on a full disk or account, others take the room.
+                Err(MeshError::NoRoom { reason, .. }) if reason.contains("maximum ") => {
+                    self.drop_quarantined(&stream, share).await?;
+                }
+                put => return put.map(drop),
+            }
+        }
+        self.put_once_while_full(&stream, &name, headers, body, Duration::ZERO).await.map(drop)
+    }
+
+    /// Sets a message aside, or drops it if the quarantine cannot take it. Returns false for a dropped message, which is
+    /// logged and counted; the original stays in its stream. Fails only while the server does not answer.
+    pub async fn quarantine_or_drop(
+        &self,
+        suspect: impl Into<Suspect>,
+        reason: &str,
+    ) -> Result<bool, MeshError> {
+        let suspect = suspect.into();
+        let (stream, seq) = (suspect.stream, suspect.seq);
+        match self.quarantine(suspect, reason).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_transient() && !matches!(error, MeshError::NoRoom { .. }) => Err(error),
+            Err(error) => {
+                metrics::counter!("sinew_quarantine_lost_total").increment(1);
+                tracing::error!(stream, seq, %error, code = error.code(), "a message could not be set aside");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Removes the oldest messages of a full quarantine: every `share`th, at least one.
+    async fn drop_quarantined(&self, stream: &str, share: u64) -> Result<(), MeshError> {
+        const WHAT: &str = "make room in the quarantine";
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let info = self.permitted(&call, answer(self, WHAT, WAIT, self.jetstream().get_stream(stream))).await??;
+        let handle = info.map_err(|error| unreachable(WHAT, &error))?;
+        let messages = handle.cached_info().state.messages;
+        let call = format!("$JS.API.STREAM.PURGE.{stream}");
+        let purge = handle.purge().keep(messages - messages.div_ceil(share)).into_future();
+        let purged = self.permitted(&call, answer(self, WHAT, WAIT, purge)).await??;
+        let dropped = purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
+        metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
+        tracing::warn!(dropped, "the quarantine is full: its oldest messages were removed");
+        Ok(())
     }
 
     /// What was set aside, oldest first, without the bodies; of more than `limit` the newest.

@@ -21,7 +21,7 @@ use sinew_protocol::{Subject, Token};
 use tokio::time::{Instant, sleep};
 
 use crate::crash;
-use crate::error::MeshError;
+use crate::error::{MeshError, is_lack_of_room};
 use crate::mesh::Mesh;
 use crate::pull::{answer, pause, unreachable};
 use crate::stored::{MessageQuery, unreadable_message};
@@ -30,6 +30,8 @@ use crate::stored::{MessageQuery, unreadable_message};
 const ACK: Duration = Duration::from_secs(5);
 /// How long a publish is pursued through timeouts and lost connections before the caller hears of it.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a publish is repeated while the server says that it is full.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait between two attempts.
 const SLOWEST: Duration = Duration::from_secs(1);
 /// Publishes of [`Mesh::put_all`] that are under way at once.
@@ -139,6 +141,18 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Put, MeshError> {
+        self.put_once_while_full(stream, subject, headers, body, ROOM_TIMEOUT).await
+    }
+
+    /// Stores a message under a subject that takes one. Repeats it for `room_timeout` if the server is full.
+    pub(crate) async fn put_once_while_full(
+        &self,
+        stream: &str,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        room_timeout: Duration,
+    ) -> Result<Put, MeshError> {
         const WHAT: &str = "store a message";
         // Nor a message id: the server compares it over the whole stream, so that a stranger who used it first would keep
         // this message out. That a subject takes one message is what makes a repetition harmless.
@@ -149,9 +163,10 @@ impl Mesh {
         let began = Instant::now();
         let mut attempt = 0;
         loop {
-            let reason = match self.publish(subject, headers.clone(), body.clone()).await? {
+            let (reason, full) = match self.publish(subject, headers.clone(), body.clone()).await? {
                 Published::At(_) => return Ok(Put::New),
-                Published::Conflict(reason) | Published::Unknown(reason) => reason,
+                Published::Conflict(reason) | Published::Unknown(reason) => (reason, false),
+                Published::NoRoom(reason) => (reason, true),
             };
             // A server that cannot be read either is asked again, like one that has not stored the message.
             let stored = self.stored(stream, subject).await;
@@ -160,6 +175,9 @@ impl Mesh {
             }
             if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);
+            }
+            if full && began.elapsed() >= room_timeout {
+                return Err(MeshError::NoRoom { what: WHAT, reason });
             }
             if began.elapsed() > PATIENCE {
                 return Err(MeshError::Unreachable { what: WHAT, reason });
@@ -247,6 +265,8 @@ pub(crate) enum Published {
     At(u64),
     /// Not stored: the condition on what is stored already does not hold.
     Conflict(String),
+    /// Not stored: disk, account or stream is full.
+    NoRoom(String),
     /// No answer, or one that leaves open whether it is stored.
     Unknown(String),
 }
@@ -299,6 +319,9 @@ impl Refusal {
             (_, 10_071 | 10_164) => Ok(Published::Conflict(reason)),
             (_, 10_077) if self.description.contains("maximum messages per subject") => {
                 Ok(Published::Conflict(reason))
+            }
+            (_, err_code) if is_lack_of_room(err_code.into(), &self.description) => {
+                Ok(Published::NoRoom(reason))
             }
             // Not now: no leader, no quorum, shutting down.
             (503, _) => Ok(Published::Unknown(reason)),
@@ -393,7 +416,7 @@ mod tests {
         }
         for unknown in [
             error(503, 10_008, "JetStream system temporarily unavailable"),
-            error(503, 10_077, "no space left"),
+            error(503, 10_077, "the store was closed"),
             says("{}"),
             says(""),
             says(r#"{"seq":-1}"#),
@@ -401,9 +424,18 @@ mod tests {
         ] {
             assert!(matches!(unknown, Ok(Published::Unknown(_))), "{unknown:?}");
         }
-        for refused in [error(400, 10_060, "expected stream does not match"), error(500, 10_047, "storage")] {
-            assert_eq!(refused, Err("SINEW-7011"));
+        for full in [
+            error(400, 10_002, "resource limits exceeded for account"),
+            error(503, 10_023, "insufficient resources"),
+            error(500, 10_028, "insufficient memory resources available"),
+            error(500, 10_047, "insufficient storage resources available"),
+            error(503, 10_077, "maximum bytes exceeded"),
+            error(503, 10_077, "maximum messages exceeded"),
+            error(503, 10_077, "write 1.blk: no space left on device"),
+        ] {
+            assert!(matches!(full, Ok(Published::NoRoom(_))), "{full:?}");
         }
+        assert_eq!(error(400, 10_060, "expected stream does not match"), Err("SINEW-7011"));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct ServerOptions {
     pub store: Option<PathBuf>,
     /// The port; a free one when absent.
     pub port: Option<u16>,
+    /// Bytes that all streams together may take; as many as the disk has when absent.
+    pub store_limit: Option<u64>,
     /// Whether every write is synced to the disk before it is acknowledged.
     pub sync_always: bool,
     /// More configuration, in the server's own syntax.
@@ -276,10 +278,12 @@ impl Server {
     fn config(&self) -> String {
         let sync = if self.options.sync_always { "sync_interval: always" } else { "" };
         let extra = self.options.config_extra.as_deref().unwrap_or_default();
+        let limit = self.options.store_limit.map(|bytes| format!("max_file_store: {bytes},"));
+        let limit = limit.unwrap_or_default();
         let store = quoted(&self.store.join("jetstream"));
         format!(
             "# written by sinew at every start\nserver_name: {name}\nlisten: \"127.0.0.1:{port}\"\n\
-             jetstream {{ store_dir: {store}, {sync} }}\n{extra}\n",
+             jetstream {{ store_dir: {store}, {limit} {sync} }}\n{extra}\n",
             name = self.name,
             port = self.port
         )

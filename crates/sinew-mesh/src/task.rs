@@ -188,10 +188,10 @@ impl AgentQueue {
         let suspect = Suspect { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
             tracing::warn!(subject = suspect.name, "what came on a queue is no task");
-            match answers.mesh.quarantine(suspect, "its subject is not that of a task").await {
+            match answers.mesh.quarantine_or_drop(suspect, "its subject is not that of a task").await {
                 // Without the quarantine it stays in the stream, and comes again.
                 Err(error) => tracing::warn!(%error, "it could not be set aside"),
-                Ok(()) => drop(answers.term("not a task").await),
+                Ok(_) => drop(answers.term("not a task").await),
             }
         });
         None

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 mod started;
 
-const START: Positions = Positions { commands: 0, results: 0 };
+const START: Positions = Positions::at(0, 0);
 
 async fn put(mesh: &Mesh, subjects: impl IntoIterator<Item = Subject>) {
     let parcel = |subject| Parcel { subject, headers: HeaderMap::new(), body: "{}".into() };
@@ -73,7 +73,7 @@ async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subject
     assert!(inbox.try_next().is_none());
 
     // Whoever takes over reads on behind what the journal holds.
-    let mut inbox = mesh.inbox(2, Positions { commands: 2, results: 1 }).await.unwrap();
+    let mut inbox = mesh.inbox(2, Positions::at(2, 1)).await.unwrap();
     let mut seqs = [inbox.next().await.seq, inbox.next().await.seq];
     seqs.sort_unstable();
     assert_eq!(seqs, [3, 4]);
@@ -121,7 +121,7 @@ async fn a_killed_server_and_deleted_consumers_cause_no_gap_and_nothing_twice() 
 async fn a_consumer_that_is_lost_before_its_first_message_does_not_begin_at_the_start() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, (0..50).map(|n| started::command(0, n))).await;
-    let mut inbox = mesh.inbox(0, Positions { commands: 50, results: 0 }).await.unwrap();
+    let mut inbox = mesh.inbox(0, Positions::at(50, 0)).await.unwrap();
     assert!(inbox.try_next().is_none());
     assert_eq!(delete_consumers(&mesh).await, 2);
     put(&mesh, [started::command(0, 50)]).await;

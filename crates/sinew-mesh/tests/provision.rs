@@ -234,6 +234,29 @@ async fn copies_a_server_cannot_keep_are_its_refusal() {
 }
 
 #[tokio::test]
+async fn a_refused_change_leaves_a_mesh_as_it_was() {
+    // The account has room for two of the reserved streams, so the server refuses a later one.
+    let extra = "accounts { A { jetstream { max_file: 3MB }, users: [{ user: a, password: a }] } }\nno_auth_user: a";
+    let options = ServerOptions { config_extra: Some(extra.to_owned()), ..ServerOptions::default() };
+    let server = Server::start(options).await.unwrap();
+    let mesh = mesh(&server, "m").await;
+    mesh.provision(&Provision::default()).await.unwrap();
+    let before = mesh.layout().await.unwrap();
+    for refused in [
+        Provision { replicas: Some(3), ..Provision::default() },
+        Provision { replicas: Some(3), retention: Some(Duration::from_hours(1)), ..Provision::default() },
+        Provision { storage_limit: Some(1024 * 1024), ..Provision::default() },
+    ] {
+        let error = mesh.provision(&refused).await.unwrap_err();
+        assert_eq!(error.code(), "SINEW-7011", "{error}");
+        assert_eq!(mesh.check().await.unwrap(), [], "{refused:?}");
+        let fresh = self::mesh(&server, "m").await;
+        assert_eq!(fresh.layout().await.unwrap(), before, "{refused:?}");
+    }
+    assert_eq!(mesh.provision(&Provision::default()).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn damaged_settings_are_said_to_be_damaged() {
     let server = server().await;
     for (body, words) in [

@@ -12,7 +12,7 @@ use sinew_protocol::journal::Positions;
 
 mod started;
 
-const START: Positions = Positions { commands: 0, results: 0 };
+const START: Positions = Positions::at(0, 0);
 
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();

@@ -35,6 +35,17 @@ pub struct Positions {
     pub commands: u64,
     /// Of RESULTS.
     pub results: u64,
+    /// When COMMANDS was made, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    pub commands_created: u64,
+    /// When RESULTS was made, in milliseconds since 1970 UTC; 0 if the writer did not say.
+    pub results_created: u64,
+}
+
+impl Positions {
+    /// Returns positions in streams of unknown age.
+    pub const fn at(commands: u64, results: u64) -> Self {
+        Self { commands, results, commands_created: 0, results_created: 0 }
+    }
 }
 
 /// What happened to one execution.
@@ -144,6 +155,8 @@ impl Commit {
             positions: Some(pb::Positions {
                 commands: self.positions.commands,
                 results: self.positions.results,
+                commands_created: self.positions.commands_created,
+                results_created: self.positions.results_created,
             }),
             entries: self.entries.iter().map(Into::into).collect(),
         };
@@ -153,10 +166,16 @@ impl Commit {
     /// Reads bytes (`sinew.v1.Commit`).
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         let wire = pb::Commit::decode(bytes).map_err(unreadable)?;
-        let positions = wire.positions.unwrap_or_default();
+        let wired = wire.positions.unwrap_or_default();
+        let positions = Positions {
+            commands: wired.commands,
+            results: wired.results,
+            commands_created: wired.commands_created,
+            results_created: wired.results_created,
+        };
         Ok(Self {
             owner: token("owner", &wire.owner)?,
-            positions: Positions { commands: positions.commands, results: positions.results },
+            positions,
             entries: wire.entries.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?,
         })
     }

@@ -243,7 +243,10 @@ impl Table<'_> {
         {
             self.read(&self.stream(kind));
         }
-        self.api(&format!("STREAM.PURGE.{}", self.stream("JOURNAL")));
+        // A full quarantine loses its oldest messages.
+        for kind in ["JOURNAL", "QUARANTINE"] {
+            self.api(&format!("STREAM.PURGE.{}", self.stream(kind)));
+        }
         // It does not begin before all streams are as they must be.
         let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace.as_str(), kind)));
         for stream in objects.into_iter().chain([self.stream("TASKS")]) {

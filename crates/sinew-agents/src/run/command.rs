@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
+use super::task_folder::TaskFolder;
 use super::{Limits, Surroundings, left_behind};
 use crate::call::Call;
 use crate::clean::{Secrets, clean};
@@ -52,10 +53,7 @@ impl Command {
         Surroundings { environment, secrets }: &Surroundings,
     ) -> Result<super::Output, AgentError> {
         let mut secrets = secrets.clone();
-        let folder = tempfile::Builder::new()
-            .prefix("sinew-")
-            .tempdir()
-            .map_err(|error| AgentError::Host(error.to_string()))?;
+        let folder = TaskFolder::create().map_err(|error| AgentError::Host(error.to_string()))?;
         let mut command = tokio::process::Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder).env_clear();
         for name in INHERITED {

@@ -5,6 +5,7 @@ mod command;
 mod http;
 mod left_behind;
 mod script;
+mod task_folder;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
 pub(crate) use script::Script;
+pub use task_folder::remove_stale_task_folders;
 
 use crate::clean::Secrets;
 use crate::error::AgentError;

@@ -262,3 +262,13 @@ async fn runs_no_more_than_its_share_at_once() {
     call.cancel.cancel();
     assert_eq!(fixture.agent.call(call).await.unwrap_err().code, "SINEW-5017");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_artifact_folder_is_for_this_user_only_and_goes_with_the_task() {
+    let script = "printf '{\"mode\": \"%s\", \"above\": \"%s\", \"path\": \"%s\"}' \
+        \"$(stat -c %a \"$SINEW_ARTIFACTS\")\" \"$(stat -c %a \"$(dirname \"$SINEW_ARTIFACTS\")\")\" \"$SINEW_ARTIFACTS\"";
+    let said = Fixture::new(&sh(script)).output(json!({})).await.unwrap();
+    assert_eq!((said["mode"].as_str(), said["above"].as_str()), (Some("700"), Some("700")), "{said}");
+    assert!(!PathBuf::from(said["path"].as_str().unwrap()).exists());
+}

@@ -78,12 +78,18 @@ impl Shard {
         if self.book.decided(&execution, &id).is_some() {
             return;
         }
+        // A command that is read again, after the execution it retried has closed once more.
+        if let Some(Ok(open)) = &closed
+            && open.stored.verdicts.iter().any(|verdict| verdict.id == id)
+        {
+            return;
+        }
         let done = self.obey(stage, now, &execution, &caller, command, closed);
         let (accepted, reason) = match done {
             Ok(()) => (true, String::new()),
             Err(reason) => (false, reason),
         };
-        debug!(%execution, op = op.as_str(), %caller, accepted, reason, "command");
+        debug!(%execution, op = op.as_str(), %caller, accepted, "command");
         self.book.verdict(stage, &execution, Verdict { id, op, caller, accepted, reason });
     }
 

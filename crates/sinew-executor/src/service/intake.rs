@@ -16,7 +16,7 @@ use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{NodeOutput, NodeResult, read_result_bytes};
 use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject, TaskId, Token};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::Shared;
 use super::open::{Open, Stored};
@@ -26,6 +26,8 @@ use crate::library::Program;
 const GARBAGE: &str = "SINEW-6033";
 /// A result whose subject does not prove that its sender was given the task.
 const FORGED: &str = "SINEW-6034";
+/// Attempts to set a message aside before it is dropped; each takes up to half a minute.
+const MAX_QUARANTINE_ATTEMPTS: u32 = 3;
 /// Waits between tries to reach the broker.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -73,12 +75,14 @@ pub(super) struct Done {
     pub(super) result: Result<Reply, Fault>,
 }
 
-/// What a message means. Waits until the broker can be asked for what the message names.
+/// What a message means. Waits until the broker can be asked for what the message names. A message that comes `again` is
+/// read once more from a stream that was made anew.
 pub(super) async fn understand(
     shared: &Shared,
     shard: u32,
     received: &Received,
     open: impl Fn(&ExecutionId) -> bool,
+    again: bool,
 ) -> Arrival {
     match (received.source, &received.subject) {
         (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
@@ -86,7 +90,7 @@ pub(super) async fn understand(
         {
             match Command::read(*operation, id, &received.body) {
                 Ok(command) if belongs(shared, shard, command.execution()) => {
-                    self::command(shared, *operation, caller, id, command, received, open).await
+                    self::command(shared, *operation, caller, id, command, received, open, again).await
                 }
                 Ok(_) => aside(shared, received, GARBAGE, "the execution belongs to another shard").await,
                 Err(bad) => aside(shared, received, GARBAGE, &bad.to_string()).await,
@@ -122,6 +126,7 @@ fn belongs(shared: &Shared, shard: u32, execution: &ExecutionId) -> bool {
     execution.shard(shared.shards) == shard
 }
 
+#[allow(clippy::too_many_arguments, reason = "one call, with all parts of one message")]
 async fn command(
     shared: &Shared,
     op: Operation,
@@ -130,6 +135,7 @@ async fn command(
     command: Command,
     received: &Received,
     open: impl Fn(&ExecutionId) -> bool,
+    again: bool,
 ) -> Arrival {
     let (id, caller) = (id.clone(), caller.clone());
     match command {
@@ -138,7 +144,7 @@ async fn command(
             command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
             let by_executor = command.behalf.is_some() || command.parent.is_some();
-            if by_executor && !open(&command.execution) {
+            if (by_executor || again) && !open(&command.execution) {
                 // Two executors may start for the same message or task, one after the other's execution is over: each
                 // under its own name, so that the stream takes both.
                 let ended =
@@ -221,7 +227,8 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, Fault>>>(
 
 /// Puts a message into the quarantine.
 async fn aside(shared: &Shared, received: &Received, code: &'static str, reason: &str) -> Arrival {
-    warn!(subject = %received.name, seq = received.seq, code, reason, "message set aside");
+    // Not the reason: it may quote the message. The quarantine has both.
+    warn!(subject = %received.name, seq = received.seq, code, "message set aside");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {reason}");
     let suspect = || Suspect {
@@ -232,10 +239,16 @@ async fn aside(shared: &Shared, received: &Received, code: &'static str, reason:
         headers: received.headers.clone(),
         body: received.body.clone(),
     };
-    while let Err(error) = shared.mesh.quarantine(suspect(), &reason).await {
-        debug!(%error, "the quarantine cannot be reached");
+    // If only the quarantine stores nothing, other executions must not wait for it.
+    for _ in 0..MAX_QUARANTINE_ATTEMPTS {
+        match shared.mesh.quarantine_or_drop(suspect(), &reason).await {
+            Ok(_) => return Arrival::Nothing,
+            Err(error) => debug!(%error, "the quarantine cannot be reached"),
+        }
         tokio::time::sleep(AGAIN).await;
     }
+    metrics::counter!("sinew_quarantine_lost_total").increment(1);
+    error!(subject = %received.name, seq = received.seq, code, "a message could not be set aside");
     Arrival::Nothing
 }
 

@@ -31,13 +31,15 @@ use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
 use sinew_mesh::fleet::{Beat, Fleet, Watch};
 use sinew_mesh::live::Control;
+use sinew_mesh::position::STREAM_BEHIND;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::{ExecutionId, ResultKey, TaskId, Token};
 use sinew_source::SchemaCache;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, error, info, warn};
 
 pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use reader::Reader;
@@ -56,6 +58,10 @@ const BEAT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// Between two tries to open a shard that could not be opened.
 const REOPEN: Duration = Duration::from_millis(500);
+/// How long a drain may take, unless options say otherwise; less than supervisors wait before they kill.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// Streams whose messages an executor reads or relies on by their places.
+const WATCHED_STREAMS: [&str; 3] = ["COMMANDS", "RESULTS", "TASKS"];
 
 /// Settings of an executor.
 #[derive(Clone)]
@@ -66,6 +72,8 @@ pub struct ServiceOptions {
     pub adapters: Adapters,
     /// Silence after which an executor is taken for dead. Only speed depends on it.
     pub lease: Duration,
+    /// The longest time [`Service::drain`] takes, whether the broker answers or not.
+    pub drain_timeout: Duration,
     /// The words of the messages it sends.
     pub vocabulary: Vocabulary,
     /// Bytes of a shard's journal below which nobody cares what in it is superfluous.
@@ -82,6 +90,7 @@ impl ServiceOptions {
             id: uuid::Uuid::now_v7().simple().to_string(),
             adapters,
             lease: Duration::from_secs(5),
+            drain_timeout: DRAIN_TIMEOUT,
             vocabulary: Vocabulary::default(),
             worn: 16 * 1024 * 1024,
             room: 512 * 1024 * 1024,
@@ -162,6 +171,7 @@ pub struct Service {
     doors: JoinHandle<()>,
     owned: Arc<Mutex<Vec<u32>>>,
     id: String,
+    drain_timeout: Duration,
 }
 
 impl Service {
@@ -190,7 +200,7 @@ impl Service {
         let stop = CancellationToken::new();
         let owned = Arc::new(Mutex::new(Vec::new()));
         info!(executor = %options.id, namespace = shared.mesh.namespace(), shards = layout.shards, "executor started");
-        let id = options.id.clone();
+        let (id, drain_timeout) = (options.id.clone(), options.drain_timeout);
         let doors = announce::serve(Arc::clone(&shared), Arc::clone(&owned), stop.clone());
         let doors = tokio::spawn(doors);
         let keeper = Keeper {
@@ -200,10 +210,11 @@ impl Service {
             options,
             shards: BTreeMap::new(),
             beats: 0,
+            ages: BTreeMap::new(),
             owned: Arc::clone(&owned),
         };
         let work = tokio::spawn(keeper.work(stop.clone()));
-        Ok(Self { stop, work, doors, owned, id })
+        Ok(Self { stop, work, doors, owned, id, drain_timeout })
     }
 
     /// Its name in the fleet.
@@ -216,13 +227,20 @@ impl Service {
         self.owned.lock().map(|owned| owned.clone()).unwrap_or_default()
     }
 
-    /// Hands its shards over and leaves.
+    /// Hands its shards over and leaves. Gives up after [`ServiceOptions::drain_timeout`], for instance while the broker
+    /// is away: other executors take the shards once the lease is over, and nothing is lost.
     pub async fn drain(self) {
         self.stop.cancel();
-        for work in [self.doors, self.work] {
-            if let Err(error) = work.await {
-                warn!(%error, "the executor did not end in peace");
+        let (doors, work) = (AbortOnDropHandle::new(self.doors), AbortOnDropHandle::new(self.work));
+        let ended = async {
+            for work in [doors, work] {
+                if let Err(error) = work.await {
+                    warn!(%error, "the executor did not end in peace");
+                }
             }
+        };
+        if tokio::time::timeout(self.drain_timeout, ended).await.is_err() {
+            warn!("the broker does not answer; the shards are left to other executors");
         }
     }
 }
@@ -235,6 +253,8 @@ struct Keeper {
     watch: Watch,
     shards: BTreeMap<u32, Owned>,
     beats: u64,
+    /// When each watched stream was made: milliseconds since 1970 UTC.
+    ages: BTreeMap<&'static str, u64>,
     owned: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -243,7 +263,9 @@ struct Owned {
     stop: CancellationToken,
     /// The record named another owner, so it is not this one's to release.
     robbed: bool,
-    work: JoinHandle<End>,
+    /// It is stopped only to be opened again, with positions in streams that were made anew.
+    restarts: bool,
+    work: AbortOnDropHandle<End>,
 }
 
 impl Keeper {
@@ -264,10 +286,14 @@ impl Keeper {
                 if let Err(error) = self.share().await {
                     debug!(%error, "the fleet cannot be seen");
                 }
+                if let Err(error) = self.watch_streams().await {
+                    debug!(%error, "the streams cannot be seen");
+                }
             }
             self.publish();
         }
-        for owned in self.shards.values() {
+        for owned in self.shards.values_mut() {
+            owned.restarts = false;
             owned.stop.cancel();
         }
         while !self.shards.is_empty() {
@@ -329,10 +355,38 @@ impl Keeper {
         Ok(())
     }
 
+    /// Restarts all shards if somebody deleted a stream and made it anew: sequences begin at one again, and tasks that
+    /// were stored have to be sent again.
+    async fn watch_streams(&mut self) -> Result<(), MeshError> {
+        let mut anew = false;
+        for kind in WATCHED_STREAMS {
+            let Some(age) = self.shared.mesh.stream_age(kind).await? else {
+                error!(stream = kind, code = "SINEW-7022", "a stream of the mesh is missing");
+                continue;
+            };
+            let before = self.ages.insert(kind, age.created);
+            if before.is_some_and(|before| before != age.created) {
+                error!(stream = kind, code = STREAM_BEHIND, "the stream was made anew; shards are opened again");
+                anew = true;
+            }
+        }
+        if anew {
+            if let Ok(mut queues) = self.shared.queues.lock() {
+                queues.clear();
+            }
+            for owned in self.shards.values_mut().filter(|owned| !owned.stop.is_cancelled()) {
+                owned.restarts = true;
+                owned.stop.cancel();
+            }
+        }
+        Ok(())
+    }
+
     fn open(&mut self, shard: u32, after: Duration) {
         let stop = CancellationToken::new();
         let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, after, stop.clone()));
-        self.shards.insert(shard, Owned { stop, robbed: false, work });
+        let work = AbortOnDropHandle::new(work);
+        self.shards.insert(shard, Owned { stop, robbed: false, restarts: false, work });
     }
 
     /// Looks after shards whose loop has ended.
@@ -345,12 +399,13 @@ impl Keeper {
             .collect();
         for shard in ended {
             let Some(owned) = self.shards.remove(&shard) else { continue };
-            let leaving = owned.stop.is_cancelled();
+            let leaving = owned.stop.is_cancelled() && !owned.restarts;
             if owned.robbed {
                 // The record is another's, or by now this one's again: then the shard is opened anew.
                 continue;
             }
             match owned.work.await {
+                Ok(End::Drained) if !leaving => self.open(shard, Duration::ZERO),
                 Ok(End::Drained) => self.release(shard).await,
                 Ok(End::Fenced) => {
                     metrics::counter!("sinew_fenced_total").increment(1);

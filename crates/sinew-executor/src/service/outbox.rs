@@ -18,6 +18,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use super::Shared;
@@ -51,14 +52,15 @@ pub(super) enum Job {
 /// A shard's outbox.
 pub(super) struct Outbox {
     sender: mpsc::UnboundedSender<Vec<Job>>,
-    worker: tokio::task::JoinHandle<()>,
+    /// Ends with the outbox: nothing goes out for a shard that is in other hands.
+    worker: AbortOnDropHandle<()>,
 }
 
 impl Outbox {
     /// Opens one. What comes back goes to `back`.
     pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<Arrival>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let worker = tokio::spawn(work(shared, receiver, back));
+        let worker = AbortOnDropHandle::new(tokio::spawn(work(shared, receiver, back)));
         Self { sender, worker }
     }
 
@@ -74,7 +76,6 @@ impl Outbox {
         drop(self.sender);
         if tokio::time::timeout(grace, &mut self.worker).await.is_err() {
             debug!("some work was left to the next owner");
-            self.worker.abort();
         }
     }
 

@@ -8,7 +8,7 @@ use sinew_engine::{Input, Time};
 use sinew_mesh::journal::ServerClock;
 use sinew_mesh::query::Answer;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
-use sinew_protocol::journal::Commit;
+use sinew_protocol::journal::{Commit, Positions};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::mpsc;
@@ -73,6 +73,8 @@ pub(super) struct Shard {
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
     wear: Wear,
+    /// Messages up to these places may have been read before; 0 in a stream that goes on where it was left.
+    reread: Positions,
 }
 
 /// How much of the journal is likely to be superfluous.
@@ -130,8 +132,14 @@ impl Shard {
                 Ok::<(), End>(())
             })
             .await?;
-        let claim =
-            Commit { owner: shared.owner.clone(), positions: reader.positions(), entries: Vec::new() };
+        let stored = reader.positions();
+        let positions = shared.mesh.current_positions(id, stored).await?;
+        let again = |now: u64, before: u64| if now < before { before } else { 0 };
+        let reread = Positions::at(
+            again(positions.commands, stored.commands),
+            again(positions.results, stored.results),
+        );
+        let claim = Commit { owner: shared.owner.clone(), positions, entries: Vec::new() };
         crash::point("open.replayed");
         journal.append(claim.encode()).await?;
         crash::point("open.claimed");
@@ -146,7 +154,7 @@ impl Shard {
         };
         // What the journal does not know the end of is done again.
         let mut again = Vec::new();
-        let book = reader.finish(
+        let mut book = reader.finish(
             shared.room,
             |meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)),
             |open| {
@@ -154,6 +162,7 @@ impl Shard {
                 again.extend(outstanding.map(|action| effects::job(&shared, open, action)));
             },
         );
+        book.positions = positions;
         for (stored, fault) in book.broken() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
@@ -161,7 +170,7 @@ impl Shard {
         let (sender, back) = mpsc::unbounded_channel();
         let outbox = Outbox::open(Arc::clone(&shared), sender);
         outbox.send(again);
-        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
+        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, reread };
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -236,9 +245,15 @@ impl Shard {
         let began = std::time::Instant::now();
         let book = &self.book;
         let open = |execution: &ExecutionId| book.stored(execution).is_some();
-        let understood =
-            join_all(messages.iter().map(|message| intake::understand(&self.shared, self.id, message, open)))
-                .await;
+        let reread = self.reread;
+        let again = |message: &Received| match message.source {
+            Source::Commands => message.seq <= reread.commands,
+            Source::Results => message.seq <= reread.results,
+        };
+        let understood = join_all(messages.iter().map(|message| {
+            intake::understand(&self.shared, self.id, message, open, again(message))
+        }))
+        .await;
         crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();

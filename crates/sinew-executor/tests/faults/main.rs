@@ -5,6 +5,7 @@
 
 mod agents;
 mod audit;
+mod broker;
 mod clock;
 mod crash;
 mod forged;

@@ -24,7 +24,7 @@ async fn mesh() -> (Server, Mesh) {
 #[tokio::test]
 async fn an_idle_inbox_hears() {
     let (_server, mesh) = mesh().await;
-    let mut inbox = mesh.inbox(1, Positions { commands: 0, results: 0 }).await.unwrap();
+    let mut inbox = mesh.inbox(1, Positions::at(0, 0)).await.unwrap();
     let mut next = Box::pin(inbox.next());
     timeout(IDLE, &mut next).await.unwrap_err();
     let (operation, caller) = (Operation::Start, Token::of("tester"));

@@ -153,7 +153,7 @@ fn what_the_server_does_for_whom() {
         ("$O.prod_PLANS.M.n", &[Admin]),
         // Changing.
         ("$JS.API.STREAM.PURGE.prod_JOURNAL", &[Executor]),
-        ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Admin]),
+        ("$JS.API.STREAM.PURGE.prod_QUARANTINE", &[Executor, Admin]),
         ("$JS.API.STREAM.PURGE.prod_RESULTS", &[]),
         ("$JS.API.STREAM.CREATE.prod_JOURNAL", &[Provisioner]),
         ("$JS.API.STREAM.UPDATE.prod_JOURNAL", &[Provisioner]),

@@ -113,7 +113,7 @@ pub(crate) fn records() -> Vec<(&'static str, ExecutionRecord)> {
 pub(crate) fn commits() -> Vec<(&'static str, Commit)> {
     let commit = |entries| Commit {
         owner: Token::of("executor-1"),
-        positions: Positions { commands: 17, results: 300 },
+        positions: Positions::at(17, 300),
         entries,
     };
     let first = Entry { kind: EntryKind::Rounds, ..Entry::checkpoint(record()) };

@@ -14,7 +14,7 @@ use sinew_protocol::permission::Role;
 
 use crate::cmd::agent::online;
 use crate::connect::{Connection, adapter, block};
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
 use crate::status::{self, Status};
@@ -140,6 +140,7 @@ impl Doctor {
         if !self.streams(&mesh).await {
             return self.checks;
         }
+        self.problems(&mesh).await;
         let looked = permitted(&mesh, async {
             let remote = Remote { client: Client::new(mesh.clone(), adapter).await? };
             let cards = online(&mesh).await;
@@ -157,7 +158,8 @@ impl Doctor {
         let info = mesh.client().server_info();
         let text = format!("nats-server {} at {}:{}", info.version, info.host, info.port);
         self.say("server", State::Ok, text, None);
-        if info.max_payload < PAYLOAD {
+        // What is too small for anything is a problem of its own.
+        if info.max_payload < PAYLOAD && !mesh.has_small_payload() {
             let text = format!("the server takes messages of at most {} bytes", info.max_payload);
             self.say("payload", State::Warn, text, Some("set max_payload to 1MB or more"));
         }
@@ -180,6 +182,24 @@ impl Doctor {
                 self.failed("streams", error.into());
                 there
             }
+        }
+    }
+
+    /// Problems that comparing settings does not show.
+    async fn problems(&mut self, mesh: &Mesh) {
+        let found = mesh.find_problems().await;
+        if found.is_empty() {
+            self.say("storage", State::Ok, "nothing is full, and what executors write is stored", None);
+        }
+        for problem in found {
+            let state = if problem.severe { State::Fail } else { State::Warn };
+            self.checks.push(Check {
+                what: problem.part,
+                state,
+                message: problem.message,
+                hint: Some(problem.hint.to_owned()),
+                code: Some(exit::known(problem.code)),
+            });
         }
     }
 

@@ -1,8 +1,10 @@
 //! The health port: `/healthz` (alive), `/readyz` (can take work, or why not), `/metrics` (for Prometheus).
 //!
 //! On the loopback interface unless told otherwise. It reads a method and a path and nothing else, keeps few connections,
-//! and gives none of them long.
+//! and gives none of them long. At the limit the oldest connection makes way for the newest, so that connections which
+//! stay silent do not keep probes out.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::TelemetryError;
@@ -25,8 +27,9 @@ use super::metric::{Page, upkeep};
 /// Says whether the service can take work, or why it cannot, in one sentence.
 pub(crate) type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// More connections than probes and a scraper have.
-const MOST_CONNECTIONS: usize = 32;
+/// Connections that are open at once. Probes and a scraper have few; the rest is time for a probe to ask while others
+/// connect and stay silent.
+const MAX_CONNECTIONS: usize = 128;
 /// How long a connection may last: probes ask one thing.
 const LONGEST: Duration = Duration::from_secs(30);
 /// How long the head of a request may take.
@@ -90,9 +93,8 @@ impl Drop for Health {
 }
 
 async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -101,8 +103,9 @@ async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) 
                 continue;
             }
         };
+        make_room(&mut connections);
         let (site, stop) = (Arc::clone(&site), stop.clone());
-        tokio::spawn(async move {
+        let connection = tokio::spawn(async move {
             let answering = service_fn(move |request| {
                 let site = Arc::clone(&site);
                 async move { Ok::<_, Infallible>(site.answer(&request)) }
@@ -118,8 +121,21 @@ async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) 
                 () = tokio::time::sleep(LONGEST) => {}
                 () = stop.cancelled() => {}
             }
-            drop(place);
         });
+        connections.push_back(connection.abort_handle());
+    }
+}
+
+/// Forgets connections that have ended; closes the oldest ones until another one fits.
+fn make_room(connections: &mut VecDeque<AbortHandle>) {
+    if connections.len() < MAX_CONNECTIONS {
+        return;
+    }
+    connections.retain(|connection| !connection.is_finished());
+    while connections.len() >= MAX_CONNECTIONS {
+        if let Some(oldest) = connections.pop_front() {
+            oldest.abort();
+        }
     }
 }
 
@@ -222,5 +238,28 @@ mod tests {
         let taken = Health::start(address, Arc::new(|| Ok(())), Arc::new(String::new)).await.unwrap_err();
         assert_eq!(taken.code(), "SINEW-8060");
         drop(health);
+    }
+
+    #[tokio::test]
+    async fn silent_connections_keep_no_probe_out() {
+        let page: Page = Arc::new(String::new);
+        let health = Health::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
+        let address = health.address();
+        let mut silent = Vec::new();
+        for n in 0..3 * MAX_CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if n % 2 == 0 {
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHos").await.unwrap();
+            }
+            silent.push(stream);
+        }
+        // Well below the five seconds after which a request without an end is given up.
+        for path in ["/healthz", "/readyz"] {
+            let answer = tokio::time::timeout(HEAD_WITHIN / 5, get(address, path)).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+        let mut nothing = Vec::new();
+        // The first connection was closed to make room, however that is told.
+        let _ = tokio::time::timeout(HEAD_WITHIN / 5, silent[0].read_to_end(&mut nothing)).await.unwrap();
     }
 }

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use tracing::Subscriber;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer};
 
@@ -26,15 +28,29 @@ const SECRET: [&str; 5] = [
 const SHORTEST_SECRET: usize = 4;
 const BLOT: &str = "[redacted]";
 
-/// The filter of `SINEW_LOG`, in tracing's syntax.
-pub(super) fn filter(wanted: Option<&str>) -> Result<EnvFilter, TelemetryError> {
+/// Returns the filter of `SINEW_LOG`, in tracing's syntax. No setting opens what [`is_safe_to_log`] closes.
+pub(super) fn filter<S: Subscriber>(
+    wanted: Option<&str>,
+) -> Result<impl Filter<S> + Send + Sync + 'static, TelemetryError> {
     let parse = |text: &str| {
         EnvFilter::builder().parse(text).map_err(|error| TelemetryError::Filter(error.to_string()))
     };
-    match wanted {
+    let chosen = match wanted {
         Some(text) => parse(text),
         None => parse(&format!("{DEFAULT},{}", HUSHED.join(","))),
-    }
+    }?;
+    Ok(chosen.and(filter_fn(is_safe_to_log)))
+}
+
+/// Says whether lines of this origin are free of message contents and credentials.
+///
+/// Below the level `info` the NATS client prints payloads, answers of the server and its own password, HTTP and TLS
+/// libraries print what passes through. Crates of Sinew log no contents at any level, so all their levels are safe.
+fn is_safe_to_log(origin: &Metadata<'_>) -> bool {
+    let own = origin.target().split("::").next().is_some_and(|name| {
+        name == "sinew" || name.strip_prefix("sinew_").is_some_and(|rest| !rest.is_empty())
+    });
+    own || *origin.level() <= Level::INFO
 }
 
 /// The layer that writes lines.
@@ -177,11 +193,15 @@ mod tests {
     }
 
     fn logged(terminal: bool, log: impl FnOnce()) -> String {
+        logged_with(None, terminal, log)
+    }
+
+    fn logged_with(wanted: Option<&str>, terminal: bool, log: impl FnOnce()) -> String {
         let kept = Kept::default();
         let to = kept.clone();
         let options = Options { terminal, ..Options::default() };
         let lines = layer(&options, Scrubber::new(&environment), move || to.clone());
-        let lines = lines.with_filter(filter(None).unwrap());
+        let lines = lines.with_filter(filter(wanted).unwrap());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         let bytes = kept.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -225,8 +245,28 @@ mod tests {
             tracing::error!(target: "opentelemetry_sdk", "exporter");
         });
         assert!(text.contains("ours") && text.lines().count() == 1, "{text}");
-        assert!(filter(Some("sinew_mesh=debug,async_nats=info")).is_ok());
-        let wrong = filter(Some("sinew=loud")).unwrap_err();
+        assert!(filter::<tracing_subscriber::Registry>(Some("sinew_mesh=debug,async_nats=info")).is_ok());
+        let wrong = filter::<tracing_subscriber::Registry>(Some("sinew=loud")).err().unwrap();
         assert_eq!(wrong.code(), "SINEW-8061");
+    }
+
+    #[test]
+    fn no_setting_opens_the_details_of_libraries() {
+        for wanted in ["trace", "async_nats=trace", "async_nats::connection=trace,debug", "[{op}]=trace,trace"] {
+            let text = logged_with(Some(wanted), false, || {
+                let span = tracing::trace_span!(target: "async_nats", "operation", op = "canary-span");
+                let _in = span.enter();
+                tracing::trace!(target: "async_nats::connection", op = "canary-payload", "read");
+                tracing::debug!(target: "async_nats::jetstream::context", "canary-request");
+                tracing::debug!(target: "hyper::proto", "canary-header");
+                tracing::trace!(target: "sinewy", "canary-stranger");
+                tracing::warn!(target: "async_nats", "their trouble");
+                tracing::trace!(target: "sinew_mesh::send", "our detail");
+                tracing::debug!(target: "sinew", "our detail");
+            });
+            assert!(!text.contains("canary"), "{wanted}: {text}");
+            let ours = if wanted.starts_with("async_nats=") { 0 } else { 1 };
+            assert!(text.contains("their trouble") && text.matches("our detail").count() >= ours, "{text}");
+        }
     }
 }

@@ -101,7 +101,7 @@ pub(crate) const CALLS: &[(&str, &[(char, &str)])] = &[
     ("STREAM.RESTORE.{s}", &[]),
     ("STREAM.LEADER.STEPDOWN.{s}", &[]),
     ("STREAM.PEER.REMOVE.{s}", &[]),
-    ("STREAM.PURGE.{s}", &[('E', "j"), ('M', "q")]),
+    ("STREAM.PURGE.{s}", &[('E', "jq"), ('M', "q")]),
     ("STREAM.MSG.DELETE.{s}", &[('M', "ctr")]),
     // Any message, by its place. The executors' key lies in the fleet, which operators see all the rest of.
     (

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_mesh::MeshError;
+use sinew_mesh::problem::ServerProblem;
 use sinew_mesh::provision::{Change, Difference, Provision};
 
 use crate::cmd::run::input;
@@ -102,7 +103,9 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
 /// Arguments of `sinew mesh check`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Say what on the server is not what the mesh needs. Exits with 1 if something is not.",
+    long_about = "Say what on the server is not what the mesh needs: settings of streams, full stores, messages that are \
+                  too small, streams behind the positions of shards, a server that stores nothing. Exits with 1 if \
+                  something is wrong; a store that is almost full is a warning.",
     after_help = "Examples:\n  sinew mesh check\n  sinew mesh check -o json | jq length"
 )]
 pub(crate) struct CheckArgs {
@@ -114,12 +117,22 @@ pub(crate) struct CheckArgs {
 pub(super) async fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
     let differences = mesh.check().await?;
-    say(&differences, "differs", output);
-    if differences.is_empty() {
-        return Ok(Exit::Ok);
+    let problems = mesh.find_problems().await;
+    let mut rows: Vec<Value> = differences.iter().map(row).collect();
+    rows.extend(problems.iter().map(ServerProblem::to_json));
+    output.value(&rows, |_| {
+        let mut lines: Vec<String> = differences.iter().map(|one| format!("differs  {one}")).collect();
+        lines.extend(problems.iter().map(|problem| {
+            let word = if problem.severe { "problem" } else { "warning" };
+            format!("{word}  {} [{}]\n  hint: {}", problem.message, problem.code, problem.hint)
+        }));
+        if lines.is_empty() { "everything is as it must be".to_owned() } else { lines.join("\n") }
+    });
+    if !differences.is_empty() {
+        output.note("hint: `sinew mesh provision` sets it right");
     }
-    output.note("hint: `sinew mesh provision` sets it right");
-    Ok(Exit::Failed)
+    let wrong = !differences.is_empty() || problems.iter().any(|problem| problem.severe);
+    Ok(if wrong { Exit::Failed } else { Exit::Ok })
 }
 
 fn say(differences: &[Difference], word: &str, output: &Output) {

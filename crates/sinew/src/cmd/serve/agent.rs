@@ -47,14 +47,26 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
         return Err(Failure::new(Exit::NotFound, "SINEW-5091", "there is no agent file in these places")
             .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
     }
+    sinew_agents::remove_stale_task_folders();
     let stop = Stop::listen()?;
     let up = Arc::new(OnceLock::new());
     let ready = Arc::clone(&up);
     let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
     let names: Vec<&str> = set.names().collect();
     let telemetry = args.care.begin("agent", Some(names.join(",")), ready, output).await?;
-    let mesh = args.mesh.open("agent").await?;
-    mesh.layout().await?;
+    let starting = async {
+        let mesh = args.mesh.open("agent").await?;
+        mesh.layout().await?;
+        Ok::<_, Failure>(mesh)
+    };
+    let mesh = tokio::select! { biased;
+        mesh = starting => mesh?,
+        // A broker that does not answer must not keep a process from ending.
+        () = stop.asked() => {
+            super::end(telemetry).await;
+            return Ok(Exit::Ok);
+        }
+    };
     let mut serving = JoinSet::new();
     for agent in set.iter() {
         serving.spawn(wrap(agent).serve(mesh.clone(), stop.token.clone()));

@@ -59,12 +59,22 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let ready = Arc::clone(&up);
     let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
     let telemetry = args.care.begin("executor", Some(options.id.clone()), ready, output).await?;
-    let mesh = args.mesh.open("executor").await?;
-    mesh.verify().await?;
-    for one in deploy::all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
-        tracing::info!(workflow = %one.name, version = %one.version, "deployed");
-    }
-    let service = Service::start(mesh, options).await?;
+    let starting = async {
+        let mesh = args.mesh.open("executor").await?;
+        mesh.verify().await?;
+        for one in deploy::all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
+            tracing::info!(workflow = %one.name, version = %one.version, "deployed");
+        }
+        Ok::<_, Failure>(Service::start(mesh, options).await?)
+    };
+    let service = tokio::select! { biased;
+        service = starting => service?,
+        // A broker that does not answer must not keep a process from ending.
+        () = stop.asked() => {
+            super::end(telemetry).await;
+            return Ok(Exit::Ok);
+        }
+    };
     let _ = up.set(());
     stop.asked().await;
     tracing::info!("draining; a second signal ends it at once");
