@@ -17,7 +17,9 @@ mod dialect;
 mod js;
 
 pub use convert::{Converted, Loss, Portability, to_sam};
-pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
+pub use dialect::{
+    Dialect, FileVariables, LowerOptions, Lowered, all, by_name, detect, load_workflow_file, no_list,
+};
 
 #[cfg(test)]
 mod testing;

@@ -10,6 +10,7 @@ mod artifacts;
 mod cli;
 mod cmd;
 mod connect;
+mod deadline;
 mod deploy;
 mod drawing;
 mod exit;
@@ -32,6 +33,7 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    deadline::note_process_start();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),
