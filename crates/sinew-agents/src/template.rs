@@ -23,7 +23,10 @@ pub(crate) enum Piece {
     /// Steps from the call: `input`, `instruction` or `context` first.
     Value(Vec<String>),
     /// An environment variable and what stands in for it; its value is a secret.
-    Env { name: String, default: Option<String> },
+    Env {
+        name: String,
+        default: Option<String>,
+    },
 }
 
 const ROOTS: [&str; 3] = ["input", "instruction", "context"];
@@ -177,9 +180,7 @@ fn variable(word: &str) -> Result<String, String> {
 fn variable_piece(found: VariableReference<'_>) -> Result<Piece, String> {
     match found.default {
         Some(default) if is_reserved_variable(found.name) => Ok(Piece::Text(default.to_owned())),
-        default => {
-            Ok(Piece::Env { name: variable(found.name)?, default: default.map(str::to_owned) })
-        }
+        default => Ok(Piece::Env { name: variable(found.name)?, default: default.map(str::to_owned) }),
     }
 }
 
@@ -272,7 +273,10 @@ mod tests {
             ("{{other.x}}", Err("'{{other.x}}' must begin with input, instruction or context")),
             ("{{input..x}}", Err("'{{input..x}}' is not a path like {{input.user.name}}")),
             ("${env:A-B}", Err("'${env:A-B}' is not the name of an environment variable")),
-            ("${env:NATS_CREDS}", Err("environment variable NATS_CREDS is reserved: files never read NATS_* and SINEW_*")),
+            (
+                "${env:NATS_CREDS}",
+                Err("environment variable NATS_CREDS is reserved: files never read NATS_* and SINEW_*"),
+            ),
             ("${TOKEN} $${TOKEN} ${TOKEN, x} ${VAR:-x} $", Ok("${TOKEN} $${TOKEN} ${TOKEN, x} ${VAR:-x} $")),
             ("${{input.a.b.0}}", Ok("$10")),
         ] {

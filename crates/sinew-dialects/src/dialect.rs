@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sinew_engine::Adapter;
 use sinew_plan::{NodeIx, Op, Plan};
-use sinew_source::{
-    Diagnostic, Diagnostics, Document, LoadOptions, Node, Span, VariableRules, Variables, load,
-};
+use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::Portability;
 
@@ -106,75 +104,6 @@ pub fn all() -> &'static [&'static dyn Dialect] {
 /// The dialect of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Dialect> {
     all().iter().copied().find(|dialect| dialect.name() == name)
-}
-
-/// Environment of a process, and the part of it that files may name.
-#[derive(Clone, Copy)]
-pub struct FileVariables<'a> {
-    /// Variables that the caller allows. Those that a file declares come on top.
-    pub rules: &'a VariableRules,
-    /// Value of a variable.
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
-}
-
-/// Reads a workflow file. Texts arrive as written, unless the dialect says of the document that `${NAME}` means a
-/// variable there: then the file is read once more, with the variables that the caller allows and the file declares.
-///
-/// `options.variables` is not used.
-pub fn load_workflow_file(
-    bytes: &[u8],
-    options: &LoadOptions<'_>,
-    dialect: Option<&dyn Dialect>,
-    variables: FileVariables<'_>,
-) -> Result<Document, Diagnostics> {
-    let written = load(bytes, &LoadOptions { variables: Variables::Kept, ..*options });
-    let declared = |document: &Document| -> Result<Option<VariableRules>, Diagnostics> {
-        let Some(dialect) = dialect.or_else(|| detect(document)) else { return Ok(None) };
-        let Some(names) = dialect.declared_variables(document) else { return Ok(None) };
-        allow_declared(variables.rules, &names, document).map(Some)
-    };
-    let replaced = |rules: &VariableRules| {
-        let look_up = |name: &str| rules.look_up(name, variables.environment);
-        load(bytes, &LoadOptions { variables: Variables::Replaced(&look_up), ..*options })
-    };
-    match written {
-        Ok(document) => match declared(&document)? {
-            None => Ok(document),
-            Some(rules) => replaced(&rules),
-        },
-        Err(found) => {
-            // The name of an included file may hold a variable, so that only the second reading finds the file.
-            let by_include = found.items.iter().all(|item| item.code == UNREADABLE_INCLUDE);
-            let second = if by_include { replaced(variables.rules).ok() } else { None };
-            match second {
-                Some(document) if declared(&document)?.is_some() => Ok(document),
-                _ => Err(found),
-            }
-        }
-    }
-}
-
-/// An included file cannot be read.
-const UNREADABLE_INCLUDE: &str = "SINEW-1013";
-
-/// Returns the rules with the names that a file declares, or what is wrong with those names.
-fn allow_declared(
-    rules: &VariableRules,
-    names: &[&Node],
-    document: &Document,
-) -> Result<VariableRules, Diagnostics> {
-    let mut rules = rules.clone();
-    let mut found = Diagnostics::new(document.sources.clone());
-    for node in names {
-        let told = match node.as_str() {
-            Some(name) => rules.allow(name).map_err(|error| error.to_string()),
-            None => Err("the name of an environment variable is a text".to_owned()),
-        };
-        if let Err(problem) = told {
-            found.push(Diagnostic::error("SINEW-1018", problem).at(node.span));
-        }
-    }
-    if found.has_errors() { Err(found) } else { Ok(rules) }
 }
 
 /// The dialect that is surest of the document, if any is.

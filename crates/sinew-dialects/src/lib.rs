@@ -15,11 +15,11 @@ pub mod sweny;
 mod convert;
 mod dialect;
 mod js;
+mod workflow_file;
 
 pub use convert::{Converted, Loss, Portability, to_sam};
-pub use dialect::{
-    Dialect, FileVariables, LowerOptions, Lowered, all, by_name, detect, load_workflow_file, no_list,
-};
+pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
+pub use workflow_file::{FileVariables, load_workflow_file};
 
 #[cfg(test)]
 mod testing;

@@ -336,7 +336,8 @@ mod tests {
             rules.allow(name).unwrap();
         }
         rules.allow_secret("HARMLESS_NAME").unwrap();
-        for (name, code) in [("NATS_CREDS", 1018), ("Sinew_X", 1018), ("A-B", 1018), ("", 1018), ("1A", 1018)] {
+        for (name, code) in [("NATS_CREDS", 1018), ("Sinew_X", 1018), ("A-B", 1018), ("", 1018), ("1A", 1018)]
+        {
             assert_eq!(rules.allow(name).unwrap_err().code(), format!("SINEW-{code}"), "{name}");
         }
         let environment = |name: &str| match name {
@@ -373,11 +374,9 @@ mod tests {
         };
         let resolved = resolve(&value).unwrap();
         assert_eq!(resolved, json!({"headers": {"${TOKEN}": ["Bearer s3cret", 1, "${TOKEN}", "x"]}}));
-        for (text, code) in [
-            ("${HOME}", "SINEW-1017"),
-            ("${UNSET}", "SINEW-1016"),
-            ("${NATS_CREDS}", "SINEW-1018"),
-        ] {
+        for (text, code) in
+            [("${HOME}", "SINEW-1017"), ("${UNSET}", "SINEW-1016"), ("${NATS_CREDS}", "SINEW-1018")]
+        {
             assert_eq!(resolve(&json!([text])).unwrap_err().code(), code, "{text}");
         }
         assert_eq!(secrets, ["s3cret"]);

@@ -303,8 +303,7 @@ impl Builder<'_, '_> {
         }
         if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
             self.unknown_tag(tag, span);
-            return self
-                .place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
+            return self.place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
         }
         let substituted = match self.loader.origin {
             Origin::Authored { variables: Variables::Replaced(look_up), .. } => substitute(text, look_up),
@@ -446,7 +445,9 @@ fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
 /// Returns the finding for a reference that cannot be replaced, with advice.
 fn variable_finding(error: &VariableError) -> Diagnostic {
     let finding = Diagnostic::error(error.code(), error.to_string());
-    let keep = |name: &str| format!("give a default with ${{{name}, default}}, or write $${{{name}}} to keep the text");
+    let keep = |name: &str| {
+        format!("give a default with ${{{name}, default}}, or write $${{{name}}} to keep the text")
+    };
     match error {
         VariableError::NotAllowed(name) => finding.hint(format!("add `--env {name}`, or {}", keep(name))),
         VariableError::Unset(name) | VariableError::Reserved(name) => finding.hint(keep(name)),

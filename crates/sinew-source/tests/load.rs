@@ -173,15 +173,26 @@ fn errors_with_their_places() {
 }
 
 /// Texts that mean something to shells, JavaScript and templates, and so to a loader that replaces variables.
-const HOSTILE_TEXTS: &[&str] =
-    &["${PORT}", "$${PORT}", "${HOME}", "${NO, x}", "${VAR:-x}", "`${x}`", "Bearer ${API_TOKEN}", "!include x"];
+const HOSTILE_TEXTS: &[&str] = &[
+    "${PORT}",
+    "$${PORT}",
+    "${HOME}",
+    "${NO, x}",
+    "${VAR:-x}",
+    "`${x}`",
+    "Bearer ${API_TOKEN}",
+    "!include x",
+];
 
 #[test]
 fn data_and_kept_files_arrive_as_written() {
     for text in HOSTILE_TEXTS {
         let value = json!({"a": text, "b": [text], "c": {"d": text}});
         let json = value.to_string();
-        assert_eq!(load_data(json.as_bytes(), "input.json", Limits::default()).unwrap().root.to_json(), value);
+        assert_eq!(
+            load_data(json.as_bytes(), "input.json", Limits::default()).unwrap().root.to_json(),
+            value
+        );
         assert_eq!(load_kept(&json).unwrap().root.to_json(), value);
     }
     // YAML is data too: block texts, anchors and merge keys work.
@@ -201,7 +212,10 @@ fn data_takes_no_tags_and_includes_nothing() {
         ("a: !!str 1", "in:1:10 SINEW-1012 tag !!str cannot stand in data\n"),
         ("a: ! 1", "in:1:6 SINEW-1012 tag ! cannot stand in data\n"),
         ("!!str a: 1", "in:1:7 SINEW-1012 tag !!str cannot stand in data\n"),
-        ("a: !!map {}\nb: !x []", "in:1:10 SINEW-1012 tag !!map cannot stand in data\nin:2:7 SINEW-1012 tag !x cannot stand in data\n"),
+        (
+            "a: !!map {}\nb: !x []",
+            "in:1:10 SINEW-1012 tag !!map cannot stand in data\nin:2:7 SINEW-1012 tag !x cannot stand in data\n",
+        ),
         ("!include /etc/passwd", "in:1:10 SINEW-1012 tag !include cannot stand in data\n"),
         ("x: 1\nx: 2", "in:2:1 SINEW-1005 key 'x' stands twice in one object\n"),
         ("", "in:1:1 SINEW-1003 file is empty\n"),

@@ -99,7 +99,8 @@ impl Failure {
         if let FileReadError::Io(error) = error {
             return Self::unreadable(path, error);
         }
-        let failure = Self::new(Exit::Failed, error.code(), format!("cannot read {}: {error}", path.display()));
+        let failure =
+            Self::new(Exit::Failed, error.code(), format!("cannot read {}: {error}", path.display()));
         match error {
             FileReadError::NotRegular { .. } => failure.hint("name a regular file, or - for standard input"),
             _ => failure,

@@ -73,9 +73,8 @@ impl VariableArgs {
     /// Returns the allow-list that the flags name.
     pub(crate) fn rules(&self) -> Result<VariableRules, Failure> {
         let mut rules = VariableRules::default();
-        let refused = |error: sinew_source::VariableError| {
-            Failure::new(Exit::Usage, error.code(), error.to_string())
-        };
+        let refused =
+            |error: sinew_source::VariableError| Failure::new(Exit::Usage, error.code(), error.to_string());
         self.env_names.iter().try_for_each(|name| rules.allow(name)).map_err(refused)?;
         self.env_secrets.iter().try_for_each(|name| rules.allow_secret(name)).map_err(refused)?;
         Ok(rules)

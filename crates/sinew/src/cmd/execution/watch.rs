@@ -48,12 +48,7 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     let deadline = Deadline::from_flag(args.timeout.as_deref())?;
     let found = async { Changes::of(args.which.open().await?).await };
     let changes = deadline.within("connecting and reading the execution", found).await?;
-    let how = Follow {
-        options: args.folding.options(),
-        deadline,
-        people: true,
-        show: true,
-    };
+    let how = Follow { options: args.folding.options(), deadline, people: true, show: true };
     let record = follow(changes, &how, output).await?;
     let standing = Standing::of(record.execution.state());
     if !standing.is_over() {

@@ -49,9 +49,7 @@ pub(crate) struct ExecutorArgs {
 pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = match args.workflows.as_slice() {
         [] => Vec::new(),
-        paths => {
-            deploy::read(paths, &Options { variables: args.variables.rules()?, ..Options::default() })?
-        }
+        paths => deploy::read(paths, &Options { variables: args.variables.rules()?, ..Options::default() })?,
     };
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(connect::adapter);

@@ -88,12 +88,8 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        let mut bench = Bench {
-            file: &file,
-            variables: &variables,
-            loaded: BTreeMap::new(),
-            coverage: &mut coverage,
-        };
+        let mut bench =
+            Bench { file: &file, variables: &variables, loaded: BTreeMap::new(), coverage: &mut coverage };
         let mut edits = Vec::new();
         let text = file.sources.get(0).map(|source| Arc::clone(&source.text)).unwrap_or_default();
         for case in &file.cases {

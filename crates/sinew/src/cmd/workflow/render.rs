@@ -139,11 +139,8 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
 }
 
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {
-    let options = Options {
-        dialect: args.dialect.clone(),
-        variables: args.variables.rules()?,
-        ..Options::default()
-    };
+    let options =
+        Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
     let loaded = load::workflow(path, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if args.workflow.is_none() && loaded.workflows.len() > 1 {

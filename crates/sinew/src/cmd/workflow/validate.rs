@@ -60,11 +60,8 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     if args.format.is_some() && output.format != cli::Format::Table {
         return Err(Failure::usage("--format and -o both choose the form of the findings: give one of them"));
     }
-    let options = Options {
-        dialect: args.dialect.clone(),
-        variables: args.variables.rules()?,
-        ..Options::default()
-    };
+    let options =
+        Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
     let files = find::workflows(&args.paths, &options)?;
     if files.is_empty() {
         return Err(find::nothing(Exit::Failed, &args.paths));
