@@ -123,6 +123,9 @@ pub enum AgentError {
     /// A secret the agent file names is not in the environment.
     #[error("environment variable '{0}' is not set")]
     Environment(String),
+    /// A request names a variable that the agent does not hand out.
+    #[error(transparent)]
+    Reference(#[from] sinew_source::VariableError),
     /// The function of a script agent failed.
     #[error("the script failed{}: {}", line(.0), .0)]
     Script(#[from] ScriptError),
@@ -198,6 +201,7 @@ impl AgentError {
             Self::Response { .. } => "SINEW-5034",
             Self::Template { .. } => "SINEW-5035",
             Self::Environment(_) => "SINEW-5036",
+            Self::Reference(error) => error.code(),
             Self::Artifact(error) => error.code(),
         }
     }
@@ -219,7 +223,8 @@ impl AgentError {
             | Self::Address { .. }
             | Self::Transport { .. }
             | Self::Unavailable { .. }
-            | Self::Environment(_) => FaultKind::Error,
+            | Self::Environment(_)
+            | Self::Reference(_) => FaultKind::Error,
             Self::Command { .. }
             | Self::NotJson { .. }
             | Self::TooLarge { .. }

@@ -105,12 +105,15 @@ pub(crate) struct CommandFile {
     pub(crate) argv: Vec<String>,
     /// Working folder, relative to the agent file; its own folder if left out.
     pub(crate) cwd: Option<String>,
-    /// Further environment variables; values may hold `{{input.path}}` and `${env:NAME}`.
+    /// Further environment variables; values may hold `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
     /// What the program reads on its standard input.
     #[serde(default)]
     pub(crate) stdin: Stdin,
+    /// Environment variables that `${NAME}` in headers and env of the request's MCP servers may name; put in at the call.
+    #[serde(default)]
+    pub(crate) references: Vec<String>,
     /// Longest time for one run.
     pub(crate) timeout: Option<Time>,
     /// Time between the polite and the final signal when a run is ended.
@@ -141,7 +144,7 @@ pub(crate) struct HttpFile {
     /// HTTP method.
     #[serde(default = "default_method")]
     pub(crate) method: String,
-    /// Headers; values may hold `{{input.path}}` and `${env:NAME}`.
+    /// Headers; values may hold `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     /// The body: JSON whose strings may be `{{input.path}}`, or text in which each `{{input.path}}` becomes JSON;

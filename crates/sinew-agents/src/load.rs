@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use sinew_source::{Diagnostic, Diagnostics, Document, LoadOptions, Schema, Sources, check_node};
+use sinew_files::{read_file, read_text_file};
+use sinew_source::{
+    Diagnostic, Diagnostics, Document, Limits, LoadOptions, Schema, Sources, Variables, check_node,
+    is_reserved_variable, is_variable_name,
+};
 
 use crate::agent::{Agent, Runner};
-use crate::clean::Secrets;
 use crate::file::{AgentFile, CommandFile, HttpFile, ScriptFile, agent_file_schema};
 use crate::run::{Command, Http, RequestTemplate, Script, Surroundings};
 use crate::template::{Environment, Template};
@@ -29,14 +32,15 @@ impl Complaint {
 
 pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| unreadable(&shown, &error))?;
-    let read = std::cell::RefCell::new(Secrets::default());
+    let limits = Limits::default();
+    let max_bytes = limits.max_bytes as u64;
+    let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
     let options = LoadOptions {
         name: &shown,
-        // `${NAME}` is configuration, but what if somebody puts a secret there? None of it is ever shown.
-        env: &|name| environment(name).inspect(|value| read.borrow_mut().add(value)),
-        read: &|path| std::fs::read(path).map_err(|error| error.to_string()),
-        limits: sinew_source::Limits::default(),
+        // Headers and variables name the environment; they are filled at each call. No other text does.
+        variables: Variables::Kept,
+        read: &|path| read_file(path, max_bytes).map_err(|error| error.to_string()),
+        limits,
     };
     let document = sinew_source::load(&bytes, &options)?;
     let mut diagnostics = Diagnostics::new(document.sources.clone());
@@ -49,7 +53,7 @@ pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent,
         return Err(diagnostics);
     }
     match serde_json::from_value(document.root.to_json()) {
-        Ok(file) => build(file, path, &document, (environment, read.take())).map_err(|complaints| {
+        Ok(file) => build(file, path, &document, environment).map_err(|complaints| {
             diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
             diagnostics.sort();
             diagnostics
@@ -64,7 +68,7 @@ pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent,
 static FORM: LazyLock<Result<Schema, String>> =
     LazyLock::new(|| Schema::compile(&agent_file_schema()).map_err(|error| error.to_string()));
 
-pub(crate) fn unreadable(path: &str, error: &std::io::Error) -> Diagnostics {
+pub(crate) fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(Sources::default());
     diagnostics.push(Diagnostic::error(BAD_FILE, format!("cannot read '{path}': {error}")));
     diagnostics
@@ -85,7 +89,7 @@ fn build(
     file: AgentFile,
     path: &Path,
     document: &Document,
-    (environment, secrets): (&Arc<Environment>, Secrets),
+    environment: &Arc<Environment>,
 ) -> Result<Agent, Vec<Complaint>> {
     let folder = folder_of(path);
     let mut complaints = Vec::new();
@@ -111,7 +115,7 @@ fn build(
                 file,
                 runner,
                 (input, output),
-                Surroundings { environment: environment.clone(), secrets },
+                Surroundings { environment: environment.clone() },
                 (document.sources.clone(), place),
             ))
         }
@@ -131,7 +135,7 @@ fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<Complain
         (Some(source), None) => ("/run/script/source", Ok(source.clone())),
         (None, Some(name)) => (
             "/run/script/file",
-            std::fs::read_to_string(folder.join(name))
+            read_text_file(&folder.join(name), Limits::default().max_bytes as u64)
                 .map_err(|error| format!("cannot read '{name}': {error}")),
         ),
         _ => ("/run/script", Err("expected either source or file".to_owned())),
@@ -160,7 +164,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
     }
     let mut env = Vec::new();
     for (name, value) in &file.env {
-        let problem = match Template::parse(value) {
+        let problem = match Template::parse_with_variables(value) {
             _ if name.is_empty() || name.contains(['=', '\0']) => {
                 "this cannot be the name of a variable".to_owned()
             }
@@ -172,6 +176,12 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
             Err(problem) => problem,
         };
         complaints.push(Complaint::new(format!("/run/command/env/{}", escape(name)), problem));
+    }
+    for (index, name) in file.references.iter().enumerate() {
+        if !is_variable_name(name) || is_reserved_variable(name) {
+            let problem = "this cannot be the name of a variable that a request may name";
+            complaints.push(Complaint::new(format!("/run/command/references/{index}"), problem));
+        }
     }
     let Some((program, arguments)) = file.argv.split_first() else {
         complaints.push(Complaint::new("/run/command/argv", "expected a program"));
@@ -192,6 +202,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
         folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
         env,
         whole_request: file.stdin == crate::file::Stdin::Request,
+        references: file.references.clone(),
         timeout: file.timeout.map(|time| time.0),
         grace: file.grace.0,
         max_output: file.max_output,

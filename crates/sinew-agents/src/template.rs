@@ -1,8 +1,12 @@
 //! `{{input.path}}` and `${env:NAME}` inside the strings of an agent file.
 //!
+//! Headers of `http` and `env` of `command` may also hold `${NAME}` and `${NAME, default}`; `$${NAME}` is the text
+//! `${NAME}` there. Everywhere else in an agent file such a text arrives as written.
+//!
 //! Parsed once at load; filling binds values as data, so no value is ever read as a template again.
 
 use serde_json::Value;
+use sinew_source::{VariableError, VariableReference, is_reserved_variable};
 
 use crate::error::AgentError;
 
@@ -18,8 +22,11 @@ pub(crate) enum Piece {
     Text(String),
     /// Steps from the call: `input`, `instruction` or `context` first.
     Value(Vec<String>),
-    /// Name of an environment variable; its value is a secret.
-    Env(String),
+    /// An environment variable and what stands in for it; its value is a secret.
+    Env {
+        name: String,
+        default: Option<String>,
+    },
 }
 
 const ROOTS: [&str; 3] = ["input", "instruction", "context"];
@@ -27,21 +34,47 @@ const ROOTS: [&str; 3] = ["input", "instruction", "context"];
 impl Template {
     /// Splits `text`; an error says what is wrong with it in one sentence.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some(at) = [rest.find("{{"), rest.find("${env:")].into_iter().flatten().min() {
-            if at > 0 {
-                pieces.push(Piece::Text(rest[..at].to_owned()));
+        Self::split(text, false)
+    }
+
+    /// The same where `${NAME}` and `${NAME, default}` are variables too.
+    pub(crate) fn parse_with_variables(text: &str) -> Result<Self, String> {
+        Self::split(text, true)
+    }
+
+    fn split(text: &str, variables: bool) -> Result<Self, String> {
+        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(at) = [rest.find("{{"), rest.find("${")].into_iter().flatten().min() {
+            plain.push_str(&rest[..at]);
+            let hole = &rest[at..];
+            let (piece, length) = if hole.starts_with("{{") {
+                let (word, length) = word_between(hole, "{{", "}}")?;
+                (Piece::Value(path(word)?), length)
+            } else if hole.starts_with("${env:") {
+                let (word, length) = word_between(hole, "${env:", "}")?;
+                (Piece::Env { name: variable(word)?, default: None }, length)
+            } else if let Some(found) = VariableReference::parse(hole).filter(|_| variables) {
+                if plain.ends_with('$') {
+                    plain.pop();
+                    plain.push_str(&hole[..found.length]);
+                    rest = &hole[found.length..];
+                    continue;
+                }
+                (variable_piece(found)?, found.length)
+            } else {
+                plain.push('$');
+                rest = &hole[1..];
+                continue;
+            };
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
             }
-            let (open, close) = if rest[at..].starts_with("{{") { ("{{", "}}") } else { ("${env:", "}") };
-            let inner = &rest[at + open.len()..];
-            let end = inner.find(close).ok_or_else(|| format!("'{open}' without '{close}'"))?;
-            let word = inner[..end].trim();
-            pieces.push(if open == "{{" { Piece::Value(path(word)?) } else { Piece::Env(variable(word)?) });
-            rest = &inner[end + close.len()..];
+            pieces.push(piece);
+            rest = &hole[length..];
         }
-        if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.to_owned()));
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
         }
         Ok(Self(pieces))
     }
@@ -52,7 +85,7 @@ impl Template {
 
     /// Whether it reads the environment.
     pub(crate) fn has_env(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Env(_)))
+        self.0.iter().any(|piece| matches!(piece, Piece::Env { .. }))
     }
 
     /// The single `{{…}}` this template consists of, if it is just that.
@@ -75,7 +108,10 @@ impl Template {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
                 Piece::Value(path) => value(scope.find(path)?, &mut filled)?,
-                Piece::Env(name) => filled.push_str(&env(name).ok_or_else(|| Unfilled::Unset(name.clone()))?),
+                Piece::Env { name, default } => {
+                    let value = env(name).or_else(|| default.clone());
+                    filled.push_str(&value.ok_or_else(|| Unfilled::Unset(name.clone()))?);
+                }
             }
         }
         Ok(filled)
@@ -131,8 +167,28 @@ fn path(word: &str) -> Result<Vec<String>, String> {
 
 fn variable(word: &str) -> Result<String, String> {
     let fits = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    fits.then(|| word.to_owned())
-        .ok_or_else(|| format!("'${{env:{word}}}' is not the name of an environment variable"))
+    if !fits {
+        return Err(format!("'${{env:{word}}}' is not the name of an environment variable"));
+    }
+    if is_reserved_variable(word) {
+        return Err(VariableError::Reserved(word.to_owned()).to_string());
+    }
+    Ok(word.to_owned())
+}
+
+/// Returns the piece for `${NAME}`. A reserved variable is never read: its default stands there, or it is refused.
+fn variable_piece(found: VariableReference<'_>) -> Result<Piece, String> {
+    match found.default {
+        Some(default) if is_reserved_variable(found.name) => Ok(Piece::Text(default.to_owned())),
+        default => Ok(Piece::Env { name: variable(found.name)?, default: default.map(str::to_owned) }),
+    }
+}
+
+/// Returns the trimmed word between two marks at the start of a text, and the bytes of all three.
+fn word_between<'t>(text: &'t str, open: &str, close: &str) -> Result<(&'t str, usize), String> {
+    let inner = &text[open.len()..];
+    let end = inner.find(close).ok_or_else(|| format!("'{open}' without '{close}'"))?;
+    Ok((inner[..end].trim(), open.len() + end + close.len()))
 }
 
 /// The values a template may use.
@@ -217,8 +273,40 @@ mod tests {
             ("{{other.x}}", Err("'{{other.x}}' must begin with input, instruction or context")),
             ("{{input..x}}", Err("'{{input..x}}' is not a path like {{input.user.name}}")),
             ("${env:A-B}", Err("'${env:A-B}' is not the name of an environment variable")),
+            (
+                "${env:NATS_CREDS}",
+                Err("environment variable NATS_CREDS is reserved: files never read NATS_* and SINEW_*"),
+            ),
+            ("${TOKEN} $${TOKEN} ${TOKEN, x} ${VAR:-x} $", Ok("${TOKEN} $${TOKEN} ${TOKEN, x} ${VAR:-x} $")),
+            ("${{input.a.b.0}}", Ok("$10")),
         ] {
             assert_eq!(fill(text), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_stand_where_they_are_allowed() {
+        let scope = Scope { input: &json!({"a": "${TOKEN}"}), instruction: None, context: &Value::Null };
+        let variable = |name: &str| (name != "UNSET").then(|| format!("<{name}>"));
+        for (text, expected) in [
+            ("${TOKEN}", Ok("<TOKEN>")),
+            ("Bearer ${ TOKEN }!", Ok("Bearer <TOKEN>!")),
+            ("${UNSET, eu}", Ok("eu")),
+            ("${UNSET,}", Ok("")),
+            ("$${TOKEN}${TOKEN}", Ok("${TOKEN}<TOKEN>")),
+            ("{{input.a}}", Ok("${TOKEN}")), // a value is never a template
+            ("${VAR:-x} ${a.b}", Ok("${VAR:-x} ${a.b}")),
+            ("${UNSET}", Err("environment variable 'UNSET' is not set")),
+            ("${SINEW_X, y}", Ok("y")),
+            (
+                "${SINEW_X}",
+                Err("environment variable SINEW_X is reserved: files never read NATS_* and SINEW_*"),
+            ),
+        ] {
+            let filled = Template::parse_with_variables(text).and_then(|template| {
+                template.fill(&scope, plain, variable).map_err(|error| error.at("it").to_string())
+            });
+            assert_eq!(filled, expected.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
     }
 }

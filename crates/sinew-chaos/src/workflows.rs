@@ -65,7 +65,7 @@ pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
     for (name, text) in [(LEG, LEG_FILE), (JOURNEY, JOURNEY_FILE)] {
         let options = LoadOptions {
             name: "chaos.yaml",
-            env: &|_| None,
+            variables: sinew_source::Variables::Kept,
             read: &|_| Err("no includes".to_owned()),
             limits: Limits::default(),
         };

@@ -44,7 +44,12 @@ fn parse(text: &str) -> Document {
     let read = |_: &Path| Err("no other files".to_owned());
     load(
         text.as_bytes(),
-        &LoadOptions { name: "bench.yaml", env: &|_| None, read: &read, limits: Limits::default() },
+        &LoadOptions {
+            name: "bench.yaml",
+            variables: sinew_source::Variables::Kept,
+            read: &read,
+            limits: Limits::default(),
+        },
     )
     .expect("the file loads")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sinew_engine::Adapter;
 use sinew_plan::{NodeIx, Op, Plan};
-use sinew_source::{Diagnostics, Document, Span};
+use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::Portability;
 
@@ -19,6 +19,12 @@ pub trait Dialect: Sync {
 
     /// How sure it is that the document is one of its own: 0 = not at all, 100 = certainly.
     fn detect(&self, document: &Document) -> u8;
+
+    /// The variables that a document declares for itself, if `${NAME}` in its texts means a variable at all. By default
+    /// every text arrives as written: it may be a prompt, a script or a template of another language.
+    fn declared_variables<'d>(&self, _document: &'d Document) -> Option<Vec<&'d Node>> {
+        None
+    }
 
     /// All workflows of the document, or all that is wrong with it. Warnings travel with the workflows.
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics>;

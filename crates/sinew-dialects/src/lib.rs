@@ -16,9 +16,11 @@ mod convert;
 mod dialect;
 mod js;
 mod pattern;
+mod workflow_file;
 
 pub use convert::{Converted, Loss, Portability, to_sam};
 pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
+pub use workflow_file::{FileVariables, load_workflow_file};
 
 #[cfg(test)]
 mod testing;

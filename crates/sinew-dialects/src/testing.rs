@@ -257,7 +257,7 @@ pub(crate) fn without(value: &Value, drop: impl Fn(&str) -> bool) -> Value {
 pub(crate) fn document(text: &str) -> Document {
     let options = sinew_source::LoadOptions {
         name: "workflow.json",
-        env: &|_| None,
+        variables: sinew_source::Variables::Kept,
         read: &|_| Err("there is no other file".to_owned()),
         limits: sinew_source::Limits::default(),
     };

@@ -338,7 +338,7 @@ fn subjects(dialect: &'static dyn Dialect) -> Vec<Subject> {
         let folder = path.parent().unwrap();
         let options = LoadOptions {
             name: file,
-            env: &|_| None,
+            variables: sinew_source::Variables::Kept,
             read: &|beside| fs::read(folder.join(beside)).map_err(|error| error.to_string()),
             limits: sinew_source::Limits::default(),
         };

@@ -12,7 +12,12 @@ fn document(name: &str, value: &Value) -> Document {
     let read = |_: &Path| Err("no other files".to_owned());
     load(
         value.to_string().as_bytes(),
-        &LoadOptions { name, env: &|_| None, read: &read, limits: Limits::default() },
+        &LoadOptions {
+            name,
+            variables: sinew_source::Variables::Kept,
+            read: &read,
+            limits: Limits::default(),
+        },
     )
     .expect("JSON loads")
 }

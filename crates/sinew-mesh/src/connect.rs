@@ -5,7 +5,6 @@
 //! *selected* context counts only where no address is given: a password that belongs to one server is not sent to another
 //! because somebody typed its address. A context that is *named* counts always.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
@@ -15,6 +14,7 @@ use async_nats::jetstream::{self, ContextBuilder};
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use data_encoding::BASE64URL_NOPAD;
 use percent_encoding::percent_decode_str;
+use sinew_files::{open_file, read_text_file};
 use sinew_protocol::env as var;
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 use sinew_protocol::{Token, id::is_token};
@@ -490,15 +490,11 @@ fn in_context(context: &Context) -> Result<Auth, MeshError> {
 /// A small file that must not be shown.
 fn secret(setting: &'static str, path: &Path) -> Result<String, MeshError> {
     let shown = path.display();
-    let length = fs::metadata(path).map_err(|error| bad(setting, format!("{shown}: {error}")))?.len();
-    if length > LONGEST_SECRET {
-        return Err(bad(setting, format!("{shown}: it is too large")));
-    }
-    fs::read_to_string(path).map_err(|error| bad(setting, format!("{shown}: {error}")))
+    read_text_file(path, LONGEST_SECRET).map_err(|error| bad(setting, format!("{shown}: {error}")))
 }
 
 fn readable(setting: &'static str, path: &Path) -> Result<(), MeshError> {
-    File::open(path).map(drop).map_err(|error| bad(setting, format!("{}: {error}", path.display())))
+    open_file(path).map(drop).map_err(|error| bad(setting, format!("{}: {error}", path.display())))
 }
 
 /// The user's name in credentials. What they claim is checked by the server, not here.

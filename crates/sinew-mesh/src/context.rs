@@ -1,10 +1,11 @@
 //! Contexts of the `nats` command line (ADR-21): named sets of connection settings in the user's configuration folder.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sinew_files::{FileReadError, read_text_file};
 
 use crate::error::MeshError;
 
@@ -140,10 +141,8 @@ impl Context {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let length = File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
-    if length as u64 > LONGEST { Err(io::Error::other("it is too large")) } else { Ok(text) }
+fn read(path: &Path) -> Result<String, FileReadError> {
+    read_text_file(path, LONGEST)
 }
 
 fn bad(name: &str, reason: String) -> MeshError {

@@ -1,9 +1,181 @@
 //! `${NAME}` and `${NAME, default}` in values.
 //!
 //! Substitution works on scalars after parsing, so a variable can never add keys or structure.
-//! `$${NAME}` keeps the text `${NAME}`; braces around anything that is no name stay as they are.
+//! `$${NAME}` keeps the text `${NAME}`; braces around anything that is not a name stay as they are.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Prefixes of variables that configure the connection of a process. Files never read these variables.
+const RESERVED_PREFIXES: [&str; 2] = ["NATS_", "SINEW_"];
+/// Parts of a name that mark the value of a variable as secret.
+const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+
+/// Treatment of `${NAME}` in the texts of a file.
+#[derive(Clone, Copy)]
+pub enum Variables<'a> {
+    /// Texts arrive as written.
+    Kept,
+    /// The lookup answers for each name.
+    Replaced(&'a dyn Fn(&str) -> Variable),
+}
+
+/// Answer of a lookup for the name in one `${NAME}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The value takes the place of the reference.
+    Value(String),
+    /// The value is secret: the reference stays in the text, and an agent resolves it at the call.
+    Secret,
+    /// The variable may be read and is not set.
+    Unset,
+    /// The name is not on the allow-list.
+    NotAllowed,
+    /// The name is reserved: see [`is_reserved_variable`].
+    Reserved,
+}
+
+/// Tells whether files may never read a variable, even when it is on an allow-list: `NATS_*` and `SINEW_*`.
+pub fn is_reserved_variable(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Tells whether a text can be the name in `${NAME}`.
+pub fn is_variable_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Allow-list of the environment variables that a file may name.
+#[derive(Clone, Debug, Default)]
+pub struct VariableRules {
+    allowed: BTreeSet<String>,
+    secret: BTreeSet<String>,
+}
+
+impl VariableRules {
+    /// Allows a name. Its value is secret if the name says so: TOKEN, KEY, SECRET, PASSWORD and the like.
+    pub fn allow(&mut self, name: &str) -> Result<(), VariableError> {
+        if !is_variable_name(name) {
+            return Err(VariableError::Name(name.chars().take(60).collect()));
+        }
+        if is_reserved_variable(name) {
+            return Err(VariableError::Reserved(name.to_owned()));
+        }
+        self.allowed.insert(name.to_owned());
+        let upper = name.to_ascii_uppercase();
+        if SECRET_WORDS.iter().any(|word| upper.contains(word)) {
+            self.secret.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Allows a name whose value is secret.
+    pub fn allow_secret(&mut self, name: &str) -> Result<(), VariableError> {
+        self.allow(name)?;
+        self.secret.insert(name.to_owned());
+        Ok(())
+    }
+
+    /// Answers for one name. The environment is asked for allowed names only, and never for secret ones.
+    pub fn look_up(&self, name: &str, environment: &dyn Fn(&str) -> Option<String>) -> Variable {
+        if is_reserved_variable(name) {
+            Variable::Reserved
+        } else if !self.allowed.contains(name) {
+            Variable::NotAllowed
+        } else if self.secret.contains(name) {
+            Variable::Secret
+        } else {
+            environment(name).map_or(Variable::Unset, Variable::Value)
+        }
+    }
+}
+
+/// Reason why a variable cannot be used. The text holds the name and never a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VariableError {
+    /// The text cannot be the name of a variable.
+    #[error("'{0}' is not a valid name of an environment variable")]
+    Name(String),
+    /// Files never read this variable.
+    #[error("environment variable {0} is reserved: files never read NATS_* and SINEW_*")]
+    Reserved(String),
+    /// The name is not on the allow-list.
+    #[error("environment variable {0} is not allowed here")]
+    NotAllowed(String),
+    /// The variable is allowed, is not set, and has no default.
+    #[error("environment variable {0} is not set")]
+    Unset(String),
+}
+
+impl VariableError {
+    /// Returns the operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unset(_) => "SINEW-1016",
+            Self::NotAllowed(_) => "SINEW-1017",
+            Self::Name(_) | Self::Reserved(_) => "SINEW-1018",
+        }
+    }
+}
+
+/// Resolves `${NAME}` in every text of a value, where the call is made: by an agent, from its own environment.
+///
+/// Names outside `allowed` fail, reserved names fail even inside it. Keys of objects stay as they are. `on_secret` takes
+/// each value that went in, so that the caller can keep it out of logs and errors.
+pub fn resolve_references(
+    value: &Value,
+    allowed: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+    on_secret: &mut dyn FnMut(&str),
+) -> Result<Value, VariableError> {
+    Ok(match value {
+        Value::String(text) => Value::String(resolve_text(text, allowed, environment, on_secret)?),
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| resolve_references(item, allowed, environment, on_secret))
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(key, value)| {
+                    Ok((key.clone(), resolve_references(value, allowed, environment, on_secret)?))
+                })
+                .collect::<Result<_, VariableError>>()?,
+        ),
+        other => other.clone(),
+    })
+}
+
+fn resolve_text(
+    text: &str,
+    allowed: &[String],
+    environment: &dyn Fn(&str) -> Option<String>,
+    on_secret: &mut dyn FnMut(&str),
+) -> Result<String, VariableError> {
+    let read = std::cell::RefCell::new(Vec::new());
+    let look_up = |name: &str| {
+        if is_reserved_variable(name) {
+            Variable::Reserved
+        } else if !allowed.iter().any(|allowed| allowed == name) {
+            Variable::NotAllowed
+        } else {
+            environment(name).map_or(Variable::Unset, |value| {
+                read.borrow_mut().push(value.clone());
+                Variable::Value(value)
+            })
+        }
+    };
+    let resolved = substitute(text, &look_up)?.text.into_owned();
+    read.take().iter().for_each(|value| on_secret(value));
+    Ok(resolved)
+}
 
 /// A text after substitution.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,21 +187,24 @@ pub(crate) struct Substituted<'t> {
     pub(crate) added: usize,
 }
 
-/// A variable that is not set and has no default.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Missing<'t>(pub(crate) &'t str);
+impl<'t> Substituted<'t> {
+    /// A text as it was written.
+    pub(crate) fn kept(text: &'t str) -> Self {
+        Self { text: Cow::Borrowed(text), whole: false, added: 0 }
+    }
+}
 
 /// Replaces every substitution in `text`.
 pub(crate) fn substitute<'t>(
     text: &'t str,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Substituted<'t>, Missing<'t>> {
+    look_up: &dyn Fn(&str) -> Variable,
+) -> Result<Substituted<'t>, VariableError> {
     let mut out = String::new();
     let mut done = 0; // everything before this byte is in `out`
     let mut from = 0; // where to look for the next `${`
     let (mut whole, mut added) = (false, 0);
     while let Some(at) = text[from..].find("${").map(|at| from + at) {
-        let Some(found) = Reference::parse(&text[at..]) else {
+        let Some(found) = VariableReference::parse(&text[at..]) else {
             from = at + 2;
             continue;
         };
@@ -38,9 +213,15 @@ pub(crate) fn substitute<'t>(
             out.push_str(&text[done..at - 1]);
             out.push_str(&text[at..end]);
         } else {
+            let value = match look_up(found.name) {
+                Variable::Value(value) => value,
+                Variable::Secret => {
+                    from = end;
+                    continue;
+                }
+                missing => found.default_or(missing)?.to_owned(),
+            };
             out.push_str(&text[done..at]);
-            let value = env(found.name).or_else(|| found.default.map(str::to_owned));
-            let value = value.ok_or(Missing(found.name))?;
             added += value.len();
             out.push_str(&value);
             whole = at == 0 && end == text.len();
@@ -48,21 +229,26 @@ pub(crate) fn substitute<'t>(
         (done, from) = (end, end);
     }
     if done == 0 {
-        return Ok(Substituted { text: Cow::Borrowed(text), whole: false, added: 0 });
+        return Ok(Substituted::kept(text));
     }
     out.push_str(&text[done..]);
     Ok(Substituted { text: Cow::Owned(out), whole, added })
 }
 
-/// One `${…}` at the start of a text.
-struct Reference<'t> {
-    name: &'t str,
-    default: Option<&'t str>,
-    length: usize,
+/// One `${NAME}` or `${NAME, default}` at the start of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VariableReference<'t> {
+    /// Name of the variable.
+    pub name: &'t str,
+    /// Text that stands in for a variable that is not set.
+    pub default: Option<&'t str>,
+    /// Bytes of the whole reference.
+    pub length: usize,
 }
 
-impl<'t> Reference<'t> {
-    fn parse(text: &'t str) -> Option<Self> {
+impl<'t> VariableReference<'t> {
+    /// Reads the reference that a text begins with.
+    pub fn parse(text: &'t str) -> Option<Self> {
         let inner = text.strip_prefix("${")?;
         let inner = &inner[..inner.find('}')?];
         let (name, default) = match inner.split_once(',') {
@@ -70,26 +256,39 @@ impl<'t> Reference<'t> {
             None => (inner, None),
         };
         let name = name.trim();
-        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        is_name.then_some(Self { name, default, length: inner.len() + 3 })
+        is_variable_name(name).then_some(Self { name, default, length: inner.len() + 3 })
+    }
+
+    /// Returns the default, or the reason why there is nothing to put in.
+    fn default_or(&self, missing: Variable) -> Result<&'t str, VariableError> {
+        let name = || self.name.to_owned();
+        self.default.ok_or_else(|| match missing {
+            Variable::Reserved => VariableError::Reserved(name()),
+            Variable::NotAllowed => VariableError::NotAllowed(name()),
+            _ => VariableError::Unset(name()),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    /// Text and whether it was one whole substitution, or the name that is missing.
+    /// Text and whether it was one whole substitution, or the error.
     type Expected = Result<(&'static str, bool), &'static str>;
 
     #[test]
     fn substitution() {
-        let env = |name: &str| match name {
-            "A" => Some("1".to_owned()),
-            "TRICK" => Some("${A}".to_owned()),
-            "EMPTY" => Some(String::new()),
-            _ => None,
+        let look_up = |name: &str| match name {
+            "A" => Variable::Value("1".to_owned()),
+            "TRICK" => Variable::Value("${A}".to_owned()),
+            "EMPTY" => Variable::Value(String::new()),
+            "TOKEN" => Variable::Secret,
+            "OTHER" => Variable::NotAllowed,
+            "NATS_URL" => Variable::Reserved,
+            _ => Variable::Unset,
         };
         let cases: &[(&str, Expected)] = &[
             ("plain", Ok(("plain", false))),
@@ -100,7 +299,7 @@ mod tests {
             ("${NO, ws://localhost:8008}", Ok(("ws://localhost:8008", true))),
             ("${NO,}", Ok(("", true))),
             ("${EMPTY, x}", Ok(("", true))),
-            ("${NO}", Err("NO")),
+            ("${NO}", Err("environment variable NO is not set")),
             ("${TRICK}", Ok(("${A}", true))),
             ("$${A}", Ok(("${A}", false))),
             ("x$${A}${A}", Ok(("x${A}1", false))),
@@ -110,14 +309,76 @@ mod tests {
             ("${}${A}", Ok(("${}1", false))),
             ("${1A}", Ok(("${1A}", false))),
             ("$A", Ok(("$A", false))),
+            ("${TOKEN}", Ok(("${TOKEN}", false))),
+            ("${TOKEN, x}${A}$${TOKEN}", Ok(("${TOKEN, x}1${TOKEN}", false))),
+            ("${OTHER}", Err("environment variable OTHER is not allowed here")),
+            ("${OTHER, x}", Ok(("x", true))),
+            ("${NATS_URL, x}", Ok(("x", true))),
+            (
+                "${NATS_URL}",
+                Err("environment variable NATS_URL is reserved: files never read NATS_* and SINEW_*"),
+            ),
         ];
         for (text, expected) in cases {
-            let got = substitute(text, &env);
+            let got = substitute(text, &look_up);
             let got = match &got {
                 Ok(found) => Ok((&*found.text, found.whole)),
-                Err(missing) => Err(missing.0),
+                Err(error) => Err(error.to_string()),
             };
-            assert_eq!(got, *expected, "{text}");
+            assert_eq!(got, expected.map_err(str::to_owned), "{text}");
         }
+    }
+
+    #[test]
+    fn rules_ask_for_allowed_names_only() {
+        let mut rules = VariableRules::default();
+        for name in ["REGION", "UNSET", "API_KEY", "my_password"] {
+            rules.allow(name).unwrap();
+        }
+        rules.allow_secret("HARMLESS_NAME").unwrap();
+        for (name, code) in [("NATS_CREDS", 1018), ("Sinew_X", 1018), ("A-B", 1018), ("", 1018), ("1A", 1018)]
+        {
+            assert_eq!(rules.allow(name).unwrap_err().code(), format!("SINEW-{code}"), "{name}");
+        }
+        let environment = |name: &str| match name {
+            "REGION" => Some("eu".to_owned()),
+            "UNSET" => None,
+            other => panic!("{other} was read"),
+        };
+        for (name, expected) in [
+            ("REGION", Variable::Value("eu".to_owned())),
+            ("UNSET", Variable::Unset),
+            ("API_KEY", Variable::Secret),
+            ("my_password", Variable::Secret),
+            ("HARMLESS_NAME", Variable::Secret),
+            ("HOME", Variable::NotAllowed),
+            ("NATS_CREDS", Variable::Reserved),
+            ("SINEW_NAMESPACE", Variable::Reserved),
+        ] {
+            assert_eq!(rules.look_up(name, &environment), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn references_are_resolved_by_an_allow_list() {
+        let environment = |name: &str| match name {
+            "TOKEN" => Some("s3cret".to_owned()),
+            "UNSET" => None,
+            other => panic!("{other} was read"),
+        };
+        let allowed = ["TOKEN", "UNSET", "NATS_CREDS"].map(str::to_owned);
+        let mut secrets = Vec::new();
+        let value = json!({"headers": {"${TOKEN}": ["Bearer ${TOKEN}", 1, "$${TOKEN}", "${UNSET, x}"]}});
+        let mut resolve = |value: &Value| {
+            resolve_references(value, &allowed, &environment, &mut |secret| secrets.push(secret.to_owned()))
+        };
+        let resolved = resolve(&value).unwrap();
+        assert_eq!(resolved, json!({"headers": {"${TOKEN}": ["Bearer s3cret", 1, "${TOKEN}", "x"]}}));
+        for (text, code) in
+            [("${HOME}", "SINEW-1017"), ("${UNSET}", "SINEW-1016"), ("${NATS_CREDS}", "SINEW-1018")]
+        {
+            assert_eq!(resolve(&json!([text])).unwrap_err().code(), code, "{text}");
+        }
+        assert_eq!(secrets, ["s3cret"]);
     }
 }

@@ -3,7 +3,8 @@
 //! Everything a person writes (workflows, agent files, application files) enters here: [`load()`]
 //! turns YAML or JSON into a [`Document`], a tree of [`Node`]s in file order, each with its [`Span`].
 //! The dialects read that tree, add [`Diagnostic`]s of their own, and a command renders them all with
-//! [`render_text`] or one of its machine-readable sisters. [`Schema`] checks values against JSON Schema,
+//! [`render_text`] or one of its machine-readable sisters. Data of others (inputs, answers) enters through
+//! [`load_data`], which neither includes files nor knows variables. [`Schema`] checks values against JSON Schema,
 //! both those of files ([`check_node`]) and those that agents send.
 //!
 //! This crate never touches the file system, the environment or the network: file reads and variables
@@ -23,7 +24,11 @@ mod tree;
 mod value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use load::{Document, Limits, LoadOptions, load};
+pub use environment::{
+    Variable, VariableError, VariableReference, VariableRules, Variables, is_reserved_variable,
+    is_variable_name, resolve_references,
+};
+pub use load::{Document, Limits, LoadOptions, load, load_data};
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{
     CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use crate::tree::{self, Built};
-use crate::{Diagnostic, Diagnostics, Kind, Node, Sources, Span};
+use crate::{Diagnostic, Diagnostics, Kind, Node, Sources, Span, Variables};
 
 /// A file that was read: its tree and the texts it came from.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub struct Document {
 pub struct LoadOptions<'a> {
     /// The name shown in diagnostics; includes are looked up relative to its folder.
     pub name: &'a str,
-    /// The value of an environment variable, for `${NAME}`.
-    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Treatment of `${NAME}`.
+    pub variables: Variables<'a>,
     /// The bytes of an included file; the path is already joined to the folder of the including file.
     /// The closure decides what may be read; its error text is shown to people.
     pub read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String>,
@@ -57,11 +57,36 @@ impl Default for Limits {
     }
 }
 
-/// Reads YAML 1.2 or JSON (which is YAML). Errors are of the codes SINEW-1001 to SINEW-1016; all that
-/// can be found in one pass are returned together, sorted.
+/// Origin of a text, which decides what the text may ask for.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A file of an author: it may include other files and name variables.
+    Authored { variables: Variables<'a>, read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String> },
+    /// Data: it stands for nothing but itself.
+    Data,
+}
+
+/// Reads a file of an author: YAML 1.2, or JSON, which is YAML. Errors are of the codes SINEW-1001 to SINEW-1018; all
+/// that can be found in one pass are returned together, sorted.
 pub fn load(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Document, Diagnostics> {
-    let mut loader = Loader::new(options);
-    let root = loader.file(PathBuf::from(options.name), bytes, 0);
+    let origin = Origin::Authored { variables: options.variables, read: options.read };
+    read_document(bytes, options.name, origin, options.limits)
+}
+
+/// Reads data: JSON, or YAML without tags. Every text arrives as written, and no other file is read. Anchors count
+/// against the limits as in [`load`]; errors have the same codes and places.
+pub fn load_data(bytes: &[u8], name: &str, limits: Limits) -> Result<Document, Diagnostics> {
+    read_document(bytes, name, Origin::Data, limits)
+}
+
+fn read_document(
+    bytes: &[u8],
+    name: &str,
+    origin: Origin<'_>,
+    limits: Limits,
+) -> Result<Document, Diagnostics> {
+    let mut loader = Loader::new(origin, limits);
+    let root = loader.file(PathBuf::from(name), bytes, 0);
     match root {
         Ok(parsed) if loader.found.is_empty() => {
             Ok(Document { root: parsed.root.node, sources: loader.sources })
@@ -85,12 +110,16 @@ pub(crate) struct Parsed {
     pub(crate) anchors: BTreeMap<String, Rc<Built>>,
 }
 
+/// Advice for data that asks for more than data may.
+pub(crate) const DATA_HINT: &str = "data is JSON, or YAML without tags; write the value itself here";
+
 /// Findings past this many are noise.
 const MOST_FINDINGS: usize = 200;
 
 /// What all files of one document share: the budget, the findings, the chain of includes.
 pub(crate) struct Loader<'a> {
-    pub(crate) options: &'a LoadOptions<'a>,
+    pub(crate) origin: Origin<'a>,
+    pub(crate) limits: Limits,
     pub(crate) sources: Sources,
     found: Vec<Diagnostic>,
     chain: Vec<PathBuf>,
@@ -101,9 +130,10 @@ pub(crate) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(options: &'a LoadOptions<'a>) -> Self {
+    fn new(origin: Origin<'a>, limits: Limits) -> Self {
         Self {
-            options,
+            origin,
+            limits,
             sources: Sources::default(),
             found: Vec::new(),
             chain: Vec::new(),
@@ -129,7 +159,7 @@ impl<'a> Loader<'a> {
 
     /// Pays for one value at this depth.
     pub(crate) fn pay_node(&mut self, depth: usize, span: Span) -> Result<(), Stop> {
-        let limits = self.options.limits;
+        let limits = self.limits;
         self.nodes += 1;
         if self.nodes > limits.max_nodes {
             let message = format!("more than {} values", limits.max_nodes);
@@ -140,7 +170,7 @@ impl<'a> Loader<'a> {
 
     /// Refuses nesting that is too deep.
     pub(crate) fn check_depth(&mut self, depth: usize, span: Span) -> Result<(), Stop> {
-        let limit = self.options.limits.max_depth;
+        let limit = self.limits.max_depth;
         if depth > limit {
             return Err(self.stop(
                 Diagnostic::error("SINEW-1008", format!("nested deeper than {limit} levels")).at(span),
@@ -151,7 +181,7 @@ impl<'a> Loader<'a> {
 
     /// Pays for a copy of a tree, before it is made.
     pub(crate) fn pay_copy(&mut self, weight: usize, span: Span) -> Result<(), Stop> {
-        let limit = self.options.limits.max_expanded;
+        let limit = self.limits.max_expanded;
         self.expanded = self.expanded.saturating_add(weight);
         if self.expanded > limit {
             let message = format!("anchors and aliases copy more than {limit} values");
@@ -162,7 +192,7 @@ impl<'a> Loader<'a> {
 
     /// Pays for text: a file, or the value of a variable.
     pub(crate) fn pay_bytes(&mut self, count: usize, span: Span) -> Result<(), Stop> {
-        let limit = self.options.limits.max_bytes;
+        let limit = self.limits.max_bytes;
         self.bytes = self.bytes.saturating_add(count);
         if self.bytes > limit {
             let message = format!("more than {limit} bytes, includes and variables counted in");
@@ -201,7 +231,12 @@ impl<'a> Loader<'a> {
     /// Reads the file that an `!include` at `span` names. A file that cannot be read is a finding, and
     /// `null` takes its place.
     pub(crate) fn include(&mut self, target: &str, span: Span, depth: usize) -> Result<Parsed, Stop> {
-        let limit = self.options.limits.max_includes;
+        let Origin::Authored { read, .. } = self.origin else {
+            let finding = Diagnostic::error("SINEW-1012", "data does not include files").at(span);
+            self.report(finding.hint(DATA_HINT));
+            return Ok(Parsed::nothing(span));
+        };
+        let limit = self.limits.max_includes;
         self.includes += 1;
         if self.includes > limit {
             return Err(
@@ -217,7 +252,7 @@ impl<'a> Loader<'a> {
             self.report(Diagnostic::error("SINEW-1014", message).at(span));
             return Ok(Parsed::nothing(span));
         }
-        let bytes = match (self.options.read)(&path) {
+        let bytes = match read(&path) {
             Ok(bytes) => bytes,
             Err(reason) => {
                 let message = format!("cannot read included file {}: {reason}", path.display());

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
 
-use crate::environment::{Missing, substitute};
-use crate::load::{Loader, Parsed, Stop};
+use crate::environment::{Substituted, VariableError, Variables, substitute};
+use crate::load::{DATA_HINT, Loader, Origin, Parsed, Stop};
 use crate::{Diagnostic, Kind, Member, Node, Span, include_lines, scalar, syntax};
 
 /// A finished value with what copying it would cost.
@@ -24,7 +24,7 @@ pub(crate) struct Built {
 
 /// Reads one text whose root stands at `depth` of the document.
 pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result<Parsed, Stop> {
-    let nesting = loader.options.limits.max_depth.saturating_add(1);
+    let nesting = loader.limits.max_depth.saturating_add(1);
     let options = granit_parser::options! {
         emit_comments: false,
         emit_anchor_events: true,
@@ -32,7 +32,10 @@ pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize
         flow_nesting_limit: nesting,
         block_nesting_limit: nesting,
     };
-    let lines = include_lines::find(text, file, &options);
+    let lines = match loader.origin {
+        Origin::Authored { .. } => include_lines::find(text, file, &options),
+        Origin::Data => None,
+    };
     let mut builder = Builder {
         loader,
         file,
@@ -276,6 +279,10 @@ impl Builder<'_, '_> {
         if let Some(Open { content: Content::Object { key: key @ None, merges, .. }, .. }) =
             self.open.last_mut()
         {
+            if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
+                let finding = tag_finding(self.loader.origin, tag);
+                self.loader.report(finding.at(span));
+            }
             *key = Some(if plain && text == "<<" && tag.is_none() {
                 if let Some((_, first, _)) = merges.first() {
                     let finding = duplicate("<<", span, *first);
@@ -294,16 +301,18 @@ impl Builder<'_, '_> {
             }
             return Ok(());
         }
-        let substituted = match substitute(text, self.loader.options.env) {
+        if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
+            self.unknown_tag(tag, span);
+            return self.place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
+        }
+        let substituted = match self.loader.origin {
+            Origin::Authored { variables: Variables::Replaced(look_up), .. } => substitute(text, look_up),
+            _ => Ok(Substituted::kept(text)),
+        };
+        let substituted = match substituted {
             Ok(substituted) => substituted,
-            Err(Missing(name)) => {
-                let finding =
-                    Diagnostic::error("SINEW-1016", format!("environment variable {name} is not set"))
-                        .at(span)
-                        .hint(format!(
-                            "give a default with ${{{name}, default}}, or write $${{{name}}} to keep the text"
-                        ));
-                self.loader.report(finding);
+            Err(error) => {
+                self.loader.report(variable_finding(&error).at(span));
                 return self
                     .place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
             }
@@ -358,17 +367,15 @@ impl Builder<'_, '_> {
     }
 
     fn collection_tag(&mut self, tag: Option<&Tag>, allowed: &str, span: Span) {
-        if tag.is_some_and(|tag| tag.core_suffix() != Some(allowed)) {
+        let is_data = matches!(self.loader.origin, Origin::Data);
+        if tag.is_some_and(|tag| is_data || tag.core_suffix() != Some(allowed)) {
             self.unknown_tag(tag, span);
         }
     }
 
     fn unknown_tag(&mut self, tag: Option<&Tag>, span: Span) {
-        let tag: String = tag.map(Tag::original).unwrap_or_default().chars().take(40).collect();
-        let finding = Diagnostic::error("SINEW-1012", format!("tag {tag} is not known here"))
-            .at(span)
-            .hint("known are !include and the core tags !!str !!int !!float !!bool !!null !!seq !!map");
-        self.loader.report(finding);
+        let finding = tag_finding(self.loader.origin, tag);
+        self.loader.report(finding.at(span));
     }
 
     /// Reports every key that stands twice, at its second place.
@@ -419,6 +426,32 @@ fn fits(tag: &str, kind: &Kind) -> bool {
         Kind::Bool(_) => tag == "bool",
         Kind::Number(number) => tag == "float" || (tag == "int" && !number.is_f64()),
         _ => false,
+    }
+}
+
+/// Returns the finding for a tag that may not stand in a text of this origin.
+fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
+    let tag: String = tag.map(Tag::original).unwrap_or_default().chars().take(40).collect();
+    let (problem, hint) = match origin {
+        Origin::Data => ("cannot stand in data", DATA_HINT),
+        Origin::Authored { .. } => (
+            "is not known here",
+            "known are !include and the core tags !!str !!int !!float !!bool !!null !!seq !!map",
+        ),
+    };
+    Diagnostic::error("SINEW-1012", format!("tag {tag} {problem}")).hint(hint)
+}
+
+/// Returns the finding for a reference that cannot be replaced, with advice.
+fn variable_finding(error: &VariableError) -> Diagnostic {
+    let finding = Diagnostic::error(error.code(), error.to_string());
+    let keep = |name: &str| {
+        format!("give a default with ${{{name}, default}}, or write $${{{name}}} to keep the text")
+    };
+    match error {
+        VariableError::NotAllowed(name) => finding.hint(format!("add `--env {name}`, or {}", keep(name))),
+        VariableError::Unset(name) | VariableError::Reserved(name) => finding.hint(keep(name)),
+        VariableError::Name(_) => finding,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sinew_source::{Diagnostics, Document, Limits, LoadOptions, load};
+use sinew_source::{Diagnostics, Document, Limits, LoadOptions, Variable, Variables, load, load_data};
 
 /// Loads `main.yaml` out of these files, with `PORT=8080` and a few other variables set.
 fn load_files(files: &[(&str, &[u8])], limits: Limits) -> Result<Document, Diagnostics> {
@@ -21,11 +21,25 @@ fn load_files(files: &[(&str, &[u8])], limits: Limits) -> Result<Document, Diagn
         "EMPTY" => Some(String::new()),
         _ => None,
     };
+    let look_up = |name: &str| match name {
+        "API_TOKEN" => Variable::Secret,
+        "HOME" => Variable::NotAllowed,
+        "NATS_URL" => Variable::Reserved,
+        name => env(name).map_or(Variable::Unset, Variable::Value),
+    };
     let read = |path: &Path| {
         let name = path.to_str().ok_or("odd path")?;
         files.get(name).map(|bytes| bytes.to_vec()).ok_or_else(|| "no such file".to_owned())
     };
-    load(files["main.yaml"], &LoadOptions { name: "main.yaml", env: &env, read: &read, limits })
+    let variables = Variables::Replaced(&look_up);
+    load(files["main.yaml"], &LoadOptions { name: "main.yaml", variables, read: &read, limits })
+}
+
+/// Loads a file of an author in which no variable is replaced.
+fn load_kept(text: &str) -> Result<Document, Diagnostics> {
+    let read = |_: &Path| Err("no such file".to_owned());
+    let (variables, limits) = (Variables::Kept, Limits::default());
+    load(text.as_bytes(), &LoadOptions { name: "main.yaml", variables, read: &read, limits })
 }
 
 fn load_text(text: &str) -> Result<Document, Diagnostics> {
@@ -86,6 +100,9 @@ fn values() {
             json!({"a": "${PORT}", "b": "${{ github.ref }}", "c": "$PORT"}),
         ),
         ("a: !!str ${PORT}", json!({"a": "8080"})),
+        // A secret stays a reference, which an agent resolves.
+        ("a: Bearer ${API_TOKEN}\nb: ${API_TOKEN}", json!({"a": "Bearer ${API_TOKEN}", "b": "${API_TOKEN}"})),
+        ("a: ${HOME, x}\nb: ${NATS_URL, y}", json!({"a": "x", "b": "y"})),
     ];
     for (text, expected) in cases {
         match load_text(text) {
@@ -145,10 +162,73 @@ fn errors_with_their_places() {
             "a: ${NO}\nb: x${ALSO_NO}",
             "main.yaml:1:4 SINEW-1016 environment variable NO is not set\nmain.yaml:2:4 SINEW-1016 environment variable ALSO_NO is not set\n",
         ),
+        (
+            "a: ${HOME}\nb: ${NATS_URL}",
+            "main.yaml:1:4 SINEW-1017 environment variable HOME is not allowed here\nmain.yaml:2:4 SINEW-1018 environment variable NATS_URL is reserved: files never read NATS_* and SINEW_*\n",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(findings(load_text(text)), *expected, "{text}");
     }
+}
+
+/// Texts that mean something to shells, JavaScript and templates, and so to a loader that replaces variables.
+const HOSTILE_TEXTS: &[&str] = &[
+    "${PORT}",
+    "$${PORT}",
+    "${HOME}",
+    "${NO, x}",
+    "${VAR:-x}",
+    "`${x}`",
+    "Bearer ${API_TOKEN}",
+    "!include x",
+];
+
+#[test]
+fn data_and_kept_files_arrive_as_written() {
+    for text in HOSTILE_TEXTS {
+        let value = json!({"a": text, "b": [text], "c": {"d": text}});
+        let json = value.to_string();
+        assert_eq!(
+            load_data(json.as_bytes(), "input.json", Limits::default()).unwrap().root.to_json(),
+            value
+        );
+        assert_eq!(load_kept(&json).unwrap().root.to_json(), value);
+    }
+    // YAML is data too: block texts, anchors and merge keys work.
+    let yaml = "a: ${PORT}\nb: &x {k: '${HOME}'}\nc: *x\nd: {<<: *x, l: 1}\ne: |\n  echo ${VAR:-x}\n";
+    let expected = json!({
+        "a": "${PORT}", "b": {"k": "${HOME}"}, "c": {"k": "${HOME}"}, "d": {"k": "${HOME}", "l": 1},
+        "e": "echo ${VAR:-x}\n",
+    });
+    assert_eq!(load_data(yaml.as_bytes(), "input.yaml", Limits::default()).unwrap().root.to_json(), expected);
+    assert_eq!(load_kept(yaml).unwrap().root.to_json(), expected);
+}
+
+#[test]
+fn data_takes_no_tags_and_includes_nothing() {
+    let cases: &[(&str, &str)] = &[
+        ("a: !include x.yaml", "in:1:13 SINEW-1012 tag !include cannot stand in data\n"),
+        ("a: !!str 1", "in:1:10 SINEW-1012 tag !!str cannot stand in data\n"),
+        ("a: ! 1", "in:1:6 SINEW-1012 tag ! cannot stand in data\n"),
+        ("!!str a: 1", "in:1:7 SINEW-1012 tag !!str cannot stand in data\n"),
+        (
+            "a: !!map {}\nb: !x []",
+            "in:1:10 SINEW-1012 tag !!map cannot stand in data\nin:2:7 SINEW-1012 tag !x cannot stand in data\n",
+        ),
+        ("!include /etc/passwd", "in:1:10 SINEW-1012 tag !include cannot stand in data\n"),
+        ("x: 1\nx: 2", "in:2:1 SINEW-1005 key 'x' stands twice in one object\n"),
+        ("", "in:1:1 SINEW-1003 file is empty\n"),
+        ("a: [1", "in:1:4 SINEW-1002 unclosed bracket '['\n"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(findings(load_data(text.as_bytes(), "in", Limits::default())), *expected, "{text}");
+    }
+    // An include on a line of its own is a slip of YAML in data, not a text operation.
+    let found = load_data(b"a: 1\n!include x.yaml\nb: 2\n", "in", Limits::default()).unwrap_err();
+    assert_eq!((found.items[0].code, found.items[0].span.unwrap().line), ("SINEW-1002", 2));
+    let limits = Limits { max_bytes: 3, ..Limits::default() };
+    assert_eq!(load_data(b"[1, 2]", "in", limits).unwrap_err().items[0].code, "SINEW-1006");
 }
 
 #[test]
@@ -272,6 +352,10 @@ fn includes() {
             "x.yaml:1:1 SINEW-1001 text is not valid UTF-8\n",
         ),
         (&[("main.yaml", b"a: !include ${WORD}.yaml"), ("hello.yaml", b"1")], r#"{"a":1}"#),
+        (
+            &[("main.yaml", b"a: !include ${API_TOKEN}.yaml")],
+            "main.yaml:1:13 SINEW-1013 cannot read included file ${API_TOKEN}.yaml: no such file\n",
+        ),
         // As a line: members join the top level, anchors can be used below.
         (
             &[
@@ -373,12 +457,18 @@ proptest! {
             let document = load_text(&text).map_err(|d| TestCaseError::fail(format!("{text}\n{d}")))?;
             prop_assert_eq!(document.root.to_json().to_string(), value.to_string());
             prop_assert_eq!(sinew_source::Node::from_json(&value).to_json(), value.clone());
+            let data = load_data(text.as_bytes(), "in", Limits::default());
+            let data = data.map_err(|d| TestCaseError::fail(format!("{text}\n{d}")))?;
+            prop_assert_eq!(data.root.to_json().to_string(), value.to_string());
         }
     }
 
     #[test]
     fn nothing_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), yaml in r#"([-?:,{}&*!|>'"%@`#\[\] \n\t~<$a-c0-9.]|<<: |\$\{A\}|!include x|&a |\*a|!!str |: |- ){0,60}"#) {
         for bytes in [bytes.as_slice(), yaml.as_bytes()] {
+            if let Err(diagnostics) = load_data(bytes, "in", Limits::default()) {
+                prop_assert!(!sinew_source::render_text(&diagnostics, true).is_empty());
+            }
             if let Err(diagnostics) = load_files(&[("main.yaml", bytes), ("x", b"&a {b: 1}")], Limits::default()) {
                 prop_assert!(diagnostics.has_errors());
                 // Rendering must cope with every span as well.

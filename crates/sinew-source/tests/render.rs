@@ -10,7 +10,7 @@ use sinew_source::{
 fn document(name: &str, text: &str) -> Document {
     let options = LoadOptions {
         name,
-        env: &|_| None,
+        variables: sinew_source::Variables::Kept,
         read: &|_| Err("no such file".to_owned()),
         limits: Limits::default(),
     };
@@ -244,7 +244,7 @@ fn suggestions() {
 fn load_errors_read_well() {
     let options = LoadOptions {
         name: "flows/a.yaml",
-        env: &|_| None,
+        variables: sinew_source::Variables::Kept,
         read: &|path| match path.to_str() {
             Some("flows/b.yaml") => Ok(b"x: 1\nx: 2\n".to_vec()),
             _ => Err("no such file".to_owned()),

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use sinew_files::FileReadError;
 use sinew_source::Diagnostics;
 
 /// Exit codes. Printed in `--help`; scripts rely on them.
@@ -91,6 +92,19 @@ impl Failure {
             _ => Exit::Failed,
         };
         Self::new(exit, "SINEW-8002", format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// A file that a user named was not read: as [`Failure::unreadable`], or the file is too large or not a file.
+    pub(crate) fn unread(path: &std::path::Path, error: &FileReadError) -> Self {
+        if let FileReadError::Io(error) = error {
+            return Self::unreadable(path, error);
+        }
+        let failure =
+            Self::new(Exit::Failed, error.code(), format!("cannot read {}: {error}", path.display()));
+        match error {
+            FileReadError::NotRegular { .. } => failure.hint("name a regular file, or - for standard input"),
+            _ => failure,
+        }
     }
 
     /// Files are wrong; the diagnostics say where.

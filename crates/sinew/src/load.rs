@@ -1,13 +1,16 @@
 //! Workflow files and agents, from disk to what the libraries take.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
+use clap::Args;
 use sinew_agents::AgentError;
-use sinew_dialects::{Dialect, LowerOptions, Lowered};
+use sinew_dialects::{Dialect, FileVariables, LowerOptions, Lowered, load_workflow_file};
 use sinew_executor::{Library, Program};
-use sinew_source::{Diagnostic, Diagnostics, Document, LoadOptions, Sources};
+use sinew_files::{is_stdin, read_file, read_stdin};
+use sinew_source::{
+    Diagnostic, Diagnostics, Document, Limits, LoadOptions, Sources, VariableRules, Variables, load_data,
+};
 
 use crate::exit::{Exit, Failure};
 
@@ -16,6 +19,11 @@ const UNKNOWN_DIALECT: &str = "SINEW-2001";
 
 /// Names that are listed of one folder.
 const MAX_LISTED: usize = 1_000;
+
+/// Bytes of a workflow file, a test file or an input.
+fn max_source_bytes() -> u64 {
+    Limits::default().max_bytes as u64
+}
 
 /// A workflow file that was read and lowered.
 pub(crate) struct Loaded {
@@ -45,38 +53,99 @@ pub(crate) struct Options {
     pub(crate) agents: BTreeMap<String, String>,
     /// Whether texts at URLs may be read.
     pub(crate) fetch: bool,
+    /// Environment variables that application files may name.
+    pub(crate) variables: VariableRules,
 }
 
-/// Reads a file, or stdin for `-`.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map_err(|error| Failure::unreadable(path, &error))?;
-        return Ok(bytes);
+/// Flags that let files read environment variables.
+#[derive(Args, Clone, Debug, Default)]
+#[group(skip)]
+pub(crate) struct VariableArgs {
+    /// Let application files (`apps:`) read this environment variable as ${NAME}. May be repeated
+    #[arg(long = "env", value_name = "NAME", hide_short_help = true)]
+    env_names: Vec<String>,
+    /// The same for a secret: ${NAME} stays in the plan, and an agent that lists NAME resolves it. May be repeated
+    #[arg(long = "env-secret", value_name = "NAME", hide_short_help = true)]
+    env_secrets: Vec<String>,
+}
+
+impl VariableArgs {
+    /// Returns the allow-list that the flags name.
+    pub(crate) fn rules(&self) -> Result<VariableRules, Failure> {
+        let mut rules = VariableRules::default();
+        let refused =
+            |error: sinew_source::VariableError| Failure::new(Exit::Usage, error.code(), error.to_string());
+        self.env_names.iter().try_for_each(|name| rules.allow(name)).map_err(refused)?;
+        self.env_secrets.iter().try_for_each(|name| rules.allow_secret(name)).map_err(refused)?;
+        Ok(rules)
     }
-    std::fs::read(path).map_err(|error| Failure::unreadable(path, &error))
+
+    /// Tells whether a flag was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.env_names.is_empty() || !self.env_secrets.is_empty()
+    }
+}
+
+/// Reads a workflow file, a test file or an input; standard input for `-`.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    read_up_to(path, max_source_bytes())
+}
+
+/// Reads a file of at most `max_bytes` bytes; standard input for `-`.
+pub(crate) fn read_up_to(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+    let bytes = if is_stdin(path) { read_stdin(max_bytes) } else { read_file(path, max_bytes) };
+    bytes.map_err(|error| Failure::unread(path, &error))
+}
+
+/// Reads data of a caller: JSON, or YAML without tags, in which every text arrives as written.
+pub(crate) fn read_data(path: &Path) -> Result<serde_json::Value, Failure> {
+    let document = load_data(&read(path)?, &shown(path), Limits::default());
+    document.map(|document| document.root.to_json()).map_err(Failure::diagnostics)
 }
 
 /// Reads and lowers a workflow file. All that is wrong with it is in the failure's diagnostics.
 pub(crate) fn workflow(path: &Path, options: &Options) -> Result<Loaded, Failure> {
-    let bytes = read(path)?;
-    let document = document(path, &bytes).map_err(Failure::diagnostics)?;
+    let document = workflow_document(path, &read(path)?, options).map_err(Failure::diagnostics)?;
     lower(path, document, options)
 }
 
-/// Parses a file; included files are looked up beside it.
+/// Parses a workflow file; included files are looked up beside it. An application file may hold variables.
+pub(crate) fn workflow_document(
+    path: &Path,
+    bytes: &[u8],
+    options: &Options,
+) -> Result<Document, Diagnostics> {
+    let folder = folder_of(path);
+    let load_options = LoadOptions {
+        name: &shown(path),
+        variables: Variables::Kept,
+        read: &|included: &Path| read_within(&folder, included),
+        limits: Limits::default(),
+    };
+    // A dialect that does not exist is refused when the file is lowered.
+    let dialect = options.dialect.as_deref().and_then(sinew_dialects::by_name);
+    let environment = |name: &str| std::env::var(name).ok();
+    let variables = FileVariables { rules: &options.variables, environment: &environment };
+    load_workflow_file(bytes, &load_options, dialect, variables)
+}
+
+/// Parses a file of an author that has no variables; included files are looked up beside it.
 pub(crate) fn document(path: &Path, bytes: &[u8]) -> Result<Document, Diagnostics> {
-    let name = if path == Path::new("-") { "<stdin>".to_owned() } else { path.display().to_string() };
     let folder = folder_of(path);
     sinew_source::load(
         bytes,
         &LoadOptions {
-            name: &name,
-            env: &|name| std::env::var(name).ok(),
+            name: &shown(path),
+            variables: Variables::Kept,
             read: &|included: &Path| read_within(&folder, included),
-            limits: sinew_source::Limits::default(),
+            limits: Limits::default(),
         },
     )
+}
+
+/// Name of a file in diagnostics.
+fn shown(path: &Path) -> String {
+    if is_stdin(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
 /// The dialect that was asked for, or that a document looks like.
@@ -246,7 +315,7 @@ fn is_relative(path: &Path) -> bool {
 /// Reads a file below the folder of the workflow or the current folder, and no other: a workflow from somebody else
 /// must not read what it likes.
 fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(allowed(folder, path)?).map_err(|error| error.to_string())
+    read_file(&allowed(folder, path)?, max_source_bytes()).map_err(|error| error.to_string())
 }
 
 /// The real path, if it may be read.

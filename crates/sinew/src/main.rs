@@ -10,6 +10,7 @@ mod artifacts;
 mod cli;
 mod cmd;
 mod connect;
+mod deadline;
 mod deploy;
 mod drawing;
 mod exit;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         return exit;
     }
     sinew_script::use_worker_processes();
+    deadline::note_process_start();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),

@@ -25,6 +25,8 @@ pub(crate) use redact::redact;
 const NOT_AN_EXPORT: &str = "SINEW-8013";
 /// The format this version reads and writes.
 const FORMAT: u64 = 1;
+/// Bytes of an export.
+const MAX_EXPORT_BYTES: u64 = 1 << 30;
 
 /// On whose behalf an execution runs, and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -184,7 +186,7 @@ impl Record {
 
 /// Reads an export.
 pub(crate) fn read(path: &Path) -> Result<Record, Failure> {
-    let bytes = load::read(path)?;
+    let bytes = load::read_up_to(path, MAX_EXPORT_BYTES)?;
     parse(&bytes).map_err(|why| {
         let name = if path == Path::new("-") { "<stdin>".into() } else { path.display().to_string() };
         Failure::new(Exit::Failed, NOT_AN_EXPORT, format!("{name} is no export of an execution: {why}"))

@@ -14,13 +14,14 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-protocol", &[]),
     ("sinew-source", &[]),
+    ("sinew-files", &[]),
     ("sinew-script", &[]),
     ("sinew-diagram", &[]),
     ("sinew-plan", &["sinew-protocol"]),
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
-    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-script"]),
-    ("sinew-mesh", &["sinew-protocol", "sinew-source"]),
+    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
+    ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
         "sinew-executor",
         &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine", "sinew-mesh"],
@@ -43,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "sinew-protocol",
             "sinew-source",
+            "sinew-files",
             "sinew-script",
             "sinew-diagram",
             "sinew-plan",

@@ -335,6 +335,242 @@ fn every_command_shows_examples_and_has_a_page() {
     }
 }
 
+/// Texts in data that a loader of workflow files would act on.
+const HOSTILE: &str =
+    r#"["${CANARY_TOKEN}", "$${CANARY_TOKEN}", "${NOT_SET_ANYWHERE}", "${VAR:-x}", "!include echo.yaml"]"#;
+const ECHO_FLOW: &str = r#"
+workflow:
+  description: Says what it was told. A text of the file is one too.
+  nodes:
+    - {id: echo, type: agent, agent_name: Echo, instruction: "run echo ${CANARY_TOKEN}", input: {it: "{{workflow.input.it}}"}}
+    - {id: after, type: agent, agent_name: Echo, depends_on: [echo], input: {it: "{{echo.output.it}}"}}
+  output_mapping: {it: "{{after.output.it}}"}
+"#;
+const ECHO: &str = "name: Echo\nrun: {script: {source: 'lambda request: request'}}\n";
+
+/// A folder with the workflow `echo.yaml`, its agent and an input.
+fn echo_folder() -> tempfile::TempDir {
+    let here = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("echo.yaml", ECHO_FLOW.to_owned()),
+        ("echo.agent.yaml", ECHO.to_owned()),
+        ("input.json", format!("{{\"it\": {HOSTILE}}}")),
+        ("value.json", HOSTILE.to_owned()),
+        ("included.yaml", "it: !include echo.yaml\n".to_owned()),
+        ("tagged.yaml", "it: !!str 1\n".to_owned()),
+        ("anchored.yaml", "a: &a ['${CANARY_TOKEN}']\nit: *a\n".to_owned()),
+    ] {
+        std::fs::write(here.path().join(name), content).unwrap();
+    }
+    here
+}
+
+/// Runs a command with a canary in its environment and this on its standard input. Kills it after a minute.
+fn fed(folder: &Path, args: &[&str], stdin: &str) -> Output {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .args(args)
+        .current_dir(folder)
+        .env("CANARY_TOKEN", "canary-in-the-environment")
+        .env("CANARY_REGION", "eu")
+        .env("NATS_CANARY", "canary-of-nats")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read its input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let pid = child.id();
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(std::time::Duration::from_mins(1)) else {
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        panic!("sinew {args:?} hangs");
+    };
+    output.unwrap()
+}
+
+#[test]
+fn data_arrives_as_written_whichever_way_it_comes() {
+    let here = echo_folder();
+    let input = format!("{{\"it\": {HOSTILE}}}");
+    let param = format!("it={HOSTILE}");
+    let given = format!("echo={input}");
+    let commands: &[(&[&str], &str)] = &[
+        (&["run", "echo.yaml", "-i", "@input.json"], ""),
+        (&["run", "echo.yaml", "-i", "-"], &input),
+        (&["run", "echo.yaml", "-i", "@/dev/stdin"], &input),
+        (&["run", "echo.yaml", "-i", &input], ""),
+        (&["run", "echo.yaml", "-p", &param], ""),
+        (&["run", "echo.yaml", "--given", &given], ""),
+        (&["agent", "call", "Echo", "-i", "@input.json"], ""),
+        (&["agent", "call", "Echo", "-i", "-"], &input),
+    ];
+    let expected: Value = serde_json::from_str(HOSTILE).unwrap();
+    for (command, stdin) in commands {
+        let output = fed(here.path(), &[*command, &["-o", "json"]].concat(), stdin);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", text(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["output"]["it"], expected, "{command:?}");
+        assert!(!text(&output.stdout).contains("canary-in-the-environment"), "{command:?}");
+    }
+    let anchored = fed(here.path(), &["run", "echo.yaml", "-i", "@anchored.yaml", "-o", "json"], "");
+    let document: Value = serde_json::from_slice(&anchored.stdout).unwrap();
+    assert_eq!(document["output"]["it"], serde_json::json!(["${CANARY_TOKEN}"]));
+    // Tags and includes are refused with their place.
+    for (file, place) in [("included.yaml", "included.yaml:1:14"), ("tagged.yaml", "tagged.yaml:1:11")] {
+        let refused = fed(here.path(), &["run", "echo.yaml", "-i", &format!("@{file}")], "");
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{file}: {told}");
+        assert!(told.contains(place) && told.contains("SINEW-1012") && told.contains("hint"), "{told}");
+    }
+    // Texts of a file that is not an application file arrive as written too, and stubs of tests do.
+    let asks = fed(here.path(), &["workflow", "convert", "echo.yaml", "--plan"], "");
+    assert!(text(&asks.stdout).contains("run echo ${CANARY_TOKEN}"), "{}", text(&asks.stdout));
+    let case = format!(
+        "workflow: echo.yaml\ncases:\n  - name: as written\n    input: {{it: 1}}\n    agents: {{Echo: {{output: {{it: {HOSTILE}}}}}}}\n    expect: {{status: success, output: {{it: {HOSTILE}}}}}\n"
+    );
+    std::fs::write(here.path().join("echo.test.yaml"), case).unwrap();
+    let tested = fed(here.path(), &["test"], "");
+    assert_eq!(tested.status.code(), Some(0), "{}{}", text(&tested.stdout), text(&tested.stderr));
+}
+
+#[test]
+fn application_files_read_what_the_caller_allows() {
+    let here = echo_folder();
+    let app = |head: &str, words: &str| {
+        format!(
+            "{head}apps:\n  - name: a\n    app_config:\n      name: said\n      workflow:\n        description: 'In {words}'\n        nodes: [{{id: echo, type: agent, agent_name: Echo, input: {{it: '{words}'}}}}]\n        output_mapping: {{it: '{{{{echo.output.it}}}}'}}\n"
+        )
+    };
+    let cases: &[(&str, &str, &[&str], Result<&str, &str>)] = &[
+        ("", "${CANARY_REGION}", &["--env", "CANARY_REGION"], Ok("eu")),
+        ("env: [CANARY_REGION]\n", "${CANARY_REGION}", &[], Ok("eu")),
+        ("", "${CANARY_REGION, us}", &[], Ok("us")),
+        ("", "${CANARY_REGION}", &[], Err("SINEW-1017")),
+        ("", "${NATS_CANARY}", &[], Err("SINEW-1018")),
+        ("env: [NATS_CANARY]\n", "${NATS_CANARY}", &[], Err("SINEW-1018")),
+        ("", "${NATS_CANARY}", &["--env", "NATS_CANARY"], Err("SINEW-1018")),
+        ("", "${NOT_SET_ANYWHERE}", &["--env", "NOT_SET_ANYWHERE"], Err("SINEW-1016")),
+        // A secret stays a reference, in the plan as in what agents are asked.
+        ("", "${CANARY_TOKEN}", &["--env", "CANARY_TOKEN"], Ok("${CANARY_TOKEN}")),
+        ("env: [CANARY_TOKEN]\n", "${CANARY_TOKEN}", &[], Ok("${CANARY_TOKEN}")),
+        ("", "${CANARY_REGION}", &["--env-secret", "CANARY_REGION"], Ok("${CANARY_REGION}")),
+    ];
+    for (head, words, flags, expected) in cases {
+        std::fs::write(here.path().join("app.yaml"), app(head, words)).unwrap();
+        let commands: &[&[&str]] = &[
+            &["run", "app.yaml", "-o", "json"],
+            &["workflow", "validate", "app.yaml", "-o", "json"],
+            &["workflow", "convert", "app.yaml", "--plan"],
+            &["workflow", "list", "app.yaml", "-o", "json"],
+        ];
+        for command in commands {
+            let output = fed(here.path(), &[*command, flags].concat(), "");
+            let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+            assert!(!told.contains("canary-"), "{command:?} {words} {flags:?} shows a secret: {told}");
+            match (expected, command[1]) {
+                (Err(code), "app.yaml" | "validate" | "convert") => {
+                    assert!(!output.status.success() && told.contains(code), "{command:?} {words}: {told}");
+                }
+                (Ok(value), "app.yaml") => {
+                    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+                    assert_eq!(document["output"]["it"], *value, "{words} {flags:?}");
+                }
+                (Ok(value), _) => assert!(
+                    output.status.success() && told.contains(value) || command[1] == "validate",
+                    "{command:?} {words}: {told}"
+                ),
+                (Err(_), _) => {}
+            }
+        }
+    }
+    let hinted = fed(here.path(), &["workflow", "validate", "app.yaml", "--env", "A-B"], "");
+    assert_eq!(hinted.status.code(), Some(2), "{}", text(&hinted.stderr));
+    std::fs::write(here.path().join("app.yaml"), app("", "${CANARY_REGION}")).unwrap();
+    let hinted = fed(here.path(), &["workflow", "validate", "app.yaml"], "");
+    assert!(text(&hinted.stdout).contains("add `--env CANARY_REGION`"), "{}", text(&hinted.stdout));
+}
+
+/// FIFOs, devices and files without an end are refused at once, wherever a file is named.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_within_their_limits_are_read() {
+    let here = echo_folder();
+    let fifo = here.path().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    std::fs::File::create(here.path().join("huge.json")).unwrap().set_len(1 << 40).unwrap();
+    let write = |name: &str, content: &str| std::fs::write(here.path().join(name), content).unwrap();
+    write("includes.yaml", "workflow: {nodes: [], description: !include fifo}\n");
+    write("huge.yaml", "workflow: {nodes: [], description: !include huge.json}\n");
+    write("script.agent.yaml", "name: Piped\nrun: {script: {file: fifo}}\n");
+    let commands: &[(&[&str], &str)] = &[
+        (&["run", "fifo"], "a FIFO"),
+        (&["run", "/dev/zero"], "a device"),
+        (&["run", "."], "a folder"),
+        (&["run", "huge.json"], "larger than"),
+        (&["workflow", "validate", "fifo"], "a FIFO"),
+        (&["workflow", "validate", "huge.json"], "SINEW-1006"),
+        (&["workflow", "validate", "includes.yaml"], "a FIFO"),
+        (&["workflow", "validate", "huge.yaml"], "larger than"),
+        (&["test", "fifo"], "a FIFO"),
+        (&["run", "echo.yaml", "-i", "@fifo"], "a FIFO"),
+        (&["run", "echo.yaml", "-i", "@/dev/zero"], "a device"),
+        (&["run", "echo.yaml", "-i", "@huge.json"], "larger than"),
+        (&["run", "echo.yaml", "-i", "{\"it\": 1}", "--agents", "fifo"], "a FIFO"),
+        (&["agent", "list", "fifo"], "a FIFO"),
+        (&["agent", "list", "script.agent.yaml"], "a FIFO"),
+        (&["agent", "call", "Echo", "--agents", "echo.agent.yaml", "-i", "@fifo"], "a FIFO"),
+        (&["execution", "describe", "./fifo"], "a FIFO"),
+        (&["execution", "replay", "/dev/zero"], "a device"),
+        (&["artifact", "put", "fifo", "--nats", "nats://127.0.0.1:1"], "a FIFO"),
+        (&["mesh", "check", "--nats", "nats://127.0.0.1:1", "--creds", "fifo"], "a FIFO"),
+        (&["mesh", "check", "--nats", "nats://127.0.0.1:1", "--nkey", "/dev/zero"], "a device"),
+        (&["mesh", "check", "--nats", "nats://127.0.0.1:1", "--tlsca", "fifo"], "a FIFO"),
+    ];
+    for (command, why) in commands {
+        let output = fed(here.path(), command, "");
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(!output.status.success() && told.contains(why), "{command:?}: {told}");
+    }
+    // Of several files in a folder, one that is too large is a finding like any other.
+    let folder = fed(here.path(), &["workflow", "list", "."], "");
+    assert_eq!(folder.status.code(), Some(0), "{}", text(&folder.stderr));
+    assert!(text(&folder.stderr).contains("huge.json cannot be read"), "{}", text(&folder.stderr));
+}
+
+#[test]
+fn the_time_of_a_command_counts_from_its_call() {
+    let here = echo_folder();
+    let write = |name: &str, content: &str| std::fs::write(here.path().join(name), content).unwrap();
+    write("echo.agent.yaml", "name: Echo\nrun: {command: {argv: [sleep, '50'], grace: 100ms}}\n");
+    // A server that takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", silent.local_addr().unwrap());
+    let on = ["--nats", &url, "--nats-timeout", "50s", "--timeout", "300ms"];
+    let local = ["--timeout", "300ms"];
+    let commands: &[(&[&str], &[&str], i32)] = &[
+        (&["run", "echo.yaml", "-i", "{\"it\": 1}"], &local, 5),
+        (&["agent", "call", "Echo", "-i", "{}"], &local, 1),
+        (&["run", "echo.yaml", "-i", "{\"it\": 1}"], &on, 5),
+        (&["run", "echo.yaml", "-i", "{\"it\": 1}", "--detach"], &on, 5),
+        (&["run", "deployed"], &on, 5),
+        (&["tool", "call", "orders"], &on, 5),
+        (&["agent", "call", "Echo", "-i", "{}"], &on, 5),
+        (&["execution", "watch", "@latest"], &on, 5),
+    ];
+    for (command, flags, code) in commands {
+        let begun = std::time::Instant::now();
+        let output = fed(here.path(), &[*command, *flags].concat(), "");
+        let took = begun.elapsed();
+        assert_eq!(output.status.code(), Some(*code), "{command:?}: {}", text(&output.stderr));
+        // Far from both 50 s, and generous to a machine that is busy.
+        assert!(took < std::time::Duration::from_secs(20), "{command:?} took {took:?}");
+    }
+}
+
 /// Nothing is fetched unless somebody says so, and then nothing from this machine or its neighbours.
 #[test]
 fn urls_are_read_on_request_and_from_public_addresses_only() {

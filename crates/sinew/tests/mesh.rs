@@ -159,7 +159,7 @@ fn a_person_decides_once() {
 fn what_goes_on_is_steered_and_what_waits_says_for_what() {
     let (world, _executor) = World::new();
     world.write("orders.yaml", FLOW);
-    let start = ["run", "orders.yaml", "--mesh", "-p", "amount=1", "--timeout", "1s", "--id"];
+    let start = ["run", "orders.yaml", "--mesh", "-p", "amount=1", "--timeout", "3s", "--id"];
     world.ends(&[&start[..], &["one"]].concat(), 5);
     let told = world.json(&["execution", "describe", "one"]);
     assert_eq!((&told["waiting"][0]["agent"], &told["status"]), (&json!("Pricing"), &json!("running")));
@@ -331,7 +331,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     {
         assert!(banner.contains(wanted), "no {wanted:?} in\n{banner}");
     }
-    world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "1s"], 5);
+    world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "3s"], 5);
     assert_eq!(dev.stop(), Some(0));
     // Started again, with the agent that was missing, it goes on.
     world.write("agent-cards/booking.agent.yaml", BOOKING);
@@ -602,4 +602,55 @@ fn scripts_that_break_their_limits_fail_alone() {
     let kibibytes: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kibibytes < 512 * 1024, "{resident}");
     assert_eq!(executor.stop(), Some(0), "it is the executor that began, and it ends as it is told");
+}
+
+/// A workflow with a server that wants a token, and data that a loader of workflow files would act on.
+const REVIEW: &str = r#"{
+  "id": "review", "name": "review", "entry": "look", "edges": [],
+  "nodes": {"look": {"name": "look", "instruction": "run `echo ${MCP_TOKEN}`", "skills": ["tickets"]}},
+  "skills": {"tickets": {"mcp": {"type": "http", "url": "https://tickets.example",
+    "headers": {"Authorization": "Bearer ${MCP_TOKEN}"}}}}
+}"#;
+const REVIEWER: &str = r#"
+name: Reviewer
+run:
+  command:
+    argv: [sh, -c, "if grep -q 'Bearer canary-of-the-agent'; then echo '{\"seen\": true}'; else echo '{\"seen\": false}'; fi"]
+    stdin: request
+    references: [MCP_TOKEN]
+"#;
+
+#[test]
+fn references_are_resolved_by_the_agent_and_data_arrives_as_written() {
+    let (world, executor) = World::new();
+    let told = |output: &std::process::Output| text(&output.stdout) + &text(&output.stderr);
+    world.write("review.json", REVIEW);
+    world.write("orders.yaml", FLOW);
+    world.write("cards/reviewer.agent.yaml", REVIEWER);
+    world.write("input.json", r#"{"note": ["${MCP_TOKEN}", "$${MCP_TOKEN}", "${NOT_SET}"]}"#);
+    let mut agent = world.command(&["serve", "agent", "cards"]);
+    agent.env("MCP_TOKEN", "canary-of-the-agent").stdout(Stdio::null()).stderr(Stdio::null());
+    let _agent = Role(agent.spawn().expect("it starts"));
+    let run = |args: &[&str]| {
+        let output = world.command(args).env("MCP_TOKEN", "canary-of-the-caller").output().expect("it runs");
+        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        told(&output)
+    };
+    let flags = ["--default-agent", "work=Reviewer", "--mesh", "-i", "@input.json"];
+    run(&[&["run", "review.json", "--id", "one", "--timeout", "1m"][..], &flags].concat());
+    run(&["execution", "rerun", "one", "-i", "@input.json", "--watch"]);
+    for id in ["one", "@latest"] {
+        let export = world.json(&["execution", "export", id]).to_string();
+        assert!(export.contains("Bearer ${MCP_TOKEN}") && export.contains("echo ${MCP_TOKEN}"), "{export}");
+        assert!(export.contains(r#"["${MCP_TOKEN}","$${MCP_TOKEN}","${NOT_SET}"]"#), "{export}");
+        assert!(export.contains(r#""seen":true"#), "the agent did not resolve the reference: {export}");
+        assert!(!export.contains("canary"), "{export}");
+    }
+    // A start that no executor takes is stored, and the time of the command holds all the same.
+    drop(executor);
+    let begun = Instant::now();
+    let late = world.run(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--timeout", "3s"]);
+    assert_eq!(late.status.code(), Some(5), "{}", told(&late));
+    assert!(told(&late).contains("execution watch"), "{}", told(&late));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -114,8 +114,8 @@ impl Artifacts for ArtifactFolder {
 
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
         let meta = self.meta(name, version)?;
-        let bytes =
-            std::fs::read(self.objects.join(&meta.sha256)).map_err(ArtifactError::io("read an object"))?;
+        let bytes = sinew_files::read_file(&self.objects.join(&meta.sha256), meta.size.max(self.limits.each))
+            .map_err(|error| ArtifactError::io("read an object")(std::io::Error::other(error)))?;
         meta.verify(&bytes)?;
         Ok(bytes)
     }

@@ -24,6 +24,11 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn open(path: &std::path::Path) -> Result<Self, ArtifactError> {
+        // A FIFO in its place would be read without an end.
+        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            let error = std::io::Error::other("it is not a regular file");
+            return Err(ArtifactError::io("open the index")(error));
+        }
         let file = File::options()
             .read(true)
             .append(true)

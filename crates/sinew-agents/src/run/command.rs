@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use sinew_source::resolve_references;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ use crate::clean::{Secrets, clean};
 use crate::error::AgentError;
 use crate::template::{Environment, Template, plain};
 
+/// Place of MCP servers in a request, by the skill that brings each.
+const MCP_SERVERS: &str = "/context/request/mcp";
 /// Variables a program gets from our own environment without asking.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// Bytes of standard error kept for the fault.
@@ -39,6 +42,8 @@ pub(crate) struct Command {
     pub(crate) env: Vec<(String, Template)>,
     /// Write the whole request instead of the input alone.
     pub(crate) whole_request: bool,
+    /// Variables that MCP servers of the request may name.
+    pub(crate) references: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
@@ -50,9 +55,10 @@ impl Command {
         &self,
         call: &Call,
         limits: &Limits,
-        Surroundings { environment, secrets }: &Surroundings,
+        Surroundings { environment }: &Surroundings,
     ) -> Result<super::Output, AgentError> {
-        let mut secrets = secrets.clone();
+        let mut secrets = Secrets::default();
+        let stdin = self.stdin(call, environment.as_ref(), &mut secrets)?;
         let folder = TaskFolder::create().map_err(|error| AgentError::Host(error.to_string()))?;
         let mut command = tokio::process::Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder).env_clear();
@@ -85,17 +91,52 @@ impl Command {
             secrets,
             progress: call.progress.clone(),
         };
-        let value = tokio::spawn(supervisor.run(self.stdin(call)))
+        let value = tokio::spawn(supervisor.run(stdin))
             .await
             .map_err(|error| AgentError::Host(error.to_string()))??;
         let artifacts = store(folder.path().to_owned(), call).await?;
         Ok(super::Output { value, artifacts })
     }
 
-    fn stdin(&self, call: &Call) -> Vec<u8> {
-        let mut text = if self.whole_request { call.request().to_string() } else { call.input.to_string() };
+    /// Returns what the program reads.
+    fn stdin(
+        &self,
+        call: &Call,
+        environment: &Environment,
+        secrets: &mut Secrets,
+    ) -> Result<Vec<u8>, AgentError> {
+        let mut text = if self.whole_request {
+            let mut request = call.request();
+            if !self.references.is_empty()
+                && let Some(servers) = request.pointer_mut(MCP_SERVERS)
+            {
+                self.resolve(servers, environment, secrets)?;
+            }
+            request.to_string()
+        } else {
+            call.input.to_string()
+        };
         text.push('\n');
-        text.into_bytes()
+        Ok(text.into_bytes())
+    }
+
+    /// Puts values of the environment into headers and variables of the MCP servers that a request names.
+    fn resolve(
+        &self,
+        servers: &mut Value,
+        environment: &Environment,
+        secrets: &mut Secrets,
+    ) -> Result<(), AgentError> {
+        for server in servers.as_object_mut().into_iter().flat_map(|servers| servers.values_mut()) {
+            for key in ["headers", "env"] {
+                if let Some(texts) = server.get_mut(key) {
+                    *texts = resolve_references(texts, &self.references, environment, &mut |secret| {
+                        secrets.add(secret);
+                    })?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,15 +20,12 @@ pub(crate) use http::{Http, RequestTemplate};
 pub(crate) use script::Script;
 pub use task_folder::remove_stale_task_folders;
 
-use crate::clean::Secrets;
 use crate::error::AgentError;
 use crate::template::Environment;
 
-/// What a runner may read of the machine, and what of it must never be shown.
+/// What a runner may read of the machine.
 pub(crate) struct Surroundings {
     pub(crate) environment: Arc<Environment>,
-    /// What the file itself took from the environment.
-    pub(crate) secrets: Secrets,
 }
 
 /// What a runner hands back.

@@ -43,6 +43,51 @@ async fn answers() {
 }
 
 #[tokio::test]
+async fn references_of_a_request_are_resolved_for_the_program() {
+    let servers = |header: &str| json!({"request": {"mcp": {"a": {"url": "${TOKEN}", "headers": {"H": header}, "env": {"E": "x${TOKEN}"}}}}});
+    let text = "Bearer ${TOKEN}, ${OTHER, none}";
+    let resolved = json!({"request": {"mcp": {
+        "a": {"url": "${TOKEN}", "headers": {"H": "Bearer s3cret-canary, none"}, "env": {"E": "xs3cret-canary"}},
+    }}});
+    let request = json!({"stdin": "request"});
+    let listed = json!({"stdin": "request", "references": ["TOKEN", "UNSET"]});
+    for (script, fields, header, expected) in [
+        // Without a list of its own, an agent reads the request as it was written.
+        ("cat", &request, text, Ok(servers(text))),
+        ("cat", &listed, text, Ok(resolved)),
+        ("cat", &listed, "${PATH}", Err("SINEW-1017 error: environment variable PATH is not allowed here")),
+        ("cat", &listed, "${UNSET}", Err("SINEW-1016 error: environment variable UNSET is not set")),
+        (
+            "cat",
+            &listed,
+            "${NATS_CREDS}",
+            Err(
+                "SINEW-1018 error: environment variable NATS_CREDS is reserved: files never read NATS_* and SINEW_*",
+            ),
+        ),
+        // What was put in is a secret of the call.
+        (
+            "tr -d '\\n' >&2; exit 2",
+            &listed,
+            "x",
+            Err(
+                "SINEW-5021 failure: the command ended with exit code 2: {\"input\":{\"t\":\"${TOKEN}\"},\"instruction\":\"say ${TOKEN}\",\"context\":{\"request\":{\"mcp\":{\"a\":{\"url\":\"${TOKEN}\",\"headers\":{\"H\":\"x\"},\"env\":{\"E\":\"x***\"}}}}}} (again)",
+            ),
+        ),
+    ] {
+        let fixture = Fixture::new(&with(sh(script), fields.clone()));
+        let mut call = fixture.input(json!({"t": "${TOKEN}"}));
+        call.context = servers(header);
+        call.instruction = Some("say ${TOKEN}".to_owned());
+        let expected = expected.map_err(str::to_owned).map(
+            |context| json!({"input": {"t": "${TOKEN}"}, "instruction": "say ${TOKEN}", "context": context}),
+        );
+        let got = fixture.agent.call(call).await.map(|reply| reply.output).map_err(|fault| told(&fault));
+        assert_eq!(got, expected, "{fields} {header}");
+    }
+}
+
+#[tokio::test]
 async fn runs_in_the_folder_of_its_file() {
     for (fields, expected) in [(json!({}), ""), (json!({"cwd": "sub"}), "sub")] {
         let fixture = Fixture::new(&with(sh("printf '\"%s\"' \"$(pwd -P)\""), fields));

@@ -101,9 +101,23 @@ fn complaints_have_places() {
         ("name: x\nrun: {script: {}}\n", "2:15 SINEW-5010 expected either source or file"),
         ("name: x\noutput_schema: {type: 5}\nrun: {command: {argv: [a]}}\n", "2:16 SINEW-5010 "),
         (
-            "name: ${UNSET}\nrun: {command: {argv: [a]}}\n",
-            "1:7 SINEW-1016 environment variable UNSET is not set",
+            "name: x\nrun: {http: {url: 'http://a/${TOKEN}'}}\n",
+            "2:19 SINEW-5010 a variable of the environment may only stand in a header",
         ),
+        (
+            "name: x\nrun: {command: {argv: [a], env: {A: '${env:NATS_CREDS}'}}}\n",
+            "2:37 SINEW-5010 environment variable NATS_CREDS is reserved",
+        ),
+        (
+            "name: x\nrun: {command: {argv: [a], env: {A: '${SINEW_ARTIFACTS}'}}}\n",
+            "2:37 SINEW-5010 environment variable SINEW_ARTIFACTS is reserved",
+        ),
+        (
+            "name: x\nrun: {command: {argv: [a], references: [TOKEN, NATS_CREDS]}}\n",
+            "2:48 SINEW-5010 this cannot be the name of a variable that a request may name",
+        ),
+        // No text of a card is replaced: a card is published.
+        ("name: ${TOKEN}\nrun: {command: {argv: [a]}}\n", "1:7 SINEW-"),
     ] {
         let found = complaints(text);
         assert!(
@@ -118,7 +132,7 @@ fn a_full_file_is_read_and_agrees_with_the_exported_form() {
     let text = "
 name: greeter
 version: 2.1.0
-description: Greets.
+description: Greets for ${TOKEN}.
 skills: [{id: greet, name: Greet, tags: [hello], examples: [hi]}]
 input_schema: {type: object}
 output_schema: true
@@ -140,10 +154,11 @@ run:
     std::fs::write(&path, text).unwrap();
     let agent = Agent::load(&path).unwrap();
     let card = (agent.name(), agent.version(), agent.description(), agent.concurrency(), agent.delivery());
-    assert_eq!(card, ("greeter", "2.1.0", "Greets.", 3, Delivery::Direct));
+    assert_eq!(card, ("greeter", "2.1.0", "Greets for ${TOKEN}.", 3, Delivery::Direct));
     assert_eq!((agent.timeout().as_secs(), agent.announcement().skills[0].name.as_str()), (90, "Greet"));
     assert_eq!((agent.input_schema().is_some(), agent.output_schema().is_some()), (true, true));
     assert!(!format!("{agent:?}").contains("Bearer"));
+    assert_eq!(agent.announcement().description, "Greets for ${TOKEN}.");
     let form = agent_file_schema();
     assert_eq!(form["required"], serde_json::json!(["name", "run"]));
     assert_eq!(form["additionalProperties"], false);

@@ -44,6 +44,19 @@ pub(super) fn certainty(document: &Document) -> u8 {
     }
 }
 
+/// Returns the names under `env:` of an application file. Any other file has no variables: the source engine replaces
+/// `${NAME}` in application files, before it parses them, and nowhere else.
+pub(super) fn declared_variables(document: &Document) -> Option<Vec<&Node>> {
+    document.root.get("apps")?;
+    Some(match document.root.get("env") {
+        None => Vec::new(),
+        Some(names) => match names.as_array() {
+            Some(names) => names.iter().collect(),
+            None => vec![names],
+        },
+    })
+}
+
 /// Keys of nodes that no other dialect has.
 const OWN_KEYS: [&str; 6] =
     ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];

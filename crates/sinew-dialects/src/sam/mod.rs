@@ -30,7 +30,7 @@ mod tests;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_source::{Diagnostic, Diagnostics, Document};
+use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
 
@@ -54,6 +54,10 @@ impl Dialect for Sam {
 
     fn detect(&self, document: &Document) -> u8 {
         file::certainty(document)
+    }
+
+    fn declared_variables<'d>(&self, document: &'d Document) -> Option<Vec<&'d Node>> {
+        file::declared_variables(document)
     }
 
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {

@@ -89,7 +89,12 @@ fn markdown(id: &str, bytes: &[u8]) -> Option<Skill> {
         None => ("", text.as_str()),
     };
     let no_file = |_: &std::path::Path| Err("skills include no files".to_owned());
-    let options = LoadOptions { name: "SKILL.md", env: &|_| None, read: &no_file, limits: Limits::default() };
+    let options = LoadOptions {
+        name: "SKILL.md",
+        variables: sinew_source::Variables::Kept,
+        read: &no_file,
+        limits: Limits::default(),
+    };
     let head = match sinew_source::load(head.as_bytes(), &options) {
         Ok(document) => document.root.to_json(),
         Err(_) => Value::Null,

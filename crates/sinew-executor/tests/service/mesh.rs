@@ -125,7 +125,7 @@ impl Site {
             text.as_bytes(),
             &LoadOptions {
                 name: "test.yaml",
-                env: &|_| None,
+                variables: sinew_source::Variables::Kept,
                 read: &|_| Err("no includes".to_owned()),
                 limits: Limits::default(),
             },

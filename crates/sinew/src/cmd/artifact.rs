@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use sinew_executor::events;
-use sinew_mesh::artifact::Place;
+use sinew_mesh::artifact::{LARGEST_OBJECT, Place};
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ActivationKey, ArtifactName, TaskId};
 
@@ -250,7 +250,7 @@ async fn fetch(found: &Found, one: &Left) -> Result<Bytes, Failure> {
 }
 
 async fn put(args: &PutArgs, output: &Output) -> Result<Exit, Failure> {
-    let bytes = load::read(&args.file)?;
+    let bytes = load::read_up_to(&args.file, LARGEST_OBJECT as u64)?;
     let of_file = || args.file.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = match &args.name {
         Some(name) => name.clone(),

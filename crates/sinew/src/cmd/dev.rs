@@ -19,7 +19,7 @@ use crate::cmd::serve::{self, Care, Stop, wrap};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection, block};
 use crate::exit::{Exit, Failure, known};
-use crate::load::Options;
+use crate::load::{Options, VariableArgs};
 use crate::output::Output;
 
 /// Where a NATS server usually listens.
@@ -66,6 +66,8 @@ pub(crate) struct DevArgs {
     #[arg(long)]
     reload: bool,
     #[command(flatten)]
+    variables: VariableArgs,
+    #[command(flatten)]
     care: Care,
     #[command(flatten)]
     mesh: Connection,
@@ -84,10 +86,11 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let paths = places(&args.workflows, WORKFLOWS);
     // Before they are read: what is saved from now on is seen.
-    let reload = args.reload.then(|| Reload::of(paths.clone()));
+    let options = Options { variables: args.variables.rules()?, ..Options::default() };
+    let reload = args.reload.then(|| Reload::of(paths.clone(), options.clone()));
     let loaded = match paths.as_slice() {
         [] => Vec::new(),
-        paths => deploy::read(paths, &Options::default())?,
+        paths => deploy::read(paths, &options)?,
     };
     let agents = match places(&args.agents, AGENTS) {
         paths if paths.is_empty() => AgentSet::default(),

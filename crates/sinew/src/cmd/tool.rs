@@ -1,7 +1,6 @@
 //! `sinew tool`: workflows of a mesh as tools of language models.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -12,6 +11,7 @@ use sinew_source::Schema;
 use crate::cmd::agent::online;
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
+use crate::deadline::Deadline;
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
@@ -87,7 +87,7 @@ pub(crate) struct CallArgs {
     /// One argument. May be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     params: Vec<String>,
-    /// Stop waiting after this time; the execution goes on
+    /// Stop waiting after this time, counted from the call; the execution goes on
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     #[command(flatten)]
@@ -195,15 +195,21 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let Value::Object(arguments) = input::read(args.input.as_deref(), &args.params)? else {
         return Err(Failure::usage("the arguments of a tool are an object"));
     };
-    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
-    let remote = Remote::open(&args.mesh).await?;
-    let tools = tools(&remote).await;
-    let tool = find(&tools, &args.name)?;
-    let content = prepared(tool, &arguments)?;
+    let deadline = Deadline::from_flag(args.timeout.as_deref())?;
+    let ready = deadline.within("connecting and reading the tools", async {
+        let remote = Remote::open(&args.mesh).await?;
+        let tools = tools(&remote).await;
+        let tool = find(&tools, &args.name)?;
+        let content = prepared(tool, &arguments)?;
+        Ok((remote, tool.workflow.clone(), content))
+    });
+    let (remote, workflow, content) = ready.await?;
     let id = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
-    remote.client.start(StartCommand::new(id.clone(), tool.workflow.clone(), content)).await?;
+    let start = async { Ok(remote.client.start(StartCommand::new(id.clone(), workflow, content)).await?) };
+    deadline.within(&format!("storing the start of execution {id}"), start).await?;
     output.note(&format!("execution {id}"));
-    let Some(outcome) = remote.client.outcome(&id, timeout).await? else {
+    let outcome = deadline.bound(remote.client.outcome(&id, deadline.left())).await;
+    let Some(outcome) = outcome.unwrap_or(Ok(None))? else {
         output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };

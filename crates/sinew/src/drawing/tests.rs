@@ -15,7 +15,7 @@ fn mermaid(workflow: &Value) -> String {
         &bytes,
         &LoadOptions {
             name: "case.json",
-            env: &|_| None,
+            variables: sinew_source::Variables::Kept,
             read: &|_| Err("none".into()),
             limits: Limits::default(),
         },

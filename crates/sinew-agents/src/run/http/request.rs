@@ -9,6 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
+use sinew_source::VariableReference;
 
 use crate::call::Call;
 use crate::clean::Secrets;
@@ -103,7 +104,7 @@ impl RequestTemplate {
     pub(crate) fn fill(&self, call: &Call, around: &Surroundings) -> Result<(Request, Secrets), AgentError> {
         let instruction = call.instruction_value();
         let scope = call.scope(instruction.as_ref());
-        let mut secrets = around.secrets.clone();
+        let mut secrets = Secrets::default();
         let url = fill_url(&self.url, &scope).map_err(|error| error.at("url"))?;
         let body = self.body.fill(&scope).map_err(|error| error.at("body"))?;
         let mut headers = HeaderMap::new();
@@ -146,6 +147,9 @@ fn parse_url(text: &str) -> Result<Template, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it must not hold credentials; use a header with ${env:NAME}".to_owned());
     }
+    if text.match_indices("${").any(|(at, _)| VariableReference::parse(&text[at..]).is_some()) {
+        return Err("a variable of the environment may only stand in a header".to_owned());
+    }
     if text.contains('#') || text.contains('\\') || text.chars().any(char::is_control) {
         return Err("it must not hold '#', '\\' or control characters".to_owned());
     }
@@ -161,7 +165,7 @@ fn parse_header(name: &str, value: &str) -> Result<(HeaderName, Template), Strin
     if value.chars().any(char::is_control) {
         return Err(format!("header '{header}' holds a control character"));
     }
-    Ok((header, Template::parse(value)?))
+    Ok((header, Template::parse_with_variables(value)?))
 }
 
 fn fill_url(template: &Template, scope: &Scope<'_>) -> Result<Url, Unfilled> {

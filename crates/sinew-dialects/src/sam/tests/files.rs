@@ -16,7 +16,12 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sam");
 fn document(name: &str) -> Document {
     let bytes = std::fs::read(Path::new(FOLDER).join(name)).unwrap();
     let read = |path: &Path| Err(format!("{} is not to be read", path.display()));
-    let options = LoadOptions { name, env: &|_| None, read: &read, limits: sinew_source::Limits::default() };
+    let options = LoadOptions {
+        name,
+        variables: sinew_source::Variables::Kept,
+        read: &read,
+        limits: sinew_source::Limits::default(),
+    };
     load(&bytes, &options).unwrap_or_else(|found| panic!("{found}"))
 }
 
@@ -247,7 +252,7 @@ fn a_setting_without_effect_is_told() {
             text.as_bytes(),
             &sinew_source::LoadOptions {
                 name: "app.yaml",
-                env: &|_| None,
+                variables: sinew_source::Variables::Kept,
                 read: &|_| Err("no".into()),
                 limits: sinew_source::Limits::default(),
             },

@@ -84,10 +84,10 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
 
 pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let agent = find(&args.who)?;
-    let (value, timeout) = (args.value()?, args.patience()?);
+    let (value, deadline) = (args.value()?, args.deadline()?);
     let kept = Kept::open(args.artifacts.clone().unwrap_or_else(|| PathBuf::from(".sinew/calls")))?;
     let mut task = Call::new(agent.name(), value, Arc::clone(&kept.artifacts));
-    task.timeout = timeout;
+    task.timeout = deadline.left();
     task.instruction.clone_from(&args.instruction);
     let cancel = CancellationToken::new();
     task.cancel = cancel.clone();

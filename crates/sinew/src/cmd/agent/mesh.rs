@@ -162,14 +162,18 @@ pub(super) async fn card(name: &str, connection: &Connection, output: &Output) -
 
 /// Calls an agent.
 pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
-    let (value, patience) = (args.value()?, args.patience()?);
-    let mesh = args.who.on.connection.open("cli").await?;
-    mesh.layout().await?;
-    let found = find(&online(&mesh).await, &args.who.name)?;
+    let (value, deadline) = (args.value()?, args.deadline()?);
+    let ready = deadline.within("connecting and looking for the agent", async {
+        let mesh = args.who.on.connection.open("cli").await?;
+        mesh.layout().await?;
+        let found = find(&online(&mesh).await, &args.who.name)?;
+        Ok((mesh, found))
+    });
+    let (mesh, found) = ready.await?;
     if card::kind(&found.card) == AgentKind::Workflow {
         output.note("this agent is a workflow: `sinew run` and `sinew tool call` start it with more to see");
     }
-    let answer = ask(&mesh, &args.who.name, value, args.instruction.as_deref(), patience).await?;
+    let answer = ask(&mesh, &args.who.name, value, args.instruction.as_deref(), deadline.left()).await?;
     match answer {
         Ok(value) if output.is_machine() => output.value(&json!({ "output": value }), |_| String::new()),
         Ok(Value::String(text)) => output.text(&text),

@@ -5,13 +5,13 @@ mod mesh;
 mod ping;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
+use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
@@ -98,7 +98,7 @@ pub(crate) struct CallArgs {
     /// What to do, in words
     #[arg(long)]
     instruction: Option<String>,
-    /// Give up after this time (`30s`, `5m`)
+    /// Give up after this time, counted from the call (`30s`, `5m`)
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     /// Folder for artifacts [default: .sinew/calls]
@@ -159,7 +159,7 @@ impl CallArgs {
         }
     }
 
-    fn patience(&self) -> Result<Option<Duration>, Failure> {
-        Ok(self.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis))
+    fn deadline(&self) -> Result<Deadline, Failure> {
+        Deadline::from_flag(self.timeout.as_deref())
     }
 }

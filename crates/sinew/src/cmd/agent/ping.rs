@@ -32,7 +32,7 @@ pub(crate) struct PingArgs {
     /// Ask so many times, one after the other
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
-    /// Give up after this time (`500ms`, `5s`)
+    /// Wait at most this long for each answer (`500ms`, `5s`)
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: String,
     #[command(flatten)]

@@ -29,13 +29,14 @@ type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 /// Workflow files that are looked at.
 pub(super) struct Reload {
     paths: Vec<PathBuf>,
+    options: Options,
     seen: Stamps,
 }
 
 impl Reload {
     /// These files and folders, as they are now.
-    pub(super) fn of(paths: Vec<PathBuf>) -> Self {
-        Self { seen: stamps(&paths), paths }
+    pub(super) fn of(paths: Vec<PathBuf>, options: Options) -> Self {
+        Self { seen: stamps(&paths), paths, options }
     }
 
     /// Deploys what changes, for ever. A file with errors is told of and changes nothing.
@@ -55,7 +56,7 @@ impl Reload {
     }
 
     async fn deploy(&self, mesh: &Mesh, output: &Output) -> Result<(), Failure> {
-        let loaded = deploy::read(&self.paths, &Options::default())?;
+        let loaded = deploy::read(&self.paths, &self.options)?;
         for one in deploy::all(mesh, &loaded).await?.iter().filter(|one| one.new) {
             output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
         }

@@ -15,6 +15,7 @@ use super::{Found, NEEDS_MESH, Which};
 use crate::cli::Format;
 use crate::cmd::agent::online;
 use crate::cmd::run::input;
+use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
@@ -166,7 +167,7 @@ pub(super) async fn watched(
 ) -> Result<Exit, Failure> {
     let record = remote.record(id).await?;
     let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
-    let how = Follow { options: Options::default(), timeout: None, people: true, show: true };
+    let how = Follow { options: Options::default(), deadline: Deadline::default(), people: true, show: true };
     let record = follow(changes, &how, output).await?;
     let standing = Standing::of(record.execution.state());
     output.value(&json!({ "execution": id.as_str(), "status": standing }), |_| id.to_string());

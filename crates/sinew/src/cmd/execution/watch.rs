@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_executor::local;
-use tokio::time::Instant;
 
 use super::Which;
 use super::changes::Changes;
 use super::look::Folding;
+use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::paint::Painter;
@@ -38,21 +38,17 @@ pub(crate) struct WatchArgs {
     which: Which,
     #[command(flatten)]
     folding: Folding,
-    /// Stop watching after this time (`90s`, `5m`); the execution goes on
+    /// Stop watching after this time, counted from the call (`90s`, `5m`); the execution goes on
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
 }
 
 /// Follows an execution.
 pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Failure> {
-    let timeout = args.timeout.as_deref().map(crate::cmd::run::input::duration).transpose()?;
-    let changes = Changes::of(args.which.open().await?).await?;
-    let how = Follow {
-        options: args.folding.options(),
-        timeout: timeout.map(Duration::from_millis),
-        people: true,
-        show: true,
-    };
+    let deadline = Deadline::from_flag(args.timeout.as_deref())?;
+    let found = async { Changes::of(args.which.open().await?).await };
+    let changes = deadline.within("connecting and reading the execution", found).await?;
+    let how = Follow { options: args.folding.options(), deadline, people: true, show: true };
     let record = follow(changes, &how, output).await?;
     let standing = Standing::of(record.execution.state());
     if !standing.is_over() {
@@ -68,7 +64,7 @@ pub(crate) struct Follow {
     /// What of the tree is shown.
     pub(crate) options: Options,
     /// How long.
-    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Deadline,
     /// Whether to go on while only people are waited for.
     pub(crate) people: bool,
     /// Whether anything is shown at all.
@@ -77,7 +73,6 @@ pub(crate) struct Follow {
 
 /// Follows an execution until it ends, waits for people only, or time is up. Gives it back as it is then.
 pub(crate) async fn follow(mut changes: Changes, how: &Follow, output: &Output) -> Result<Record, Failure> {
-    let until = how.timeout.map(|timeout| Instant::now() + timeout);
     let mut view = View { painter: Painter::default(), told: BTreeMap::new(), said: None };
     loop {
         let record = &changes.record;
@@ -89,8 +84,7 @@ pub(crate) async fn follow(mut changes: Changes, how: &Follow, output: &Output) 
             return Ok(changes.record);
         }
         let repaint = (how.show && output.live).then_some(REPAINT);
-        let wake = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let wake = repaint.into_iter().chain(wake).min();
+        let wake = repaint.into_iter().chain(how.deadline.left()).min();
         let next = changes.next();
         match wake {
             Some(wake) => {
@@ -100,7 +94,7 @@ pub(crate) async fn follow(mut changes: Changes, how: &Follow, output: &Output) 
             }
             None => drop(next.await?),
         }
-        if until.is_some_and(|until| Instant::now() >= until) {
+        if how.deadline.is_over() {
             return Ok(changes.record);
         }
     }

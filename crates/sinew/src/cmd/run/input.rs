@@ -27,17 +27,10 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
 /// What a flag gives: JSON, `@file` or `-`.
 pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
     match (text, text.strip_prefix('@')) {
-        ("-", _) => parse("<stdin>", &load::read(Path::new("-"))?),
-        (_, Some(file)) => parse(file, &load::read(Path::new(file))?),
+        ("-", _) => load::read_data(Path::new("-")),
+        (_, Some(file)) => load::read_data(Path::new(file)),
         _ => serde_json::from_str(text).map_err(|error| bad_json(flag, &error.to_string())),
     }
-}
-
-/// A file of JSON or YAML.
-fn parse(name: &str, bytes: &[u8]) -> Result<Value, Failure> {
-    load::document(Path::new(name), bytes)
-        .map(|document| document.root.to_json())
-        .map_err(Failure::diagnostics)
 }
 
 fn bad_json(flag: &str, why: &str) -> Failure {

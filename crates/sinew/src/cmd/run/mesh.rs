@@ -20,6 +20,7 @@ use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
 use crate::connect::{Connection, block_traced};
+use crate::deadline::{Deadline, DeadlinePassed, ran_out};
 use crate::deploy;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
@@ -113,6 +114,7 @@ enum Wanted {
 /// Starts an execution on a mesh.
 pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     refuse_local(args)?;
+    let deadline = Deadline::from_flag(args.timeout.as_deref())?;
     let wanted = wanted(args)?;
     let value = input::read(args.input.as_deref(), &args.params)?;
     let value = match &wanted {
@@ -122,13 +124,16 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
     let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
-    let timeout = args.timeout.as_deref().map(input::duration).transpose()?.map(Duration::from_millis);
     block_traced(async {
-        let remote = Remote::open(&args.on.connection).await?;
-        let (workflow, version) = match &wanted {
-            Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
-            Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
-        };
+        let prepared = deadline.within("connecting and storing the workflow", async {
+            let remote = Remote::open(&args.on.connection).await?;
+            let named = match &wanted {
+                Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
+                Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
+            };
+            Ok((remote, named))
+        });
+        let (remote, (workflow, version)) = prepared.await?;
         let id = if let Some(id) = &args.on.id {
             ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?
         } else {
@@ -146,13 +151,21 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             command.input = Value::Null;
             command.input_artifact = Some(address.clone());
         }
-        if !remote.client.start(command).await? {
+        let is_new = match deadline.bound(remote.client.start(command)).await {
+            Ok(stored) => stored?,
+            Err(DeadlinePassed) => {
+                let failure = ran_out(&format!("storing the start of execution {id}"));
+                return Err(failure.hint("it may be stored all the same; `sinew execution list` shows it"));
+            }
+        };
+        if !is_new {
             output.note(&format!("execution {id} was started before; it is the same"));
         }
         if args.detach {
             // So that whoever asks for it next finds it, and a refusal is told to who can mend it. Whatever else goes wrong
             // now, the start is stored.
-            match remote.client.begun(&id, TAKEN_WITHIN).await {
+            let patience = deadline.left().map_or(TAKEN_WITHIN, |left| left.min(TAKEN_WITHIN));
+            match remote.client.begun(&id, patience).await {
                 Ok(true) => {}
                 Err(refused @ ClientError::Refused(_)) => return Err(refused.into()),
                 _ => output.note("no executor has begun it yet; it is stored, and begins when one is there"),
@@ -163,7 +176,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         output.note(&format!("execution {id}"));
         let how = Follow {
             options: Options::default(),
-            timeout,
+            deadline,
             people: args.watch,
             show: !args.wait && (args.watch || output.live),
         };
@@ -179,11 +192,13 @@ fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
             dialect: args.dialect.clone(),
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
             fetch: args.fetch,
+            variables: args.variables.rules()?,
         };
         return Ok(Wanted::File(Box::new(load::workflow(&args.file, &options)?)));
     }
-    if args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty() {
-        return Err(Failure::usage("--workflow, --dialect and --default-agent are for files"));
+    let for_files = args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty();
+    if for_files || args.variables.is_given() {
+        return Err(Failure::usage("--workflow, --dialect, --default-agent and --env are for files"));
     }
     let (name, version) =
         text.split_once('@').map_or((text.as_ref(), None), |(name, version)| (name, Some(version)));
@@ -255,9 +270,16 @@ async fn ended(
     args: &RunArgs,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    wait_until_known(&remote, id).await?;
-    let record = remote.record(id).await?;
-    let changes = Changes::of(Found { record, remote: Some(remote) }).await?;
+    let begun = async {
+        wait_until_known(&remote, id).await?;
+        let record = remote.record(id).await?;
+        Changes::of(Found { record, remote: Some(remote) }).await
+    };
+    let changes = how.deadline.bound(begun).await.unwrap_or_else(|DeadlinePassed| {
+        let failure = ran_out(&format!("waiting for an executor to begin execution {id}"));
+        let id = words::shell(id.as_str());
+        Err(failure.hint(format!("it is stored and goes on: sinew execution watch {id}")))
+    })?;
     let record = follow(changes, how, output).await?;
     if let Some(file) = &args.export {
         record.write(file)?;

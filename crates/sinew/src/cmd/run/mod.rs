@@ -5,11 +5,12 @@ mod mesh;
 mod show;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_engine::{Answer, Fact, Input, Mode, Outcome, Phase, Status, Time};
+use sinew_engine::{Answer, Fact, Input, Mode, Outcome, Phase, Status};
 use sinew_executor::local::{self, Control, Local};
 use sinew_executor::{Execution, Program};
 use sinew_plan::Op;
@@ -18,8 +19,9 @@ use sinew_protocol::ExecutionId;
 use crate::agents::{self, FileAgents};
 use crate::artifacts::Kept;
 use crate::cli::Format;
+use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
-use crate::load::{self, Loaded};
+use crate::load::{self, Loaded, VariableArgs};
 use crate::output::Output;
 use crate::record::Record;
 use crate::tree;
@@ -75,7 +77,7 @@ pub(crate) struct RunArgs {
     /// Wait for the end without showing the tree (needs a mesh)
     #[arg(long, conflicts_with_all = ["detach", "watch"])]
     wait: bool,
-    /// Give up after this time (`90s`, `5m`); on a mesh the execution goes on
+    /// Give up after this time, counted from the call (`90s`, `5m`); on a mesh the execution goes on
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     /// Ask no agent; show what would be asked
@@ -103,6 +105,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     #[command(flatten)]
+    variables: VariableArgs,
+    #[command(flatten)]
     on: mesh::OnMesh,
 }
 
@@ -127,6 +131,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         dialect: args.dialect.clone(),
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
+        variables: args.variables.rules()?,
     };
     let loaded = load::workflow(&args.file, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
@@ -140,7 +145,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let task = Task {
         input: load::input(loaded.dialect, input::read(args.input.as_deref(), &args.params)?, args.fetch)?,
         mode: mode(args)?,
-        timeout: args.timeout.as_deref().map(input::duration).transpose()?,
+        deadline: Deadline::from_flag(args.timeout.as_deref())?,
         answers: answers(args)?,
         id: ExecutionId::of("local", "sinew-run", &format!("{}-{}", local::now(), std::process::id())),
         program,
@@ -155,7 +160,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
 struct Task {
     input: Value,
     mode: Mode,
-    timeout: Option<Time>,
+    deadline: Deadline,
     answers: Vec<(String, Value)>,
     id: ExecutionId,
     program: Program,
@@ -195,7 +200,8 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         }),
     );
     let interrupts = tokio::spawn(interrupts(driver.control()));
-    let deadline = task.timeout.map(|timeout| tokio::spawn(give_up_after(timeout, driver.control())));
+    let ran_out = Arc::new(AtomicBool::new(false));
+    let timer = tokio::spawn(give_up(task.deadline, Arc::clone(&ran_out), driver.control()));
     let repaint = tokio::spawn(show::repaint(Arc::clone(&view)));
     let people = driver.control();
     let mut answers = task.answers;
@@ -204,11 +210,8 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     repaint.abort();
     let interrupted = interrupts.is_finished();
     interrupts.abort();
-    let timed_out = deadline.is_some_and(|deadline| {
-        let done = deadline.is_finished();
-        deadline.abort();
-        done
-    });
+    timer.abort();
+    let timed_out = ran_out.load(Ordering::Acquire);
     if let Ok(mut view) = view.lock() {
         view.finish(&execution);
     }
@@ -249,8 +252,11 @@ async fn interrupts(control: Control) {
     }
 }
 
-async fn give_up_after(timeout: Time, control: Control) {
-    tokio::time::sleep(std::time::Duration::from_millis(timeout)).await;
+/// Cancels the execution once the time of the command is over.
+async fn give_up(deadline: Deadline, ran_out: Arc<AtomicBool>, control: Control) {
+    deadline.passed().await;
+    // Set first: the execution may end, and the command with it, before this task goes on.
+    ran_out.store(true, Ordering::Release);
     let _ = control.input(Input::Cancel { reason: "--timeout ran out".into() }).await;
 }
 

@@ -10,7 +10,7 @@ use super::{Care, Stop};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection};
 use crate::exit::{Exit, Failure};
-use crate::load::Options;
+use crate::load::{Options, VariableArgs};
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -38,6 +38,8 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: usize,
     #[command(flatten)]
+    variables: VariableArgs,
+    #[command(flatten)]
     care: Care,
     #[command(flatten)]
     mesh: Connection,
@@ -47,7 +49,7 @@ pub(crate) struct ExecutorArgs {
 pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, Failure> {
     let loaded = match args.workflows.as_slice() {
         [] => Vec::new(),
-        paths => deploy::read(paths, &Options::default())?,
+        paths => deploy::read(paths, &Options { variables: args.variables.rules()?, ..Options::default() })?,
     };
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(connect::adapter);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use sinew_executor::Library;
-use sinew_source::{Diagnostics, Document, Severity, Span};
+use sinew_source::{Diagnostics, Document, Severity, Span, VariableRules};
 
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
@@ -55,6 +55,8 @@ pub(crate) struct TestArgs {
     /// A report for build servers, instead of text
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
+    #[command(flatten)]
+    variables: load::VariableArgs,
 }
 
 /// Reports beside those of `--output`.
@@ -72,6 +74,7 @@ pub(crate) fn schema() -> Value {
 /// Runs test files.
 pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
     let paths = if args.paths.is_empty() { vec![PathBuf::from(".")] } else { args.paths.clone() };
+    let variables = args.variables.rules()?;
     let files = find::files(&paths)?;
     let mut coverage = Coverage::default();
     let mut verdicts = Vec::new();
@@ -85,7 +88,8 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        let mut bench = Bench { file: &file, loaded: BTreeMap::new(), coverage: &mut coverage };
+        let mut bench =
+            Bench { file: &file, variables: &variables, loaded: BTreeMap::new(), coverage: &mut coverage };
         let mut edits = Vec::new();
         let text = file.sources.get(0).map(|source| Arc::clone(&source.text)).unwrap_or_default();
         for case in &file.cases {
@@ -162,6 +166,7 @@ const NOTHING: &str = "nothing is expected";
 /// Cases of one file at work.
 struct Bench<'a> {
     file: &'a TestFile,
+    variables: &'a VariableRules,
     loaded: BTreeMap<(PathBuf, Option<String>), Result<Loaded, Failure>>,
     coverage: &'a mut Coverage,
 }
@@ -192,7 +197,11 @@ impl Bench<'_> {
         let (loaded, name, base) = match &case.subject {
             Subject::File(path, name) => {
                 let key = (path.clone(), case.dialect.clone());
-                let options = load::Options { dialect: case.dialect.clone(), ..load::Options::default() };
+                let options = load::Options {
+                    dialect: case.dialect.clone(),
+                    variables: self.variables.clone(),
+                    ..load::Options::default()
+                };
                 let loaded = self.loaded.entry(key).or_insert_with(|| load::workflow(path, &options));
                 (loaded.as_ref(), name.as_deref(), None)
             }

@@ -207,6 +207,5 @@ fn word(text: &str, strict: bool) -> String {
     if !strict && (duration || (plain && !keyword)) {
         return text.to_owned();
     }
-    // Files put variables in for `${NAME}` and write the text itself with one more sign.
-    Value::from(text.replace("${", "$${")).to_string()
+    Value::from(text).to_string()
 }

@@ -10,7 +10,7 @@ use super::{find, list};
 use crate::connect::{Connection, block};
 use crate::deploy::{self, Deployed};
 use crate::exit::{Exit, Failure};
-use crate::load::{self, Loaded, Options};
+use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -43,6 +43,8 @@ pub(crate) struct DeployArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    variables: VariableArgs,
+    #[command(flatten)]
     mesh: Connection,
 }
 
@@ -52,6 +54,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         dialect: args.dialect.clone(),
         agents: crate::cmd::run::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
+        variables: args.variables.rules()?,
     };
     let loaded = read(&args.paths, &options)?;
     if args.dry_run {

@@ -12,7 +12,7 @@ use sinew_plan::{NodeIx, Op, Plan};
 use super::list::{columns, short};
 use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::load::{self, Loaded, Options};
+use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::Output;
 use crate::tree;
 
@@ -46,12 +46,18 @@ pub(super) struct Which {
     /// Take the file as this dialect, whatever it looks like
     #[arg(long)]
     pub(super) dialect: Option<String>,
+    #[command(flatten)]
+    variables: VariableArgs,
 }
 
 impl Which {
     /// Reads the file. Warnings are told on stderr, errors are the failure.
     pub(super) fn load(&self, output: &Output) -> Result<Loaded, Failure> {
-        let options = Options { dialect: self.dialect.clone(), ..Options::default() };
+        let options = Options {
+            dialect: self.dialect.clone(),
+            variables: self.variables.rules()?,
+            ..Options::default()
+        };
         let loaded = load::workflow(&self.file, &options)?;
         for lowered in &loaded.workflows {
             if lowered.warnings.has_errors() {

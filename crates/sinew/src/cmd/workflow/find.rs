@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use sinew_source::{Diagnostics, Sources};
+use sinew_source::{Diagnostic, Diagnostics, Sources};
 
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
 
 /// Nothing to work on.
 pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
+/// A file is larger than its limit.
+const TOO_LARGE: &str = "SINEW-1006";
 /// Folders that hold other people's files or our own leavings.
 const PASSED_BY: [&str; 2] = ["node_modules", "target"];
 
@@ -42,8 +44,16 @@ pub(super) fn workflows(paths: &[PathBuf], options: &Options) -> Result<Vec<Read
 }
 
 fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Read>, Failure> {
-    let bytes = load::read(path)?;
-    let document = match load::document(path, &bytes) {
+    let bytes = match load::read(path) {
+        Ok(bytes) => bytes,
+        // Of many files in a folder one that is too large is a finding, like any other error in a file.
+        Err(failure) if failure.code == TOO_LARGE => {
+            let diagnostics = too_large(path, &failure);
+            return Ok(Some(Read { path: path.to_owned(), loaded: None, diagnostics }));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let document = match load::workflow_document(path, &bytes, options) {
         Ok(document) => document,
         Err(diagnostics) => return Ok(Some(Read { path: path.to_owned(), loaded: None, diagnostics })),
     };
@@ -66,6 +76,16 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Read>,
         Err(failure) => return Err(failure),
     };
     Ok(Some(Read { path: path.to_owned(), loaded, diagnostics }))
+}
+
+/// The finding about a file that is larger than workflow files may be.
+fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
+    let mut sources = Sources::default();
+    sources.add(path.display().to_string(), "");
+    let mut diagnostics = Diagnostics::new(sources);
+    let finding = Diagnostic::error(TOO_LARGE, failure.message.clone());
+    diagnostics.push(finding.at(sinew_source::Span::default()));
+    diagnostics
 }
 
 /// What lowering found, and what only the finished plan shows.

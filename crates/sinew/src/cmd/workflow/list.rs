@@ -11,7 +11,7 @@ use super::find;
 use crate::cli::Format;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
-use crate::load::Options;
+use crate::load::{Options, VariableArgs};
 use crate::output::Output;
 use crate::views::words;
 
@@ -35,6 +35,8 @@ pub(crate) struct ListArgs {
     /// What is deployed on the mesh that the environment or the selected context names
     #[arg(long)]
     mesh: bool,
+    #[command(flatten)]
+    variables: VariableArgs,
     #[command(flatten)]
     on: Connection,
 }
@@ -62,7 +64,8 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let here = [PathBuf::from(".")];
     let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
     let mut rows = Vec::new();
-    for file in find::workflows(paths, &Options::default())? {
+    let options = Options { variables: args.variables.rules()?, ..Options::default() };
+    for file in find::workflows(paths, &options)? {
         let Some(loaded) = file.loaded else {
             let path = file.path.display();
             output.note(&format!(

@@ -10,7 +10,7 @@ use sinew_plan::Plan;
 use crate::cli::Format;
 use crate::drawing::{self, Run};
 use crate::exit::{Exit, Failure};
-use crate::load::{self, Options};
+use crate::load::{self, Options, VariableArgs};
 use crate::output::Output;
 use crate::record;
 
@@ -54,6 +54,8 @@ pub(crate) struct RenderArgs {
     /// Lay this execution over the drawing
     #[arg(long, value_name = "EXPORT.json")]
     execution: Option<PathBuf>,
+    #[command(flatten)]
+    variables: VariableArgs,
 }
 
 /// Forms of a drawing.
@@ -137,7 +139,8 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
 }
 
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {
-    let options = Options { dialect: args.dialect.clone(), ..Options::default() };
+    let options =
+        Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
     let loaded = load::workflow(path, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if args.workflow.is_none() && loaded.workflows.len() > 1 {

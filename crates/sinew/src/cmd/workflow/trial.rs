@@ -48,11 +48,7 @@ fn read(which: &Which) -> Result<Document, Failure> {
 /// The sample: JSON, or the content of a file.
 fn parse(text: &str) -> Result<Value, Failure> {
     match text.strip_prefix('@') {
-        Some(file) => {
-            let file = Path::new(file);
-            let document = load::document(file, &load::read(file)?).map_err(Failure::diagnostics)?;
-            Ok(document.root.to_json())
-        }
+        Some(file) => load::read_data(Path::new(file)),
         None => serde_json::from_str(text).map_err(|error| {
             Failure::new(Exit::Usage, "SINEW-8007", format!("--sample is not JSON: {error}"))
                 .hint("quote it for your shell, or name a file with @FILE")

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::find::{self, Read};
 use crate::cli;
 use crate::exit::{Exit, Failure};
-use crate::load::Options;
+use crate::load::{Options, VariableArgs};
 use crate::output::Output;
 
 const EXAMPLES: &str = "Examples:
@@ -40,6 +40,8 @@ pub(crate) struct ValidateArgs {
     /// Form of the findings, when other tools read them [default: text; for JSON use -o json]
     #[arg(long, value_enum)]
     format: Option<Form>,
+    #[command(flatten)]
+    variables: VariableArgs,
 }
 
 /// Forms of findings beside JSON.
@@ -58,7 +60,8 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     if args.format.is_some() && output.format != cli::Format::Table {
         return Err(Failure::usage("--format and -o both choose the form of the findings: give one of them"));
     }
-    let options = Options { dialect: args.dialect.clone(), ..Options::default() };
+    let options =
+        Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
     let files = find::workflows(&args.paths, &options)?;
     if files.is_empty() {
         return Err(find::nothing(Exit::Failed, &args.paths));

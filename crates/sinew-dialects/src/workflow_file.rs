@@ -1,0 +1,209 @@
+//! Workflow files from bytes to a document: which of them have variables, and which variables those are.
+
+use sinew_source::{
+    Diagnostic, Diagnostics, Document, LoadOptions, Node, Variable, VariableRules, Variables, load,
+};
+
+use crate::dialect::{Dialect, detect};
+
+/// An included file cannot be read.
+const UNREADABLE_INCLUDE: &str = "SINEW-1013";
+
+/// Environment of a process, and the part of it that files may name.
+#[derive(Clone, Copy)]
+pub struct FileVariables<'a> {
+    /// Variables that the caller allows. Those that a file declares come on top.
+    pub rules: &'a VariableRules,
+    /// Value of a variable.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Reads a workflow file. Texts arrive as written, unless the dialect says of the document that `${NAME}` means a
+/// variable there: then the file is read once more, with the variables that the caller allows and the file declares.
+///
+/// `options.variables` is not used.
+pub fn load_workflow_file(
+    bytes: &[u8],
+    options: &LoadOptions<'_>,
+    dialect: Option<&dyn Dialect>,
+    variables: FileVariables<'_>,
+) -> Result<Document, Diagnostics> {
+    let written = load(bytes, &LoadOptions { variables: Variables::Kept, ..*options });
+    let declared = |document: &Document| -> Result<Option<VariableRules>, Diagnostics> {
+        let Some(dialect) = dialect.or_else(|| detect(document)) else { return Ok(None) };
+        let Some(names) = dialect.declared_variables(document) else { return Ok(None) };
+        allow_declared(variables.rules, &names, document).map(Some)
+    };
+    let replaced = |rules: &VariableRules| {
+        let look_up = |name: &str| rules.look_up(name, variables.environment);
+        load(bytes, &LoadOptions { variables: Variables::Replaced(&look_up), ..*options })
+    };
+    match written {
+        Ok(document) => match declared(&document)? {
+            None => Ok(document),
+            Some(rules) => replaced(&rules),
+        },
+        Err(found) => {
+            // The name of an included file may hold a variable that the caller allows: then only a reading that
+            // replaces variables finds the file. All other references stay in the text for now.
+            if found.items.iter().any(|item| item.code != UNREADABLE_INCLUDE) {
+                return Err(found);
+            }
+            let look_up = |name: &str| match variables.rules.look_up(name, variables.environment) {
+                Variable::Value(value) => Variable::Value(value),
+                _ => Variable::Secret,
+            };
+            let probe = load(bytes, &LoadOptions { variables: Variables::Replaced(&look_up), ..*options });
+            match probe.ok().map(|document| declared(&document)).transpose()?.flatten() {
+                Some(rules) => replaced(&rules),
+                None => Err(found),
+            }
+        }
+    }
+}
+
+/// Returns the rules with the names that a file declares, or what is wrong with those names.
+fn allow_declared(
+    rules: &VariableRules,
+    names: &[&Node],
+    document: &Document,
+) -> Result<VariableRules, Diagnostics> {
+    let mut rules = rules.clone();
+    let mut found = Diagnostics::new(document.sources.clone());
+    for node in names {
+        let told = match node.as_str() {
+            Some(name) => rules.allow(name).map_err(|error| error.to_string()),
+            None => Err("the name of an environment variable is a text".to_owned()),
+        };
+        if let Err(problem) = told {
+            found.push(Diagnostic::error("SINEW-1018", problem).at(node.span));
+        }
+    }
+    if found.has_errors() { Err(found) } else { Ok(rules) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+    use sinew_source::Limits;
+
+    use super::*;
+    use crate::by_name;
+
+    /// Texts that mean something in prompts, JavaScript, shells and headers.
+    const WRITTEN: &[&str] = &[
+        "${HOME}",
+        "`${x}`",
+        "${VAR:-x}",
+        "Bearer ${MCP_TOKEN}",
+        "$${HOME}",
+        "${NOT_SET}",
+        "${{ secrets.X }}",
+    ];
+
+    /// Reads a file with these variables allowed. The environment panics for a variable that nobody may read.
+    fn read(text: &str, dialect: Option<&str>, allowed: &[&str]) -> Result<Value, String> {
+        let mut rules = VariableRules::default();
+        allowed.iter().for_each(|name| rules.allow(name).unwrap());
+        let environment = |name: &str| match name {
+            "REGION" => Some("eu".to_owned()),
+            "UNSET" => None,
+            other => panic!("{other} was read"),
+        };
+        let include = |path: &Path| match path.to_str() {
+            Some("eu.yaml") => Ok(b"{zone: '${REGION}'}".to_vec()),
+            _ => Err("no such file".to_owned()),
+        };
+        let options = LoadOptions {
+            name: "app.yaml",
+            variables: Variables::Kept,
+            read: &include,
+            limits: Limits::default(),
+        };
+        let variables = FileVariables { rules: &rules, environment: &environment };
+        load_workflow_file(text.as_bytes(), &options, dialect.and_then(by_name), variables)
+            .map(|document| document.root.to_json())
+            .map_err(|found| {
+                let told = found.items.iter().map(|item| {
+                    let place = item.span.unwrap_or_default();
+                    format!("{}:{} {} {}", place.line, place.column, item.code, item.message)
+                });
+                told.collect::<Vec<_>>().join("\n")
+            })
+    }
+
+    #[test]
+    fn texts_of_every_file_but_application_files_arrive_as_written() {
+        let texts = json!(WRITTEN);
+        let node = json!({"id": "a", "type": "agent", "agent_name": "A", "instruction": texts[0]});
+        let files = [
+            ("sam", json!({"workflow": {"description": texts, "nodes": [node]}})),
+            ("sam", json!({"nodes": [node], "output_mapping": {"texts": texts}})),
+            (
+                "sweny",
+                json!({"id": "w", "name": "w", "entry": "a", "edges": [], "description": texts[3],
+                    "nodes": {"a": {"name": "a", "instruction": texts[1], "skills": ["s"]}},
+                    "skills": {"s": {"mcp": {"url": "https://a.example", "headers": {"A": texts[3]}}}}}),
+            ),
+            (
+                "agentflow",
+                json!({"nodes": [{"id": "a", "type": "agent", "data": {"texts": texts}}], "connections": []}),
+            ),
+            ("agentteam", json!({"metadata": {"id": "t"}, "nodes": [], "connections": [], "texts": texts})),
+            ("covalt", json!({"nodes": [], "edges": [], "texts": texts})),
+            // Not an application file of sam if the caller says so.
+            ("sweny", json!({"apps": texts})),
+        ];
+        for (dialect, file) in files {
+            assert_eq!(read(&file.to_string(), Some(dialect), &["REGION"]), Ok(file.clone()), "{dialect}");
+        }
+    }
+
+    #[test]
+    fn application_files_read_what_is_allowed() {
+        let app = "apps: [{name: a, app_config: {agent_name: X, instruction: '%'}}]\n";
+        let cases: &[(&str, &str, &[&str], Result<&str, &str>)] = &[
+            ("", "${REGION}-1", &["REGION"], Ok("eu-1")),
+            ("env: [REGION]\n", "${REGION}-1", &[], Ok("eu-1")),
+            ("env: [REGION]\n", "$${REGION}", &[], Ok("${REGION}")),
+            ("", "${HOME, nowhere}", &[], Ok("nowhere")),
+            ("", "${NATS_PASSWORD, none}", &[], Ok("none")),
+            ("", "${UNSET, x}", &["UNSET"], Ok("x")),
+            // A secret is a reference, whoever allows it.
+            ("", "Bearer ${API_TOKEN}", &["API_TOKEN"], Ok("Bearer ${API_TOKEN}")),
+            ("env: [DB_PASSWORD]\n", "${DB_PASSWORD}", &[], Ok("${DB_PASSWORD}")),
+            ("", "${HOME}", &[], Err("1:58 SINEW-1017 environment variable HOME is not allowed here")),
+            ("", "${UNSET}", &["UNSET"], Err("1:58 SINEW-1016 environment variable UNSET is not set")),
+            (
+                "",
+                "${NATS_PASSWORD}",
+                &[],
+                Err("1:58 SINEW-1018 environment variable NATS_PASSWORD is reserved: files never read NATS_* and SINEW_*"),
+            ),
+            (
+                "env: [REGION, SINEW_NAMESPACE, 7, 'A B']\n",
+                "",
+                &[],
+                Err("1:15 SINEW-1018 environment variable SINEW_NAMESPACE is reserved: files never read NATS_* and SINEW_*
+1:32 SINEW-1018 the name of an environment variable is a text
+1:35 SINEW-1018 'A B' is not a valid name of an environment variable"),
+            ),
+        ];
+        for (head, text, allowed, expected) in cases {
+            let got = read(&format!("{head}{}", app.replace('%', text)), None, allowed)
+                .map(|file| file["apps"][0]["app_config"]["instruction"].as_str().unwrap().to_owned());
+            assert_eq!(got, expected.map(str::to_owned).map_err(str::to_owned), "{head}{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_an_included_file_may_hold_a_variable_in_application_files() {
+        let app =
+            "env: [UNSET]\napps: [{name: a, app_config: {agent_name: X}, more: !include '${REGION}.yaml'}]";
+        assert_eq!(read(app, None, &["REGION"]).unwrap()["apps"][0]["more"], json!({"zone": "eu"}));
+        let other = "workflow: {nodes: [], more: !include '${REGION}.yaml'}";
+        assert!(read(other, None, &["REGION"]).unwrap_err().contains("SINEW-1013"));
+    }
+}

@@ -1,0 +1,177 @@
+//! Reads files that users name: workflows, includes, inputs, artifacts, agent files, credentials.
+//!
+//! Place in the flow: every path that comes from a command line, a context or another file is opened here. A file is
+//! read up to the limit of its reader, so a file that grows, or reports no size (`/proc`), takes no more memory than
+//! that. FIFOs, sockets, devices and folders are refused without waiting: they are looked at before they are opened,
+//! opened without blocking, and looked at again.
+//!
+//! It never decides which paths may be read, parses nothing, and writes nothing.
+
+use std::fs::{File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Reason why a file was not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileReadError {
+    /// The system refused: the file does not exist, may not be read, or the disk failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The path names something that has no end or no content of its own.
+    #[error("it is {kind}, not a regular file")]
+    NotRegular {
+        /// Kind of the thing, with its article.
+        kind: &'static str,
+    },
+    /// The content goes on beyond the limit.
+    #[error("it is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// Limit in bytes.
+        max_bytes: u64,
+    },
+    /// The content is not text.
+    #[error("it is not valid UTF-8")]
+    NotText,
+}
+
+impl FileReadError {
+    /// Returns the operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Io(_) => "SINEW-8002",
+            Self::NotRegular { .. } => "SINEW-1019",
+            Self::TooLarge { .. } => "SINEW-1006",
+            Self::NotText => "SINEW-1001",
+        }
+    }
+
+    /// Returns the kind of the system's error, [`io::ErrorKind::Other`] for the rest.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io(error) => error.kind(),
+            _ => io::ErrorKind::Other,
+        }
+    }
+}
+
+/// Reads a regular file of at most `max_bytes` bytes.
+pub fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FileReadError> {
+    read_to_limit(open_file(path)?, max_bytes)
+}
+
+/// Reads a regular file of at most `max_bytes` bytes as text.
+pub fn read_text_file(path: &Path, max_bytes: u64) -> Result<String, FileReadError> {
+    String::from_utf8(read_file(path, max_bytes)?).map_err(|_| FileReadError::NotText)
+}
+
+/// Reads at most `max_bytes` bytes of standard input.
+pub fn read_stdin(max_bytes: u64) -> Result<Vec<u8>, FileReadError> {
+    read_to_limit(io::stdin().lock(), max_bytes)
+}
+
+/// Tells whether a path means standard input: `-`, or one of the names that the system gives it.
+pub fn is_stdin(path: &Path) -> bool {
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| path == Path::new(name))
+}
+
+/// Opens a regular file to be read. Returns at once: a FIFO without a writer is refused, not waited for.
+pub fn open_file(path: &Path) -> Result<File, FileReadError> {
+    // Opening some devices does something, so a look at the path comes first; the second look is at what was opened.
+    check_regular(&std::fs::metadata(path)?)?;
+    let file = open_without_waiting(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn read_to_limit(from: impl Read, max_bytes: u64) -> Result<Vec<u8>, FileReadError> {
+    let mut bytes = Vec::new();
+    from.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(FileReadError::TooLarge { max_bytes });
+    }
+    Ok(bytes)
+}
+
+fn check_regular(metadata: &Metadata) -> Result<(), FileReadError> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(FileReadError::NotRegular { kind: kind_of(metadata.file_type()) })
+}
+
+#[cfg(unix)]
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+#[cfg(not(unix))]
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+#[cfg(unix)]
+fn kind_of(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt as _;
+    match () {
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_char_device() || kind.is_block_device() => "a device",
+        () => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind_of(kind: FileType) -> &'static str {
+    if kind.is_dir() { "a folder" } else { "something else" }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_within_the_limit_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("five"), "12345").unwrap();
+        std::fs::write(at("bytes"), b"\xff").unwrap();
+        std::os::unix::fs::symlink(at("five"), at("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("zero")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), mode).unwrap();
+        let cases = [
+            (at("five"), 5, Ok("12345")),
+            (at("link"), 5, Ok("12345")),
+            (at("five"), 4, Err("SINEW-1006 it is larger than 4 bytes")),
+            (at("bytes"), 5, Err("SINEW-1001 it is not valid UTF-8")),
+            (at("fifo"), 5, Err("SINEW-1019 it is a FIFO, not a regular file")),
+            (at("socket"), 5, Err("SINEW-1019 it is a socket, not a regular file")),
+            (at("zero"), 5, Err("SINEW-1019 it is a device, not a regular file")),
+            ("/dev/null".into(), 5, Err("SINEW-1019 it is a device, not a regular file")),
+            (folder.path().to_owned(), 5, Err("SINEW-1019 it is a folder, not a regular file")),
+            (at("none"), 5, Err("SINEW-8002 No such file or directory (os error 2)")),
+            // Reports a size of 0 and holds more than that.
+            ("/proc/self/status".into(), 9, Err("SINEW-1006 it is larger than 9 bytes")),
+        ];
+        for (path, max_bytes, expected) in cases {
+            let got = read_text_file(&path, max_bytes).map_err(|error| format!("{} {error}", error.code()));
+            assert_eq!(got, expected.map(str::to_owned).map_err(str::to_owned), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn standard_input_has_several_names() {
+        for (path, expected) in
+            [("-", true), ("/dev/stdin", true), ("/dev/fd/0", true), ("./-", false), ("/dev/zero", false)]
+        {
+            assert_eq!(is_stdin(Path::new(path)), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `--timeout`: counted from the moment the command was called, so that connecting, storing and waiting all count.
+
+use std::future::Future;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::cmd::run::input;
+use crate::exit::{Exit, Failure};
+
+/// A command did not finish within its `--timeout`.
+const TIMEOUT_RAN_OUT: &str = "SINEW-8009";
+
+/// Moment at which the process began.
+static PROCESS_START: OnceLock<Instant> = OnceLock::new();
+
+/// Notes that the process began. The first call counts.
+pub(crate) fn note_process_start() {
+    PROCESS_START.get_or_init(Instant::now);
+}
+
+/// End of the time that a command may take; none without `--timeout`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deadline(Option<Instant>);
+
+/// The time of a command is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeadlinePassed;
+
+impl Deadline {
+    /// Reads the value of `--timeout`, counted from the start of the process.
+    pub(crate) fn from_flag(timeout: Option<&str>) -> Result<Self, Failure> {
+        let Some(millis) = timeout.map(input::duration).transpose()? else { return Ok(Self(None)) };
+        let start = *PROCESS_START.get_or_init(Instant::now);
+        // A time beyond what the clock can tell never comes.
+        Ok(Self(start.checked_add(Duration::from_millis(millis))))
+    }
+
+    /// Returns the time that is left; none if there is no end.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells whether the time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Waits until the time is over; for ever if there is no end.
+    pub(crate) async fn passed(&self) {
+        match self.0 {
+            Some(end) => tokio::time::sleep_until(end.into()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for some work as long as there is time.
+    pub(crate) async fn bound<T>(&self, work: impl Future<Output = T>) -> Result<T, DeadlinePassed> {
+        tokio::select! { biased;
+            done = work => Ok(done),
+            () = self.passed() => Err(DeadlinePassed),
+        }
+    }
+
+    /// The same for work that may fail. `doing` completes "--timeout ran out while …".
+    pub(crate) async fn within<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.bound(work).await.unwrap_or_else(|DeadlinePassed| Err(ran_out(doing)))
+    }
+}
+
+/// Returns the failure of a command that stopped waiting.
+pub(crate) fn ran_out(doing: &str) -> Failure {
+    Failure::new(Exit::TimedOut, TIMEOUT_RAN_OUT, format!("--timeout ran out while {doing}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_time_is_that_of_the_process() {
+        let none = Deadline::from_flag(None).unwrap();
+        assert!(none.left().is_none() && !none.is_over());
+        let long = Deadline::from_flag(Some("1h")).unwrap();
+        assert!(long.left().unwrap() > Duration::from_mins(59) && long.bound(async { 1 }).await.is_ok());
+        // Earlier calls in this process do not move its start.
+        note_process_start();
+        assert!(Deadline::from_flag(Some("1h")).unwrap().left() <= long.left());
+        let over = Deadline::from_flag(Some("0")).unwrap();
+        assert!(over.is_over());
+        let stuck = over.within("waiting", std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+        assert_eq!((stuck.exit, stuck.code), (Exit::TimedOut, TIMEOUT_RAN_OUT));
+        assert!(Deadline::from_flag(Some("soon")).is_err());
+    }
+}
