@@ -15,7 +15,7 @@ use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
 use super::open::{Cold, Open, Stored, Unfit};
-use super::view;
+use super::view::{self, RowState};
 use crate::library::Program;
 
 /// Verdicts on commands to executions that are not open, kept for whoever asks late.
@@ -303,11 +303,8 @@ impl Book {
 
     /// One row for every execution that is open.
     pub(super) fn summaries(&self) -> Vec<Summary> {
-        let open = self.open.values().map(|open| view::summary(&open.stored, open.state()));
-        let cold = self.cold.values().map(|cold| match cold.state() {
-            Ok(state) => view::summary(&cold.stored, &state),
-            Err(fault) => view::broken(&cold.stored, &fault),
-        });
+        let open = self.open.values().map(|open| view::summary(&open.stored, RowState::of(open.state())));
+        let cold = self.cold.values().map(|cold| view::summary(&cold.stored, cold.row.clone()));
         let broken = self.broken().map(|(stored, fault)| view::broken(stored, fault));
         open.chain(cold).chain(broken).collect()
     }

@@ -17,6 +17,7 @@ mod observe;
 mod open;
 mod outbox;
 mod programs;
+mod questions;
 mod reader;
 mod shard;
 mod view;

@@ -11,6 +11,7 @@ use sinew_engine::{
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{Fault, TaskId};
 
+use super::view::RowState;
 use crate::call::{Call, TaskKey, activation_key, call};
 use crate::library::Program;
 
@@ -106,6 +107,8 @@ pub(super) struct Cold {
     program: Program,
     /// As in [`Open`].
     pub(super) due: Option<Time>,
+    /// Its row in lists, so that a list folds nothing.
+    pub(super) row: RowState,
 }
 
 impl Cold {
@@ -113,11 +116,6 @@ impl Cold {
     pub(super) fn wake(self) -> Result<Open, Box<(Stored, Fault)>> {
         let due = self.due;
         Open::fold(self.stored, self.program).map(|open| Open { due, ..open })
-    }
-
-    /// How it stands.
-    pub(super) fn state(&self) -> Result<State, Fault> {
-        refold(&self.stored.rounds, &self.program)
     }
 }
 
@@ -144,7 +142,8 @@ impl Open {
 
     /// Keeps what the journal holds, and no more.
     pub(super) fn cool(self) -> Cold {
-        Cold { stored: self.stored, program: self.program, due: self.due }
+        let row = RowState::of(&self.state);
+        Cold { stored: self.stored, program: self.program, due: self.due, row }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sinew_engine::{Input, Time};
 use sinew_mesh::journal::ServerClock;
-use sinew_mesh::query::Answer;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
@@ -20,6 +19,7 @@ use super::effects;
 use super::intake::{self, Arrival, Done, Handle};
 use super::open::Unfit;
 use super::outbox::Outbox;
+use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::reader::Reader;
 
 /// Messages of one round.
@@ -175,7 +175,7 @@ impl Shard {
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
-        let mut queries = shared.mesh.serve_queries(self.id).await?;
+        let mut desk = QuestionDesk::new(shared.mesh.serve_queries(self.id).await?);
         // Closing alone is no reason to write: it waits a moment for company.
         let mut closing: Vec<Arrival> = Vec::new();
         // A point in time, not a while: questions and other wake-ups must not put it off.
@@ -191,17 +191,14 @@ impl Shard {
                     self.round(Vec::new(), closing, false).await?;
                     return Ok(());
                 }
-                Some(asked) = queries.next() => {
-                    let answer = self.answer(&asked.query);
-                    if let Err(error) = asked.answer(answer).await {
-                        debug!(%error, "a question could not be answered");
-                    }
-                    continue;
-                }
                 received = self.inbox.next() => messages.push(received),
                 arrived = self.back.recv() => arrivals.extend(arrived),
                 () = sleep(due) => {}
                 () = sleep(linger) => {}
+                Some(question) = desk.next() => {
+                    self.answer_turn(&mut desk, Some(question));
+                    continue;
+                }
             }
             while messages.len() < BATCH
                 && let Some(received) = self.inbox.try_next()
@@ -223,6 +220,8 @@ impl Shard {
             }
             arrivals.append(&mut closing);
             self.round(messages, arrivals, true).await?;
+            // Work comes first in the choice above, so questions get their turn here while there is work without end.
+            self.answer_turn(&mut desk, None);
         }
     }
 
@@ -332,26 +331,38 @@ impl Shard {
         }
     }
 
-    fn answer(&self, query: &Query) -> Answer {
-        match query {
-            Query::List {} => Answer::Executions(self.book.summaries()),
-            Query::Get(execution) => match self.book.stored(execution) {
-                Some(stored) => Answer::Record(stored.record().encode()),
-                None => Answer::Error(QueryError::NotFound),
-            },
-            Query::Status {} => Answer::Status(serde_json::json!({
-                "shard": self.id,
-                "owner": self.shared.owner,
-                "executions": self.book.len(),
-                "folded": self.book.folded(),
-                "broken": self.book.broken().count(),
-                "journal": self.journal.position(),
-                "positions": {
-                    "commands": self.book.positions.commands,
-                    "results": self.book.positions.results,
+    /// Answers some of the questions that wait, beginning with `first`.
+    fn answer_turn(&self, desk: &mut QuestionDesk, first: Option<OpenQuestion>) {
+        let mut rows = None;
+        desk.turn(first, |question| {
+            let draft = match &question.asked.query {
+                Query::List {} => {
+                    let rows = rows.get_or_insert_with(|| Arc::new(self.book.summaries()));
+                    AnswerDraft::Executions(Arc::clone(rows))
+                }
+                Query::Get(execution) => match self.book.stored(execution) {
+                    Some(stored) => AnswerDraft::Record(Box::new(stored.clone())),
+                    None => AnswerDraft::Error(QueryError::NotFound),
                 },
-            })),
-        }
+                Query::Status {} => AnswerDraft::Status(self.status()),
+            };
+            question.answer(draft);
+        });
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::json!({
+            "shard": self.id,
+            "owner": self.shared.owner,
+            "executions": self.book.len(),
+            "folded": self.book.folded(),
+            "broken": self.book.broken().count(),
+            "journal": self.journal.position(),
+            "positions": {
+                "commands": self.book.positions.commands,
+                "results": self.book.positions.results,
+            },
+        })
     }
 
     /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.

@@ -16,6 +16,7 @@ mod owners;
 #[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/process.rs"]
 mod process;
+mod questions;
 mod signals;
 #[path = "../service/stub.rs"]
 mod stub;
