@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sinew_engine::{
     ActId, Action, Ask, Ctx, Fact, Input, Refused, Round, State, Time, decode_round, encode_round,
 };
-use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{Fault, TaskId};
 
 use super::view::RowState;
@@ -29,6 +29,8 @@ pub(super) struct Stored {
     pub(super) verdicts: Vec<Verdict>,
     /// Sequence of the oldest journal message that holds a part of it.
     pub(super) first: u64,
+    /// Why no owner works on it, if none does.
+    pub(super) hold: Option<ExecutionHold>,
 }
 
 impl Stored {
@@ -38,6 +40,7 @@ impl Stored {
             meta: ExecutionMeta::clone(&self.meta),
             rounds: self.rounds.to_rounds(),
             commands: self.verdicts.clone(),
+            hold: self.hold.clone(),
         }
     }
 }
@@ -122,7 +125,13 @@ impl Cold {
 impl Open {
     /// An execution that has not begun.
     pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
-        let stored = Stored { meta: Arc::new(meta), rounds: Log::default(), verdicts: Vec::new(), first: 0 };
+        let stored = Stored {
+            meta: Arc::new(meta),
+            rounds: Log::default(),
+            verdicts: Vec::new(),
+            first: 0,
+            hold: None,
+        };
         let (state, tasks) = (State::new(), HashMap::new());
         Self { stored, program, state, tasks, due: None, touched: false }
     }

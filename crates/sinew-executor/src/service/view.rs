@@ -2,7 +2,7 @@
 
 use sinew_engine::{State, Status, Waiting, WaitingFor, waiting};
 use sinew_protocol::Fault;
-use sinew_protocol::query::{ExecutionStatus, Summary};
+use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 
 use super::open::Stored;
 
@@ -50,7 +50,7 @@ pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
         status: ExecutionStatus::Waiting,
         started: stored.meta.created,
         ended: None,
-        waiting: Some(format!("an operator: {}", fault.message)),
+        waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
     };
     summary(stored, row)
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
-use sinew_protocol::command::StartCommand;
 use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
 use sinew_source::Schema;
 
@@ -200,10 +199,12 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let tools = tools(&remote).await;
     let tool = find(&tools, &args.name)?;
     let content = prepared(tool, &arguments)?;
-    let id = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
-    remote.client.start(StartCommand::new(id.clone(), tool.workflow.clone(), content)).await?;
+    let key = uuid::Uuid::now_v7().to_string();
+    let command = remote.client.start_command(key, tool.workflow.clone(), content);
+    let id = command.execution.clone();
+    remote.client.start(command).await?;
     output.note(&format!("execution {id}"));
-    let Some(outcome) = remote.client.outcome(&id, timeout).await? else {
+    let Some(outcome) = remote.client.own_outcome(&id, &tool.workflow, timeout).await? else {
         output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };
