@@ -5,13 +5,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
 use sinew_engine::{Outcome, Round, decode_round};
 use sinew_mesh::event::{Event, EventFilter, From as ReadFrom};
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, Put};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
-use sinew_protocol::journal::{Commit, ExecutionRecord, Verdict};
+use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::query::{Query, Summary};
 use sinew_protocol::subject::Operation;
@@ -40,8 +41,16 @@ pub enum ClientError {
     #[error("there is no execution {0}")]
     NotFound(ExecutionId),
     /// The same id was used for another start.
-    #[error("execution {0} was started before, with another input or workflow")]
+    #[error("execution {0} was started before, by another caller or with another input or workflow")]
     OtherStart(ExecutionId),
+    /// No owner works on the execution until an operator resumes it. Folding it here could end this process too.
+    #[error("execution {execution} was set aside: {reason}")]
+    Held {
+        /// The execution.
+        execution: ExecutionId,
+        /// The operator code and the reason.
+        reason: String,
+    },
     /// The command was decided, and refused.
     #[error("{0}")]
     Refused(String),
@@ -69,6 +78,7 @@ impl ClientError {
             Self::Command(_) => BadCommand::CODE,
             Self::NotFound(_) => "SINEW-6040",
             Self::OtherStart(_) => "SINEW-6041",
+            Self::Held { .. } => "SINEW-6061",
             Self::Refused(_) => "SINEW-6042",
             Self::Undecided(_) => "SINEW-6043",
             Self::Unreadable { .. } => "SINEW-6044",
@@ -118,6 +128,19 @@ impl Client {
         ExecutionId::of(self.mesh.namespace(), self.mesh.caller().as_str(), key)
     }
 
+    /// Returns the start that this caller means by a key: the same key is the same execution, however often it is sent.
+    pub fn start_command(
+        &self,
+        key: impl Into<String>,
+        workflow: impl Into<String>,
+        input: Value,
+    ) -> StartCommand {
+        let key = key.into();
+        let mut command = StartCommand::new(self.execution_id(&key), workflow, input);
+        command.idempotency_key = Some(key);
+        command
+    }
+
     /// Starts an execution; true if it is new. Once this returns, it will reach an end.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
         self.start_within(command, TraceParent::fresh()).await
@@ -154,16 +177,18 @@ impl Client {
         let mut events = self.mesh.events(&filter, ReadFrom::Now).await?;
         self.send(command.operation(), &execution, id, command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
+        // Another caller may use the same id for a command of its own.
+        let is_own = |verdict: &Verdict| verdict.id == *id && verdict.caller == *self.mesh.caller();
         loop {
             let wait = until.saturating_duration_since(Instant::now()).min(ASK_AFTER);
             if let Ok(event) = tokio::time::timeout(wait, events.next()).await {
                 match serde_json::from_slice::<Verdict>(&event.body) {
-                    Ok(verdict) if verdict.id == *id => return Ok(verdict),
+                    Ok(verdict) if is_own(&verdict) => return Ok(verdict),
                     _ => continue,
                 }
             }
             if let Some(record) = self.record(&execution).await?
-                && let Some(verdict) = record.commands.into_iter().find(|verdict| verdict.id == *id)
+                && let Some(verdict) = record.commands.into_iter().find(is_own)
             {
                 return Ok(verdict);
             }
@@ -285,6 +310,10 @@ impl Client {
 
     /// Folds a record.
     pub async fn folded(&self, record: &ExecutionRecord) -> Result<Execution, ClientError> {
+        if let Some(ExecutionHold { code, reason }) = &record.hold {
+            let (execution, reason) = (record.meta.execution.clone(), format!("{code}: {reason}"));
+            return Err(ClientError::Held { execution, reason });
+        }
         let program = self.programs.by_digest(&record.meta.plan).await.map_err(ClientError::Plan)?;
         let unreadable =
             |reason: String| ClientError::Unreadable { execution: record.meta.execution.clone(), reason };
@@ -298,19 +327,28 @@ impl Client {
             .map_err(|bad| unreadable(bad.to_string()))
     }
 
-    /// Waits until an executor has begun an execution; false when none has. A start that was refused is an error.
-    pub async fn begun(&self, execution: &ExecutionId, patience: Duration) -> Result<bool, ClientError> {
+    /// Waits until an executor has begun an execution that this client started; false when none has. A start that was
+    /// refused is an error, and so is an execution that somebody else began under the same id.
+    pub async fn begun(
+        &self,
+        execution: &ExecutionId,
+        workflow: &str,
+        patience: Duration,
+    ) -> Result<bool, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = Instant::now() + patience;
         let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if let Ok(event) = tokio::time::timeout(left.min(ASK_AFTER), events.next()).await {
-                return refusal(&event).map_or(Ok(true), |reason| Err(ClientError::Refused(reason)));
+            // Its events may be older than those that are kept, so the record is asked for without one too.
+            let event = tokio::time::timeout(left.min(ASK_AFTER), events.next()).await.ok();
+            if let Some(record) = self.record(execution).await? {
+                return self.check_own(&record, workflow).map(|()| true);
             }
-            // Its events may be older than those that are kept.
-            if self.record(execution).await?.is_some() {
-                return Ok(true);
+            if let Some(verdict) = event.as_ref().and_then(refusal)
+                && verdict.caller == *self.mesh.caller()
+            {
+                return Err(ClientError::Refused(verdict.reason));
             }
             if left.is_zero() {
                 return Ok(false);
@@ -322,6 +360,27 @@ impl Client {
     pub async fn outcome(
         &self,
         execution: &ExecutionId,
+        patience: Option<Duration>,
+    ) -> Result<Option<Outcome>, ClientError> {
+        self.followed(execution, None, patience).await
+    }
+
+    /// Like [`Client::outcome`], for an execution of this workflow that this client started. An execution that somebody
+    /// else began under the same id is an error.
+    pub async fn own_outcome(
+        &self,
+        execution: &ExecutionId,
+        workflow: &str,
+        patience: Option<Duration>,
+    ) -> Result<Option<Outcome>, ClientError> {
+        self.followed(execution, Some(workflow), patience).await
+    }
+
+    /// Waits for the end of an execution; `own` is the workflow if this client started the execution.
+    async fn followed(
+        &self,
+        execution: &ExecutionId,
+        own: Option<&str>,
         patience: Option<Duration>,
     ) -> Result<Option<Outcome>, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
@@ -337,31 +396,63 @@ impl Client {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(ASK_AFTER).min(ASK_AFTER);
+            let mut refused = None;
             match tokio::time::timeout(wait, events.next()).await {
                 Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
                 Ok(event) => match refusal(&event) {
-                    Some(reason) => return Err(ClientError::Refused(reason)),
+                    Some(verdict) => refused = Some(verdict),
                     None => continue,
                 },
                 Err(_) => {}
             }
             let over = is_over();
-            match self.execution(execution).await {
-                Ok(Some((_, folded))) if folded.state().ended => return Ok(folded.state().outcome.clone()),
+            match self.end_of(execution, own, refused).await {
+                Ok(Some(outcome)) => return Ok(Some(outcome)),
                 Err(ClientError::Mesh(error)) if error.is_transient() && !over => {}
                 Err(error) => return Err(error),
-                Ok(_) if over => return Ok(None),
-                Ok(_) => {}
+                Ok(None) if over => return Ok(None),
+                Ok(None) => {}
             }
         }
     }
+
+    /// The outcome of an execution if it has ended. `refused` is a verdict against a start of its id.
+    async fn end_of(
+        &self,
+        execution: &ExecutionId,
+        own: Option<&str>,
+        refused: Option<Verdict>,
+    ) -> Result<Option<Outcome>, ClientError> {
+        let Some(record) = self.record(execution).await? else {
+            // A stranger's start of the same id may be refused before the own one is taken.
+            return match refused {
+                Some(verdict) if own.is_none() || verdict.caller == *self.mesh.caller() => {
+                    Err(ClientError::Refused(verdict.reason))
+                }
+                _ => Ok(None),
+            };
+        };
+        if let Some(workflow) = own {
+            self.check_own(&record, workflow)?;
+        }
+        let folded = self.folded(&record).await?;
+        Ok(folded.state().outcome.clone().filter(|_| folded.state().ended))
+    }
+
+    /// Checks that an execution is the one that this client started.
+    fn check_own(&self, record: &ExecutionRecord, workflow: &str) -> Result<(), ClientError> {
+        if record.meta.caller == *self.mesh.caller() && record.meta.workflow == workflow {
+            return Ok(());
+        }
+        Err(ClientError::OtherStart(record.meta.execution.clone()))
+    }
 }
 
-/// Why a start was refused, if that is what an event tells.
-fn refusal(event: &Event) -> Option<String> {
+/// The verdict against a start, if that is what an event tells.
+fn refusal(event: &Event) -> Option<Verdict> {
     let verdict: Verdict =
         (event.kind.as_str() == "command").then(|| serde_json::from_slice(&event.body).ok()).flatten()?;
-    (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict.reason)
+    (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict)
 }
 
 /// Nobody owns the shard, or its owner hangs: the journal says the same.

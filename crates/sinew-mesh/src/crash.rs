@@ -5,13 +5,13 @@
 //! third time. A write has three places: before it is sent, sent while nobody has heard the answer, and answered.
 
 #[cfg(not(feature = "crash-points"))]
-pub use off::point;
-#[cfg(not(feature = "crash-points"))]
 pub(crate) use off::{after, before, sent};
-#[cfg(feature = "crash-points")]
-pub use on::point;
+#[cfg(not(feature = "crash-points"))]
+pub use off::{is_told, point};
 #[cfg(feature = "crash-points")]
 pub(crate) use on::{after, before, sent};
+#[cfg(feature = "crash-points")]
+pub use on::{is_told, point};
 
 #[cfg(not(feature = "crash-points"))]
 mod off {
@@ -25,6 +25,12 @@ mod off {
     /// A place where the process may be told to die.
     #[inline]
     pub fn point(_: &str) {}
+
+    /// Whether the process was told to die at some place: its death says nothing about its work.
+    #[inline]
+    pub const fn is_told() -> bool {
+        false
+    }
 
     #[inline]
     pub(crate) fn before(_: &str) {}
@@ -78,6 +84,11 @@ mod on {
         let point = told().map_or("", |told| told.point.as_str());
         let _ = writeln!(std::io::stderr(), "crash point {point}");
         std::process::abort()
+    }
+
+    /// Whether the process was told to die at some place: its death says nothing about its work.
+    pub fn is_told() -> bool {
+        told().is_some()
     }
 
     /// A place where the process may be told to die.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::header::NATS_MESSAGE_TTL;
 use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::message::StreamMessage;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::Token;
@@ -20,6 +21,7 @@ use crate::crash;
 use crate::error::MeshError;
 use crate::follow::sweep;
 use crate::mesh::Mesh;
+use crate::pull::redirected;
 
 /// What marks a key of a NATS bucket as deleted.
 const OPERATION: &str = "KV-Operation";
@@ -146,6 +148,30 @@ impl Fleet {
     /// Who owns a shard, as far as the bucket knows.
     pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
         Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
+    }
+
+    /// Reads what the last owner of a shard noted, and the revision that the next note must name: no bytes and 0 when
+    /// there is no note.
+    pub async fn takeover_note(&self, shard: u32) -> Result<(Bytes, u64), MeshError> {
+        let key = self.mesh.fleet_subject(&fleet_key::takeover(shard));
+        let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
+        // An answer that the server was made to put there is not a note, but a revision all the same.
+        let read = |note: StreamMessage| match redirected(&note.headers) {
+            true => (Bytes::new(), note.sequence),
+            false => (note.payload, note.sequence),
+        };
+        Ok(found.map_or_else(|| (Bytes::new(), 0), read))
+    }
+
+    /// Stores a note about a shard in place of the one of this revision. Returns the new revision; `None` if another
+    /// owner has stored one meanwhile.
+    pub async fn put_takeover_note(
+        &self,
+        shard: u32,
+        note: Bytes,
+        revision: u64,
+    ) -> Result<Option<u64>, MeshError> {
+        self.mesh.put_at(&fleet_key::takeover(shard), note, revision).await
     }
 
     async fn record(&self, shard: u32) -> Result<Option<(Option<String>, u64)>, MeshError> {

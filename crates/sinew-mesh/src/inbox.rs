@@ -111,6 +111,11 @@ impl Inbox {
         self.received(source, item)
     }
 
+    /// How many messages waited when the inbox was opened.
+    pub fn waiting(&self) -> u64 {
+        self.commands.pending() + self.results.pending()
+    }
+
     /// What has come already, if anything has. Looks at the connection once and does not wait.
     pub fn try_next(&mut self) -> Option<Received> {
         self.next().now_or_never()

@@ -148,3 +148,19 @@ async fn a_fleet_outlives_its_broker() {
     assert_eq!(seen.owners[&5].0.as_deref(), Some("one"));
     assert_eq!(seen.members["one"].beat, beat(1));
 }
+
+#[tokio::test]
+async fn a_takeover_note_is_of_one_owner() {
+    let server = Server::start(ServerOptions::default()).await.unwrap();
+    let fleet = mesh(&server).await.fleet();
+    assert_eq!(fleet.takeover_note(3).await.unwrap(), (Default::default(), 0));
+    let first = fleet.put_takeover_note(3, "one".into(), 0).await.unwrap().unwrap();
+    assert_eq!(fleet.takeover_note(3).await.unwrap(), ("one".into(), first));
+    // An owner that has lost the shard cannot write over what its successor has noted.
+    let second = fleet.put_takeover_note(3, "two".into(), first).await.unwrap().unwrap();
+    assert_eq!(fleet.put_takeover_note(3, "one again".into(), first).await.unwrap(), None);
+    assert_eq!(fleet.takeover_note(3).await.unwrap(), ("two".into(), second));
+    // A note is not an executor and not an owner.
+    let seen = fleet.look().await.unwrap();
+    assert!(seen.members.is_empty() && seen.owners.is_empty());
+}

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::artifact::ArtifactUri;
+use crate::artifact::{ArtifactUri, sha256};
 use crate::behalf::Behalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
@@ -132,6 +132,22 @@ impl StartCommand {
             idempotency_key: None,
             behalf: None,
         }
+    }
+
+    /// Returns the sha256 of what the start asks for, in hex. Fields that only say who sends the start, or on whose way,
+    /// do not count: two executors that send the start of one task differ in them.
+    pub fn digest(&self) -> String {
+        let asked = serde_json::json!([
+            self.workflow,
+            self.version,
+            self.input,
+            self.input_artifact,
+            self.mode,
+            self.user,
+            self.session,
+            self.labels,
+        ]);
+        sha256(asked.to_string().as_bytes())
     }
 
     /// Whether the execution's id is the one that this caller's idempotency key makes; true without a key.

@@ -17,6 +17,9 @@ use crate::fault::Fault;
 /// The longest subject token, in bytes.
 pub const MAX_TOKEN: usize = 64;
 
+/// Bytes of an id that is made from what it names.
+const DERIVED_ID_BYTES: usize = 32;
+
 /// A text that is not `[A-Za-z0-9_-]{1,64}`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no id: expected 1 to 64 letters, digits, underscores or hyphens")]
@@ -148,6 +151,12 @@ impl ExecutionId {
     /// The execution that an activation of another execution starts as its sub-workflow.
     pub fn child(parent: &Self, activation: &ActivationKey, attempt: u32) -> Self {
         Self(digest("child", [parent.0.as_bytes(), activation.0.as_bytes(), &attempt.to_le_bytes()]))
+    }
+
+    /// Whether the id has the form of those that [`ExecutionId::of`] and [`ExecutionId::child`] make: 32 characters of
+    /// lower-case base32.
+    pub fn has_derived_form(&self) -> bool {
+        self.0.len() == DERIVED_ID_BYTES && self.0.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'))
     }
 
     /// The shard that owns this execution, `0..shards`.
@@ -334,6 +343,20 @@ mod tests {
         assert_eq!(activation.as_str(), "37jaa7qraan7zgbdbg3vufpsnxvrni47");
         assert_eq!(task.as_str(), "ynl4w6z7vwmfgiirho52wb2gciuod72q");
         assert_eq!(token.as_str(), "xwaizfkzas4fgtl3biqbborpvq");
+    }
+
+    #[test]
+    fn derived_ids_are_told_from_chosen_ones() {
+        let activation = ActivationKey::of(&eid(), "review", &[("map", 3)], 0);
+        let child = ExecutionId::child(&eid(), &activation, 1);
+        let chosen =
+            ["order-17", "KFMNPG44LA5R35GGYH3JGMMT5O2NWTJO", "kfmnpg44la5r35ggyh3jgmmt5o2nwtj", "0199"];
+        for (id, derived) in [(eid(), true), (child, true)]
+            .into_iter()
+            .chain(chosen.map(|text| (ExecutionId::parse(text).unwrap(), false)))
+        {
+            assert_eq!(id.has_derived_form(), derived, "{id}");
+        }
     }
 
     #[test]

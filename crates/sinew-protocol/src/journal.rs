@@ -61,6 +61,17 @@ pub struct Entry {
     pub commands: Vec<Verdict>,
     /// What the entry is.
     pub kind: EntryKind,
+    /// Set when the owner works on the execution no more; a checkpoint without a hold ends it.
+    pub hold: Option<ExecutionHold>,
+}
+
+/// Why no owner works on an execution until an operator resumes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionHold {
+    /// The operator code.
+    pub code: String,
+    /// For people.
+    pub reason: String,
 }
 
 /// What an entry is.
@@ -120,6 +131,10 @@ pub struct ExecutionMeta {
     /// W3C trace context of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// Digest of what the start asked for ([`StartCommand::digest`](crate::command::StartCommand::digest)); `None` in
+    /// journals of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_digest: Option<String>,
 }
 
 /// The task of another execution that an execution answers.
@@ -145,6 +160,8 @@ pub struct ExecutionRecord {
     pub rounds: Vec<Bytes>,
     /// What was answered to commands.
     pub commands: Vec<Verdict>,
+    /// Set while no owner works on the execution.
+    pub hold: Option<ExecutionHold>,
 }
 
 impl Commit {
@@ -184,7 +201,7 @@ impl Commit {
 impl Entry {
     /// New rounds of an execution that is known.
     pub fn rounds(execution: ExecutionId, rounds: Vec<Bytes>) -> Self {
-        Self { execution, meta: None, rounds, commands: Vec::new(), kind: EntryKind::Rounds }
+        Self { execution, meta: None, rounds, commands: Vec::new(), kind: EntryKind::Rounds, hold: None }
     }
 
     /// The end of an execution in this shard.
@@ -200,6 +217,7 @@ impl Entry {
             rounds: record.rounds,
             commands: record.commands,
             kind: EntryKind::Checkpoint,
+            hold: record.hold,
         }
     }
 
@@ -216,6 +234,7 @@ impl ExecutionRecord {
             meta: Some((&self.meta).into()),
             rounds: self.rounds.clone(),
             commands: self.commands.iter().map(Into::into).collect(),
+            hold: self.hold.as_ref().map(Into::into),
         };
         wire.encode_to_vec().into()
     }
@@ -227,7 +246,20 @@ impl ExecutionRecord {
             meta: wire.meta.ok_or_else(|| bad("meta", "missing"))?.try_into()?,
             rounds: wire.rounds,
             commands: wire.commands.into_iter().map(Verdict::try_from).collect::<Result<_, _>>()?,
+            hold: wire.hold.map(Into::into),
         })
+    }
+}
+
+impl From<&ExecutionHold> for pb::ExecutionHold {
+    fn from(hold: &ExecutionHold) -> Self {
+        Self { code: hold.code.clone(), reason: hold.reason.clone() }
+    }
+}
+
+impl From<pb::ExecutionHold> for ExecutionHold {
+    fn from(wire: pb::ExecutionHold) -> Self {
+        Self { code: wire.code, reason: wire.reason }
     }
 }
 
@@ -244,6 +276,7 @@ impl From<&Entry> for pb::Entry {
             rounds: entry.rounds.clone(),
             commands: entry.commands.iter().map(Into::into).collect(),
             kind: kind.into(),
+            hold: entry.hold.as_ref().map(Into::into),
         }
     }
 }
@@ -268,7 +301,8 @@ impl TryFrom<pb::Entry> for Entry {
             return Err(bad("meta", "missing on a checkpoint"));
         }
         let commands = wire.commands.into_iter().map(Verdict::try_from).collect::<Result<_, _>>()?;
-        Ok(Self { execution, meta, rounds: wire.rounds, commands, kind })
+        let hold = wire.hold.map(Into::into);
+        Ok(Self { execution, meta, rounds: wire.rounds, commands, kind, hold })
     }
 }
 
@@ -317,6 +351,7 @@ impl From<&ExecutionMeta> for pb::ExecutionMeta {
                 agent: parent.agent.clone(),
             }),
             traceparent: meta.traceparent.clone().unwrap_or_default(),
+            start_digest: meta.start_digest.clone().unwrap_or_default(),
         }
     }
 }
@@ -345,6 +380,7 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
             created: wire.created,
             parent: parent.transpose()?,
             traceparent: Some(wire.traceparent).filter(|trace| !trace.is_empty()),
+            start_digest: Some(wire.start_digest).filter(|digest| !digest.is_empty()),
         })
     }
 }

@@ -11,6 +11,9 @@ use serde_json::Value;
 use crate::message::BadMessage;
 use crate::{ExecutionId, Token};
 
+/// The beginning of [`Summary::waiting`] when no owner works on an execution until an operator has looked at it.
+pub const AN_OPERATOR: &str = "an operator";
+
 /// The longest question, in bytes.
 pub const MAX_QUERY: usize = 4 * 1024;
 

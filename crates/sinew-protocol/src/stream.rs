@@ -128,6 +128,11 @@ pub mod fleet_key {
     pub fn shard(shard: u32) -> String {
         format!("shard.{shard}")
     }
+
+    /// What the owner of a shard has in hand while it catches up after a takeover.
+    pub fn takeover(shard: u32) -> String {
+        format!("takeover.{shard}")
+    }
 }
 
 /// The object store for artifacts above [`INLINE_LIMIT`].

@@ -193,11 +193,21 @@ impl From<ClientError> for Failure {
         let exit = match error {
             ClientError::Mesh(error) => return error.into(),
             ClientError::NotFound(_) => Exit::NotFound,
-            ClientError::OtherStart(_) | ClientError::Refused(_) => Exit::Conflict,
+            ClientError::OtherStart(_) | ClientError::Refused(_) | ClientError::Held { .. } => Exit::Conflict,
             ClientError::Undecided(_) => Exit::TimedOut,
             ClientError::Command(_) => Exit::Usage,
             _ => Exit::Failed,
         };
-        Self::new(exit, exit::known(error.code()), error.to_string())
+        let hint = match &error {
+            ClientError::Held { execution, .. } => Some(format!(
+                "`sinew execution resume {execution}` takes it up again, `sinew execution cancel {execution}` ends it"
+            )),
+            _ => None,
+        };
+        let failure = Self::new(exit, exit::known(error.code()), error.to_string());
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 }

@@ -124,7 +124,7 @@ impl Record {
 
     /// A record as the mesh holds it, with the program it names.
     pub(crate) fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, String> {
-        let ExecutionRecord { meta, rounds, commands } = stored;
+        let ExecutionRecord { meta, rounds, commands, .. } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
         let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
         Self::folded(meta.execution.clone(), program, rounds, About::from(meta), commands)

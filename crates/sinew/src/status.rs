@@ -7,6 +7,7 @@ use serde::Serialize;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::queue_name;
 use sinew_protocol::Token;
+use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
 
 use crate::exit::{Exit, Failure};
@@ -29,6 +30,9 @@ pub(crate) struct Status {
     pub(crate) refused_cards: usize,
     /// Messages that were set aside.
     pub(crate) quarantined: u64,
+    /// Open executions that no executor works on until an operator has looked at them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) set_aside: Vec<String>,
 }
 
 /// An executor.
@@ -86,6 +90,9 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         })
         .collect();
     for summary in remote.client.open().await? {
+        if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
+            status.set_aside.push(summary.execution.to_string());
+        }
         *status.executions.entry(Standing::parse(summary.status.as_str()).as_str()).or_default() += 1;
     }
     let unseen = |what: &str, error: &dyn std::fmt::Display| {

@@ -10,12 +10,12 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use indexmap::IndexMap;
 use sinew_engine::{Action, Fact, Input, Refused, Time};
-use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionMeta, Positions, Verdict};
+use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, Positions, Verdict};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
 use super::open::{Cold, Open, Stored, Unfit};
-use super::view;
+use super::view::{self, RowState};
 use crate::library::Program;
 
 /// Verdicts on commands to executions that are not open, kept for whoever asks late.
@@ -103,7 +103,7 @@ impl Book {
         input: Input,
     ) -> Result<(), Unfit> {
         let execution = meta.execution.clone();
-        if self.knows(&execution) {
+        if self.known(&execution).is_some() {
             return Err(Unfit::Refused(Refused::Started));
         }
         stage.entry(&execution).meta = Some(meta.clone());
@@ -117,7 +117,9 @@ impl Book {
     }
 
     /// Takes a closed execution back, with all it was: its facts are journaled again.
-    pub(super) fn reopen(&mut self, stage: &mut Stage, open: Open) {
+    pub(super) fn reopen(&mut self, stage: &mut Stage, mut open: Open) {
+        open.stored.hold = None;
+        self.broken.remove(&open.stored.meta.execution);
         checkpoint(stage, &open.stored);
         self.hold(open);
     }
@@ -129,6 +131,28 @@ impl Book {
         self.folded += open.stored.rounds.size();
         self.open.insert(execution.clone(), open);
         self.schedule(&execution);
+    }
+
+    /// Folds an execution of the journal, shows it to `visit` and keeps it. Without a program, or with a hold, it is kept
+    /// for an operator.
+    pub(super) fn take(
+        &mut self,
+        stored: Stored,
+        program: Result<Program, Fault>,
+        visit: impl FnOnce(&Open),
+    ) {
+        let folded = match (held(&stored), program) {
+            (Some(fault), _) | (None, Err(fault)) => Err(Box::new((stored, fault))),
+            (None, Ok(program)) => Open::fold(stored, program),
+        };
+        match folded {
+            Ok(open) => {
+                visit(&open);
+                self.hold(open);
+            }
+            Err(unfolded) => self.set_aside(*unfolded),
+        }
+        self.cool();
     }
 
     /// Holds an execution that cannot be folded, for an operator.
@@ -225,11 +249,32 @@ impl Book {
         stage.effects.push(Effect::Verdict { execution: execution.clone(), workflow, verdict });
     }
 
-    /// True once this command was decided.
-    pub(super) fn decided(&self, execution: &ExecutionId, command: &Token) -> Option<&Verdict> {
-        let open = self.stored(execution).into_iter().flat_map(|stored| &stored.verdicts);
+    /// Returns the verdict on a command of this caller; `None` until the command was decided. Another caller may use the
+    /// same id for a command of its own.
+    pub(super) fn decided(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+        command: &Token,
+    ) -> Option<&Verdict> {
+        let open = self.known(execution).into_iter().flat_map(|stored| &stored.verdicts);
         let refused = self.refused.iter().filter(|(id, _)| id == execution).map(|(_, verdict)| verdict);
-        open.chain(refused).find(|verdict| &verdict.id == command)
+        open.chain(refused).find(|verdict| verdict.id == *command && verdict.caller == *caller)
+    }
+
+    /// Returns the executions for which something is due, at most so many.
+    pub(super) fn due_now(&self, now: Time, most: usize) -> Vec<ExecutionId> {
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        due.take(most).map(|(_, execution)| execution.clone()).collect()
+    }
+
+    /// Wakes one execution for what is due.
+    pub(super) fn tick_one(&mut self, stage: &mut Stage, now: Time, execution: &ExecutionId) {
+        let Some(open) = self.wake(execution) else { return };
+        if let Some(due) = open.due.take_if(|due| *due <= now) {
+            self.due.remove(&(due, execution.clone()));
+            let _ = self.input(stage, now, execution, Input::Tick);
+        }
     }
 
     /// Wakes whatever is due.
@@ -293,23 +338,41 @@ impl Book {
     fn stored_mut(&mut self, execution: &ExecutionId) -> Option<&mut Stored> {
         match self.open.get_mut(execution) {
             Some(open) => Some(&mut open.stored),
-            None => self.cold.get_mut(execution).map(|cold| &mut cold.stored),
+            None => match self.cold.get_mut(execution) {
+                Some(cold) => Some(&mut cold.stored),
+                None => self.broken.get_mut(execution).map(|(stored, _)| stored),
+            },
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &Stored> {
-        self.open.values().map(|open| &open.stored).chain(self.cold.values().map(|cold| &cold.stored))
+        self.open
+            .values()
+            .map(|open| &open.stored)
+            .chain(self.cold.values().map(|cold| &cold.stored))
+            .chain(self.broken.values().map(|(stored, _)| stored))
     }
 
     /// One row for every execution that is open.
     pub(super) fn summaries(&self) -> Vec<Summary> {
-        let open = self.open.values().map(|open| view::summary(&open.stored, open.state()));
-        let cold = self.cold.values().map(|cold| match cold.state() {
-            Ok(state) => view::summary(&cold.stored, &state),
-            Err(fault) => view::broken(&cold.stored, &fault),
-        });
+        let open = self.open.values().map(|open| view::summary(&open.stored, RowState::of(open.state())));
+        let cold = self.cold.values().map(|cold| view::summary(&cold.stored, cold.row.clone()));
         let broken = self.broken().map(|(stored, fault)| view::broken(stored, fault));
         open.chain(cold).chain(broken).collect()
+    }
+
+    /// Returns an execution as a record shows it: one that waits for an operator says why.
+    pub(super) fn shown(&self, execution: &ExecutionId) -> Option<Stored> {
+        if let Some((stored, fault)) = self.broken.get(execution) {
+            let hold = ExecutionHold { code: fault.code.to_string(), reason: fault.message.clone() };
+            return Some(Stored { hold: Some(hold), ..stored.clone() });
+        }
+        self.stored(execution).cloned()
+    }
+
+    /// Returns an execution that waits for an operator, with the reason.
+    pub(super) fn set_aside_one(&self, execution: &ExecutionId) -> Option<&(Stored, Fault)> {
+        self.broken.get(execution)
     }
 
     pub(super) fn broken(&self) -> impl Iterator<Item = (&Stored, &Fault)> {
@@ -331,8 +394,9 @@ impl Book {
         self.bytes
     }
 
-    fn knows(&self, execution: &ExecutionId) -> bool {
-        self.stored(execution).is_some() || self.broken.contains_key(execution)
+    /// Returns an execution that is open, worked on or not.
+    pub(super) fn known(&self, execution: &ExecutionId) -> Option<&Stored> {
+        self.stored(execution).or_else(|| self.broken.get(execution).map(|(stored, _)| stored))
     }
 
     fn schedule(&mut self, execution: &ExecutionId) {
@@ -351,8 +415,7 @@ impl Book {
 
     /// The oldest journal message that is still needed; none when no execution is open.
     pub(super) fn oldest(&self) -> Option<u64> {
-        let open = self.all().map(|stored| stored.first);
-        open.chain(self.broken.values().map(|(stored, _)| stored.first)).min()
+        self.all().map(|stored| stored.first).min()
     }
 
     /// Journals those executions again whose facts lie below this message, at most so many bytes of them.
@@ -366,6 +429,12 @@ impl Book {
             checkpoint(stage, stored);
         }
     }
+}
+
+/// Why no owner works on an execution, as a fault.
+fn held(stored: &Stored) -> Option<Fault> {
+    let ExecutionHold { code, reason } = stored.hold.as_ref()?;
+    Some(Fault::error(code.clone(), reason.clone()).with_retryable(false))
 }
 
 fn checkpoint(stage: &mut Stage, stored: &Stored) {

@@ -16,7 +16,7 @@ use super::shard::Shard;
 impl Shard {
     /// Begins an execution, or says why not.
     pub(super) fn start(&mut self, stage: &mut Stage, now: Time, begin: Begin) {
-        let Begin { command, id, caller, program, input, traceparent } = begin;
+        let Begin { command, id, caller, identity, program, input, traceparent } = begin;
         let execution = command.execution.clone();
         let proved = intake::proves(&self.shared, &command);
         let refuse = |fault: &Fault| Verdict {
@@ -25,6 +25,15 @@ impl Shard {
             caller: caller.clone(),
             accepted: false,
             reason: format!("{}: {}", fault.code, fault.message),
+        };
+        let compared = self.book.known(&execution).map(|known| identity.compare(&known.meta));
+        let program = match compared {
+            Some(Ok(())) => {
+                debug!(%execution, "a start was given twice");
+                return;
+            }
+            Some(Err(fault)) => Err(fault),
+            None => program,
         };
         let meta = ExecutionMeta {
             execution: execution.clone(),
@@ -38,6 +47,7 @@ impl Shard {
             created: now,
             parent: command.parent.filter(|_| proved),
             traceparent,
+            start_digest: Some(identity.into_digest()),
         };
         let mode = match &command.mode {
             Value::Null => Ok(Mode::default()),
@@ -74,8 +84,8 @@ impl Shard {
 
     /// Obeys any other command, or says why not.
     pub(super) fn signal(&mut self, stage: &mut Stage, now: Time, signal: Signal) {
-        let Signal { execution, id, caller, op, command, closed } = signal;
-        if self.book.decided(&execution, &id).is_some() {
+        let Signal { execution, id, caller, op, command, closed, refusal } = signal;
+        if self.book.decided(&execution, &caller, &id).is_some() {
             return;
         }
         // A command that is read again, after the execution it retried has closed once more.
@@ -84,7 +94,10 @@ impl Shard {
         {
             return;
         }
-        let done = self.obey(stage, now, &execution, &caller, command, closed);
+        let done = match refusal {
+            Some(fault) => Err(format!("{}: {}", fault.code, fault.message)),
+            None => self.obey(stage, now, &execution, &caller, command, closed),
+        };
         let (accepted, reason) = match done {
             Ok(()) => (true, String::new()),
             Err(reason) => (false, reason),
@@ -103,10 +116,30 @@ impl Shard {
         closed: Option<Result<Open, Fault>>,
     ) -> Result<(), String> {
         if self.book.wake(execution).is_none() {
-            match closed {
-                Some(Ok(open)) => self.book.reopen(stage, open),
-                Some(Err(fault)) => return Err(fault.message),
-                None => return Err("the execution is not open: it has ended, or never began".to_owned()),
+            let aside = self.book.set_aside_one(execution).map(|(_, fault)| fault.message.clone());
+            match (closed, aside) {
+                (Some(Ok(open)), None) => self.book.reopen(stage, open),
+                (Some(Ok(open)), Some(_)) => {
+                    let is_paused = open.state().paused.is_some();
+                    // What it has outstanding is done again, as after a takeover.
+                    let outstanding = open.outstanding();
+                    self.book.reopen(stage, open);
+                    stage.effects.extend(
+                        outstanding
+                            .into_iter()
+                            .map(|action| Effect::Act { execution: execution.clone(), action }),
+                    );
+                    if matches!(command, Command::Resume(_)) && !is_paused {
+                        return Ok(());
+                    }
+                }
+                (Some(Err(fault)), _) => return Err(fault.message),
+                (None, Some(reason)) => {
+                    return Err(format!("the execution was set aside: {reason}; resume or cancel it"));
+                }
+                (None, None) => {
+                    return Err("the execution is not open: it has ended, or never began".to_owned());
+                }
             }
         }
         let Some(open) = self.book.get(execution) else { return Err("the execution is not open".to_owned()) };

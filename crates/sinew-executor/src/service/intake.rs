@@ -19,7 +19,10 @@ use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject, TaskId, Token};
 use tracing::{debug, error, warn};
 
 use super::Shared;
+use super::book::Book;
+use super::identity::StartIdentity;
 use super::open::{Open, Stored};
+use super::takeover::MAX_ITEM_DEATHS;
 use crate::library::Program;
 
 /// A message that means nothing here.
@@ -30,6 +33,11 @@ const FORGED: &str = "SINEW-6034";
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;
 /// Waits between tries to reach the broker.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// The execution of a result waits for an operator.
+const NOT_WORKED_ON: &str = "SINEW-6061";
+/// Owners ended over a message.
+const OWNERS_ENDED: &str = "SINEW-6062";
 
 /// Something that a shard's owner must decide about.
 pub(super) enum Arrival {
@@ -45,11 +53,25 @@ pub(super) enum Arrival {
     Nothing,
 }
 
+impl Arrival {
+    /// The execution that it is about.
+    pub(super) fn execution(&self) -> Option<&ExecutionId> {
+        match self {
+            Self::Start(begin) => Some(&begin.command.execution),
+            Self::Signal(signal) => Some(&signal.execution),
+            Self::Result(done) => Some(&done.execution),
+            Self::Closed { execution, .. } => Some(execution),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// A start, with all that it names.
 pub(super) struct Begin {
     pub(super) command: StartCommand,
     pub(super) id: Token,
     pub(super) caller: Token,
+    pub(super) identity: StartIdentity,
     pub(super) program: Result<Program, Fault>,
     pub(super) input: Result<Value, Fault>,
     pub(super) traceparent: Option<String>,
@@ -62,8 +84,10 @@ pub(super) struct Signal {
     pub(super) caller: Token,
     pub(super) op: Operation,
     pub(super) command: Command,
-    /// The closed execution it is about, if it is to be retried.
+    /// The execution it is about, if that is closed and to be retried, or set aside and to be taken up again.
     pub(super) closed: Option<Result<Open, Fault>>,
+    /// Why the command is refused, whatever it asks.
+    pub(super) refusal: Option<Fault>,
 }
 
 /// The end of a task.
@@ -75,22 +99,15 @@ pub(super) struct Done {
     pub(super) result: Result<Reply, Fault>,
 }
 
-/// What a message means. Waits until the broker can be asked for what the message names. A message that comes `again` is
-/// read once more from a stream that was made anew.
-pub(super) async fn understand(
-    shared: &Shared,
-    shard: u32,
-    received: &Received,
-    open: impl Fn(&ExecutionId) -> bool,
-    again: bool,
-) -> Arrival {
+/// What a message means. Waits until the broker can be asked for what the message names.
+pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received, book: &Book) -> Arrival {
     match (received.source, &received.subject) {
         (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
             if *addressed == shard =>
         {
             match Command::read(*operation, id, &received.body) {
                 Ok(command) if belongs(shared, shard, command.execution()) => {
-                    self::command(shared, *operation, caller, id, command, received, open, again).await
+                    self::command(shared, *operation, caller, id, command, received, book).await
                 }
                 Ok(_) => aside(shared, received, GARBAGE, "the execution belongs to another shard").await,
                 Err(bad) => aside(shared, received, GARBAGE, &bad.to_string()).await,
@@ -101,6 +118,10 @@ pub(super) async fn understand(
         {
             if !token.proves(&shared.key, task) || !belongs(shared, shard, execution) {
                 return aside(shared, received, FORGED, "its token does not prove the task").await;
+            }
+            if let Some((_, fault)) = book.set_aside_one(execution) {
+                let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
+                return aside(shared, received, NOT_WORKED_ON, &text).await;
             }
             match read_result_bytes(&received.body).and_then(|result| of_task(result, task)) {
                 Ok(result) => {
@@ -134,57 +155,125 @@ async fn command(
     id: &Token,
     command: Command,
     received: &Received,
-    open: impl Fn(&ExecutionId) -> bool,
-    again: bool,
+    book: &Book,
 ) -> Arrival {
+    let open = |execution: &ExecutionId| book.known(execution).is_some();
     let (id, caller) = (id.clone(), caller.clone());
     match command {
         Command::Start(mut command) => {
             // Who asked is believed from executors only.
             command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
-            let by_executor = command.behalf.is_some() || command.parent.is_some();
-            if (by_executor || again) && !open(&command.execution) {
-                // Two executors may start for the same message or task, one after the other's execution is over: each
-                // under its own name, so that the stream takes both.
-                let ended =
-                    persist(|| async { Ok(shared.mesh.get_history(&command.execution).await?) }).await;
-                if matches!(ended, Ok(Some(_))) {
+            let identity = StartIdentity::of(&command, &caller, proves(shared, &command));
+            let own = identity.check_id(&command, shared.mesh.namespace());
+            // An execution that has ended keeps its id: its record is not replaced, and the start is not dropped in silence.
+            let checked = match own {
+                Ok(()) if !open(&command.execution) => {
+                    closed_start(shared, &identity, &command.execution).await
+                }
+                Ok(()) => Ok(false),
+                Err(fault) => Err(fault),
+            };
+            let (program, input) = match checked {
+                Ok(true) => {
+                    debug!(execution = %command.execution, "a start was given twice");
                     return Arrival::Nothing;
                 }
-            }
-            let program =
-                persist(|| shared.programs.meant(&command.workflow, command.version.as_deref())).await;
-            let input = match &command.input_artifact {
-                Some(address) => persist(|| shared.value(address)).await,
-                None => Ok(command.input.clone()),
+                Ok(false) => {
+                    let meant = || shared.programs.meant(&command.workflow, command.version.as_deref());
+                    let program = persist(meant).await;
+                    let input = match &command.input_artifact {
+                        Some(address) => persist(|| shared.value(address)).await,
+                        None => Ok(command.input.clone()),
+                    };
+                    (program, input)
+                }
+                Err(fault) => (Err(fault), Ok(Value::Null)),
             };
             let traceparent = sinew_mesh::trace::TraceParent::of(&received.headers).map(|it| it.to_string());
-            Arrival::Start(Box::new(Begin { command: *command, id, caller, program, input, traceparent }))
+            Arrival::Start(Box::new(Begin {
+                command: *command,
+                id,
+                caller,
+                identity,
+                program,
+                input,
+                traceparent,
+            }))
         }
         command => {
             let execution = command.execution().clone();
             let mut closed = None;
+            if let Some((stored, _)) = book.set_aside_one(&execution)
+                && matches!(command, Command::Resume(_) | Command::Cancel(_))
+            {
+                closed = Some(refolded(shared, stored.clone()).await);
+            }
             if matches!(command, Command::Retry(_)) && !open(&execution) {
                 closed = match persist(|| archived(shared, &execution)).await {
                     Ok(found) => found.map(Ok),
                     Err(fault) => Some(Err(fault)),
                 };
             }
-            Arrival::Signal(Box::new(Signal { execution, id, caller, op, command, closed }))
+            Arrival::Signal(Box::new(Signal { execution, id, caller, op, command, closed, refusal: None }))
         }
     }
+}
+
+/// Whether a closed execution was begun by this start; a fault if another start has begun it.
+async fn closed_start(
+    shared: &Shared,
+    identity: &StartIdentity,
+    execution: &ExecutionId,
+) -> Result<bool, Fault> {
+    let found = persist(|| async { Ok(shared.mesh.get_history(execution).await?) }).await?;
+    let Some((_, bytes)) = found else { return Ok(false) };
+    identity.compare(&ExecutionRecord::decode(&bytes)?.meta)?;
+    Ok(true)
 }
 
 /// A closed execution from the history.
 async fn archived(shared: &Shared, execution: &ExecutionId) -> Result<Option<Open>, Fault> {
     let Some((_, bytes)) = shared.mesh.get_history(execution).await? else { return Ok(None) };
     let record = ExecutionRecord::decode(&bytes)?;
-    let program = shared.programs.by_digest(&record.meta.plan).await?;
     let mut rounds = super::open::Log::default();
     record.rounds.iter().for_each(|round| rounds.push(round));
-    let stored = Stored { meta: Arc::new(record.meta), rounds, verdicts: record.commands, first: 0 };
-    Open::fold(stored, program).map(Some).map_err(|unfolded| unfolded.1)
+    let stored =
+        Stored { meta: Arc::new(record.meta), rounds, verdicts: record.commands, first: 0, hold: None };
+    refolded(shared, stored).await.map(Some)
+}
+
+/// An execution of which the stored facts are folded.
+async fn refolded(shared: &Shared, stored: Stored) -> Result<Open, Fault> {
+    let program = persist(|| shared.programs.by_digest(&stored.meta.plan)).await?;
+    Open::fold(stored, program).map_err(|unfolded| unfolded.1)
+}
+
+/// Refuses a message that ended the owners of its shard, without a look at what it names.
+pub(super) async fn condemned(shared: &Shared, received: &Received) -> Arrival {
+    let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
+    let _ = aside(shared, received, OWNERS_ENDED, &text).await;
+    let Some(Subject::Command { operation, caller, id, .. }) = &received.subject else {
+        return Arrival::Nothing;
+    };
+    let Ok(command) = Command::read(*operation, id, &received.body) else { return Arrival::Nothing };
+    let fault = Fault::invalid(OWNERS_ENDED, text);
+    let (id, caller, op) = (id.clone(), caller.clone(), *operation);
+    match command {
+        Command::Start(mut command) => {
+            command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
+            let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
+            let identity = StartIdentity::of(&command, &caller, proves(shared, &command));
+            let (program, input) = (Err(fault), Ok(Value::Null));
+            let begin = Begin { command: *command, id, caller, identity, program, input, traceparent: None };
+            Arrival::Start(Box::new(begin))
+        }
+        command => {
+            let execution = command.execution().clone();
+            let (closed, refusal) = (None, Some(fault));
+            Arrival::Signal(Box::new(Signal { execution, id, caller, op, command, closed, refusal }))
+        }
+    }
 }
 
 /// A result that names the task it answers. One that names another was meant for another.

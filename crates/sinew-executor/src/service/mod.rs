@@ -6,19 +6,23 @@
 
 mod announce;
 mod book;
+mod caution;
 mod command;
 mod direct;
 mod door;
 mod effects;
 mod gate;
+mod identity;
 mod intake;
 mod messages;
 mod observe;
 mod open;
 mod outbox;
 mod programs;
+mod questions;
 mod reader;
 mod shard;
+mod takeover;
 mod view;
 
 use std::collections::{BTreeMap, HashSet};
@@ -125,6 +129,10 @@ struct Shared {
     queues: Mutex<HashSet<String>>,
     /// The ways to agents that are called directly.
     gates: DashMap<String, Arc<Gate>>,
+    /// Tells this process from the one that had its name before.
+    process: String,
+    /// Held by the shard that has a suspect in hand.
+    suspect_work: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Shared {
@@ -195,6 +203,8 @@ impl Service {
             room: options.room / layout.shards.get() as usize,
             queues: Mutex::default(),
             gates: DashMap::new(),
+            process: uuid::Uuid::now_v7().simple().to_string(),
+            suspect_work: Arc::default(),
             mesh,
         });
         let stop = CancellationToken::new();
@@ -338,7 +348,7 @@ impl Keeper {
         // An executor that was restarted under its own name finds shards that are recorded as its.
         for shard in share.keep {
             if !self.shards.contains_key(&shard) {
-                self.open(shard, Duration::ZERO);
+                self.open(shard, Duration::ZERO, false);
             }
         }
         for (shard, revision) in share.claim {
@@ -349,7 +359,7 @@ impl Keeper {
             }
             let new = here.is_none();
             if self.fleet.claim(shard, self.shared.owner.as_str(), revision).await? && new {
-                self.open(shard, Duration::ZERO);
+                self.open(shard, Duration::ZERO, false);
             }
         }
         Ok(())
@@ -382,10 +392,11 @@ impl Keeper {
         Ok(())
     }
 
-    fn open(&mut self, shard: u32, after: Duration) {
+    /// Opens a shard after a while. `died` says that the loop before ended in a panic.
+    fn open(&mut self, shard: u32, after: Duration, died: bool) {
         let stop = CancellationToken::new();
-        let work = tokio::spawn(shard::run(Arc::clone(&self.shared), shard, after, stop.clone()));
-        let work = AbortOnDropHandle::new(work);
+        let work = shard::run(Arc::clone(&self.shared), shard, after, died, stop.clone());
+        let work = AbortOnDropHandle::new(tokio::spawn(work));
         self.shards.insert(shard, Owned { stop, robbed: false, restarts: false, work });
     }
 
@@ -405,32 +416,32 @@ impl Keeper {
                 continue;
             }
             match owned.work.await {
-                Ok(End::Drained) if !leaving => self.open(shard, Duration::ZERO),
+                Ok(End::Drained) if !leaving => self.open(shard, Duration::ZERO, false),
                 Ok(End::Drained) => self.release(shard).await,
                 Ok(End::Fenced) => {
                     metrics::counter!("sinew_fenced_total").increment(1);
                     warn!(shard, "another executor has written to the shard");
                     if self.still_mine(shard).await {
-                        self.reopen(shard, leaving).await;
+                        self.reopen(shard, leaving, false).await;
                     }
                 }
                 Ok(End::Lost(error)) => {
                     warn!(shard, %error, code = error.code(), "the shard was lost");
-                    self.reopen(shard, leaving).await;
+                    self.reopen(shard, leaving, false).await;
                 }
                 Err(error) => {
                     warn!(shard, %error, "the shard's loop died");
-                    self.reopen(shard, leaving).await;
+                    self.reopen(shard, leaving, true).await;
                 }
             }
         }
     }
 
-    async fn reopen(&mut self, shard: u32, leaving: bool) {
+    async fn reopen(&mut self, shard: u32, leaving: bool, died: bool) {
         if leaving {
             self.release(shard).await;
         } else {
-            self.open(shard, REOPEN);
+            self.open(shard, REOPEN, died);
         }
     }
 

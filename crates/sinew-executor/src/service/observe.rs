@@ -177,6 +177,7 @@ mod tests {
             created: 1,
             parent: None,
             traceparent: traceparent.map(str::to_owned),
+            start_digest: None,
         }
     }
 

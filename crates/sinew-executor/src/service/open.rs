@@ -8,9 +8,10 @@ use bytes::Bytes;
 use sinew_engine::{
     ActId, Action, Ask, Ctx, Fact, Input, Refused, Round, State, Time, decode_round, encode_round,
 };
-use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{Fault, TaskId};
 
+use super::view::RowState;
 use crate::call::{Call, TaskKey, activation_key, call};
 use crate::library::Program;
 
@@ -28,6 +29,8 @@ pub(super) struct Stored {
     pub(super) verdicts: Vec<Verdict>,
     /// Sequence of the oldest journal message that holds a part of it.
     pub(super) first: u64,
+    /// Why no owner works on it, if none does.
+    pub(super) hold: Option<ExecutionHold>,
 }
 
 impl Stored {
@@ -37,6 +40,7 @@ impl Stored {
             meta: ExecutionMeta::clone(&self.meta),
             rounds: self.rounds.to_rounds(),
             commands: self.verdicts.clone(),
+            hold: self.hold.clone(),
         }
     }
 }
@@ -106,6 +110,8 @@ pub(super) struct Cold {
     program: Program,
     /// As in [`Open`].
     pub(super) due: Option<Time>,
+    /// Its row in lists, so that a list folds nothing.
+    pub(super) row: RowState,
 }
 
 impl Cold {
@@ -114,17 +120,18 @@ impl Cold {
         let due = self.due;
         Open::fold(self.stored, self.program).map(|open| Open { due, ..open })
     }
-
-    /// How it stands.
-    pub(super) fn state(&self) -> Result<State, Fault> {
-        refold(&self.stored.rounds, &self.program)
-    }
 }
 
 impl Open {
     /// An execution that has not begun.
     pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
-        let stored = Stored { meta: Arc::new(meta), rounds: Log::default(), verdicts: Vec::new(), first: 0 };
+        let stored = Stored {
+            meta: Arc::new(meta),
+            rounds: Log::default(),
+            verdicts: Vec::new(),
+            first: 0,
+            hold: None,
+        };
         let (state, tasks) = (State::new(), HashMap::new());
         Self { stored, program, state, tasks, due: None, touched: false }
     }
@@ -144,7 +151,8 @@ impl Open {
 
     /// Keeps what the journal holds, and no more.
     pub(super) fn cool(self) -> Cold {
-        Cold { stored: self.stored, program: self.program, due: self.due }
+        let row = RowState::of(&self.state);
+        Cold { stored: self.stored, program: self.program, due: self.due, row }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.

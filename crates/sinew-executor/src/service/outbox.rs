@@ -16,7 +16,7 @@ use sinew_protocol::command::{CancelCommand, Command, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -47,6 +47,8 @@ pub(super) enum Job {
     Finish { record: ExecutionRecord, outcome: Outcome, started: u64, ended: u64, reopened: u32 },
     /// Answer a task whose workflow could not be started.
     Stillborn { meta: ExecutionMeta, fault: Fault },
+    /// Say when everything that was sent before is done, direct calls aside.
+    Settled(oneshot::Sender<()>),
 }
 
 /// A shard's outbox.
@@ -69,6 +71,13 @@ impl Outbox {
         if !jobs.is_empty() {
             let _ = self.sender.send(jobs);
         }
+    }
+
+    /// Waits until what was sent so far is done, direct calls aside, but no longer than `limit`.
+    pub(super) async fn settle(&self, limit: Duration) {
+        let (done, settled) = oneshot::channel();
+        self.send(vec![Job::Settled(done)]);
+        let _ = tokio::time::timeout(limit, settled).await;
     }
 
     /// Takes no more and waits until what can end has ended.
@@ -94,7 +103,13 @@ async fn work(
     // Direct calls last as long as the agent works; they are not waited for when the shard is handed over.
     let mut direct = JoinSet::new();
     let mut calls: HashMap<TaskId, AbortHandle> = HashMap::new();
+    let mut settling: Vec<oneshot::Sender<()>> = Vec::new();
     loop {
+        if running.is_empty() {
+            for settled in settling.drain(..) {
+                let _ = settled.send(());
+            }
+        }
         tokio::select! {
             batch = jobs.recv() => {
                 let Some(batch) = batch else { break };
@@ -119,6 +134,7 @@ async fn work(
                             let shared = Arc::clone(&shared);
                             running.spawn(async move { shared.cancel_task(&agent, &execution, &task).await });
                         }
+                        Job::Settled(settled) => settling.push(settled),
                         job => {
                             running.spawn(perform(Arc::clone(&shared), job, back.clone()));
                         }
@@ -200,7 +216,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
                 report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
-        Job::Cancel { .. } | Job::Event { .. } | Job::Evaluation { .. } | Job::Nothing => {}
+        Job::Cancel { .. } | Job::Event { .. } | Job::Evaluation { .. } | Job::Settled(_) | Job::Nothing => {}
     }
 }
 

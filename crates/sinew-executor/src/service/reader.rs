@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionMeta, ExecutionRecord, Positions, Verdict};
+use sinew_protocol::journal::{
+    Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, ExecutionRecord, Positions, Verdict,
+};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault};
 
@@ -60,10 +62,12 @@ impl Reader {
         if let Some(meta) = entry.meta {
             self.plans.insert(meta.plan.clone());
             let rounds = Log::default();
-            let stored = Stored { meta: Arc::new(meta), rounds, verdicts: Vec::new(), first: sequence };
+            let stored =
+                Stored { meta: Arc::new(meta), rounds, verdicts: Vec::new(), first: sequence, hold: None };
             self.stored.entry(entry.execution.clone()).or_insert(stored);
         }
         if let Some(stored) = self.stored.get_mut(&entry.execution) {
+            stored.hold = entry.hold.or(stored.hold.take());
             entry.rounds.iter().for_each(|round: &Bytes| stored.rounds.push(round));
             stored.verdicts.extend(entry.commands);
             return;
@@ -73,6 +77,19 @@ impl Reader {
         while self.refused.len() > VERDICTS {
             self.refused.pop_front();
         }
+    }
+
+    /// Marks an execution that no owner may take up; false if it is not open.
+    pub(super) fn set_aside(&mut self, execution: &ExecutionId, hold: ExecutionHold) -> bool {
+        let Some(stored) = self.stored.get_mut(execution) else { return false };
+        stored.hold = Some(hold);
+        true
+    }
+
+    /// Returns a book without executions, and the executions that are open.
+    pub(super) fn into_parts(self, room: usize) -> (Book, Vec<Stored>) {
+        let book = Book::new(self.positions, self.refused, room);
+        (book, self.stored.into_values().collect())
     }
 
     /// Folds what is open, shows it to `visit`, and keeps as much of it folded as there is room for. `program` gives the
@@ -85,18 +102,8 @@ impl Reader {
     ) -> Book {
         let mut book = Book::new(self.positions, self.refused, room);
         for (_, stored) in self.stored {
-            let folded = match program(&stored.meta) {
-                Ok(program) => Open::fold(stored, program),
-                Err(fault) => Err(Box::new((stored, fault))),
-            };
-            match folded {
-                Ok(open) => {
-                    visit(&open);
-                    book.hold(open);
-                }
-                Err(unfolded) => book.set_aside(*unfolded),
-            }
-            book.cool();
+            let program = program(&stored.meta);
+            book.take(stored, program, &mut visit);
         }
         book
     }

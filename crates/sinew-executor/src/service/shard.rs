@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sinew_engine::{Input, Time};
 use sinew_mesh::journal::ServerClock;
-use sinew_mesh::query::Answer;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
-use sinew_protocol::journal::{Commit, Positions};
+use sinew_protocol::journal::{Commit, Entry, ExecutionHold};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::sync::mpsc;
@@ -16,11 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::book::{Book, Effect, Stage};
+use super::caution::Caution;
 use super::effects;
 use super::intake::{self, Arrival, Done, Handle};
-use super::open::Unfit;
-use super::outbox::Outbox;
+use super::open::{Stored, Unfit};
+use super::outbox::{Job, Outbox};
+use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::reader::Reader;
+use super::takeover::{MAX_ITEM_DEATHS, WorkItem};
 
 /// Messages of one round.
 const BATCH: usize = 512;
@@ -34,6 +36,12 @@ const AGENT_TOO_LATE: &str = "SINEW-5104";
 const SKEW: Time = 2_000;
 /// How long a drain waits for what is being sent.
 const GRACE: Duration = Duration::from_secs(5);
+/// Messages of one round while a new owner catches up.
+const MAX_CAREFUL_BATCH: usize = 64;
+/// How long the effects of a group are waited for while a new owner catches up.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Owners ended over an execution.
+const OWNERS_ENDED: &str = "SINEW-6061";
 
 /// How a shard's loop ended.
 #[derive(Debug)]
@@ -73,8 +81,14 @@ pub(super) struct Shard {
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
     wear: Wear,
-    /// Messages up to these places may have been read before; 0 in a stream that goes on where it was left.
-    reread: Positions,
+    caution: Caution,
+}
+
+/// The timers that a round looks at.
+enum DueWork {
+    None,
+    All,
+    Of(Vec<ExecutionId>),
 }
 
 /// How much of the journal is likely to be superfluous.
@@ -86,11 +100,18 @@ struct Wear {
     cut: Option<u64>,
 }
 
-/// Owns a shard until `stop`, or until somebody else does; begins after a while.
-pub(super) async fn run(shared: Handle, id: u32, after: Duration, stop: CancellationToken) -> End {
+/// Owns a shard until `stop`, or until somebody else does; begins after a while. `died` says that a loop of this process
+/// for the shard ended in a panic.
+pub(super) async fn run(
+    shared: Handle,
+    id: u32,
+    after: Duration,
+    died: bool,
+    stop: CancellationToken,
+) -> End {
     let opening = async {
         tokio::time::sleep(after).await;
-        Shard::open(shared, id).await
+        Shard::open(shared, id, died).await
     };
     let opened = tokio::select! {
         biased;
@@ -115,7 +136,7 @@ pub(super) async fn run(shared: Handle, id: u32, after: Duration, stop: Cancella
 
 impl Shard {
     /// Claims the shard: reads its journal, and writes the first message of the new owner, which fences the old one.
-    async fn open(shared: Handle, id: u32) -> Result<Self, End> {
+    async fn open(shared: Handle, id: u32, died: bool) -> Result<Self, End> {
         let began = std::time::Instant::now();
         let mut journal = shared.mesh.journal(id);
         let mut reader = Reader::default();
@@ -132,45 +153,26 @@ impl Shard {
                 Ok::<(), End>(())
             })
             .await?;
-        let stored = reader.positions();
-        let positions = shared.mesh.current_positions(id, stored).await?;
-        let again = |now: u64, before: u64| if now < before { before } else { 0 };
-        let reread = Positions::at(
-            again(positions.commands, stored.commands),
-            again(positions.results, stored.results),
-        );
-        let claim = Commit { owner: shared.owner.clone(), positions, entries: Vec::new() };
+        // Behind the stored positions if a stream was made anew: what is read twice is known by its ids.
+        let positions = shared.mesh.current_positions(id, reader.positions()).await?;
+        let mut caution = Caution::open(&shared, id, died).await?;
+        let entries = set_aside(&mut reader, &mut caution);
+        let claim = Commit { owner: shared.owner.clone(), positions, entries };
         crash::point("open.replayed");
         journal.append(claim.encode()).await?;
         crash::point("open.claimed");
         let clock = shared.mesh.server_clock().await?;
-        for plan in &reader.plans {
-            // What cannot be had makes its executions broken, not the shard.
-            let _ = intake::persist(|| shared.programs.by_digest(plan)).await;
-        }
         let entries = reader.entries;
-        let missing = |digest: &str| {
-            Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
-        };
-        // What the journal does not know the end of is done again.
-        let mut again = Vec::new();
-        let mut book = reader.finish(
-            shared.room,
-            |meta| shared.programs.ready(&meta.plan).ok_or_else(|| missing(&meta.plan)),
-            |open| {
-                let outstanding = open.outstanding().into_iter();
-                again.extend(outstanding.map(|action| effects::job(&shared, open, action)));
-            },
-        );
+        let (sender, back) = mpsc::unbounded_channel();
+        let outbox = Outbox::open(Arc::clone(&shared), sender);
+        let mut book = fold(&shared, reader, &mut caution, &outbox).await?;
         book.positions = positions;
         for (stored, fault) in book.broken() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.inbox(id, book.positions).await?;
-        let (sender, back) = mpsc::unbounded_channel();
-        let outbox = Outbox::open(Arc::clone(&shared), sender);
-        outbox.send(again);
-        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, reread };
+        caution.expect(inbox.waiting());
+        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution };
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -184,35 +186,33 @@ impl Shard {
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
-        let mut queries = shared.mesh.serve_queries(self.id).await?;
+        let mut desk = QuestionDesk::new(shared.mesh.serve_queries(self.id).await?);
         // Closing alone is no reason to write: it waits a moment for company.
         let mut closing: Vec<Arrival> = Vec::new();
         // A point in time, not a while: questions and other wake-ups must not put it off.
         let mut latest = tokio::time::Instant::now();
         loop {
             let due = self.book.next_due().map(|at| until(&self.clock, at));
+            self.caution.check_end(due.is_some_and(|due| due.is_zero())).await?;
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
             let mut messages = Vec::new();
             let mut arrivals = Vec::new();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {
-                    self.round(Vec::new(), closing, false).await?;
+                    self.round(&[], closing, DueWork::None).await?;
                     return Ok(());
-                }
-                Some(asked) = queries.next() => {
-                    let answer = self.answer(&asked.query);
-                    if let Err(error) = asked.answer(answer).await {
-                        debug!(%error, "a question could not be answered");
-                    }
-                    continue;
                 }
                 received = self.inbox.next() => messages.push(received),
                 arrived = self.back.recv() => arrivals.extend(arrived),
                 () = sleep(due) => {}
                 () = sleep(linger) => {}
+                Some(question) = desk.next() => {
+                    self.answer_turn(&mut desk, Some(question));
+                    continue;
+                }
             }
-            while messages.len() < BATCH
+            while messages.len() < self.caution.batch(BATCH, MAX_CAREFUL_BATCH)
                 && let Some(received) = self.inbox.try_next()
             {
                 messages.push(received);
@@ -231,33 +231,76 @@ impl Shard {
                 continue;
             }
             arrivals.append(&mut closing);
-            self.round(messages, arrivals, true).await?;
+            if self.caution.is_needed(arrivals.iter().filter_map(Arrival::execution)) {
+                self.careful_turn(messages, arrivals).await?;
+            } else {
+                self.round(&messages, arrivals, DueWork::All).await?;
+            }
+            // Work comes first in the choice above, so questions get their turn here while there is work without end.
+            self.answer_turn(&mut desk, None);
         }
+    }
+
+    /// Does the work of one turn in groups, each of which is noted before it is touched.
+    async fn careful_turn(&mut self, messages: Vec<Received>, arrivals: Vec<Arrival>) -> Result<(), End> {
+        let due = self.book.due_now(self.clock.now(), MAX_CAREFUL_BATCH);
+        let groups =
+            self.caution.note().split(due, MAX_CAREFUL_BATCH, |one| WorkItem::Execution(one.clone()));
+        for group in groups {
+            let items = group.iter().cloned().map(WorkItem::Execution).collect();
+            self.careful_round(items, &[], Vec::new(), DueWork::Of(group)).await?;
+        }
+        // Arrivals without an execution change nothing.
+        let arrivals = arrivals.into_iter().filter_map(|one| Some((one.execution()?.clone(), one)));
+        let arrivals = arrivals.map(|(execution, one)| (WorkItem::Execution(execution), one));
+        for group in self.caution.note().split(arrivals, MAX_CAREFUL_BATCH, |(item, _)| item.clone()) {
+            let (items, group) = group.into_iter().unzip();
+            self.careful_round(items, &[], group, DueWork::None).await?;
+        }
+        for group in self.caution.note().split(messages, MAX_CAREFUL_BATCH, WorkItem::of) {
+            let items = group.iter().map(WorkItem::of).collect();
+            self.careful_round(items, &group, Vec::new(), DueWork::None).await?;
+        }
+        self.caution.release().await
+    }
+
+    async fn careful_round(
+        &mut self,
+        items: Vec<WorkItem>,
+        messages: &[Received],
+        arrivals: Vec<Arrival>,
+        due: DueWork,
+    ) -> Result<(), End> {
+        self.caution.hold(&items).await?;
+        self.round(messages, arrivals, due).await?;
+        if self.caution.note().is_suspicious() {
+            self.outbox.settle(SETTLE_TIMEOUT).await;
+        }
+        self.caution.took(messages.len());
+        self.caution.pass();
+        Ok(())
     }
 
     /// One round: everything that came in is decided, stored in one message, and acted upon.
     async fn round(
         &mut self,
-        messages: Vec<Received>,
+        messages: &[Received],
         arrivals: Vec<Arrival>,
-        tick: bool,
+        due: DueWork,
     ) -> Result<(), End> {
         let began = std::time::Instant::now();
-        let book = &self.book;
-        let open = |execution: &ExecutionId| book.stored(execution).is_some();
-        let reread = self.reread;
-        let again = |message: &Received| match message.source {
-            Source::Commands => message.seq <= reread.commands,
-            Source::Results => message.seq <= reread.results,
-        };
-        let understood = join_all(messages.iter().map(|message| {
-            intake::understand(&self.shared, self.id, message, open, again(message))
+        let (shared, id, book, note) = (&self.shared, self.id, &self.book, self.caution.note());
+        let understood = join_all(messages.iter().map(|message| async move {
+            if note.is_condemned(&WorkItem::of(message)) {
+                return intake::condemned(shared, message).await;
+            }
+            intake::understand(shared, id, message, book).await
         }))
         .await;
         crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();
-        for message in &messages {
+        for message in messages {
             let position = match message.source {
                 Source::Commands => &mut self.book.positions.commands,
                 Source::Results => &mut self.book.positions.results,
@@ -267,8 +310,12 @@ impl Shard {
         for arrival in understood.into_iter().chain(arrivals) {
             self.take(&mut stage, now, arrival);
         }
-        if tick {
-            self.book.tick(&mut stage, now);
+        match due {
+            DueWork::None => {}
+            DueWork::All => self.book.tick(&mut stage, now),
+            DueWork::Of(due) => {
+                due.iter().for_each(|execution| self.book.tick_one(&mut stage, now, execution));
+            }
         }
         self.compact(&mut stage);
         if stage.is_empty() {
@@ -347,26 +394,38 @@ impl Shard {
         }
     }
 
-    fn answer(&self, query: &Query) -> Answer {
-        match query {
-            Query::List {} => Answer::Executions(self.book.summaries()),
-            Query::Get(execution) => match self.book.stored(execution) {
-                Some(stored) => Answer::Record(stored.record().encode()),
-                None => Answer::Error(QueryError::NotFound),
-            },
-            Query::Status {} => Answer::Status(serde_json::json!({
-                "shard": self.id,
-                "owner": self.shared.owner,
-                "executions": self.book.len(),
-                "folded": self.book.folded(),
-                "broken": self.book.broken().count(),
-                "journal": self.journal.position(),
-                "positions": {
-                    "commands": self.book.positions.commands,
-                    "results": self.book.positions.results,
+    /// Answers some of the questions that wait, beginning with `first`.
+    fn answer_turn(&self, desk: &mut QuestionDesk, first: Option<OpenQuestion>) {
+        let mut rows = None;
+        desk.turn(first, |question| {
+            let draft = match &question.asked.query {
+                Query::List {} => {
+                    let rows = rows.get_or_insert_with(|| Arc::new(self.book.summaries()));
+                    AnswerDraft::Executions(Arc::clone(rows))
+                }
+                Query::Get(execution) => match self.book.shown(execution) {
+                    Some(stored) => AnswerDraft::Record(Box::new(stored)),
+                    None => AnswerDraft::Error(QueryError::NotFound),
                 },
-            })),
-        }
+                Query::Status {} => AnswerDraft::Status(self.status()),
+            };
+            question.answer(draft);
+        });
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::json!({
+            "shard": self.id,
+            "owner": self.shared.owner,
+            "executions": self.book.len(),
+            "folded": self.book.folded(),
+            "broken": self.book.broken().count(),
+            "journal": self.journal.position(),
+            "positions": {
+                "commands": self.book.positions.commands,
+                "results": self.book.positions.results,
+            },
+        })
     }
 
     /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
@@ -416,6 +475,65 @@ impl Shard {
         info!(shard = self.id, "shard handed over");
         Ok(())
     }
+}
+
+/// Takes executions that ended their owners out of the work; gives the journal's entries that say so.
+fn set_aside(reader: &mut Reader, caution: &mut Caution) -> Vec<Entry> {
+    let reason = format!("{MAX_ITEM_DEATHS} executors ended while they had the execution in hand");
+    let mut entries = Vec::new();
+    for item in caution.note().condemned().to_vec() {
+        let WorkItem::Execution(execution) = &item else { continue };
+        let hold = ExecutionHold { code: OWNERS_ENDED.to_owned(), reason: reason.clone() };
+        if reader.set_aside(execution, hold.clone()) {
+            error!(%execution, code = OWNERS_ENDED, reason, "an execution is set aside");
+            metrics::counter!("sinew_executions_set_aside_total").increment(1);
+            entries.push(Entry { hold: Some(hold), ..Entry::rounds(execution.clone(), Vec::new()) });
+            caution.settle(&item);
+        }
+    }
+    entries
+}
+
+/// Folds what is open, group by group, and does again what has no end.
+async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &Outbox) -> Result<Book, End> {
+    let missing = |digest: &str| {
+        Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
+    };
+    let (mut book, stored) = reader.into_parts(shared.room);
+    let (held, work): (Vec<_>, Vec<_>) = stored.into_iter().partition(|stored| stored.hold.is_some());
+    for stored in held {
+        let program = Err(missing(&stored.meta.plan));
+        book.take(stored, program, |_| ());
+    }
+    if work.is_empty() {
+        return Ok(book);
+    }
+    let item = |stored: &Stored| WorkItem::Execution(stored.meta.execution.clone());
+    for group in caution.note().split_open(work, item) {
+        caution.hold(&group.iter().map(item).collect::<Vec<_>>()).await?;
+        let mut again = Vec::new();
+        for stored in group {
+            // If a plan cannot be loaded, its executions wait for an operator, and the shard opens all the same.
+            let plan = stored.meta.plan.clone();
+            let program = intake::persist(|| shared.programs.by_digest(&plan)).await;
+            book.take(stored, program.map_err(|_| missing(&plan)), |open| {
+                let outstanding = open.outstanding().into_iter();
+                again.extend(outstanding.map(|action| effects::job(shared, open, action)));
+            });
+        }
+        for job in &again {
+            if let Job::Task { call, .. } = job
+                && shared.is_direct(call)
+            {
+                caution.watch(call.execution.clone());
+            }
+        }
+        outbox.send(again);
+        outbox.settle(SETTLE_TIMEOUT).await;
+        caution.pass();
+    }
+    caution.release().await?;
+    Ok(book)
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

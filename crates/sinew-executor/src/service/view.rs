@@ -2,30 +2,36 @@
 
 use sinew_engine::{State, Status, Waiting, WaitingFor, waiting};
 use sinew_protocol::Fault;
-use sinew_protocol::journal::ExecutionMeta;
-use sinew_protocol::query::{ExecutionStatus, Summary};
+use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 
 use super::open::Stored;
 
-/// One row of a list.
-pub(super) fn summary(stored: &Stored, state: &State) -> Summary {
-    let waits = if state.ended { Vec::new() } else { waiting(state) };
-    row(&stored.meta, status(state, &waits), state.started_at, ended(state), words(&waits))
-}
-
-/// The row of an execution that cannot be folded here.
-pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
-    let meta = &stored.meta;
-    row(meta, ExecutionStatus::Waiting, meta.created, None, Some(format!("an operator: {}", fault.message)))
-}
-
-fn row(
-    meta: &ExecutionMeta,
+/// The part of a list's row that the state of an execution decides.
+#[derive(Clone, Debug)]
+pub(super) struct RowState {
     status: ExecutionStatus,
     started: u64,
     ended: Option<u64>,
     waiting: Option<String>,
-) -> Summary {
+}
+
+impl RowState {
+    /// Reads it from a state.
+    pub(super) fn of(state: &State) -> Self {
+        let waits = if state.ended { Vec::new() } else { waiting(state) };
+        Self {
+            status: status(state, &waits),
+            started: state.started_at,
+            ended: ended(state),
+            waiting: words(&waits),
+        }
+    }
+}
+
+/// One row of a list.
+pub(super) fn summary(stored: &Stored, row: RowState) -> Summary {
+    let RowState { status, started, ended, waiting } = row;
+    let meta = &stored.meta;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -36,6 +42,17 @@ fn row(
         waiting,
         labels: meta.labels.clone(),
     }
+}
+
+/// The row of an execution that is not worked on.
+pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
+    let row = RowState {
+        status: ExecutionStatus::Waiting,
+        started: stored.meta.created,
+        ended: None,
+        waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
+    };
+    summary(stored, row)
 }
 
 /// How an execution stands.

@@ -18,7 +18,7 @@ use crate::agents::{begun, stands};
 use crate::audit::{CHAIN, audit, ended, facts, given, single, succeeded};
 use crate::mesh::{PATIENCE, TestMesh};
 
-async fn ask(client: &Client, id: &str, command: Command) -> Verdict {
+pub(crate) async fn ask(client: &Client, id: &str, command: Command) -> Verdict {
     client.signal(&Token::of(id), command, PATIENCE).await.unwrap()
 }
 

@@ -13,8 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, CancellationToken, Context, Delivery, Failure};
+use sinew_engine::{ActId, Adapter, Ctx, Step};
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::Mesh;
+use sinew_plan::Plan;
+use sinew_protocol::Fault;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -41,6 +44,11 @@ pub(crate) enum Part {
         id: String,
         lease_ms: u64,
         worn: Option<usize>,
+    },
+    /// An executor whose dialect aborts on [`POISON_START`] and [`POISON_RESULT`].
+    FragileExecutor {
+        id: String,
+        lease_ms: u64,
     },
     /// Agents by name, each with the words of a stub; `card` has its schemas.
     Agents {
@@ -146,7 +154,8 @@ impl Process {
         self.gone().await;
     }
 
-    async fn gone(&mut self) {
+    /// Waits for its end.
+    pub(crate) async fn gone(&mut self) {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
         while let Some(told) = self.lines.recv().await {
             self.told.push(told);
@@ -194,6 +203,15 @@ async fn helper() {
             end(ended).await;
             service.drain().await;
         }
+        Part::FragileExecutor { id, lease_ms } => {
+            let mesh = connect(&role, &id).await;
+            let lease = Duration::from_millis(lease_ms);
+            let options = ServiceOptions { id, lease, ..ServiceOptions::new(fragile) };
+            let service = Service::start(mesh, options).await.unwrap();
+            tell(&json!({ "at_work": true }));
+            end(ended).await;
+            service.drain().await;
+        }
         Part::Agents { direct, agents, slower } => {
             let delivery = if direct { Delivery::Direct } else { Delivery::Queue };
             let shutdown = CancellationToken::new();
@@ -222,6 +240,56 @@ async fn helper() {
             shutdown.cancel();
             while serving.join_next().await.is_some() {}
         }
+    }
+}
+
+/// An input with this text ends the process that begins an execution with it.
+pub(crate) const POISON_START: &str = "a start that kills";
+/// An agent's answer with this text ends the process that takes it.
+pub(crate) const POISON_RESULT: &str = "a result that kills";
+
+fn fragile(name: &str) -> Option<&'static dyn Adapter> {
+    (name == "sam").then_some(&FragileAdapter)
+}
+
+/// The adapter of `sam`, but for what it does with poison.
+struct FragileAdapter;
+
+impl FragileAdapter {
+    fn inner() -> &'static dyn Adapter {
+        adapters("sam").unwrap()
+    }
+
+    fn taste(value: &Value, poison: &str) {
+        if value.to_string().contains(poison) {
+            std::process::abort();
+        }
+    }
+}
+
+impl Adapter for FragileAdapter {
+    fn name(&self) -> &'static str {
+        "sam"
+    }
+
+    fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
+        Self::taste(&input, POISON_START);
+        Self::inner().admit(plan, input)
+    }
+
+    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        Self::inner().bind(ctx, act)
+    }
+
+    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+        if let Some(Ok(reply)) = ctx.act(act).replies.last().map(|replied| &replied.result) {
+            Self::taste(&reply.output, POISON_RESULT);
+        }
+        Self::inner().shape(ctx, act)
+    }
+
+    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+        Self::inner().result(ctx)
     }
 }
 

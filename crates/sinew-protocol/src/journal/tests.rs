@@ -42,6 +42,7 @@ fn meta(execution: ExecutionId) -> impl Strategy<Value = ExecutionMeta> {
             labels,
             created,
             parent,
+            start_digest: traceparent.clone(),
             traceparent,
         },
     )
@@ -53,8 +54,9 @@ fn record() -> impl Strategy<Value = ExecutionRecord> {
         id().prop_flat_map(|id| meta(ExecutionId::parse(&id).unwrap())),
         rounds,
         prop::collection::vec(verdict(), 0..3),
+        prop::option::of((".{0,5}", ".{0,5}").prop_map(|(code, reason)| ExecutionHold { code, reason })),
     )
-        .prop_map(|(meta, rounds, commands)| ExecutionRecord { meta, rounds, commands })
+        .prop_map(|(meta, rounds, commands, hold)| ExecutionRecord { meta, rounds, commands, hold })
 }
 
 fn entry() -> impl Strategy<Value = Entry> {

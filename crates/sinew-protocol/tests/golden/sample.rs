@@ -14,7 +14,7 @@ use sinew_protocol::command::{
 };
 use sinew_protocol::deployment::Deployment;
 use sinew_protocol::journal::{
-    Commit, Entry, EntryKind, ExecutionMeta, ExecutionRecord, ParentRef, Positions, Verdict,
+    Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, ExecutionRecord, ParentRef, Positions, Verdict,
 };
 use sinew_protocol::jsonrpc::{Method, Request, Response, error_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
@@ -78,6 +78,7 @@ fn meta() -> ExecutionMeta {
         created: 1_795_251_600_123,
         parent: Some(parent()),
         traceparent: Some(TRACE.to_owned()),
+        start_digest: None,
     }
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn verdict() -> Verdict {
 fn record() -> ExecutionRecord {
     let rounds = vec![Bytes::from_static(b"\x08\x01\x10\x02"), Bytes::new()];
     let started = Verdict { op: Operation::Start, accepted: true, reason: String::new(), ..verdict() };
-    ExecutionRecord { meta: meta(), rounds, commands: vec![started, verdict()] }
+    ExecutionRecord { meta: meta(), rounds, commands: vec![started, verdict()], hold: None }
 }
 
 pub(crate) fn records() -> Vec<(&'static str, ExecutionRecord)> {
@@ -106,8 +107,14 @@ pub(crate) fn records() -> Vec<(&'static str, ExecutionRecord)> {
         traceparent: None,
         ..meta()
     };
-    let bare = ExecutionRecord { meta: plain, rounds: Vec::new(), commands: Vec::new() };
-    vec![("full", record()), ("bare", bare)]
+    let bare = ExecutionRecord { meta: plain, rounds: Vec::new(), commands: Vec::new(), hold: None };
+    let digested = ExecutionMeta { start_digest: Some(digest()), ..meta() };
+    let held = ExecutionRecord { meta: digested, hold: Some(hold()), ..record() };
+    vec![("full", record()), ("bare", bare), ("held", held)]
+}
+
+fn hold() -> ExecutionHold {
+    ExecutionHold { code: "SINEW-6061".to_owned(), reason: "three owners ended with it in hand".to_owned() }
 }
 
 pub(crate) fn commits() -> Vec<(&'static str, Commit)> {
@@ -123,7 +130,8 @@ pub(crate) fn commits() -> Vec<(&'static str, Commit)> {
         ("first", commit(vec![first])),
         ("rounds", commit(vec![more.clone(), verdict])),
         ("checkpoint", commit(vec![Entry::checkpoint(record())])),
-        ("closed", commit(vec![more, Entry::closed(execution())])),
+        ("closed", commit(vec![more.clone(), Entry::closed(execution())])),
+        ("held", commit(vec![Entry { rounds: Vec::new(), hold: Some(hold()), ..more }])),
         ("positions_only", commit(Vec::new())),
     ]
 }

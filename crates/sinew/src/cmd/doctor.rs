@@ -234,6 +234,13 @@ impl Doctor {
             let text = format!("the card of '{name}' is refused: {}", refused.reason);
             self.say("cards", State::Warn, text, None);
         }
+        if let Some(first) = status.set_aside.first() {
+            let count = status.set_aside.len();
+            let text =
+                format!("{count} executions were set aside and wait for an operator, among them {first}");
+            let hint = "sinew execution list --status waiting, then sinew execution resume ID";
+            self.say("executions", State::Warn, text, Some(hint));
+        }
         match status.quarantined {
             0 => self.say("quarantine", State::Ok, "nothing was set aside", None),
             count => {

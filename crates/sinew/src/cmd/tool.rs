@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
-use sinew_protocol::command::StartCommand;
 use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
 use sinew_source::Schema;
 
@@ -204,11 +203,13 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         Ok((remote, tool.workflow.clone(), content))
     });
     let (remote, workflow, content) = ready.await?;
-    let id = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
-    let start = async { Ok(remote.client.start(StartCommand::new(id.clone(), workflow, content)).await?) };
+    let key = uuid::Uuid::now_v7().to_string();
+    let command = remote.client.start_command(key, workflow.clone(), content);
+    let id = command.execution.clone();
+    let start = async { Ok(remote.client.start(command).await?) };
     deadline.within(&format!("storing the start of execution {id}"), start).await?;
     output.note(&format!("execution {id}"));
-    let outcome = deadline.bound(remote.client.outcome(&id, deadline.left())).await;
+    let outcome = deadline.bound(remote.client.own_outcome(&id, &workflow, deadline.left())).await;
     let Some(outcome) = outcome.unwrap_or(Ok(None))? else {
         output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);

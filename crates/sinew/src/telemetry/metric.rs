@@ -98,6 +98,11 @@ pub(crate) const TABLE: &[Metric] = &[
     counter("sinew_tokens_total", &["direction"], "tokens that agents report they used: input or output"),
     counter("sinew_tasks_total", &[], "tasks sent to agents and sub-workflows"),
     counter("sinew_results_late_total", &[], "results of tasks that no longer counted"),
+    counter(
+        "sinew_executions_set_aside_total",
+        &[],
+        "executions that no executor works on until they are resumed",
+    ),
     counter("sinew_results_foreign_total", &[], "results from agents that were not asked"),
     counter("sinew_quarantined_total", &["code"], "messages put aside because they cannot be used"),
     counter("sinew_quarantine_dropped_total", &[], "oldest messages removed because the quarantine was full"),

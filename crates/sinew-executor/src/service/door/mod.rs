@@ -226,9 +226,11 @@ impl Doors {
         }
         let at_once = streaming || configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
         let execution = ExecutionId::of(self.shared.mesh.namespace(), caller.as_str(), &message.id.0);
+        let of_others =
+            |known: &Known| known.record.meta.caller != *caller || known.record.meta.workflow != workflow;
         let known = match self.find(&execution).await? {
-            Some(known) if settled(&known) || at_once => known,
-            Some(_) => self.until(&execution, false).await?,
+            Some(known) if settled(&known) || at_once || of_others(&known) => known,
+            Some(_) => self.until(&execution, caller, false).await?,
             None => {
                 let command = self.start(workflow, caller, &execution, &params, headers).await?;
                 let trace = TraceParent::of(headers).map_or_else(TraceParent::fresh, TraceParent::child);
@@ -237,10 +239,10 @@ impl Doors {
                     Ok(_) | Err(ClientError::OtherStart(_)) => {}
                     Err(error) => return Err(failed(&error)),
                 }
-                self.until(&execution, at_once).await?
+                self.until(&execution, caller, at_once).await?
             }
         };
-        if known.record.meta.caller != *caller || known.record.meta.workflow != workflow {
+        if of_others(&known) {
             // One message id for two workflows: which of them is meant nobody knows.
             return Err(A2aError::invalid_params("messageId: it was used for another workflow"));
         }
@@ -267,7 +269,7 @@ impl Doors {
         if !verdict.accepted {
             return Err(not_cancelable());
         }
-        let ended = tokio::time::timeout(CANCEL_PATIENCE, self.until_ended(&execution)).await;
+        let ended = tokio::time::timeout(CANCEL_PATIENCE, self.until_ended(&execution, caller)).await;
         let known = ended.map_err(|_| failed(&ClientError::Undecided(CANCEL_PATIENCE)))??;
         let task = self.task(&known).await?;
         debug_assert!(is_terminal(task.status.state));

@@ -120,19 +120,29 @@ impl Doors {
         Ok((start.depth + 1, chain))
     }
 
-    /// Waits until the execution has begun (`begun`), or until a blocking call is answered.
-    pub(super) async fn until(&self, execution: &ExecutionId, begun: bool) -> Result<Known, A2aError> {
-        self.wait(execution, |known| begun || settled(known)).await
+    /// Waits until the caller's execution has begun (`begun`), or until a blocking call is answered.
+    pub(super) async fn until(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+        begun: bool,
+    ) -> Result<Known, A2aError> {
+        self.wait(execution, caller, |known| begun || settled(known)).await
     }
 
-    pub(super) async fn until_ended(&self, execution: &ExecutionId) -> Result<Known, A2aError> {
-        self.wait(execution, |known| known.folded.state().ended).await
+    pub(super) async fn until_ended(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+    ) -> Result<Known, A2aError> {
+        self.wait(execution, caller, |known| known.folded.state().ended).await
     }
 
     /// Events only wake: what is true is what the record says.
     async fn wait(
         &self,
         execution: &ExecutionId,
+        caller: &Token,
         enough: impl Fn(&Known) -> bool,
     ) -> Result<Known, A2aError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
@@ -143,11 +153,12 @@ impl Doors {
         let mut first = true;
         loop {
             let wait = if moved { QUIET } else { patience };
+            let mut refused = None;
             match tokio::time::timeout(wait, events.next()).await {
-                Ok(event) if event.kind.as_str() == "command" => {
-                    refused(&event.body)?;
-                    continue;
-                }
+                Ok(event) if event.kind.as_str() == "command" => match refusal(&event.body, caller) {
+                    Some(error) => refused = Some(error),
+                    None => continue,
+                },
                 Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
                 // That it began at all is known with the first event.
                 Ok(_) if std::mem::take(&mut first) => moved = true,
@@ -161,29 +172,29 @@ impl Doors {
                     }
                 }
             }
-            if let Some(known) = self.find(execution).await?
-                && enough(&known)
-            {
-                return Ok(known);
+            match (self.find(execution).await?, refused) {
+                // A start that lost the id to another one says nothing about the execution that has it.
+                (Some(known), _) if enough(&known) => return Ok(known),
+                (None, Some(error)) => return Err(error),
+                _ => {}
             }
         }
     }
 }
 
-/// The verdict on a start that was refused.
-fn refused(event: &[u8]) -> Result<(), A2aError> {
-    match serde_json::from_slice::<Verdict>(event) {
-        Ok(verdict) if verdict.op == Operation::Start && !verdict.accepted => {
-            // Executors word reasons as `CODE: text`.
-            let (code, text) = verdict.reason.split_once(": ").unwrap_or((REFUSED, &verdict.reason));
-            let (code, text) = match sinew_protocol::code::page(code) {
-                Some(_) => (code, text),
-                None => (REFUSED, verdict.reason.as_str()),
-            };
-            Err(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
-        }
-        _ => Ok(()),
+/// The verdict on a start of this caller that was refused.
+fn refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
+    let verdict = serde_json::from_slice::<Verdict>(event).ok()?;
+    if verdict.op != Operation::Start || verdict.accepted || verdict.caller != *caller {
+        return None;
     }
+    // Executors word reasons as `CODE: text`.
+    let (code, text) = verdict.reason.split_once(": ").unwrap_or((REFUSED, &verdict.reason));
+    let (code, text) = match sinew_protocol::code::page(code) {
+        Some(_) => (code, text),
+        None => (REFUSED, verdict.reason.as_str()),
+    };
+    Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
 }
 
 /// The published specification's artifact mode names the input by file name alone; there is no such store here.

@@ -117,9 +117,9 @@ impl Load {
     }
 
     fn command(&self, workflow: &str, items: usize) -> StartCommand {
-        let execution: ExecutionId = self.client.execution_id(&uuid::Uuid::now_v7().to_string());
         let list: Vec<Value> = (0..items).map(|item| json!(item)).collect();
-        StartCommand::new(execution, workflow, json!({"text": TEXT, "items": list}))
+        let key = uuid::Uuid::now_v7().to_string();
+        self.client.start_command(key, workflow, json!({"text": TEXT, "items": list}))
     }
 
     /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.

@@ -132,9 +132,11 @@ fn stored(record: &Record) -> ExecutionRecord {
             created: record.execution.state().started_at,
             parent: None,
             traceparent: None,
+            start_digest: None,
         },
         rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
         commands: record.commands.clone(),
+        hold: None,
     }
 }
 

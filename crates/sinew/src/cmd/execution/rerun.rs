@@ -7,7 +7,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::{End, Mode, ROOT, Val};
 use sinew_plan::{NodeIx, Op, Plan};
-use sinew_protocol::command::StartCommand;
 
 use super::Which;
 use super::look::NO_SUCH_NODE;
@@ -177,8 +176,9 @@ async fn start(
         });
         return Ok(Exit::Ok);
     }
-    let id = remote.client.execution_id(&uuid::Uuid::now_v7().to_string());
-    let mut command = StartCommand::new(id.clone(), workflow.clone(), new.input);
+    let key = uuid::Uuid::now_v7().to_string();
+    let mut command = remote.client.start_command(key, workflow.clone(), new.input);
+    let id = command.execution.clone();
     command.version = version;
     command.labels.clone_from(&record.about.labels);
     command.labels.insert(new.label.into(), record.id().to_owned());
@@ -189,7 +189,7 @@ async fn start(
     output.note(&format!("starting {workflow} ({shown})"));
     remote.client.start(command).await?;
     if how.watch {
-        wait_until_known(remote, &id).await?;
+        wait_until_known(remote, &id, &workflow).await?;
         return watched(remote, &id, output).await;
     }
     let mut told = json!({ "execution": id.as_str(), "workflow": workflow });

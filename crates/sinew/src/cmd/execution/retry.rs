@@ -178,9 +178,10 @@ pub(super) async fn watched(
 pub(crate) async fn wait_until_known(
     remote: &Remote,
     id: &sinew_protocol::ExecutionId,
+    workflow: &str,
 ) -> Result<(), Failure> {
     const PATIENCE: Duration = Duration::from_secs(30);
-    if !remote.client.begun(id, PATIENCE).await? {
+    if !remote.client.begun(id, workflow, PATIENCE).await? {
         return Err(sinew_executor::client::ClientError::Undecided(PATIENCE).into());
     }
     Ok(())

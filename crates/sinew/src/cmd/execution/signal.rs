@@ -80,7 +80,11 @@ pub(super) async fn pause(args: &PauseArgs, output: &Output) -> Result<Exit, Fai
 
 /// Arguments of `sinew execution resume`.
 #[derive(Args, Debug)]
-#[command(long_about = "Go on after a pause.", after_help = "Examples:\n  sinew execution resume @latest")]
+#[command(
+    long_about = "Go on after a pause. Also takes up an execution that was set aside because executors ended over it \
+                  (SINEW-6061); `sinew execution list` and `sinew doctor` show such executions.",
+    after_help = "Examples:\n  sinew execution resume @latest"
+)]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     several: Several,

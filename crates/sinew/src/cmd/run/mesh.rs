@@ -134,17 +134,18 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             Ok((remote, named))
         });
         let (remote, (workflow, version)) = prepared.await?;
-        let id = if let Some(id) = &args.on.id {
-            ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?
+        let mut command = if let Some(id) = &args.on.id {
+            let id = ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?;
+            StartCommand::new(id, workflow.clone(), value)
         } else {
             let key = args.on.idempotency_key.clone();
-            remote.client.execution_id(&key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()))
+            let key = key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+            remote.client.start_command(key, workflow.clone(), value)
         };
-        let mut command = StartCommand::new(id.clone(), workflow, value);
+        let id = command.execution.clone();
         command.version = Some(version);
         command.labels = labels;
         command.mode = mode;
-        command.idempotency_key.clone_from(&args.on.idempotency_key);
         if let Some(address) = &args.on.input_artifact {
             let read = address.parse::<StoredAt>();
             read.map_err(|error| Failure::usage(format!("--input-artifact: {error}")))?;
@@ -165,9 +166,11 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             // So that whoever asks for it next finds it, and a refusal is told to who can mend it. Whatever else goes wrong
             // now, the start is stored.
             let patience = deadline.left().map_or(TAKEN_WITHIN, |left| left.min(TAKEN_WITHIN));
-            match remote.client.begun(&id, patience).await {
+            match remote.client.begun(&id, &workflow, patience).await {
                 Ok(true) => {}
-                Err(refused @ ClientError::Refused(_)) => return Err(refused.into()),
+                Err(refused @ (ClientError::Refused(_) | ClientError::OtherStart(_))) => {
+                    return Err(refused.into());
+                }
                 _ => output.note("no executor has begun it yet; it is stored, and begins when one is there"),
             }
             output.value(&json!({ "execution": id.as_str() }), |_| id.to_string());
@@ -180,7 +183,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             people: args.watch,
             show: !args.wait && (args.watch || output.live),
         };
-        ended(remote, &id, &how, args, output).await
+        ended(remote, &id, &workflow, &how, args, output).await
     })
 }
 
@@ -266,12 +269,13 @@ async fn deployed(remote: &Remote, name: &str, version: Option<&str>) -> Result<
 async fn ended(
     remote: Remote,
     id: &ExecutionId,
+    workflow: &str,
     how: &Follow,
     args: &RunArgs,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let begun = async {
-        wait_until_known(&remote, id).await?;
+        wait_until_known(&remote, id, workflow).await?;
         let record = remote.record(id).await?;
         Changes::of(Found { record, remote: Some(remote) }).await
     };

@@ -1,0 +1,126 @@
+//! Questions to a shard's owner: read beside its loop, taken in turns with work, answered beside its loop.
+//!
+//! A connection can ask faster than an owner can answer. So the loop takes a bounded number of questions between two
+//! rounds of work, and copies no more than the answer needs; encoding and sending happen in a task of their own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sinew_mesh::query::{Answer, Asked, Queries};
+use sinew_protocol::query::{QueryError, Summary};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::open::Stored;
+
+/// Questions that wait for the loop; further ones wait in the connection, which drops them when it is full.
+const MAX_WAITING_QUESTIONS: usize = 256;
+/// Answers that wait to be sent. Each may be as large as a record.
+const MAX_WAITING_ANSWERS: usize = 8;
+/// Questions that the loop takes between two rounds of work.
+const MAX_TURN_QUESTIONS: usize = 64;
+/// Time after which the loop takes no further question before the next round of work.
+const MAX_TURN_TIME: Duration = Duration::from_millis(5);
+
+/// An answer before it is encoded.
+pub(super) enum AnswerDraft {
+    /// The open executions; shared by all who ask for them in one turn.
+    Executions(Arc<Vec<Summary>>),
+    /// One execution.
+    Record(Box<Stored>),
+    /// How the owner does.
+    Status(Value),
+    /// The question has no answer.
+    Error(QueryError),
+}
+
+impl AnswerDraft {
+    fn encode(self) -> Answer {
+        match self {
+            Self::Executions(rows) => Answer::Executions(Arc::unwrap_or_clone(rows)),
+            Self::Record(stored) => Answer::Record(stored.record().encode()),
+            Self::Status(status) => Answer::Status(status),
+            Self::Error(error) => Answer::Error(error),
+        }
+    }
+}
+
+/// The questions of one shard.
+pub(super) struct QuestionDesk {
+    questions: mpsc::Receiver<Asked>,
+    answers: mpsc::Sender<(Asked, AnswerDraft)>,
+    /// Reads questions and sends answers; ends with the desk.
+    _tasks: JoinSet<()>,
+}
+
+/// A question with a place for its answer.
+pub(super) struct OpenQuestion {
+    pub(super) asked: Asked,
+    place: mpsc::OwnedPermit<(Asked, AnswerDraft)>,
+}
+
+impl OpenQuestion {
+    /// Hands the answer over to be encoded and sent.
+    pub(super) fn answer(self, draft: AnswerDraft) {
+        self.place.send((self.asked, draft));
+    }
+}
+
+impl QuestionDesk {
+    /// Opens the desk for these questions.
+    pub(super) fn new(queries: Queries) -> Self {
+        let (asks, questions) = mpsc::channel(MAX_WAITING_QUESTIONS);
+        let (answers, drafts) = mpsc::channel(MAX_WAITING_ANSWERS);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read_questions(queries, asks));
+        tasks.spawn(send_answers(drafts));
+        Self { questions, answers, _tasks: tasks }
+    }
+
+    /// Waits for a question; `None` once the connection is closed. Nothing is lost when the wait is given up.
+    pub(super) async fn next(&mut self) -> Option<OpenQuestion> {
+        let place = self.answers.clone().reserve_owned().await.ok()?;
+        let asked = self.questions.recv().await?;
+        Some(OpenQuestion { asked, place })
+    }
+
+    /// Takes a question that has come already and whose answer has a place.
+    fn ready(&mut self) -> Option<OpenQuestion> {
+        let place = self.answers.clone().try_reserve_owned().ok()?;
+        let asked = self.questions.try_recv().ok()?;
+        Some(OpenQuestion { asked, place })
+    }
+
+    /// Takes the questions of one turn, beginning with `first`.
+    pub(super) fn turn(&mut self, first: Option<OpenQuestion>, mut answer: impl FnMut(OpenQuestion)) {
+        let began = Instant::now();
+        let mut first = first;
+        for _ in 0..MAX_TURN_QUESTIONS {
+            let Some(question) = first.take().or_else(|| self.ready()) else { return };
+            answer(question);
+            if began.elapsed() > MAX_TURN_TIME {
+                return;
+            }
+        }
+    }
+}
+
+async fn read_questions(mut queries: Queries, asks: mpsc::Sender<Asked>) {
+    while let Some(asked) = queries.next().await {
+        if asks.send(asked).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn send_answers(mut drafts: mpsc::Receiver<(Asked, AnswerDraft)>) {
+    while let Some((asked, draft)) = drafts.recv().await {
+        // A record may have hundreds of megabytes: the threads that drive other tasks do not encode it.
+        let Ok(answer) = tokio::task::spawn_blocking(move || draft.encode()).await else { continue };
+        if let Err(error) = asked.answer(answer).await {
+            debug!(%error, "a question could not be answered");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The note of a shard's owner about the work it has in hand while it catches up after a takeover.
+//!
+//! Pure. An execution or a message that ends the process of its owner would end every successor's too. The note outlives
+//! the process, so a successor learns what its predecessors had in hand when they ended. A process can also be killed
+//! from outside at any time. So one death proves nothing: groups of suspects become smaller with each death, and only an
+//! item that was in hand at three deaths in a row, the last time alone, is condemned.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sinew_mesh::Received;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Subject};
+
+/// Deaths in a row with an item in hand after which no owner takes the item up again.
+pub(super) const MAX_ITEM_DEATHS: u32 = 3;
+/// Groups that a set of items is split into.
+const GROUP_COUNT: usize = 8;
+/// Items in hand at once.
+const MAX_GROUP_ITEMS: usize = 256;
+
+/// A piece of work that may end the process that takes it up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WorkItem {
+    /// Folding an execution, sending what it has outstanding, or deciding an input for it.
+    Execution(ExecutionId),
+    /// Reading a message that names no execution in its subject.
+    Message {
+        /// The kind of the stream.
+        stream: String,
+        /// Its place in the stream.
+        seq: u64,
+    },
+}
+
+impl WorkItem {
+    /// Returns the item that a message is about. Reads nothing but the subject.
+    pub(super) fn of(received: &Received) -> Self {
+        let execution = match &received.subject {
+            Some(Subject::Result { execution, .. }) => Some(execution.clone()),
+            // The id of a start is the execution's.
+            Some(Subject::Command { operation: Operation::Start, id, .. }) => {
+                ExecutionId::parse(id.as_str()).ok()
+            }
+            _ => None,
+        };
+        match execution {
+            Some(execution) => Self::Execution(execution),
+            None => Self::Message { stream: received.source.as_str().to_owned(), seq: received.seq },
+        }
+    }
+}
+
+/// An item that was in hand when the last owner ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SuspectItem {
+    item: WorkItem,
+    /// Deaths in a row with the item in hand.
+    deaths: u32,
+}
+
+/// What the owner of a shard has in hand, and what is suspected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TakeoverNote {
+    /// The process that wrote the note.
+    #[serde(default)]
+    process: String,
+    #[serde(default)]
+    in_hand: Vec<WorkItem>,
+    #[serde(default)]
+    suspects: Vec<SuspectItem>,
+    /// Items that no owner takes up again.
+    #[serde(default)]
+    condemned: Vec<WorkItem>,
+}
+
+impl TakeoverNote {
+    /// Reads a stored note. A note that cannot be read suspects nothing.
+    pub(super) fn decode(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+
+    /// Returns the note as bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Plain data with text keys: serialising it cannot fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Returns the note with which the next owner begins. `ended` says whether the writer of this note has ended while it
+    /// had the items in hand; a writer that lost the shard and lives is not a death.
+    pub(super) fn succeed(mut self, process: &str, ended: bool) -> Self {
+        self.process = process.to_owned();
+        let in_hand = std::mem::take(&mut self.in_hand);
+        if in_hand.is_empty() || !ended {
+            return self;
+        }
+        let before: BTreeMap<WorkItem, u32> =
+            self.suspects.drain(..).map(|suspect| (suspect.item, suspect.deaths)).collect();
+        let is_alone = in_hand.len() == 1;
+        for item in in_hand {
+            let deaths = before.get(&item).copied().unwrap_or_default() + 1;
+            if is_alone && deaths >= MAX_ITEM_DEATHS {
+                self.condemned.push(item);
+            } else {
+                self.suspects.push(SuspectItem { item, deaths });
+            }
+        }
+        self
+    }
+
+    /// Whether the process that wrote the note is another one.
+    pub(super) fn is_of_another(&self, process: &str) -> bool {
+        self.process != process
+    }
+
+    /// Takes items in hand.
+    pub(super) fn hold(&mut self, items: &[WorkItem]) {
+        self.in_hand = items.to_vec();
+    }
+
+    /// Lets go of what is in hand, because the work on it has ended well. A suspect stays one: more work may wait for it.
+    pub(super) fn pass(&mut self) {
+        self.in_hand.clear();
+    }
+
+    /// Forgets a condemned item, because it has been set aside.
+    pub(super) fn settle(&mut self, item: &WorkItem) {
+        self.condemned.retain(|condemned| condemned != item);
+    }
+
+    /// Forgets all suspicion, because the owner has caught up. Says whether there was any.
+    pub(super) fn forget(&mut self) -> bool {
+        let was_suspicious = !self.suspects.is_empty() || !self.condemned.is_empty();
+        self.suspects.clear();
+        self.condemned.clear();
+        was_suspicious
+    }
+
+    /// Whether an owner has died over something that has not been done since.
+    pub(super) fn is_suspicious(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
+    /// Whether no owner may take the item up again.
+    pub(super) fn is_condemned(&self, item: &WorkItem) -> bool {
+        self.condemned.contains(item)
+    }
+
+    /// Items that no owner may take up again.
+    pub(super) fn condemned(&self) -> &[WorkItem] {
+        &self.condemned
+    }
+
+    fn is_suspect(&self, item: &WorkItem) -> bool {
+        self.suspects.iter().any(|suspect| suspect.item == *item)
+    }
+
+    /// Splits work into groups that are in hand together, in the same order. Suspects are never in hand with others, and
+    /// in groups so small that a few deaths leave one of them. A condemned item is alone.
+    pub(super) fn split<T>(
+        &self,
+        work: impl IntoIterator<Item = T>,
+        most: usize,
+        item: impl Fn(&T) -> WorkItem,
+    ) -> Vec<Vec<T>> {
+        let narrow = self.suspects.len().div_ceil(GROUP_COUNT);
+        let mut groups: Vec<Vec<T>> = Vec::new();
+        // What the last group is of, and how many it may have.
+        let mut last = (false, 0);
+        for one in work {
+            let key = item(&one);
+            let suspect = self.is_suspect(&key);
+            let limit = match suspect {
+                _ if self.is_condemned(&key) => 1,
+                true => narrow,
+                false => most.min(MAX_GROUP_ITEMS),
+            };
+            match groups.last_mut() {
+                Some(group) if last == (suspect, limit) && group.len() < limit => group.push(one),
+                _ => groups.push(vec![one]),
+            }
+            last = (suspect, limit);
+        }
+        groups
+    }
+
+    /// Splits the executions that an owner opens: suspects first, so that two of them do not hide each other, then the
+    /// others in a few groups.
+    pub(super) fn split_open<T>(&self, mut work: Vec<T>, item: impl Fn(&T) -> WorkItem) -> Vec<Vec<T>> {
+        work.sort_by_cached_key(|one| {
+            let key = item(one);
+            (!self.is_suspect(&key), key)
+        });
+        let others = work.iter().filter(|one| !self.is_suspect(&item(one))).count();
+        self.split(work, others.div_ceil(GROUP_COUNT).max(1), item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(nth: usize) -> WorkItem {
+        WorkItem::Execution(ExecutionId::parse(&format!("e{nth:05}")).unwrap())
+    }
+
+    /// Opens so many executions, of which `kills` end the process, until an owner gets through. Gives the deaths and what
+    /// was condemned.
+    fn deaths(count: usize, kills: impl Fn(usize) -> bool) -> (usize, Vec<WorkItem>) {
+        let mut stored = TakeoverNote::default().encode();
+        for deaths in 0..200 {
+            let note = TakeoverNote::decode(&stored);
+            let ended = note.is_of_another(&deaths.to_string());
+            let mut note = note.succeed(&deaths.to_string(), ended);
+            let condemned = note.condemned().to_vec();
+            let work: Vec<usize> = (0..count).filter(|nth| !condemned.contains(&item(*nth))).collect();
+            let died = note.split_open(work, |nth| item(*nth)).into_iter().any(|group| {
+                note.hold(&group.iter().map(|nth| item(*nth)).collect::<Vec<_>>());
+                stored = note.encode();
+                let died = group.into_iter().any(&kills);
+                if !died {
+                    note.pass();
+                }
+                died
+            });
+            if !died {
+                return (deaths, condemned);
+            }
+        }
+        panic!("a crash loop");
+    }
+
+    #[test]
+    fn the_item_that_kills_is_found_and_no_other() {
+        for (count, killers, most) in [
+            (1, vec![0], 3),
+            (8, vec![7], 3),
+            (60, vec![31], 3),
+            (400, vec![399], 3),
+            (10_000, vec![5_000], 6),
+            (60, vec![3, 4], 8),
+            (9, vec![0, 4, 8], 9),
+            (100, vec![], 0),
+        ] {
+            let (deaths, condemned) = deaths(count, |nth| killers.contains(&nth));
+            let want: Vec<WorkItem> = killers.iter().map(|nth| item(*nth)).collect();
+            let mut found = condemned;
+            found.sort();
+            assert_eq!(found, want, "of {count}");
+            assert!(deaths <= most, "{deaths} deaths for {killers:?} of {count}");
+        }
+    }
+
+    #[test]
+    fn a_death_that_is_not_in_a_row_proves_nothing() {
+        let mut note = TakeoverNote::default();
+        let next = |note: TakeoverNote| note.succeed("next", true);
+        for nth in [0, 0, 1, 0, 0, 1, 1, 0] {
+            note.hold(&[item(nth)]);
+            note = next(note);
+            assert!(note.condemned().is_empty() && note.is_suspicious(), "{note:?}");
+        }
+        // An owner that has caught up clears it.
+        for _ in 0..5 {
+            note.hold(&[item(0)]);
+            note = next(note);
+            note.hold(&[item(0)]);
+            note.pass();
+            assert!(note.is_suspicious() && note.forget() && !note.is_suspicious());
+        }
+        // Nothing in hand: killed from outside.
+        note.hold(&[item(0)]);
+        note = next(next(next(next(note))));
+        assert!(note.condemned().is_empty());
+        // The writer lives, it has lost the shard only.
+        for _ in 0..5 {
+            note.hold(&[item(0)]);
+            note = note.succeed("next", false);
+        }
+        assert!(note.condemned().is_empty());
+    }
+
+    #[test]
+    fn groups_keep_the_order_and_suspects_apart() {
+        let mut note = TakeoverNote::default();
+        note.hold(&[item(2), item(3)]);
+        let note = note.succeed("next", true);
+        let groups = note.split(0..7_usize, 3, |nth| item(*nth));
+        assert_eq!(groups, [vec![0, 1], vec![2], vec![3], vec![4, 5, 6]]);
+        assert_eq!(TakeoverNote::decode(&note.encode()), note);
+        assert_eq!(TakeoverNote::decode(b"{"), TakeoverNote::default());
+    }
+}

@@ -1,0 +1,60 @@
+//! Questions to a shard's owner come faster than it can answer them.
+
+use serde_json::json;
+use sinew_agent::Delivery;
+use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::server::ServerOptions;
+use sinew_protocol::Subject;
+use sinew_protocol::query::Query;
+use tokio::task::JoinSet;
+
+use crate::agents::begun;
+use crate::audit::{CHAIN, succeeded};
+use crate::mesh::{PATIENCE, TestMesh};
+
+/// Connections that ask without a pause.
+const FLOOD_CONNECTIONS: usize = 2;
+
+/// Executions begin, go on and end while the owner of their shard is asked without a pause.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_questions_does_not_hold_up_work() {
+    let mesh = TestMesh::with(ServerOptions::default(), 1).await;
+    mesh.deploy("chain", CHAIN).await;
+    let words = [("one", json!({ "pass": true })), ("two", json!({ "pass": true }))];
+    let mut agents = mesh.agents_process(Delivery::Queue, &words).await;
+    let mut executor = mesh.executor_process("one").await;
+    let client = mesh.client().await;
+    let first = begun(&client, "first", "chain", json!({ "value": "first" })).await;
+    succeeded(&client, &first).await;
+    let mut flood = JoinSet::new();
+    for _ in 0..FLOOD_CONNECTIONS {
+        let mesh = mesh.connect("flood").await;
+        let (subject, execution) = (mesh.subject(&Subject::Query { shard: 0 }), first.clone());
+        flood.spawn(async move {
+            let questions = [Query::Status {}, Query::List {}, Query::Get(execution)];
+            let bodies = questions.map(|query| query.to_json()).into_iter().chain(["no question".to_owned()]);
+            let bodies: Vec<String> = bodies.collect();
+            // Nobody hears the answers: whoever asks like this does not want them.
+            for body in bodies.iter().cycle() {
+                let (subject, reply) = (subject.clone(), "_INBOX_flood.unheard");
+                let asked = mesh.client().publish_with_reply(subject, reply, body.clone().into());
+                asked.await.unwrap();
+            }
+        });
+    }
+    let mut executions = Vec::new();
+    for nth in 0..6 {
+        executions.push(begun(&client, &format!("k{nth}"), "chain", json!({ "value": nth })).await);
+    }
+    // Ends are heard as events: a question of this test would wait behind the flood.
+    for execution in executions {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mut events = client.mesh().events(&filter, From::Beginning).await.unwrap();
+        let ended = async { while events.next().await.kind.as_str() != "workflow_execution_result" {} };
+        tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{execution} did not end"));
+    }
+    assert!(flood.try_join_next().is_none(), "the flood ended before the work did");
+    flood.shutdown().await;
+    executor.end().await;
+    agents.end().await;
+}
