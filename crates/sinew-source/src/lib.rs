@@ -11,6 +11,7 @@
 
 mod diagnostic;
 mod environment;
+mod escape;
 mod include_lines;
 mod load;
 mod render;
@@ -23,6 +24,7 @@ mod tree;
 mod value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
 pub use load::{Document, Limits, LoadOptions, load};
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{Schema, SchemaCache, SchemaError, Violation, check_node};
