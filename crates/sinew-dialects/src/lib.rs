@@ -12,12 +12,16 @@ pub mod covalt;
 pub mod sam;
 pub mod sweny;
 
+mod chain;
 mod convert;
 mod dialect;
 mod js;
+mod reach;
 
-pub use convert::{Converted, Loss, Portability, to_sam};
+pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};
 pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
 
+#[cfg(test)]
+mod large;
 #[cfg(test)]
 mod testing;

@@ -133,16 +133,40 @@ mod tests {
         let cases: &[(&str, &str, &str)] = &[
             ("", "", ""),
             ("plain ünïcode 漢字", "plain ünïcode 漢字", "plain ünïcode 漢字"),
-            ("a\u{1b}[31mb\u{1b}]0;t\u{7}", "a\\u001b[31mb\\u001b]0;t\\u0007", "a\\u001b[31mb\\u001b]0;t\\u0007"),
+            (
+                "a\u{1b}[31mb\u{1b}]0;t\u{7}",
+                "a\\u001b[31mb\\u001b]0;t\\u0007",
+                "a\\u001b[31mb\\u001b]0;t\\u0007",
+            ),
             ("a\nb\tc", "a\\nb\\tc", "a\nb\tc"),
             ("a\r\nb\rc", "a\\r\\nb\\rc", "a\nb\\rc"),
-            ("\u{7f}\u{80}\u{9b}\u{85}\0", "\\u007f\\u0080\\u009b\\u0085\\u0000", "\\u007f\\u0080\\u009b\\u0085\\u0000"),
-            ("a\u{202e}b\u{2066}\u{200e}\u{61c}", "a\\u202eb\\u2066\\u200e\\u061c", "a\\u202eb\\u2066\\u200e\\u061c"),
-            ("a\u{2028}\u{2029}\u{feff}\u{ad}", "a\\u2028\\u2029\\ufeff\\u00ad", "a\\u2028\\u2029\\ufeff\\u00ad"),
+            (
+                "\u{7f}\u{80}\u{9b}\u{85}\0",
+                "\\u007f\\u0080\\u009b\\u0085\\u0000",
+                "\\u007f\\u0080\\u009b\\u0085\\u0000",
+            ),
+            (
+                "a\u{202e}b\u{2066}\u{200e}\u{61c}",
+                "a\\u202eb\\u2066\\u200e\\u061c",
+                "a\\u202eb\\u2066\\u200e\\u061c",
+            ),
+            (
+                "a\u{2028}\u{2029}\u{feff}\u{ad}",
+                "a\\u2028\\u2029\\ufeff\\u00ad",
+                "a\\u2028\\u2029\\ufeff\\u00ad",
+            ),
             ("a\u{e0041}", "a\\udb40\\udc41", "a\\udb40\\udc41"),
             // Joiners and selectors: where a script needs them, and elsewhere.
-            ("👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}", "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}", "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}"),
-            ("ad\u{200d}min \u{200c}x é\u{200d}", "ad\\u200dmin \\u200cx é\\u200d", "ad\\u200dmin \\u200cx é\\u200d"),
+            (
+                "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
+                "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
+                "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
+            ),
+            (
+                "ad\u{200d}min \u{200c}x é\u{200d}",
+                "ad\\u200dmin \\u200cx é\\u200d",
+                "ad\\u200dmin \\u200cx é\\u200d",
+            ),
             ("a\u{fe0f}\u{fe00} \u{fe01}", "a\u{fe0f}\\ufe00 \\ufe01", "a\u{fe0f}\\ufe00 \\ufe01"),
         ];
         for (given, line, text) in cases {
@@ -156,7 +180,9 @@ mod tests {
         for kept in ["\u{1b}[1;31merror\u{1b}[0m: x", "\u{1b}[2mdim\u{1b}[0m\n"] {
             assert_eq!(escape(kept, policy), kept);
         }
-        for spelled in ["\u{1b}[8m", "\u{1b}[m", "\u{1b}[31;5m", "\u{1b}[2J", "\u{1b}[31", "\u{1b}", "\u{9b}31m"] {
+        for spelled in
+            ["\u{1b}[8m", "\u{1b}[m", "\u{1b}[31;5m", "\u{1b}[2J", "\u{1b}[31", "\u{1b}", "\u{9b}31m"]
+        {
             let escaped = escape(spelled, policy);
             assert!(!escaped.chars().any(char::is_control), "{spelled:?}: {escaped:?}");
         }

@@ -29,5 +29,5 @@ pub use load::{Document, Limits, LoadOptions, load};
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{Schema, SchemaCache, SchemaError, Violation, check_node};
 pub use sources::{SourceFile, Sources};
-pub use suggest::did_you_mean;
+pub use suggest::{MAX_HINTED_FINDINGS, did_you_mean, hint_for};
 pub use value::{Kind, Member, Node, Span};

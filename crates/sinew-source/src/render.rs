@@ -8,6 +8,9 @@ pub use text::{render_text, summary};
 
 use crate::{Diagnostic, Diagnostics};
 
+/// Findings that a report for programs holds; it counts all.
+const MAX_FINDINGS: usize = 1_000;
+
 /// The message with the dialect's own code behind it.
 fn message(item: &Diagnostic) -> String {
     match (&item.sub_code, &item.dialect) {
