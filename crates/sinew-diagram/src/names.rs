@@ -59,10 +59,15 @@ fn is_plain(id: &str) -> bool {
         && !id.split('-').any(|part| RESERVED.contains(&part.to_ascii_lowercase().as_str()))
 }
 
-/// Characters that no form of output should carry: control characters and text-direction overrides.
+/// Returns whether a character may stand in no form of output: it steers, reorders or hides text.
+/// Joiners (U+200C, U+200D) stay, because scripts and emoji need them and a drawing has no terminal to steer.
 pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+            | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// One line of text: white space joined to single spaces, unprintable characters dropped.
@@ -212,7 +217,7 @@ mod tests {
             ("fa:fa-car", "fa#58;fa-car"),
             ("style:#abc;", "style#58;#35;abc;"),
             ("time: 12:30", "time: 12:30"),
-            ("a\u{202e}b\u{0}c", "abc"),
+            ("a\u{202e}b\u{0}c\u{9b}\u{7f}\u{61c}\u{2066}\u{e0041}d", "abcd"),
         ];
         for (text, expected) in cases {
             assert_eq!(mermaid_label(text), expected);

@@ -34,7 +34,7 @@ pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
     };
     // After the roots, whatever only cycles lead to, in file order.
     for node in roots.into_iter().chain(0..graph.nodes.len()) {
-        walk.chain(node, "", String::new());
+        walk.chain(node);
     }
     walk.out
 }
@@ -54,36 +54,59 @@ struct Walk<'g> {
     out: String,
 }
 
-/// Branches deeper than this go on at the same indent: the list stays readable and the stack small.
+/// Branches deeper than this go on at the same indent, so that the list stays readable.
 const MAX_DEPTH: usize = 40;
 
+/// A node whose edges are being walked, with the level of the list that it stands on.
+struct OpenNode {
+    node: usize,
+    /// Numbers of the edges that leave the node.
+    edges: Vec<usize>,
+    /// How many of the edges have been walked.
+    walked: usize,
+    /// Text before the nodes that follow on the same level.
+    indent: String,
+    /// The node that follows on the same level.
+    next: Option<usize>,
+}
+
 impl Walk<'_> {
-    /// Writes a node and what follows it; `first` stands before it, `indent` before what follows.
-    fn chain(&mut self, start: usize, indent: &str, first: String) {
-        let mut next = Some(start);
-        let mut before = first;
-        while let Some(node) = next.take() {
-            if std::mem::replace(&mut self.done[node], true) {
-                return;
-            }
-            let _ = writeln!(self.out, "{before}{}", self.text(node));
-            indent.clone_into(&mut before);
-            let edges = std::mem::take(&mut self.edges[node]);
-            for (number, at) in edges.iter().enumerate() {
-                let (_, to, edge) = self.graph.edges[*at];
-                let arrived = edge.kind == EdgeKind::Flow && to != node && self.walked(to);
-                // Where ways meet, the enclosing level goes on; at the outermost there is none.
-                let enter = arrived && (!self.meets[to] || (indent.is_empty() && edges.len() == 1));
-                if enter && edges.len() == 1 && edge.text(self.ascii).is_empty() {
-                    next = Some(to);
-                } else {
-                    self.branch(*at, indent, number + 1 == edges.len(), enter);
-                }
-            }
-            if edges.len() > 1 {
-                next = self.take_ready();
+    /// Writes a node and everything that follows. The nodes on the way are kept here and not on the stack of the
+    /// thread, because a file decides how deep branches lie in branches.
+    fn chain(&mut self, start: usize) {
+        let mut levels: Vec<OpenNode> = Vec::new();
+        levels.extend(self.open(start, "", String::new()));
+        while let Some(level) = levels.last_mut() {
+            let Some(at) = level.edges.get(level.walked).copied() else {
+                let next = if level.edges.len() > 1 { self.take_ready() } else { level.next };
+                let indent = std::mem::take(&mut level.indent);
+                levels.pop();
+                levels.extend(next.and_then(|node| self.open(node, &indent, indent.clone())));
+                continue;
+            };
+            level.walked += 1;
+            let (_, to, edge) = self.graph.edges[at];
+            let arrived = edge.kind == EdgeKind::Flow && to != level.node && self.walked(to);
+            let (single, last) = (level.edges.len() == 1, level.walked == level.edges.len());
+            // Where ways meet, the enclosing level goes on; at the outermost there is none.
+            let enter = arrived && (!self.meets[to] || (level.indent.is_empty() && single));
+            if enter && single && edge.text(self.ascii).is_empty() {
+                level.next = Some(to);
+            } else if let Some((below, before)) = self.branch(at, &level.indent, last, enter) {
+                levels.extend(self.open(to, &below, before));
             }
         }
+    }
+
+    /// Writes the line of a node that has none yet; `before` stands before it, `indent` before what follows.
+    fn open(&mut self, node: usize, indent: &str, before: String) -> Option<OpenNode> {
+        if std::mem::replace(&mut self.done[node], true) {
+            return None;
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.out, "{before}{}", self.text(node));
+        let edges = std::mem::take(&mut self.edges[node]);
+        Some(OpenNode { node, edges, walked: 0, indent: indent.to_owned(), next: None })
     }
 
     /// Counts a way into a node as walked; true when it was the last one and the node is new.
@@ -105,7 +128,8 @@ impl Walk<'_> {
         None
     }
 
-    fn branch(&mut self, edge: usize, indent: &str, last: bool, enter: bool) {
+    /// Writes the line of an edge. For an edge to enter, returns the indent below and the text before its node instead.
+    fn branch(&mut self, edge: usize, indent: &str, last: bool, enter: bool) -> Option<(String, String)> {
         let (_, to, edge) = self.graph.edges[edge];
         let (turn, on) = match (self.ascii, last) {
             (false, false) => ("├─ ", "│  "),
@@ -120,17 +144,17 @@ impl Walk<'_> {
         if enter {
             let deep = indent.chars().count() / 3 >= MAX_DEPTH;
             let below = if deep { indent.to_owned() } else { format!("{indent}{on}") };
-            self.chain(to, &below, format!("{indent}{turn}{label}"));
-        } else {
-            let arrow = match (edge.kind, self.ascii) {
-                (EdgeKind::Back, false) => "↺",
-                (EdgeKind::Back, true) => "back to",
-                (_, false) => "→",
-                (_, true) => "->",
-            };
-            let id = cut(&one_line(&self.graph.nodes[to].id), 60);
-            let _ = writeln!(self.out, "{indent}{turn}{label}{arrow} {id}");
+            return Some((below, format!("{indent}{turn}{label}")));
         }
+        let arrow = match (edge.kind, self.ascii) {
+            (EdgeKind::Back, false) => "↺",
+            (EdgeKind::Back, true) => "back to",
+            (_, false) => "→",
+            (_, true) => "->",
+        };
+        let id = cut(&one_line(&self.graph.nodes[to].id), 60);
+        let _ = writeln!(self.out, "{indent}{turn}{label}{arrow} {id}");
+        None
     }
 
     fn text(&self, node: usize) -> String {
@@ -144,5 +168,64 @@ impl Walk<'_> {
             let _ = write!(text, "  {}", one_line(&mark.line(self.ascii)));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::model::{Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape};
+
+    /// Stack of the thread that draws. Recursion over the nodes of a graph needs more.
+    const STACK_BYTES: usize = 128 << 10;
+    const NODE_COUNT: usize = 10_000;
+
+    fn drawing(edges: impl Iterator<Item = (usize, usize)>) -> Drawing {
+        let node = |n: usize| DrawnNode {
+            id: format!("n{n}"),
+            shape: Shape::Task,
+            title: "Agent".to_owned(),
+            lines: Vec::new(),
+            status: None,
+            group: None,
+        };
+        let edge = |(from, to)| DrawnEdge {
+            from: format!("n{from}"),
+            to: format!("n{to}"),
+            label: Some("ok".to_owned()),
+            kind: EdgeKind::Flow,
+            taken: None,
+        };
+        Drawing {
+            nodes: (0..NODE_COUNT).map(node).collect(),
+            edges: edges.map(edge).collect(),
+            ..Drawing::default()
+        }
+    }
+
+    #[test]
+    fn large_graphs_need_little_stack_and_time() {
+        let cases = [
+            ("chain of labels", drawing((1..NODE_COUNT).map(|n| (n - 1, n)))),
+            // Every second node is a leaf, and the others lie in each other.
+            ("branches in branches", drawing((2..NODE_COUNT).map(|n| (n - 2 - n % 2, n)))),
+            ("one to all", drawing((1..NODE_COUNT).map(|n| (0, n)))),
+            ("all to one", drawing((0..NODE_COUNT - 1).map(|n| (n, NODE_COUNT - 1)))),
+            ("layers", drawing((100..NODE_COUNT).flat_map(|n| [(n - 100, n), (n / 100 * 100 - 100, n)]))),
+        ];
+        for (name, drawing) in cases {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let draw = move || {
+                let begun = std::time::Instant::now();
+                let text = super::tree(&Graph::of(&drawing), false);
+                (text, begun.elapsed())
+            };
+            let (text, time) = thread.spawn(draw).unwrap().join().unwrap();
+            for n in [0, NODE_COUNT / 2, NODE_COUNT - 1] {
+                assert!(text.contains(&format!("n{n}  Agent\n")), "{name}: no line for node {n}");
+            }
+            assert!(time < Duration::from_secs(20), "{name}: {time:?}");
+        }
     }
 }

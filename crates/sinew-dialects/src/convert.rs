@@ -4,11 +4,11 @@
 //! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
 //! another meaning is listed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sinew_plan::{EdgeIx, Join, NodeIx, Plan};
+use sinew_plan::{EdgeIx, Join, NodeIx, Plan, PlanEdge};
 
 use crate::Dialect;
 
@@ -43,6 +43,61 @@ pub enum Portability {
     Not(String),
 }
 
+/// A plan with the edges of each node at hand, and nodes by name.
+#[derive(Debug)]
+pub struct PlanGraph<'p> {
+    plan: &'p Plan,
+    incoming: Vec<Vec<EdgeIx>>,
+    outgoing: Vec<Vec<EdgeIx>>,
+    ids: BTreeMap<&'p str, NodeIx>,
+    labels: BTreeMap<&'p str, NodeIx>,
+}
+
+impl<'p> PlanGraph<'p> {
+    /// Indexes a plan.
+    pub fn new(plan: &'p Plan) -> Self {
+        let mut incoming = vec![Vec::new(); plan.nodes.len()];
+        let mut outgoing = vec![Vec::new(); plan.nodes.len()];
+        for (ix, edge) in plan.edges.iter().enumerate() {
+            outgoing[edge.from as usize].push(ix as EdgeIx);
+            incoming[edge.to as usize].push(ix as EdgeIx);
+        }
+        let (mut ids, mut labels) = (BTreeMap::new(), BTreeMap::new());
+        for (ix, node) in plan.nodes.iter().enumerate() {
+            ids.entry(node.id.as_str()).or_insert(ix as NodeIx);
+            if let Some(label) = &node.label {
+                labels.entry(label.as_str()).or_insert(ix as NodeIx);
+            }
+        }
+        Self { plan, incoming, outgoing, ids, labels }
+    }
+
+    /// Returns the plan.
+    pub fn plan(&self) -> &'p Plan {
+        self.plan
+    }
+
+    /// Returns the flow edges that reach a node, in the order of the plan.
+    pub fn edges_into(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+        self.flow(&self.incoming[node as usize])
+    }
+
+    /// Returns the flow edges that leave a node, in the order of the plan.
+    pub fn edges_out_of(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+        self.flow(&self.outgoing[node as usize])
+    }
+
+    /// Returns the node with this id, or else the first with this label.
+    pub fn named(&self, name: &str) -> Option<NodeIx> {
+        self.ids.get(name).or_else(|| self.labels.get(name)).copied()
+    }
+
+    fn flow(&self, edges: &[EdgeIx]) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+        let plan = self.plan;
+        edges.iter().map(move |ix| (*ix, plan.edge(*ix))).filter(|(_, edge)| !edge.attach)
+    }
+}
+
 /// Something the conversion loses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
@@ -65,10 +120,11 @@ pub struct Converted {
 
 /// Writes a plan as a `sam` workflow. Fails with everything that stops it.
 pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
-    let mut writer = Writer { plan, kinds: Vec::new(), losses: Vec::new() };
+    let graph = PlanGraph::new(plan);
+    let mut writer = Writer { plan, graph: &graph, kinds: Vec::new(), losses: Vec::new() };
     for node in 0..plan.nodes.len() as NodeIx {
         let mut losses = Vec::new();
-        writer.kinds.push(dialect.portable(plan, node, &mut losses));
+        writer.kinds.push(dialect.portable(&graph, node, &mut losses));
         for what in losses {
             writer.lose(node, false, what);
         }
@@ -95,6 +151,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
 
 struct Writer<'a> {
     plan: &'a Plan,
+    graph: &'a PlanGraph<'a>,
     kinds: Vec<Portability>,
     losses: Vec<Loss>,
 }
@@ -109,33 +166,30 @@ impl Writer<'_> {
         &self.kinds[node as usize]
     }
 
-    fn flow_edges(&self) -> impl Iterator<Item = (EdgeIx, NodeIx, NodeIx)> + '_ {
-        let edges = self.plan.edges.iter().enumerate().filter(|(_, edge)| !edge.attach);
-        edges.map(|(ix, edge)| (ix as EdgeIx, edge.from, edge.to))
-    }
-
     /// `sam` workflows have no cycles: each node on one is named.
     fn refuse_cycles(&mut self) {
-        // Nodes that nothing left depends on go, again and again; what stays lies on a cycle or behind one.
-        let mut left: BTreeSet<NodeIx> = (0..self.plan.nodes.len() as NodeIx).collect();
-        loop {
-            let targets: BTreeSet<NodeIx> = self
-                .flow_edges()
-                .filter(|(_, from, to)| left.contains(from) && left.contains(to))
-                .map(|(_, _, to)| to)
-                .collect();
-            let sources: BTreeSet<NodeIx> = self
-                .flow_edges()
-                .filter(|(_, from, to)| left.contains(from) && left.contains(to))
-                .map(|(_, from, _)| from)
-                .collect();
-            let before = left.len();
-            left.retain(|node| targets.contains(node) && sources.contains(node));
-            if left.len() == before {
-                break;
+        // Nodes without an edge from or to those that are left go, again and again; what stays lies on a cycle or
+        // between two.
+        let nodes = 0..self.plan.nodes.len() as NodeIx;
+        let mut before: Vec<usize> = nodes.clone().map(|node| self.graph.edges_into(node).count()).collect();
+        let mut after: Vec<usize> = nodes.clone().map(|node| self.graph.edges_out_of(node).count()).collect();
+        let mut left = vec![true; before.len()];
+        let mut open: Vec<NodeIx> = nodes.clone().collect();
+        while let Some(node) = open.pop() {
+            let at = node as usize;
+            if (before[at] > 0 && after[at] > 0) || !std::mem::replace(&mut left[at], false) {
+                continue;
+            }
+            for (_, edge) in self.graph.edges_out_of(node) {
+                before[edge.to as usize] -= 1;
+                open.push(edge.to);
+            }
+            for (_, edge) in self.graph.edges_into(node) {
+                after[edge.from as usize] -= 1;
+                open.push(edge.from);
             }
         }
-        for node in left {
+        for node in nodes.filter(|node| left[*node as usize]) {
             self.lose(node, true, "lies on a cycle, and sam workflows have none");
         }
     }
@@ -161,13 +215,17 @@ impl Writer<'_> {
             }
             Portability::Choice { cases, default } => {
                 out.insert("type".into(), json!("switch"));
+                let mut ports: BTreeMap<&str, usize> = BTreeMap::new();
+                for (_, edge) in self.graph.edges_out_of(node) {
+                    *ports.entry(&edge.port).or_default() += 1;
+                }
                 let cases: Vec<Value> = cases
                     .into_iter()
-                    .map(|(when, edge)| json!({ "when": when, "then": self.target(node, edge) }))
+                    .map(|(when, edge)| json!({ "when": when, "then": self.target(node, edge, &ports) }))
                     .collect();
                 out.insert("cases".into(), json!(cases));
                 if let Some(edge) = default {
-                    out.insert("default".into(), json!(self.target(node, edge)));
+                    out.insert("default".into(), json!(self.target(node, edge, &ports)));
                 }
             }
             Portability::Merge => {
@@ -200,12 +258,11 @@ impl Writer<'_> {
         Some(out)
     }
 
-    /// The one node a case leads to; the edges of a port that leads to several have no word in `sam`.
-    fn target(&mut self, node: NodeIx, edge: EdgeIx) -> String {
-        let port = self.plan.edge(edge).port.clone();
-        let same =
-            self.flow_edges().filter(|(ix, from, _)| *from == node && self.plan.edge(*ix).port == port);
-        if same.count() > 1 {
+    /// The one node a case leads to; the edges of a port that leads to several have no word in `sam`. `ports` counts
+    /// the edges of each port of the node.
+    fn target(&mut self, node: NodeIx, edge: EdgeIx, ports: &BTreeMap<&str, usize>) -> String {
+        let port = &self.plan.edge(edge).port;
+        if ports.get(port.as_str()).is_some_and(|count| *count > 1) {
             self.lose(node, true, format!("its branch '{port}' leads to several nodes, a sam case to one"));
         }
         self.plan.node(self.plan.edge(edge).to).id.clone()
@@ -213,25 +270,22 @@ impl Writer<'_> {
 
     /// Ids of the nodes it depends on; a start node is none.
     fn dependencies(&self, node: NodeIx) -> Vec<String> {
-        let mut ids: Vec<String> = Vec::new();
-        for (_, from, _) in self.flow_edges().filter(|(_, _, to)| *to == node) {
-            let id = &self.plan.node(from).id;
-            if *self.kind(from) != Portability::Start && !ids.contains(id) {
-                ids.push(id.clone());
-            }
-        }
-        ids
+        let mut seen = BTreeSet::new();
+        let before = self.graph.edges_into(node).map(|(_, edge)| edge.from);
+        before
+            .filter(|from| *self.kind(*from) != Portability::Start && seen.insert(*from))
+            .map(|from| self.plan.node(from).id.clone())
+            .collect()
     }
 
     /// What the nodes at the end gave, by id. Only one of several branches may have run, hence `coalesce`.
     fn output_mapping(&self) -> Value {
-        let has_out: BTreeSet<NodeIx> = self.flow_edges().map(|(_, from, _)| from).collect();
         let last = (0..self.plan.nodes.len() as NodeIx).filter(|node| {
             let works = matches!(
                 self.kind(*node),
                 Portability::Agent { .. } | Portability::Merge | Portability::Node(_)
             );
-            works && !has_out.contains(node) && !self.plan.node(*node).inner
+            works && self.graph.edges_out_of(*node).next().is_none() && !self.plan.node(*node).inner
         });
         let mapping: Map<String, Value> = last
             .map(|node| {

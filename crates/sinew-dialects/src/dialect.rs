@@ -7,7 +7,7 @@ use sinew_engine::Adapter;
 use sinew_plan::{NodeIx, Op, Plan};
 use sinew_source::{Diagnostics, Document, Node, Span};
 
-use crate::convert::Portability;
+use crate::convert::{PlanGraph, Portability};
 
 /// A dialect: from a file to plans.
 pub trait Dialect: Sync {
@@ -47,8 +47,8 @@ pub trait Dialect: Sync {
 
     /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
     /// By default: agents with nothing but their name, and nothing else.
-    fn portable(&self, plan: &Plan, node: NodeIx, _losses: &mut Vec<String>) -> Portability {
-        let node = plan.node(node);
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, _losses: &mut Vec<String>) -> Portability {
+        let node = graph.plan().node(node);
         match (&node.op, &node.agent) {
             _ if node.attached => Portability::Attached,
             (Op::Source, _) => Portability::Start,

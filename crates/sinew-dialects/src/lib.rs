@@ -12,15 +12,19 @@ pub mod covalt;
 pub mod sam;
 pub mod sweny;
 
+mod chain;
 mod convert;
 mod dialect;
 mod js;
 mod pattern;
+mod reach;
 mod workflow_file;
 
-pub use convert::{Converted, Loss, Portability, to_sam};
+pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};
 pub use dialect::{Dialect, LowerOptions, Lowered, all, by_name, detect, no_list};
 pub use workflow_file::{FileVariables, load_workflow_file};
 
+#[cfg(test)]
+mod large;
 #[cfg(test)]
 mod testing;

@@ -12,6 +12,7 @@
 
 mod diagnostic;
 mod environment;
+mod escape;
 mod include_lines;
 mod load;
 mod render;
@@ -28,11 +29,12 @@ pub use environment::{
     Variable, VariableError, VariableReference, VariableRules, Variables, is_reserved_variable,
     is_variable_name, resolve_references,
 };
+pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
 pub use load::{Document, Limits, LoadOptions, load, load_data};
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{
     CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,
 };
 pub use sources::{SourceFile, Sources};
-pub use suggest::did_you_mean;
+pub use suggest::{MAX_HINTED_FINDINGS, did_you_mean, hint_for};
 pub use value::{Kind, Member, Node, Span};

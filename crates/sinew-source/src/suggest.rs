@@ -1,37 +1,116 @@
 //! "Did you mean": the nearest known word.
 
-/// The candidate nearest to `word`, if it is near enough to be a slip of the fingers: at most a third
-/// of its letters wrong. Case does not count; of equally near ones the first wins.
-pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let word: Vec<char> = word.chars().take(LONGEST).flat_map(char::to_lowercase).collect();
-    let allowed = word.len().div_ceil(3);
-    candidates
-        .map(|candidate| {
-            let letters: Vec<char> = candidate.chars().take(LONGEST).flat_map(char::to_lowercase).collect();
-            (distance(&word, &letters), candidate)
-        })
-        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
+/// Findings of a file that get a suggestion. Each suggestion compares with all known words, so a file with thousands of
+/// unknown names would take the product of both.
+pub const MAX_HINTED_FINDINGS: usize = 100;
 
 /// Words longer than this are compared by their first letters only: names are short, input may not be.
 const LONGEST: usize = 64;
 
-/// Edits (insert, delete, replace, swap of neighbours) from one word to the other.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replace = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replace.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
+/// Returns the candidate nearest to `word` as [`did_you_mean`] does, or `None` once a file has many findings.
+pub fn hint_for<'a>(
+    finding_count: usize,
+    word: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    (finding_count < MAX_HINTED_FINDINGS).then(|| did_you_mean(word, candidates)).flatten()
+}
+
+/// The candidate nearest to `word`, if it is near enough to be a slip of the fingers: at most a third
+/// of its letters wrong. Case does not count; of equally near ones the first wins.
+pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word: Vec<char> = word.chars().take(LONGEST).flat_map(char::to_lowercase).collect();
+    let mut allowed = word.len().div_ceil(3);
+    let mut nearest = None;
+    let mut letters = Vec::new();
+    let mut rows = Rows::default();
+    for candidate in candidates {
+        letters.clear();
+        letters.extend(candidate.chars().take(LONGEST).flat_map(char::to_lowercase));
+        // Each letter more or less is an edit.
+        if letters.len().abs_diff(word.len()) > allowed {
+            continue;
+        }
+        let Some(distance) = rows.distance(&word, &letters, allowed) else { continue };
+        if distance >= candidate.chars().count() {
+            continue;
+        }
+        nearest = Some(candidate);
+        // Only a nearer one replaces it.
+        match distance.checked_sub(1) {
+            Some(nearer) => allowed = nearer,
+            None => break,
+        }
+    }
+    nearest
+}
+
+/// Rows of the table of edit distances, kept for the next word.
+#[derive(Default)]
+struct Rows {
+    before: Vec<usize>,
+    above: Vec<usize>,
+    row: Vec<usize>,
+}
+
+impl Rows {
+    /// Returns the edits (insert, delete, replace, swap of neighbours) from one word to the other, if at most `allowed`.
+    fn distance(&mut self, a: &[char], b: &[char], allowed: usize) -> Option<usize> {
+        self.above.clear();
+        self.above.extend(0..=b.len());
+        self.before.clone_from(&self.above);
+        let mut least_above = 0;
+        for i in 1..=a.len() {
+            self.row.clear();
+            self.row.push(i);
+            let mut least = i;
+            for j in 1..=b.len() {
+                let replace = self.above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut edits = replace.min(self.above[j] + 1).min(self.row[j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    edits = edits.min(self.before[j - 2] + 1);
+                }
+                least = least.min(edits);
+                self.row.push(edits);
+            }
+            // Later rows are made of these two, and never of less.
+            if least.min(least_above) > allowed {
+                return None;
+            }
+            least_above = least;
+            std::mem::swap(&mut self.before, &mut self.above);
+            std::mem::swap(&mut self.above, &mut self.row);
+        }
+        self.above.last().copied().filter(|edits| *edits <= allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_counted_up_to_what_is_allowed() {
+        let cases = [
+            ("", "", 0),
+            ("a", "", 1),
+            ("abc", "acb", 1),
+            ("kitten", "sitting", 3),
+            ("node-1", "node-2", 1),
+            ("abcd", "badc", 2),
+        ];
+        for (a, b, edits) in cases {
+            let letters = |word: &str| word.chars().collect::<Vec<_>>();
+            for allowed in 0..8 {
+                let counted = Rows::default().distance(&letters(a), &letters(b), allowed);
+                assert_eq!(counted, (edits <= allowed).then_some(edits), "{a} {b} {allowed}");
             }
         }
-        before = std::mem::replace(&mut above, row);
     }
-    above[b.len()]
+
+    #[test]
+    fn files_with_many_findings_get_no_more_hints() {
+        let hint = |count| hint_for(count, "abd", ["abc"].into_iter());
+        assert_eq!((hint(MAX_HINTED_FINDINGS - 1), hint(MAX_HINTED_FINDINGS)), (Some("abc"), None));
+    }
 }

@@ -110,7 +110,7 @@ fn snippets_of_odd_lines() {
     let cases: &[(&str, &str, &str)] = &[
         (
             "x: \"a[31m\u{202e}b\"",
-            "    1 | x: \"a[31m\u{fffd}b\"\n      |    ^^^^^^^^^\n",
+            "    1 | x: \"a[31m\\u202eb\"\n      |    ^^^^^^^^^^^^^^\n",
             "a mark that turns the reading direction",
         ),
         ("x:\t\tb", "    1 | x:  b\n      |     ^\n", "tabs"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
-use super::model::{self, Condition, Connection, FileNode, Graph, Work};
+use super::model::{self, Connection, FileNode, Graph, Work};
 use super::{NAME, subagents};
 use crate::{LowerOptions, Lowered};
 
@@ -79,6 +79,7 @@ fn plan(
     let delegated: BTreeSet<NodeIx> = edges.iter().filter(|edge| edge.attach).map(|edge| edge.from).collect();
     let in_flow: BTreeSet<NodeIx> =
         edges.iter().filter(|edge| !edge.attach).flat_map(|edge| [edge.from, edge.to]).collect();
+    let delegation = subagents::Delegation::of(graph);
     let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
     for (ix, node) in graph.nodes.iter().enumerate() {
         let ix = ix as NodeIx;
@@ -87,13 +88,13 @@ fn plan(
             let kinds = ["start", "agent", "if", "approval"].into_iter();
             let mut warning =
                 Diagnostic::warning("SINEW-2204", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
-            if let Some(kind) = sinew_source::did_you_mean(&node.kind, kinds) {
+            if let Some(kind) = sinew_source::hint_for(found.len(), &node.kind, kinds) {
                 warning = warning.hint(format!("did you mean '{kind}'?"));
             }
             found.push(warning);
         }
         let own = match &node.work {
-            Work::Agent(agent) if first_problem.is_none() => subagents::tree(graph, &node.id, agent),
+            Work::Agent(agent) if first_problem.is_none() => delegation.tree(&node.id, agent),
             _ => Value::Null,
         };
         let extra = Extra { work: node.work.clone(), own, missing: missing.remove(&ix).unwrap_or_default() };
@@ -224,11 +225,17 @@ pub(super) fn condition_port(ix: usize) -> String {
     format!("condition-{ix}")
 }
 
+/// The condition whose port this is.
+fn condition_of(port: &str) -> Option<usize> {
+    let ix = port.strip_prefix("condition-")?.parse().ok()?;
+    (condition_port(ix) == port).then_some(ix)
+}
+
 /// Whether anything ever leaves a node at this port.
 fn may_leave(work: &Work, port: &str) -> bool {
     match work {
         Work::If { conditions } => {
-            port == "false" || (0..conditions.len()).any(|ix| condition_port(ix) == port)
+            port == "false" || condition_of(port).is_some_and(|ix| ix < conditions.len())
         }
         Work::Approval { .. } => matches!(port, "approve" | "reject"),
         _ => true,
@@ -237,10 +244,9 @@ fn may_leave(work: &Work, port: &str) -> bool {
 
 fn label(work: &Work, port: &str) -> Option<String> {
     let Work::If { conditions } = work else { return (port != "output").then(|| port.to_owned()) };
-    let named = |(ix, condition): (usize, &Condition)| {
-        (condition_port(ix) == port).then(|| format!("{} \"{}\"", condition.operator(), condition.value))
-    };
-    conditions.iter().enumerate().find_map(named).or_else(|| Some("else".to_owned()))
+    let condition = condition_of(port).and_then(|ix| conditions.get(ix));
+    let named = condition.map(|condition| format!("{} \"{}\"", condition.operator(), condition.value));
+    named.or_else(|| Some("else".to_owned()))
 }
 
 fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, String>) -> PlanNode {

@@ -19,10 +19,10 @@ mod tests;
 
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::NodeIx;
 use sinew_source::{Diagnostics, Document};
 
-use crate::{Dialect, LowerOptions, Lowered, Portability};
+use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 
 /// The AgentFlow dialect.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl Dialect for AgentFlow {
         schema()
     }
 
-    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
-        portable::portable(plan, node, losses)
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(graph, node, losses)
     }
 }
 

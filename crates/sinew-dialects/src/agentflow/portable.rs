@@ -1,14 +1,17 @@
 //! What a node would be in a `sam` workflow.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
-use sinew_plan::{EdgeIx, NodeIx, Plan};
+use sinew_plan::{EdgeIx, NodeIx};
 
 use super::lower::Extra;
 use super::model::Work;
 use super::text::PREVIOUS;
-use crate::Portability;
+use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+    let plan = graph.plan();
     let Ok(extra) = serde_json::from_value::<Extra>(plan.node(node).extra.clone()) else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
@@ -23,7 +26,7 @@ pub(super) fn portable(plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> P
             Portability::Start
         }
         Work::Agent(agent) => {
-            let Some(before) = previous(plan, node) else { return several() };
+            let Some(before) = previous(graph, node) else { return several() };
             if !extra.own.get("subagents").is_none_or(|below| below.as_array().is_none_or(Vec::is_empty)) {
                 losses.push("the agents below it are not carried over".into());
             }
@@ -36,12 +39,13 @@ pub(super) fn portable(plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> P
             }
         }
         Work::If { conditions } => {
-            let Some(before) = previous(plan, node) else { return several() };
+            let Some(before) = previous(graph, node) else { return several() };
             losses.push("its comparisons ignore case here, but not in sam".into());
-            let edge = |port: &str| -> Option<EdgeIx> {
-                let at = plan.edges.iter().position(|edge| edge.from == node && edge.port == port);
-                at.map(|ix| ix as EdgeIx)
-            };
+            let mut ports: BTreeMap<&str, EdgeIx> = BTreeMap::new();
+            for (ix, edge) in graph.edges_out_of(node) {
+                ports.entry(&edge.port).or_insert(ix);
+            }
+            let edge = |port: &str| ports.get(port).copied();
             let cases = conditions.iter().enumerate().filter_map(|(n, condition)| {
                 let expected = json!(condition.value.trim()).to_string();
                 let test = if condition.contains {
@@ -66,11 +70,12 @@ fn several() -> Portability {
 }
 
 /// A template for what came before: the one node that works before it, past conditions, which hand on what they got.
-fn previous(plan: &Plan, node: NodeIx) -> Option<String> {
+fn previous(graph: &PlanGraph<'_>, node: NodeIx) -> Option<String> {
+    let plan = graph.plan();
     let mut at = node;
     // No way up a graph is longer than its nodes; more steps mean a cycle.
     for _ in 0..=plan.nodes.len() {
-        let mut before = plan.edges.iter().filter(|edge| edge.to == at && !edge.attach).map(|edge| edge.from);
+        let mut before = graph.edges_into(at).map(|(_, edge)| edge.from);
         let first = before.next()?;
         if before.any(|other| other != first) {
             return None;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sinew_source::Span;
 
-use super::model::{Agent, Connection, Graph, Work};
+use super::model::{Agent, Connection, FileNode, Graph, Work};
 
 /// Delegation may not be deeper than this: every level is a whole run of an agent inside another.
 const DEEPEST: usize = 32;
@@ -79,10 +79,11 @@ pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
 fn cycles(graph: &Graph, parents: &BTreeMap<&str, &str>) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut depths: BTreeMap<&str, usize> = BTreeMap::new();
-    let place = |id: &str| {
-        let link = graph.connections.iter().find(|link| link.is_subagent() && link.source == id);
-        link.map(|link| link.span).unwrap_or_default()
-    };
+    let mut links: BTreeMap<&str, Span> = BTreeMap::new();
+    for link in graph.connections.iter().filter(|link| link.is_subagent()) {
+        links.entry(&link.source).or_insert(link.span);
+    }
+    let place = |id: &str| links.get(id).copied().unwrap_or_default();
     for node in &graph.nodes {
         // From the node up to its root, or to a node whose depth is known.
         let mut path: Vec<&str> = Vec::new();
@@ -119,33 +120,48 @@ fn cycle(path: &[&str], first: &str) -> String {
     format!("Subagent cycle detected: {text} -> {head} -> {head}")
 }
 
-/// What an agent is given of itself: its settings and, as tools, the agents below it. Call it on checked links only.
-pub(super) fn tree(graph: &Graph, id: &str, agent: &Agent) -> Value {
-    let below: Vec<Value> = graph
-        .connections
-        .iter()
-        .filter(|link| link.is_subagent() && link.source == id)
-        .filter_map(|link| {
-            let child = graph.nodes.iter().find(|node| node.id == link.target)?;
-            let Work::Agent(settings) = &child.work else { return None };
-            let Value::Object(below) = tree(graph, &child.id, settings) else { return None };
+/// The agents below each agent.
+pub(super) struct Delegation<'g> {
+    agents: BTreeMap<&'g str, &'g Agent>,
+    below: BTreeMap<&'g str, Vec<&'g str>>,
+}
+
+impl<'g> Delegation<'g> {
+    pub(super) fn of(graph: &'g Graph) -> Self {
+        let agent = |node: &'g FileNode| match &node.work {
+            Work::Agent(agent) => Some((node.id.as_str(), agent)),
+            _ => None,
+        };
+        let mut below: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for link in graph.connections.iter().filter(|link| link.is_subagent()) {
+            below.entry(&link.source).or_default().push(&link.target);
+        }
+        Self { agents: graph.nodes.iter().filter_map(agent).collect(), below }
+    }
+
+    /// What an agent is given of itself: its settings and, as tools, the agents below it. Call it on checked links only.
+    pub(super) fn tree(&self, id: &str, agent: &Agent) -> Value {
+        let below = self.below.get(id).into_iter().flatten().filter_map(|child| {
+            let settings = self.agents.get(child)?;
+            let Value::Object(below) = self.tree(child, settings) else { return None };
             let mut node = serde_json::Map::new();
-            node.insert("nodeId".into(), json!(child.id));
+            node.insert("nodeId".into(), json!(child));
             node.insert("agentName".into(), json!(settings.name));
             node.extend(below);
             Some(Value::Object(node))
-        })
-        .collect();
-    let mut own = json!({
-        "systemPrompt": agent.system_prompt,
-        "model": agent.model,
-        "reasoningEffort": agent.effort,
-    });
-    if !agent.tools.is_null() {
-        own["tools"] = agent.tools.clone();
+        });
+        let below: Vec<Value> = below.collect();
+        let mut own = json!({
+            "systemPrompt": agent.system_prompt,
+            "model": agent.model,
+            "reasoningEffort": agent.effort,
+        });
+        if !agent.tools.is_null() {
+            own["tools"] = agent.tools.clone();
+        }
+        if !below.is_empty() {
+            own["subagents"] = Value::Array(below);
+        }
+        own
     }
-    if !below.is_empty() {
-        own["subagents"] = Value::Array(below);
-    }
-    own
 }

@@ -1,6 +1,6 @@
 //! From a file to a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
         let below: Vec<Value> = node
             .attached
             .iter()
-            .filter_map(|(id, _)| file.nodes.iter().find(|other| other.id == *id))
+            .filter_map(|(id, _)| ids.get(id.as_str()).map(|ix| &file.nodes[*ix as usize]))
             .map(|other| {
                 json!({
                     "id": other.id, "name": other.name, "type": other.kind, "subtype": other.subtype,
@@ -106,8 +106,11 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
     let starts: Vec<NodeIx> =
         file.triggers.iter().filter_map(|(id, _)| ids.get(id.as_str()).copied()).collect();
     let entry = if starts.is_empty() {
-        let reached = |ix: &NodeIx| edges.iter().any(|edge| edge.to == *ix && !edge.attach);
-        (0..nodes.len() as NodeIx).filter(|ix| !nodes[*ix as usize].attached && !reached(ix)).collect()
+        let reached: BTreeSet<NodeIx> =
+            edges.iter().filter(|edge| !edge.attach).map(|edge| edge.to).collect();
+        (0..nodes.len() as NodeIx)
+            .filter(|ix| !nodes[*ix as usize].attached && !reached.contains(ix))
+            .collect()
     } else {
         starts
     };

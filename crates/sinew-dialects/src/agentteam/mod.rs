@@ -33,10 +33,10 @@ pub use trial::{NoTrial, Trial, TrialError, try_conversion};
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::NodeIx;
 use sinew_source::{Diagnostics, Document};
 
-use crate::{Dialect, LowerOptions, Lowered, Portability};
+use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
 
 /// The Agent Team dialect.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Dialect for AgentTeam {
         introspect::schema()
     }
 
-    fn portable(&self, plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
-        portable::portable(plan, node, losses)
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+        portable::portable(graph, node, losses)
     }
 }

@@ -1,5 +1,7 @@
 //! The file as nodes and connections with their places, and what is wrong with their shape.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use sinew_source::{Diagnostic, Node, Span};
 
@@ -68,9 +70,10 @@ pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> File {
     let metadata = root.get("metadata");
     let text = |key: &str| metadata.and_then(|all| all.get(key)).and_then(Node::as_str).map(str::to_owned);
     let mut nodes: Vec<FileNode> = Vec::new();
+    let mut ids = BTreeSet::new();
     for (n, item) in reader.list(root, "nodes", true).iter().enumerate() {
         let Some(node) = reader.node(n, item) else { continue };
-        if nodes.iter().any(|known| known.id == node.id) {
+        if !ids.insert(node.id.clone()) {
             reader.report(item.span, format!("two nodes have the id '{}'", node.id));
         } else {
             nodes.push(node);

@@ -1,17 +1,18 @@
 //! What a node would be in a `sam` workflow.
 
 use serde_json::Value;
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_plan::{NodeIx, Op};
 
 use super::lower::{EdgeExtra, Extra};
-use crate::Portability;
+use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+    let plan = graph.plan();
     let own = plan.node(node);
     let Ok(extra) = serde_json::from_value::<Extra>(own.extra.clone()) else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
-    let converts = plan.edges.iter().filter(|edge| edge.to == node && !edge.attach).any(|edge| {
+    let converts = graph.edges_into(node).any(|(_, edge)| {
         serde_json::from_value::<EdgeExtra>(edge.extra.clone()).is_ok_and(|extra| extra.conversion.is_some())
     });
     match &own.op {

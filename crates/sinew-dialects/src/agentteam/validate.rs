@@ -20,13 +20,14 @@ pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Ve
             if !ids.contains_key(id.as_str()) {
                 let message =
                     format!("connection '{}' has the {side} '{id}', which is no node", connection.id);
-                found.push(near(invalid(message, connection.span), id, ids.keys().copied()));
+                found.push(near(found.len(), invalid(message, connection.span), id, ids.keys().copied()));
             }
         }
     }
     for (id, span) in &file.triggers {
         if !ids.contains_key(id.as_str()) {
-            found.push(near(invalid(format!("trigger '{id}' is no node"), *span), id, ids.keys().copied()));
+            let unknown = invalid(format!("trigger '{id}' is no node"), *span);
+            found.push(near(found.len(), unknown, id, ids.keys().copied()));
         }
     }
     for node in &file.nodes {
@@ -48,8 +49,14 @@ fn invalid(message: String, span: Span) -> Diagnostic {
     Diagnostic::error("SINEW-2301", message).at(span).sub_code(INVALID)
 }
 
-fn near<'a>(diagnostic: Diagnostic, word: &str, known: impl Iterator<Item = &'a str>) -> Diagnostic {
-    match sinew_source::did_you_mean(word, known) {
+/// Adds the nearest known word as a hint, unless there are many findings already.
+fn near<'a>(
+    finding_count: usize,
+    diagnostic: Diagnostic,
+    word: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Diagnostic {
+    match sinew_source::hint_for(finding_count, word, known) {
         Some(known) => diagnostic.hint(format!("did you mean '{known}'?")),
         None => diagnostic,
     }
@@ -66,7 +73,7 @@ fn check_node(
         None => {
             let message = format!("node '{}' is of the type {name}, which has no spec", node.id);
             let unknown = Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID);
-            found.push(near(unknown, &name, registry.keys().map(String::as_str)));
+            found.push(near(found.len(), unknown, &name, registry.keys().map(String::as_str)));
         }
         Some(spec) => {
             for key in Spec::required(&spec.configurations) {
@@ -97,7 +104,7 @@ fn check_node(
         match ids.get(id.as_str()) {
             None => {
                 let message = format!("node '{}' attaches '{id}', which is no node", node.id);
-                found.push(near(invalid(message, *span), id, ids.keys().copied()));
+                found.push(near(found.len(), invalid(message, *span), id, ids.keys().copied()));
             }
             Some(other) if !matches!(other.kind.as_str(), "TOOL" | "MEMORY") => {
                 let message = format!("node '{}' attaches '{id}', which is no TOOL or MEMORY", node.id);
@@ -198,7 +205,7 @@ fn check_contract(
         );
         let warning =
             Diagnostic::warning("SINEW-2303", message).at(connection.span).sub_code("CONTRACT_PORT");
-        found.push(near(warning, &connection.port, gives.ports.iter().map(String::as_str)));
+        found.push(near(found.len(), warning, &connection.port, gives.ports.iter().map(String::as_str)));
     }
     let Some(shape) = gives.shape() else { return };
     let sample = Value::Object(shape.clone());

@@ -11,7 +11,7 @@ use super::catalogue::{self, Catalogue, Definition};
 use super::coerce::{self, DATA};
 use super::model::{self, FileEdge, FileNode, Graph};
 use super::{NAME, links, template};
-use crate::{LowerOptions, Lowered};
+use crate::{LowerOptions, Lowered, reach};
 
 /// Deepest loop within a loop.
 const DEEPEST_LOOP: u32 = 8;
@@ -112,10 +112,15 @@ impl Lowering<'_> {
         let (plan, mut places) = self.plan(&graph, &structural, &order, name);
         places.resize(plan.nodes.len(), None);
         self.made.insert(slot, (plan, places));
+        let mut written: BTreeMap<&str, &Node> = BTreeMap::new();
+        for own in node.get("nodes").and_then(Node::as_array).unwrap_or_default() {
+            if let Some(id) = own.get("id").and_then(Node::as_str) {
+                written.entry(id).or_insert(own);
+            }
+        }
         for one in graph.nodes.iter().filter(|one| one.kind == "loop") {
             let inner = ["graph", "body"].iter().find_map(|key| {
-                let nodes = node.get("nodes")?.as_array()?;
-                let own = nodes.iter().find(|own| own.get("id").and_then(Node::as_str) == Some(&one.id))?;
+                let own = written.get(one.id.as_str())?;
                 own.get("data")?.get(key).filter(|inner| inner.as_object().is_some())
             });
             match inner {
@@ -141,9 +146,8 @@ impl Lowering<'_> {
             let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
             let mut problem =
                 Diagnostic::error("SINEW-2403", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
-            if let Some(known) =
-                sinew_source::did_you_mean(&node.kind, self.catalogue.keys().map(String::as_str))
-            {
+            let kinds = self.catalogue.keys().map(String::as_str);
+            if let Some(known) = sinew_source::hint_for(self.warned.len(), &node.kind, kinds) {
                 problem = problem.hint(format!("did you mean '{known}'?"));
             }
             self.warned.push(problem);
@@ -152,7 +156,7 @@ impl Lowering<'_> {
 
     fn check_wires(&mut self, graph: &Graph) {
         for edge in &graph.edges {
-            let (Some(from), Some(to)) = (find(graph, &edge.source), find(graph, &edge.target)) else {
+            let (Some(from), Some(to)) = (graph.find(&edge.source), graph.find(&edge.target)) else {
                 continue;
             };
             let source = self.source_type(edge, from);
@@ -183,61 +187,55 @@ impl Lowering<'_> {
 
     /// Expressions may only refer to what has run by then.
     fn check_references(&mut self, graph: &Graph, structural: &BTreeSet<&str>) {
-        for node in &graph.nodes {
-            let roots = if structural.contains(node.id.as_str()) {
-                roots(graph, &node.id)
-            } else {
-                BTreeSet::from([node.id.as_str()])
-            };
-            let above = above(graph, &roots);
+        let mut references: Vec<(usize, Span, String)> = Vec::new();
+        for (at, node) in graph.nodes.iter().enumerate() {
             let raw = self.catalogue.get(&node.kind).map(|kind| kind.raw.clone()).unwrap_or_default();
+            let places: BTreeMap<&str, Span> =
+                node.places.iter().rev().map(|(name, span)| (name.as_str(), *span)).collect();
             for (key, value) in node.data.iter().filter(|(key, _)| !raw.contains(key)) {
-                let place =
-                    node.places.iter().find(|(name, _)| name == key).map_or(node.span, |(_, span)| *span);
-                let (mut bad, mut broken) = (Vec::new(), Vec::new());
+                let place = places.get(key.as_str()).copied().unwrap_or(node.span);
                 template::expressions(value, &mut |text, parsed| match parsed {
                     Ok(expr) => {
-                        let wanted = expr.references().into_iter();
-                        let missing = wanted.filter(|name| {
-                            let is_it = |other: &&FileNode| other.id == **name || other.label == **name;
-                            !graph.nodes.iter().filter(is_it).any(|other| above.contains(other.id.as_str()))
-                        });
-                        bad.extend(missing.map(str::to_owned));
+                        references
+                            .extend(expr.references().into_iter().map(|name| (at, place, name.to_owned())));
                     }
-                    Err(error) => broken.push(format!("'{text}': {error}")),
+                    Err(error) => {
+                        let message = format!(
+                            "expression in node '{}' cannot be read and will be empty: '{text}': {error}",
+                            node.id
+                        );
+                        let broken = Diagnostic::warning("SINEW-3401", message).at(place);
+                        self.warned.push(broken.sub_code("EXPRESSION"));
+                    }
                 });
-                for name in bad {
-                    let message = format!(
-                        "expression in node '{}' references '{name}', which is not upstream of it",
-                        node.id
-                    );
-                    let mut problem =
-                        Diagnostic::error("SINEW-2406", message).at(place).sub_code("NOT_UPSTREAM");
-                    let known = graph.nodes.iter().filter(|other| above.contains(other.id.as_str()));
-                    if let Some(known) =
-                        sinew_source::did_you_mean(&name, known.map(|other| other.label.as_str()))
-                    {
-                        problem = problem.hint(format!("did you mean '{known}'?"));
-                    }
-                    self.found.push(problem);
-                }
-                for text in broken {
-                    let message =
-                        format!("expression in node '{}' cannot be read and will be empty: {text}", node.id);
-                    self.warned
-                        .push(Diagnostic::warning("SINEW-3401", message).at(place).sub_code("EXPRESSION"));
+            }
+        }
+        let upstream = Upstream::of(graph, structural);
+        let known = upstream.has(&references);
+        for ((at, place, name), _) in references.iter().zip(known).filter(|(_, known)| !known) {
+            let node = &graph.nodes[*at];
+            let message =
+                format!("expression in node '{}' references '{name}', which is not upstream of it", node.id);
+            let mut problem = Diagnostic::error("SINEW-2406", message).at(*place).sub_code("NOT_UPSTREAM");
+            if self.found.len() < sinew_source::MAX_HINTED_FINDINGS {
+                let above = upstream.labels(*at);
+                if let Some(known) = sinew_source::did_you_mean(name, above.into_iter()) {
+                    problem = problem.hint(format!("did you mean '{known}'?"));
                 }
             }
+            self.found.push(problem);
         }
     }
 
     fn plan(&mut self, graph: &Graph, structural: &BTreeSet<&str>, order: &[&str], name: &str) -> Made {
         let ids: BTreeMap<&str, NodeIx> =
             graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+        let ranks: BTreeMap<&str, usize> = order.iter().enumerate().map(|(rank, id)| (*id, rank)).collect();
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
+        let mut linked = 0;
         for node in &graph.nodes {
-            let rank = order.iter().position(|id| *id == node.id).unwrap_or(order.len());
-            nodes.push(self.node(graph, node, structural.contains(node.id.as_str()), rank as u32));
+            let rank = ranks.get(node.id.as_str()).copied().unwrap_or(order.len()) as u32;
+            nodes.push(self.node(graph, node, structural.contains(node.id.as_str()), rank, &mut linked));
         }
         let mut edges: Vec<PlanEdge> = Vec::new();
         for edge in &graph.edges {
@@ -249,7 +247,7 @@ impl Lowering<'_> {
             if !attach && (nodes[*from as usize].attached || nodes[*to as usize].attached) {
                 continue;
             }
-            let target_type = find(graph, &edge.target).and_then(|to| self.target_type(edge, to));
+            let target_type = graph.find(&edge.target).and_then(|to| self.target_type(edge, to));
             edges.push(PlanEdge {
                 from: *from,
                 port: edge.source_handle.clone(),
@@ -264,9 +262,10 @@ impl Lowering<'_> {
                 extra: serde_json::to_value(EdgeExtra { target_type }).unwrap_or_default(),
             });
         }
-        let reached = |ix: NodeIx| edges.iter().any(|edge| edge.to == ix && !edge.attach);
-        let mut entry: Vec<NodeIx> =
-            (0..nodes.len() as NodeIx).filter(|ix| !nodes[*ix as usize].attached && !reached(*ix)).collect();
+        let reached: BTreeSet<NodeIx> =
+            edges.iter().filter(|edge| !edge.attach).map(|edge| edge.to).collect();
+        let is_entry = |ix: &NodeIx| !nodes[*ix as usize].attached && !reached.contains(ix);
+        let mut entry: Vec<NodeIx> = (0..nodes.len() as NodeIx).filter(is_entry).collect();
         entry.sort_by_key(|ix| nodes[*ix as usize].rank);
         for node in graph.nodes.iter().filter(|node| node.kind == "loop") {
             let body = nodes.len() as NodeIx;
@@ -308,14 +307,22 @@ impl Lowering<'_> {
         (plan, places)
     }
 
-    fn node(&mut self, graph: &Graph, node: &FileNode, attached: bool, rank: u32) -> PlanNode {
+    fn node(
+        &mut self,
+        graph: &Graph,
+        node: &FileNode,
+        attached: bool,
+        rank: u32,
+        linked: &mut usize,
+    ) -> PlanNode {
         let unknown = Definition::default();
         let known = self.catalogue.get(&node.kind);
         let definition = known.unwrap_or(&unknown);
-        let (links, problem) = match if attached { Ok(Map::new()) } else { links::tree(graph, &node.id) } {
-            Ok(links) => (links, None),
-            Err(problem) => (Map::new(), Some(problem)),
-        };
+        let (links, problem) =
+            match if attached { Ok(Map::new()) } else { links::tree(graph, &node.id, linked) } {
+                Ok(links) => (links, None),
+                Err(problem) => (Map::new(), Some(problem)),
+            };
         if let Some(problem) = &problem {
             let text = problem.replacen("Link", "link", 1);
             self.warned.push(Diagnostic::error("SINEW-2402", text).at(node.span).sub_code("LINK_CYCLE"));
@@ -382,62 +389,106 @@ fn edge_name(edge: &FileEdge) -> String {
     format!("{}.{} -> {}.{}", edge.source, edge.source_handle, edge.target, edge.target_handle)
 }
 
-fn find<'g>(graph: &'g Graph, id: &str) -> Option<&'g FileNode> {
-    graph.nodes.iter().find(|node| node.id == id)
-}
-
 /// Flow nodes in the order in which they start: sources by id, then each batch that became ready by id.
 fn kahn<'g>(graph: &'g Graph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
-    let mut waits: BTreeMap<&str, BTreeSet<&str>> = graph
+    let mut waits: BTreeMap<&str, usize> = graph
         .nodes
         .iter()
         .filter(|node| !structural.contains(node.id.as_str()))
-        .map(|node| (node.id.as_str(), BTreeSet::new()))
+        .map(|node| (node.id.as_str(), 0))
         .collect();
+    let mut after: BTreeMap<&str, BTreeSet<&'g str>> = BTreeMap::new();
     for edge in graph.edges.iter().filter(|edge| !edge.link) {
         if waits.contains_key(edge.source.as_str())
-            && let Some(own) = waits.get_mut(edge.target.as_str())
+            && let Some(count) = waits.get_mut(edge.target.as_str())
+            && after.entry(&edge.source).or_default().insert(&edge.target)
         {
-            own.insert(&edge.source);
+            *count += 1;
         }
     }
-    let mut order: Vec<&str> = waits.iter().filter(|(_, own)| own.is_empty()).map(|(id, _)| *id).collect();
+    let first = graph.nodes.iter().map(|node| node.id.as_str()).filter(|id| waits.get(id) == Some(&0));
+    let mut order: Vec<&str> = first.collect();
+    order.sort_unstable();
     let mut next = 0;
     while let Some(id) = order.get(next).copied() {
         next += 1;
-        for (other, own) in &mut waits {
-            if own.remove(id) && own.is_empty() {
-                order.push(other);
+        for other in after.get(id).into_iter().flatten() {
+            if let Some(count) = waits.get_mut(other) {
+                *count -= 1;
+                if *count == 0 {
+                    order.push(other);
+                }
             }
         }
     }
     order
 }
 
-/// Flow nodes whose cluster a structural node belongs to.
-fn roots<'g>(graph: &'g Graph, id: &'g str) -> BTreeSet<&'g str> {
-    let mut seen = BTreeSet::from([id]);
-    let mut open = vec![id];
-    while let Some(id) = open.pop() {
-        for edge in graph.edges.iter().filter(|edge| edge.link && edge.source == id) {
-            if seen.insert(&edge.target) {
-                open.push(&edge.target);
-            }
-        }
-    }
-    seen
+/// What runs before each node. Before a structural node runs what runs before the flow nodes of its cluster.
+struct Upstream<'g> {
+    graph: &'g Graph,
+    structural: &'g BTreeSet<&'g str>,
+    /// Each node once as part of the flow and, at its place plus the number of nodes, once as part of a cluster.
+    before: Vec<Vec<usize>>,
 }
 
-/// All nodes above these, along the flow.
-fn above<'g>(graph: &'g Graph, from: &BTreeSet<&'g str>) -> BTreeSet<&'g str> {
-    let mut seen = BTreeSet::new();
-    let mut open: Vec<&str> = from.iter().copied().collect();
-    while let Some(id) = open.pop() {
-        for edge in graph.edges.iter().filter(|edge| !edge.link && edge.target == id) {
-            if seen.insert(edge.source.as_str()) {
-                open.push(&edge.source);
+impl<'g> Upstream<'g> {
+    fn of(graph: &'g Graph, structural: &'g BTreeSet<&'g str>) -> Self {
+        let count = graph.nodes.len();
+        let mut before = vec![Vec::new(); 2 * count];
+        for edge in &graph.edges {
+            let (Some(source), Some(target)) = (graph.place(&edge.source), graph.place(&edge.target)) else {
+                continue;
+            };
+            if edge.link {
+                before[count + source].push(count + target);
+            } else {
+                before[target].push(source);
+                before[count + target].push(source);
             }
         }
+        Self { graph, structural, before }
     }
-    seen
+
+    /// The place where a walk from a node begins.
+    fn start(&self, node: usize) -> usize {
+        let is_structural = self.structural.contains(self.graph.nodes[node].id.as_str());
+        if is_structural { self.graph.nodes.len() + node } else { node }
+    }
+
+    /// Returns for each reference whether a node of this id or label runs before the node that refers to it.
+    fn has(&self, references: &[(usize, Span, String)]) -> Vec<bool> {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, _, name) in references {
+            let number = numbers.len();
+            numbers.entry(name).or_insert(number);
+        }
+        let number = |name: &str| numbers.get(name).copied();
+        let marks = |node: &FileNode| [number(&node.id), number(&node.label)].into_iter().flatten().collect();
+        let mut all: Vec<Vec<usize>> = self.graph.nodes.iter().map(marks).collect();
+        all.resize(self.before.len(), Vec::new());
+        let question =
+            |(node, _, name): &(usize, Span, String)| (self.start(*node), number(name).unwrap_or(0));
+        reach::reaches(&self.before, &all, &references.iter().map(question).collect::<Vec<_>>())
+    }
+
+    /// Returns the labels of all nodes that run before a node, in file order.
+    fn labels(&self, node: usize) -> Vec<&'g str> {
+        let mut seen = vec![false; self.before.len()];
+        let mut open = vec![self.start(node)];
+        while let Some(at) = open.pop() {
+            for before in &self.before[at] {
+                if !std::mem::replace(&mut seen[*before], true) {
+                    open.push(*before);
+                }
+            }
+        }
+        self.graph
+            .nodes
+            .iter()
+            .zip(seen)
+            .filter(|(_, seen)| *seen)
+            .map(|(node, _)| node.label.as_str())
+            .collect()
+    }
 }

@@ -1,5 +1,7 @@
 //! The file as nodes and edges: older names migrated, repeated edges dropped, channels inferred.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 use sinew_source::{Diagnostic, Node, Span};
 
@@ -7,6 +9,49 @@ use sinew_source::{Diagnostic, Node, Span};
 pub(super) struct Graph {
     pub(super) nodes: Vec<FileNode>,
     pub(super) edges: Vec<FileEdge>,
+    /// Positions of nodes by id.
+    places: BTreeMap<String, usize>,
+    /// Positions of the edges that reach each node, in file order.
+    incoming: Vec<Vec<usize>>,
+    /// Positions of the edges that leave each node, in file order.
+    outgoing: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    fn new(nodes: Vec<FileNode>, edges: Vec<FileEdge>, places: BTreeMap<String, usize>) -> Self {
+        let mut incoming = vec![Vec::new(); nodes.len()];
+        let mut outgoing = vec![Vec::new(); nodes.len()];
+        for (at, edge) in edges.iter().enumerate() {
+            let add = |lists: &mut Vec<Vec<usize>>, id: &str| {
+                if let Some(place) = places.get(id) {
+                    lists[*place].push(at);
+                }
+            };
+            add(&mut outgoing, &edge.source);
+            add(&mut incoming, &edge.target);
+        }
+        Self { nodes, edges, places, incoming, outgoing }
+    }
+
+    /// Returns the position of a node.
+    pub(super) fn place(&self, id: &str) -> Option<usize> {
+        self.places.get(id).copied()
+    }
+
+    /// Returns the node with this id.
+    pub(super) fn find(&self, id: &str) -> Option<&FileNode> {
+        self.places.get(id).map(|place| &self.nodes[*place])
+    }
+
+    /// Returns the edges that reach the node at this position.
+    pub(super) fn edges_into(&self, place: usize) -> impl Iterator<Item = &FileEdge> {
+        self.incoming[place].iter().map(|at| &self.edges[*at])
+    }
+
+    /// Returns the edges that leave the node at this position.
+    pub(super) fn edges_out_of(&self, place: usize) -> impl Iterator<Item = &FileEdge> {
+        self.outgoing[place].iter().map(|at| &self.edges[*at])
+    }
 }
 
 /// One node of the file.
@@ -69,6 +114,7 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
         found.push(Diagnostic::error("SINEW-2401", message).at(span).sub_code("SCHEMA"));
     };
     let mut nodes: Vec<FileNode> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (n, item) in list(graph, "nodes", true, &mut report).iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
         let (id, kind) = (text("id"), text("type"));
@@ -78,30 +124,29 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
             }
         }
         let (Some(id), Some(kind)) = (id, kind) else { continue };
-        if nodes.iter().any(|known| known.id == id) {
+        if places.contains_key(id) {
             report(item.span, format!("two nodes have the id '{id}'"));
             continue;
         }
+        places.insert(id.to_owned(), nodes.len());
         nodes.push(node(id, kind, item, &mut report));
     }
     let mut edges: Vec<FileEdge> = Vec::new();
+    let mut known = BTreeSet::new();
     for (n, item) in list(graph, "edges", false, &mut report).iter().enumerate() {
         let Some(edge) = edge(n, item, &mut report) else { continue };
-        let same = |other: &FileEdge| {
-            (&other.source, &other.target, other.link) == (&edge.source, &edge.target, edge.link)
-                && (&other.source_handle, &other.target_handle) == (&edge.source_handle, &edge.target_handle)
-        };
-        if edges.iter().any(same) {
+        let ends = [&edge.source, &edge.target, &edge.source_handle, &edge.target_handle].map(String::clone);
+        if !known.insert((ends, edge.link)) {
             continue;
         }
         for (side, id) in [("source", &edge.source), ("target", &edge.target)] {
-            if !nodes.iter().any(|node| node.id == *id) {
+            if !places.contains_key(id) {
                 report(item.span, format!("edges[{n}] has the {side} '{id}', which is no node"));
             }
         }
         edges.push(edge);
     }
-    Graph { nodes, edges }
+    Graph::new(nodes, edges, places)
 }
 
 fn list<'n>(graph: &'n Node, key: &str, needed: bool, report: &mut impl FnMut(Span, String)) -> &'n [Node] {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_source::{Diagnostic, Schema, Span, did_you_mean};
+use sinew_source::{Diagnostic, Schema, Span, hint_for};
 
 use super::condition::Condition;
 use super::model::{Call, Definition, NodeDef, Work};
@@ -10,6 +10,8 @@ use super::path::{Path, Root, parts};
 use super::read::Found;
 use super::shape::{Shape, stuck};
 use super::template::{Template, paths_of};
+use crate::chain::path_text;
+use crate::reach;
 
 /// Checks a definition whose shape is right, and warns of what is allowed but hardly meant.
 pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
@@ -22,7 +24,7 @@ pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
             branches.extend(own.iter().map(|branch| branch.id.as_str()));
         }
     }
-    let mut check = Check { name, definition, ids, branches, shape, found };
+    let mut check = Check { name, definition, ids, branches, shape, far: Vec::new(), found };
     check.unique_ids();
     for node in &definition.nodes {
         check.references(node);
@@ -30,6 +32,7 @@ pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
         check.body(node);
         check.data(node);
     }
+    check.far_paths();
     check.exits();
     let known = check.found.iter().all(|item| item.code != "SINEW-2105") && definition.unread.is_empty();
     check.cycles();
@@ -43,7 +46,20 @@ struct Check<'d, 'f> {
     /// Ids of all branches of forks.
     branches: BTreeSet<&'d str>,
     shape: Shape,
+    /// Paths whose node may run too late.
+    far: Vec<FarPath<'d>>,
     found: &'f mut Found,
+}
+
+/// A path to a node that lies further away in the graph.
+struct FarPath<'d> {
+    /// The node that the path belongs to.
+    node: &'d NodeDef,
+    /// The node that the path names.
+    id: String,
+    /// The place of the path, in words.
+    what: String,
+    at: Span,
 }
 
 impl<'d> Check<'d, '_> {
@@ -54,7 +70,7 @@ impl<'d> Check<'d, '_> {
     /// A reference that leads nowhere.
     fn missing(&mut self, message: String, id: &str, at: Span) {
         let missing = Diagnostic::error("SINEW-2105", message).at(at);
-        self.found.push(match did_you_mean(id, self.ids.keys().copied()) {
+        self.found.push(match hint_for(self.found.len(), id, self.ids.keys().copied()) {
             Some(near) => missing.hint(format!("did you mean '{near}'?")),
             None => missing,
         });
@@ -234,24 +250,24 @@ impl<'d> Check<'d, '_> {
             return;
         };
         // Walk backwards among the stuck until a node comes again: that part is the cycle.
+        let waiting: BTreeSet<&str> = stuck.iter().map(String::as_str).collect();
         let mut walk: Vec<String> = vec![first.clone()];
+        let mut places: BTreeMap<String, usize> = BTreeMap::from([(first.clone(), 0)]);
         let cycle = loop {
             let last = walk.last().cloned().unwrap_or_default();
             let before = self
                 .node(&last)
-                .and_then(|node| {
-                    self.shape.upstream(node).into_iter().find(|id| stuck.iter().any(|other| other == id))
-                })
+                .and_then(|node| self.shape.upstream(node).into_iter().find(|id| waiting.contains(id)))
                 .unwrap_or(first)
                 .to_owned();
-            if let Some(at) = walk.iter().position(|id| *id == before) {
+            if let Some(at) = places.insert(before.clone(), walk.len()) {
                 let mut cycle = walk.split_off(at);
                 cycle.reverse();
                 break cycle;
             }
             walk.push(before);
         };
-        let shown = cycle.iter().chain(cycle.first()).map(String::as_str).collect::<Vec<_>>().join(" -> ");
+        let shown = path_text(&cycle.iter().chain(cycle.first()).map(String::as_str).collect::<Vec<_>>());
         let at = self.node(&cycle[0]).map(|node| node.places.of("id")).unwrap_or_default();
         let message = format!("Workflow DAG contains cycles: {shown}");
         self.found
@@ -383,44 +399,83 @@ impl<'d> Check<'d, '_> {
                 let message = format!("{what} names '{id}', which is no node: it is always null");
                 let unknown = Diagnostic::warning("SINEW-2120", message).at(at);
                 let names = self.ids.keys().copied().chain(["workflow"]);
-                self.found.push(match did_you_mean(id, names) {
+                self.found.push(match hint_for(self.found.len(), id, names) {
                     Some(near) => unknown.hint(format!("did you mean '{near}'?")),
                     None => unknown.hint(
                         "paths start with a node's id, 'workflow.input', '_map_item' or '_loop_iteration'",
                     ),
                 });
-            } else if let Some(node) = node.filter(|node| !self.sees(node, id)) {
-                let message = format!("{what} names '{id}', which node '{}' does not wait for", node.id);
-                let hint =
-                    format!("add '{id}' to 'depends_on' of '{}', or the value may be missing", node.id);
-                self.found.push(Diagnostic::warning("SINEW-2121", message).at(at).hint(hint));
+            } else if let Some(node) = node.filter(|node| !self.is_near(node, id)) {
+                self.far.push(FarPath { node, id: id.clone(), what: what.to_owned(), at });
             }
         }
     }
 
-    /// Whether `id` is done, or tried, when `node` runs. Exit handlers see everything.
-    fn sees(&self, node: &NodeDef, id: &str) -> bool {
+    /// Whether `id` is done, or tried, when `node` runs, as far as the two tell without a walk through the graph. Exit
+    /// handlers see everything.
+    fn is_near(&self, node: &NodeDef, id: &str) -> bool {
         if self.shape.exits.contains(&node.id) || node.id == id || node.work.body() == Some(id) {
             return true;
         }
-        let wanted: BTreeSet<&str> = self.shape.stands_for(id).into_iter().collect();
         // A body sees what those see that run it, and them.
-        let mut open: Vec<&str> = self.shape.stands_for(&node.id);
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
-        if self.shape.owners.contains_key(&node.id) && open.iter().any(|owner| wanted.contains(owner)) {
-            return true;
+        let wanted = self.shape.stands_for(id);
+        self.shape.owners.contains_key(&node.id)
+            && self.shape.stands_for(&node.id).iter().any(|owner| wanted.contains(owner))
+    }
+
+    /// Warns of paths to nodes that do not run before the node of the path.
+    fn far_paths(&mut self) {
+        let far = std::mem::take(&mut self.far);
+        let seen = self.run_before(&far);
+        for (FarPath { node, id, what, at }, _) in far.into_iter().zip(seen).filter(|(_, seen)| !seen) {
+            let message = format!("{what} names '{id}', which node '{}' does not wait for", node.id);
+            let hint = format!("add '{id}' to 'depends_on' of '{}', or the value may be missing", node.id);
+            self.found.push(Diagnostic::warning("SINEW-2121", message).at(at).hint(hint));
         }
-        while let Some(at) = open.pop() {
-            if !seen.insert(at) {
-                continue;
-            }
-            let upstream = self.node(at).map(|node| self.shape.upstream(node)).unwrap_or_default();
-            if upstream.iter().any(|id| wanted.contains(id)) {
-                return true;
-            }
-            open.extend(upstream);
+    }
+
+    /// Returns for each path whether the node that it names runs before the node of the path.
+    fn run_before(&self, far: &[FarPath<'d>]) -> Vec<bool> {
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut upstream: Vec<Vec<usize>> = Vec::new();
+        let mut place = |id, upstream: &mut Vec<Vec<usize>>| {
+            *places.entry(id).or_insert_with(|| {
+                upstream.push(Vec::new());
+                upstream.len() - 1
+            })
+        };
+        for node in &self.definition.nodes {
+            let at = place(&node.id, &mut upstream);
+            let before = self.shape.upstream(node);
+            upstream[at] = before.into_iter().map(|id| place(id, &mut upstream)).collect();
         }
-        false
+        // Each name that is looked for is a mark on the nodes that stand for it.
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut marked: Vec<(usize, usize)> = Vec::new();
+        let mut questions = Vec::with_capacity(far.len());
+        for FarPath { node, id, .. } in far {
+            let next = names.len();
+            let mark = *names.entry(id).or_insert(next);
+            if mark == next {
+                let stand_in = self.shape.stands_for(id);
+                marked.extend(stand_in.into_iter().map(|id| (place(id, &mut upstream), mark)));
+            }
+            let mut starts: Vec<usize> =
+                self.shape.stands_for(&node.id).into_iter().map(|id| place(id, &mut upstream)).collect();
+            if let [start] = starts.as_slice() {
+                questions.push((*start, mark));
+            } else {
+                // A node of its own sees what all those see that run the body.
+                starts = starts.into_iter().flat_map(|start| upstream[start].clone()).collect();
+                upstream.push(starts);
+                questions.push((upstream.len() - 1, mark));
+            }
+        }
+        let mut marks = vec![Vec::new(); upstream.len()];
+        for (node, mark) in marked {
+            marks[node].push(mark);
+        }
+        reach::reaches(&upstream, &marks, &questions)
     }
 
     /// The workflow's own schemas and mapping, and whether anything runs and is of use.

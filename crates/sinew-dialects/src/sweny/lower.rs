@@ -115,7 +115,9 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         // Plain data with text keys always serialises.
         extra: serde_json::to_value(extra).unwrap_or_default(),
     };
-    let places = workflow.nodes.keys().map(|id| Some(place(root, &["nodes", id], None))).collect();
+    let written = written(root);
+    let place_of = |id: &String| Some(written.get(id.as_str()).map(|node| node.span).unwrap_or_default());
+    let places = workflow.nodes.keys().map(place_of).collect();
     Ok(Lowered { plan, places, warnings: sorted(diagnostics), agents: BTreeMap::new() })
 }
 
@@ -123,6 +125,12 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
 fn limits(max_steps: u32) -> Limits {
     let limits = Limits::default();
     Limits { activations: limits.activations.max(max_steps.saturating_add(2)), ..limits }
+}
+
+/// The nodes of the file by id.
+pub(super) fn written(root: &Node) -> BTreeMap<&str, &Node> {
+    let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
+    members.iter().rev().map(|member| (member.key.as_str(), &member.value)).collect()
 }
 
 /// Where a value of the file stands: under these keys, then at a position.
@@ -145,12 +153,11 @@ fn nodes(
     options: &LowerOptions<'_>,
 ) -> Vec<PlanNode> {
     let worker = options.agents.get("work").cloned().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let written = written(root);
     let mut nodes = Vec::with_capacity(workflow.nodes.len());
     for (id, node) in &workflow.nodes {
-        let at = |keys: &[&str], n| {
-            let keys: Vec<&str> = ["nodes", id].iter().chain(keys).copied().collect();
-            place(root, &keys, n)
-        };
+        let at =
+            |keys: &[&str], n| written.get(id.as_str()).map(|node| place(node, keys, n)).unwrap_or_default();
         let mut texts = |key: &str, sources: &Option<NodeSources>| {
             let (only, sources, keys) = match sources.as_ref()? {
                 NodeSources::Added(sources) => (false, sources, vec![key]),

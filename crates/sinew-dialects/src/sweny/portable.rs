@@ -1,18 +1,19 @@
 //! What a node would be in a `sam` workflow.
 
 use serde::Deserialize;
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::NodeIx;
 
 use super::instruct;
 use super::model::{NodeExtra, PlanExtra};
-use crate::Portability;
+use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(plan: &Plan, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+    let plan = graph.plan();
     let parsed = (PlanExtra::deserialize(&plan.extra), NodeExtra::deserialize(&plan.node(node).extra));
     let (Ok(whole), Ok(extra)) = parsed else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
-    let mut edges = plan.edges.iter().filter(|edge| edge.from == node);
+    let mut edges = graph.edges_out_of(node).map(|(_, edge)| edge);
     if edges.clone().any(|edge| edge.label.is_some()) {
         return Portability::Not("a model chooses among its edges by conditions in plain language".into());
     }

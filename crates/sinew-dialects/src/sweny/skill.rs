@@ -1,5 +1,7 @@
 //! Skills: those of the file, those found beside it, and those every agent is expected to know.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use serde_json::Value;
 use sinew_source::{Diagnostic, Limits, LoadOptions, Node};
@@ -20,24 +22,25 @@ pub(super) fn collect(
     found: &mut Vec<Diagnostic>,
 ) -> IndexMap<String, Skill> {
     let mut skills = workflow.skills.clone();
-    let mut unknown: Vec<&str> = Vec::new();
+    let mut unknown: BTreeSet<&str> = BTreeSet::new();
+    let places = super::lower::written(root);
     for (node_id, node) in &workflow.nodes {
         for (n, id) in node.work.skills.iter().enumerate() {
-            if skills.contains_key(id) || unknown.contains(&id.as_str()) {
+            if skills.contains_key(id) || unknown.contains(id.as_str()) {
                 continue;
             }
             if let Some(skill) = discover(id, read) {
                 skills.insert(id.clone(), skill);
             } else if !WELL_KNOWN.contains(&id.as_str()) {
-                unknown.push(id);
-                let place = ["nodes", node_id, "skills"].iter().try_fold(root, |node, key| node.get(key));
+                unknown.insert(id.as_str());
+                let place = places.get(node_id.as_str()).and_then(|node| node.get("skills"));
                 let place = place.and_then(Node::as_array).and_then(|list| list.get(n));
                 let message = format!("Node \"{node_id}\" references unknown skill \"{id}\"");
                 let mut warning = Diagnostic::warning("SINEW-2504", message)
                     .at(place.map(|place| place.span).unwrap_or_default())
                     .sub_code("UNKNOWN_SKILL");
                 let known = workflow.skills.keys().map(String::as_str).chain(WELL_KNOWN.iter().copied());
-                if let Some(near) = sinew_source::did_you_mean(id, known) {
+                if let Some(near) = sinew_source::hint_for(found.len(), id, known) {
                     warning = warning.hint(format!("did you mean '{near}'?"));
                 }
                 found.push(warning);

@@ -588,7 +588,7 @@ fn only_chains_can_be_said_in_sam() {
     let said = |nodes: Value, edges: &str| {
         let plan = lower(&Sweny, &workflow(&nodes, edges)).unwrap().plan;
         let mut losses = Vec::new();
-        (Sweny.portable(&plan, 0, &mut losses), losses.len())
+        (Sweny.portable(&crate::PlanGraph::new(&plan), 0, &mut losses), losses.len())
     };
     let (kind, losses) = said(json!({ "a": { "fail_soft": true }, "b": {} }), "a>b");
     assert_eq!(losses, 1);

@@ -7,6 +7,7 @@ use sinew_source::{Diagnostic, Node, Span};
 use super::model::{EvalKind, Evaluator, Workflow};
 use super::path::Path;
 use super::shape::{self, error};
+use crate::chain::path_text;
 use crate::pattern::MatchPattern;
 
 /// Where older files say `eval`.
@@ -124,7 +125,9 @@ pub(super) struct Findings {
 
 /// Checks the graph and what is in it.
 pub(super) fn graph(workflow: &Workflow, root: &Node) -> Findings {
-    let places = Places { root };
+    let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
+    let ids = members.iter().rev().map(|member| (member.key.as_str(), member.key_span)).collect();
+    let places = Places { root, ids };
     let mut check = Checker { workflow, places, fatal: false, items: Vec::new() };
     check.references();
     if check.items.is_empty() {
@@ -137,12 +140,13 @@ pub(super) fn graph(workflow: &Workflow, root: &Node) -> Findings {
 
 struct Places<'a> {
     root: &'a Node,
+    /// Places of the ids of nodes.
+    ids: BTreeMap<&'a str, Span>,
 }
 
 impl Places<'_> {
     fn node(&self, id: &str) -> Span {
-        let node = self.root.get("nodes").and_then(|nodes| nodes.member(id));
-        node.map(|member| member.key_span).unwrap_or_default()
+        self.ids.get(id).copied().unwrap_or_default()
     }
 
     fn edge(&self, n: usize) -> Span {
@@ -176,13 +180,15 @@ impl Checker<'_> {
     fn references(&mut self) {
         let workflow = self.workflow;
         let ids = || workflow.nodes.keys().map(String::as_str);
-        let near =
-            |id: &str| sinew_source::did_you_mean(id, ids()).map(|near| format!("did you mean '{near}'?"));
+        let near = |finding_count: usize, id: &str| {
+            let near = sinew_source::hint_for(finding_count, id, ids());
+            near.map(|near| format!("did you mean '{near}'?"))
+        };
         if !workflow.nodes.contains_key(&workflow.entry) {
             self.fatal = true;
             let message = format!("Entry node \"{}\" does not exist", workflow.entry);
             self.report("MISSING_ENTRY", self.places.top("entry"), message);
-            self.hint(near(&workflow.entry));
+            self.hint(near(self.items.len(), &workflow.entry));
         }
         let mut unconditional: BTreeMap<&str, usize> = BTreeMap::new();
         for (n, edge) in workflow.edges.iter().enumerate() {
@@ -193,7 +199,7 @@ impl Checker<'_> {
                 if !workflow.nodes.contains_key(id) {
                     self.fatal = true;
                     self.report(code, self.places.end(n, key), format!("Edge {end} \"{id}\" does not exist"));
-                    self.hint(near(id));
+                    self.hint(near(self.items.len(), id));
                 }
             }
             if edge.from == edge.to && edge.max_iterations.is_none() {
@@ -253,7 +259,7 @@ impl Checker<'_> {
         for start in self.workflow.nodes.keys() {
             // The path from the start, with how many edges of each node were looked at.
             let mut path: Vec<(&str, usize)> = vec![(start, 0)];
-            let mut on_path: BTreeSet<&str> = BTreeSet::from([start.as_str()]);
+            let mut on_path: BTreeMap<&str, usize> = BTreeMap::from([(start.as_str(), 0)]);
             while let Some((id, looked)) = path.last_mut() {
                 let edge = next.get(*id).and_then(|edges| edges.get(*looked)).copied();
                 *looked += 1;
@@ -263,18 +269,19 @@ impl Checker<'_> {
                         on_path.remove(*id);
                         path.pop();
                     }
-                    Some((target, n)) if on_path.contains(target) => {
-                        let from = path.iter().position(|(id, _)| *id == target).unwrap_or(0);
-                        let cycle: Vec<&str> = path[from..].iter().map(|(id, _)| *id).collect();
+                    Some((target, n)) if on_path.contains_key(target) => {
+                        let from = on_path.get(target).copied().unwrap_or(0);
+                        let cycle: Vec<&str> =
+                            path[from..].iter().map(|(id, _)| *id).chain([target]).collect();
                         let message = format!(
-                            "Cycle without max_iterations: {} -> {target} (add max_iterations to one of its edges)",
-                            cycle.join(" -> ")
+                            "Cycle without max_iterations: {} (add max_iterations to one of its edges)",
+                            path_text(&cycle)
                         );
                         self.report("UNBOUNDED_CYCLE", self.places.edge(n), message);
                     }
                     Some((target, _)) if done.contains(target) => {}
                     Some((target, _)) => {
-                        on_path.insert(target);
+                        on_path.insert(target, path.len());
                         path.push((target, 0));
                     }
                 }

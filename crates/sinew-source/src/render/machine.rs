@@ -5,14 +5,15 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::{file_name, message};
+use super::{MAX_FINDINGS, file_name, message};
 use crate::{Diagnostic, Diagnostics, Severity, Span};
 
 /// One JSON document:
 /// `{"version":1, "errors":n, "warnings":n, "diagnostics":[{severity, code, message, file, line, …}]}`.
-/// Members that have no value are left out.
+/// Members that have no value are left out. `diagnostics` holds the first 1,000.
 pub fn render_json(diagnostics: &Diagnostics) -> String {
-    let items: Vec<Value> = diagnostics.items.iter().map(|item| json_item(diagnostics, item)).collect();
+    let shown = diagnostics.items.iter().take(MAX_FINDINGS);
+    let items: Vec<Value> = shown.map(|item| json_item(diagnostics, item)).collect();
     pretty(&json!({
         "version": 1,
         "errors": diagnostics.errors(),
@@ -60,7 +61,8 @@ fn json_item(diagnostics: &Diagnostics, item: &Diagnostic) -> Value {
 
 /// SARIF 2.1.0, one run; the rules are the codes that occur.
 pub fn render_sarif(diagnostics: &Diagnostics) -> String {
-    let codes: BTreeSet<&str> = diagnostics.items.iter().map(|item| item.code).collect();
+    let items = || diagnostics.items.iter().take(MAX_FINDINGS);
+    let codes: BTreeSet<&str> = items().map(|item| item.code).collect();
     let rules: Vec<Value> = codes.iter().map(|code| json!({"id": code})).collect();
     let location = |span: Span, text: Option<&str>| {
         let (end_line, end_column) = diagnostics.sources.end_of(span);
@@ -110,7 +112,7 @@ pub fn render_sarif(diagnostics: &Diagnostics) -> String {
         "runs": [{
             "tool": {"driver": {"name": "sinew", "version": env!("CARGO_PKG_VERSION"), "rules": rules}},
             "columnKind": "unicodeCodePoints",
-            "results": diagnostics.items.iter().map(result).collect::<Vec<_>>(),
+            "results": items().map(result).collect::<Vec<_>>(),
         }],
     }))
 }
@@ -118,7 +120,7 @@ pub fn render_sarif(diagnostics: &Diagnostics) -> String {
 /// One `::error …::` or `::warning …::` line for each finding.
 pub fn render_github(diagnostics: &Diagnostics) -> String {
     let mut out = String::new();
-    for item in &diagnostics.items {
+    for item in diagnostics.items.iter().take(MAX_FINDINGS) {
         let mut properties = Vec::new();
         if let Some(name) = file_name(diagnostics, item) {
             properties.push(format!("file={}", property(name)));

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{clean, file_name, message};
+use super::{file_name, message};
+use crate::escape::escape_line;
 use crate::{Diagnostic, Diagnostics, Severity, Sources, Span};
 
 /// More findings than this are counted, not shown.
@@ -36,8 +37,8 @@ fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Pa
     let sources = &diagnostics.sources;
     if let Some(name) = file_name(diagnostics, item) {
         let place = match item.span {
-            Some(span) => format!("{}:{}:{}:", clean(name), span.line, span.column),
-            None => format!("{}:", clean(name)),
+            Some(span) => format!("{}:{}:{}:", escape_line(name), span.line, span.column),
+            None => format!("{}:", escape_line(name)),
         };
         write!(out, "{} ", paint.bold(&place))?;
     }
@@ -48,7 +49,7 @@ fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Pa
     if item.severity == Severity::Warning {
         write!(out, "{} ", strong(paint, "warning:"))?;
     }
-    writeln!(out, "{} {}", strong(paint, &format!("{}:", item.code)), clean(&message(item)))?;
+    writeln!(out, "{} {}", strong(paint, &format!("{}:", item.code)), escape_line(&message(item)))?;
     if let Some((line, lead, carets)) = item.span.and_then(|span| snippet(sources, span)) {
         let number = item.span.map_or(0, |span| span.line);
         writeln!(out, "{} {line}", paint.dim(&format!("{number:5} |")))?;
@@ -60,14 +61,14 @@ fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Pa
             out,
             "{} {}:{}:{}: {}",
             paint.dim("note:"),
-            clean(name),
+            escape_line(name),
             span.line,
             span.column,
-            clean(text)
+            escape_line(text)
         )?;
     }
     if let Some(hint) = &item.hint {
-        writeln!(out, "{} {}", paint.cyan("hint:"), clean(hint))?;
+        writeln!(out, "{} {}", paint.cyan("hint:"), escape_line(hint))?;
     }
     Ok(())
 }
@@ -87,17 +88,22 @@ fn snippet(sources: &Sources, span: Span) -> Option<(String, usize, usize)> {
     if from > line_start {
         line.push('…');
     }
-    line.push_str(&clean(&text[from..span.start]));
+    line.push_str(&shown_part(&text[from..span.start]));
     let lead = line.chars().count();
-    line.push_str(&clean(&text[span.start..to]));
+    line.push_str(&shown_part(&text[span.start..to]));
     if to < line_end {
         line.push('…');
     }
     // A value over several lines is marked to the end of its first.
     let end = text.floor_char_boundary(span.end.clamp(span.start, to));
-    let carets = text[span.start..end].trim_end().chars().count().max(1);
+    let carets = shown_part(text[span.start..end].trim_end()).chars().count().max(1);
     line.truncate(line.trim_end().len());
     (!line.is_empty()).then_some((line, lead, carets))
+}
+
+/// Escapes a part of a line; a tab takes one column, so that carets stand below their place.
+fn shown_part(text: &str) -> String {
+    escape_line(&text.replace('\t', " ")).into_owned()
 }
 
 /// Colours, or none.

@@ -3,17 +3,18 @@
 use serde_json::Value;
 
 use super::{BUDGET_KEYWORD, CHECK_BUDGET_EXCEEDED, Finding, Schema};
-use crate::{Diagnostic, Node, Span, did_you_mean};
+use crate::{Diagnostic, Node, Span, hint_for};
 
 /// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
 /// object, anything else at the value. Codes SINEW-4001 (general), 4002 (unknown property), 4003 (missing
 /// property), 4004 (wrong type), 4007 (nested too deeply), 4009 (over budget).
 pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
     let findings = schema.findings(&node.to_json());
-    findings.into_iter().map(|finding| diagnostic(schema, node, finding)).collect()
+    let findings = findings.into_iter().enumerate();
+    findings.map(|(count, finding)| diagnostic(schema, node, finding, count)).collect()
 }
 
-fn diagnostic(schema: &Schema, root: &Node, finding: Finding) -> Diagnostic {
+fn diagnostic(schema: &Schema, root: &Node, finding: Finding, count: usize) -> Diagnostic {
     let Finding { violation, key, expected } = finding;
     let code = match violation.keyword.as_str() {
         "additionalProperties" | "unevaluatedProperties" => "SINEW-4002",
@@ -35,7 +36,7 @@ fn diagnostic(schema: &Schema, root: &Node, finding: Finding) -> Diagnostic {
     let finding = Diagnostic::error(code, format!("{}{place}", violation.message)).at(span);
     let word = if code == "SINEW-4002" { key.as_deref() } else { node.as_str() };
     let known = if code == "SINEW-4002" { properties(schema, &violation.schema_pointer) } else { expected };
-    match word.and_then(|word| did_you_mean(word, known.iter().map(String::as_str))) {
+    match word.and_then(|word| hint_for(count, word, known.iter().map(String::as_str))) {
         Some(known) => finding.hint(format!("did you mean '{known}'?")),
         None if code == "SINEW-4002" && !known.is_empty() => finding.hint(allowed(known)),
         None => finding,

@@ -1,0 +1,226 @@
+//! Workflows of thousands of nodes: checks and conversions take time that grows with the file, and little stack.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_engine::Reply;
+
+use crate::testing::{Bench, Stubbed, lower};
+use crate::{Dialect, Loss, by_name, to_sam};
+
+/// Stack of the thread that lowers and converts. Recursion over the nodes of a file needs more.
+const STACK_BYTES: usize = 512 << 10;
+/// Nodes of the two workflows whose times are compared.
+const NODE_COUNTS: [usize; 2] = [600, 3_000];
+/// How much longer the larger workflow may take: five times the nodes take 5 times as long, or 25 if each node looks at
+/// all others.
+const MAX_GROWTH: f64 = 12.0;
+/// Times below this say little about growth.
+const LEAST_TIME: Duration = Duration::from_millis(200);
+/// Nodes of the workflows of the figures.
+const FIGURE_COUNT: usize = 10_000;
+/// Bytes of everything that a check tells about one workflow.
+const MAX_REPORT_BYTES: usize = 2 << 20;
+
+/// The edges between nodes, and names that expressions refer to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum GraphShape {
+    /// Each node leads to the next.
+    Chain,
+    /// One node leads to all others.
+    FanOut,
+    /// Layers of 100 nodes; each node depends on three of the layer before.
+    Layers,
+    /// Chain in which each node refers to the first.
+    FarReferences,
+    /// Each node refers to a node that does not exist.
+    Unknown,
+    /// The last node of a chain leads to the first.
+    Cycle,
+}
+
+const SHAPES: [GraphShape; 6] = [
+    GraphShape::Chain,
+    GraphShape::FanOut,
+    GraphShape::Layers,
+    GraphShape::FarReferences,
+    GraphShape::Unknown,
+    GraphShape::Cycle,
+];
+
+fn node_id(n: usize) -> String {
+    format!("node-{n:05}")
+}
+
+/// Pairs of nodes: the second comes after the first.
+fn edges(shape: GraphShape, count: usize) -> Vec<(usize, usize)> {
+    match shape {
+        GraphShape::FanOut => (1..count).map(|n| (0, n)).collect(),
+        GraphShape::Layers => {
+            let layer =
+                |n: usize| [n - 100, n - n % 100 - 100 + (n * 7) % 100, n - n % 100 - 100 + (n * 31) % 100];
+            let mut all: Vec<_> = (100..count).flat_map(|n| layer(n).map(|from| (from, n))).collect();
+            all.dedup();
+            all
+        }
+        GraphShape::Cycle => (0..count).map(|n| (n, (n + 1) % count)).collect(),
+        GraphShape::Chain | GraphShape::FarReferences | GraphShape::Unknown => {
+            (1..count).map(|n| (n - 1, n)).collect()
+        }
+    }
+}
+
+/// The node that an expression of a node names.
+fn reference(shape: GraphShape, n: usize) -> Option<String> {
+    match shape {
+        GraphShape::FarReferences => (n > 0).then(|| node_id(0)),
+        GraphShape::Unknown => Some(format!("nodes-{n:05}x")),
+        _ => (n > 0 && shape == GraphShape::Chain).then(|| node_id(n - 1)),
+    }
+}
+
+fn workflow(dialect: &str, shape: GraphShape, count: usize) -> Value {
+    let edges = edges(shape, count);
+    let target = |n: usize| if shape == GraphShape::Unknown { format!("nodes-{n:05}x") } else { node_id(n) };
+    let list = |edge: &dyn Fn(usize, &str, &str) -> Value| -> Vec<Value> {
+        let all = edges.iter().enumerate();
+        all.map(|(at, (from, to))| edge(at, &node_id(*from), &target(*to))).collect()
+    };
+    let nodes = |node: &dyn Fn(usize, String) -> Value| -> Vec<Value> {
+        (0..count).map(|n| node(n, node_id(n))).collect()
+    };
+    match dialect {
+        "sam" => {
+            let mut before = vec![Vec::new(); count];
+            for (from, to) in &edges {
+                before[*to].push(node_id(*from));
+            }
+            let all = nodes(&|n, id| {
+                let name = reference(shape, n);
+                let input =
+                    name.as_ref().map_or(json!("x"), |name| json!(format!("{{{{{name}.output.text}}}}")));
+                let mut depends_on = before[n].clone();
+                depends_on.extend(name.filter(|_| shape == GraphShape::Unknown));
+                json!({ "id": id, "type": "agent", "agent_name": "Worker", "depends_on": depends_on, "input": { "text": input } })
+            });
+            json!({ "workflow": { "description": "large", "version": "1.0", "nodes": all,
+                "output_mapping": { "end": format!("{{{{{}.output}}}}", node_id(count - 1)) } } })
+        }
+        "covalt" => json!({
+            "nodes": nodes(&|n, id| {
+                let text = reference(shape, n).map_or("x".to_owned(), |name| format!("{{{{ $('{name}').item.json.text }}}}"));
+                json!({ "id": id, "type": "prompt-template", "data": { "template": text } })
+            }),
+            "edges": list(&|_, from, to| json!({ "source": from, "target": to, "data": { "channel": "flow" } })),
+        }),
+        "sweny" => {
+            let all: serde_json::Map<String, Value> =
+                (0..count).map(|n| (node_id(n), json!({ "name": "Node", "instruction": "Work" }))).collect();
+            json!({ "id": "large", "name": "Large", "entry": node_id(0), "nodes": all,
+                "edges": list(&|_, from, to| json!({ "from": from, "to": to, "when": "always" })) })
+        }
+        "agentflow" => json!({
+            "nodes": nodes(&|n, id| json!({ "id": id, "type": if n == 0 { "start" } else { "agent" }, "x": 0, "y": 0, "data": {} })),
+            "connections": list(&|_, from, to| json!({ "source": from, "target": to, "sourceHandle": "output", "targetHandle": "input" })),
+        }),
+        _ => json!({
+            "metadata": { "name": "large" },
+            "specs": { "TRIGGER.MANUAL": "*", "ACTION.DATA_TRANSFORMATION": "*" },
+            "nodes": nodes(&|n, id| {
+                let (kind, subtype) = if n == 0 { ("TRIGGER", "MANUAL") } else { ("ACTION", "DATA_TRANSFORMATION") };
+                json!({ "id": id, "type": kind, "subtype": subtype, "configurations": {} })
+            }),
+            "connections": list(&|at, from, to| json!({ "id": format!("c{at}"), "from_node": from, "to_node": to })),
+            "triggers": [node_id(0)],
+        }),
+    }
+}
+
+/// Bytes of everything that a check or a conversion tells.
+fn report_bytes(dialect: &dyn Dialect, workflow: &Value) -> usize {
+    let loss = |losses: &[Loss]| losses.iter().map(|loss| loss.what.len()).sum::<usize>();
+    match lower(dialect, workflow) {
+        Err(diagnostics) => sinew_source::render_json(&diagnostics).len(),
+        Ok(lowered) => {
+            let report = sinew_source::render_json(&lowered.warnings).len();
+            report
+                + to_sam(&lowered.plan, dialect)
+                    .map_or_else(|losses| loss(&losses), |made| loss(&made.losses))
+        }
+    }
+}
+
+/// Returns how long this thread has been at work, so that other tests do not count.
+fn work_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|first| first.parse().ok());
+    nanoseconds.map_or(Duration::ZERO, Duration::from_nanos)
+}
+
+/// Checks and converts a workflow on a small stack; returns how long that took, and the bytes of the report.
+fn measure(dialect: &'static str, shape: GraphShape, count: usize) -> (Duration, usize) {
+    let workflow = workflow(dialect, shape, count);
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let thread = thread.spawn(move || {
+        let begun = work_time();
+        let bytes = report_bytes(by_name(dialect).expect("a dialect of this name"), &workflow);
+        (work_time() - begun, bytes)
+    });
+    thread.expect("a thread starts").join().expect("no overflow of the stack and no panic")
+}
+
+fn each_workflow(check: impl Fn(&'static str, GraphShape)) {
+    for dialect in ["sam", "covalt", "sweny", "agentflow", "agentteam"] {
+        for shape in SHAPES {
+            check(dialect, shape);
+        }
+    }
+}
+
+#[test]
+fn time_grows_with_the_file_and_not_with_its_square() {
+    each_workflow(|dialect, shape| {
+        let [(small, _), (large, bytes)] = NODE_COUNTS.map(|count| measure(dialect, shape, count));
+        println!("{dialect} {shape:?}: {small:?} {large:?} {bytes} bytes");
+        let grown = large.as_secs_f64() / small.as_secs_f64().max(1e-9);
+        assert!(large < LEAST_TIME || grown < MAX_GROWTH, "{dialect} {shape:?}: {small:?}, then {large:?}");
+        assert!(bytes < MAX_REPORT_BYTES, "{dialect} {shape:?}: {bytes} bytes");
+    });
+}
+
+#[test]
+fn an_execution_of_a_long_chain_needs_little_stack() {
+    const NODE_COUNT: usize = 1_500;
+    for dialect in ["sam", "covalt", "sweny", "agentflow", "agentteam"] {
+        for shape in [GraphShape::Chain, GraphShape::FanOut] {
+            let workflow = workflow(dialect, shape, NODE_COUNT);
+            let execute = move || {
+                let dialect = by_name(dialect).expect("a dialect of this name");
+                let plan = lower(dialect, &workflow).expect("it lowers").plan;
+                let mut bench = Bench::new(plan, dialect.adapter());
+                let mut stub = |_: &str, _: &sinew_engine::Ask| Stubbed {
+                    after: 1,
+                    progress: Vec::new(),
+                    result: Ok(Reply::new(json!({ "text": "x", "outputs": { "result": { "text": "x" } } }))),
+                };
+                bench.start(json!({}), &mut stub);
+                bench.state.acts.len()
+            };
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(execute);
+            let activations = thread.expect("a thread starts").join().expect("no overflow of the stack");
+            println!("{dialect} {shape:?}: {activations} activations");
+            // A run of sweny visits 200 nodes at most, and one edge of each.
+            assert!(activations > if dialect == "sweny" { 0 } else { NODE_COUNT / 2 }, "{dialect} {shape:?}");
+        }
+    }
+}
+
+/// `cargo test --release -p sinew-dialects --lib large -- --ignored --nocapture`
+#[test]
+#[ignore = "prints figures, which mean something in a release build"]
+fn figures_of_ten_thousand_nodes() {
+    each_workflow(|dialect, shape| {
+        let (time, bytes) = measure(dialect, shape, FIGURE_COUNT);
+        println!("{dialect:10} {shape:?}: {time:?}, {bytes} bytes of findings");
+    });
+}
