@@ -250,7 +250,9 @@ impl Journal {
         loop {
             let reason = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await? {
                 Published::At(seq) => return Ok(seq),
-                Published::Conflict(reason) | Published::Unknown(reason) | Published::NoRoom(reason) => reason,
+                Published::Conflict(reason) | Published::Unknown(reason) | Published::NoRoom(reason) => {
+                    reason
+                }
             };
             tracing::debug!(shard = self.shard, reason, "an append is read back");
             // What is stored decides. If it is what was there before, the same message goes out again under the same

@@ -366,7 +366,11 @@ impl Keeper {
             };
             let before = self.ages.insert(kind, age.created);
             if before.is_some_and(|before| before != age.created) {
-                error!(stream = kind, code = STREAM_BEHIND, "the stream was made anew; shards are opened again");
+                error!(
+                    stream = kind,
+                    code = STREAM_BEHIND,
+                    "the stream was made anew; shards are opened again"
+                );
                 anew = true;
             }
         }

@@ -250,9 +250,11 @@ impl Shard {
             Source::Commands => message.seq <= reread.commands,
             Source::Results => message.seq <= reread.results,
         };
-        let understood = join_all(messages.iter().map(|message| {
-            intake::understand(&self.shared, self.id, message, open, again(message))
-        }))
+        let understood = join_all(
+            messages
+                .iter()
+                .map(|message| intake::understand(&self.shared, self.id, message, open, again(message))),
+        )
         .await;
         crash::point("round.understood");
         let now = self.clock.now();
