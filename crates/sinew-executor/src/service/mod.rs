@@ -179,6 +179,11 @@ impl Service {
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
         mesh.verify().await?;
         let layout = mesh.layout().await?;
+        // Before any shard is opened: a stream that is made anew from now on is noticed.
+        let mut ages = BTreeMap::new();
+        for kind in WATCHED_STREAMS {
+            ages.extend(mesh.stream_age(kind).await?.map(|age| (kind, age.created)));
+        }
         let key = mesh.result_key().await?;
         let (cards, workflows) = (mesh.cards(), mesh.workflows());
         workflows.ready().await;
@@ -210,7 +215,7 @@ impl Service {
             options,
             shards: BTreeMap::new(),
             beats: 0,
-            ages: BTreeMap::new(),
+            ages,
             owned: Arc::clone(&owned),
         };
         let work = tokio::spawn(keeper.work(stop.clone()));
