@@ -15,8 +15,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
-use sinew_mesh::Mesh;
+use sinew_mesh::async_nats::jetstream::stream::Config;
 use sinew_mesh::card::Cards;
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, Provision};
 use sinew_protocol::task::NodeOutput;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
@@ -316,4 +318,48 @@ async fn a_process_that_is_killed_leaves_its_task_to_the_next() {
     assert_eq!(results.next().await.output, NodeOutput::Value(json!("hi")));
     settled(&mesh, "process").await;
     assert_eq!(results.left(&mesh).await, 0);
+}
+
+#[tokio::test]
+async fn an_agent_outlives_a_server_that_is_full() {
+    let options = ServerOptions { store_limit: Some(1024 * 1024), ..ServerOptions::default() };
+    let server = Server::start(options).await.unwrap();
+    let mesh = common::connect(&server.url(), "exec").await;
+    mesh.provision(&Provision::default()).await.unwrap();
+    let filler = Config { name: "filler".into(), subjects: vec!["filler".into()], ..Config::default() };
+    mesh.jetstream().create_stream(filler).await.unwrap();
+    let mut size = 256 * 1024;
+    while size > 0 {
+        let stored = mesh.jetstream().publish("filler", vec![b'x'; size].into()).await.unwrap().await;
+        size = if stored.is_ok() { size } else { size / 2 };
+    }
+    let (entered, gate) = gates();
+    let mut cards = mesh.cards();
+    // Its first card is refused: error 503/10023, as at any heartbeat.
+    let served = serve(&server, &mesh, gated(&entered, &gate)).await;
+    let mut said = mesh.client().subscribe("test.v1.card.gated").await.unwrap();
+    timeout(PATIENCE, said.next()).await.expect("it says so again").unwrap();
+    assert!(cards.get("gated").is_none());
+    mesh.jetstream().delete_stream("filler").await.unwrap();
+    known(&mut cards, "gated", true).await;
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_leaves_in_time_while_the_broker_hangs() {
+    const GRACE: Duration = Duration::from_millis(500);
+    let (server, mesh) = common::mesh().await;
+    let (entered, gate) = gates();
+    let served = serve(&server, &mesh, gated(&entered, &gate).concurrency(2).grace(GRACE)).await;
+    for n in 0..2 {
+        asked(&mesh, "gated", n).send(&mesh, json!(n)).await;
+    }
+    begun(&entered, 2).await;
+    server.pause().await.unwrap();
+    // One task has a result that cannot be stored, the other is not done.
+    gate.add_permits(1);
+    // The grace time, five seconds for last words, and some for a busy machine.
+    let left = timeout(GRACE + Duration::from_secs(7), served.stop()).await;
+    server.resume().unwrap();
+    left.expect("the agent still waits for the broker");
 }

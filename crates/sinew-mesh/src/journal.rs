@@ -249,9 +249,11 @@ impl Journal {
         let began = Instant::now();
         let mut attempt = 0;
         loop {
-            let reason = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await? {
+            let (reason, full) = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await?
+            {
                 Published::At(seq) => return Ok(seq),
-                Published::Conflict(reason) | Published::Unknown(reason) | Published::NoRoom(reason) => reason,
+                Published::Conflict(reason) | Published::Unknown(reason) => (reason, false),
+                Published::NoRoom(reason) => (reason, true),
             };
             tracing::debug!(shard = self.shard, reason, "an append is read back");
             // What is stored decides. If it is what was there before, the same message goes out again under the same
@@ -270,7 +272,12 @@ impl Journal {
                 }
                 Ok(_) | Err(_) if began.elapsed() < PATIENCE => {}
                 Ok(_) | Err(_) => {
-                    return Err(MeshError::Unreachable { what: "append to a journal", reason }.into());
+                    let what = "append to a journal";
+                    return Err(if full {
+                        MeshError::NoRoom { what, reason }.into()
+                    } else {
+                        MeshError::Unreachable { what, reason }.into()
+                    });
                 }
             }
             attempt += 1;

@@ -90,9 +90,17 @@ impl Mesh {
     async fn full_account(&self) -> Result<Vec<ServerProblem>, MeshError> {
         const WHAT: &str = "ask for the account";
         let asked = answer(self, WHAT, REQUEST_TIMEOUT, self.jetstream().query_account());
-        let account = self.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
-        let limit = account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
-        let full = fullness("disk", "the account", account.storage, limit, "make room, or raise max_file of the account");
+        let account =
+            self.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
+        let limit =
+            account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
+        let full = fullness(
+            "disk",
+            "the account",
+            account.storage,
+            limit,
+            "make room, or raise max_file of the account",
+        );
         Ok(full.into_iter().collect())
     }
 
@@ -121,6 +129,9 @@ impl Mesh {
 
     /// Asks the owner of each shard how it does, and compares positions with the streams.
     async fn stuck_shards(&self) -> Result<Vec<ServerProblem>, MeshError> {
+        if self.stream_info(&format!("KV_{}", bucket(self.namespace(), FLEET))).await?.is_none() {
+            return Ok(Vec::new());
+        }
         let seen = self.fleet().look().await?;
         let mut problems = Vec::new();
         let shards: Vec<u32> =
@@ -153,7 +164,10 @@ impl Mesh {
                 part: "positions",
                 severe: true,
                 code: STREAM_BEHIND,
-                message: format!("COMMANDS or RESULTS ends before the positions of shards {}", numbers(&behind)),
+                message: format!(
+                    "COMMANDS or RESULTS ends before the positions of shards {}",
+                    numbers(&behind)
+                ),
                 hint: "sinew explain SINEW-7042",
             });
         }
@@ -162,7 +176,10 @@ impl Mesh {
                 part: "storage",
                 severe: true,
                 code: STUCK,
-                message: format!("shards {} have an owner that does not answer: it waits for the server", numbers(&silent)),
+                message: format!(
+                    "shards {} have an owner that does not answer: it waits for the server",
+                    numbers(&silent)
+                ),
                 hint: "look for write errors in the server's log; make room and start the server again",
             });
         }
@@ -174,7 +191,9 @@ impl Mesh {
             let message = if alive > 0 {
                 format!("executors answer, but the server has stored no heartbeat of theirs for {seconds} s")
             } else {
-                format!("the last heartbeat of an executor is {seconds} s old: executors are gone, or the server stores nothing")
+                format!(
+                    "the last heartbeat of an executor is {seconds} s old: executors are gone, or the server stores nothing"
+                )
             };
             problems.push(ServerProblem {
                 part: "storage",

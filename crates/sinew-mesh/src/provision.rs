@@ -223,11 +223,7 @@ impl Mesh {
     }
 
     /// Makes a stream, or changes what differs. Adds the old configuration of a changed stream to `replaced`.
-    async fn ensure(
-        &self,
-        wanted: &Config,
-        replaced: &mut Vec<Config>,
-    ) -> Result<Option<Change>, MeshError> {
+    async fn ensure(&self, wanted: &Config, replaced: &mut Vec<Config>) -> Result<Option<Change>, MeshError> {
         let changed = |differed| Some(Change { of: wanted.name.clone(), differed });
         let found = match self.config_of(&wanted.name).await? {
             Some(found) => Some(found),

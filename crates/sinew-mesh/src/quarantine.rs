@@ -118,7 +118,8 @@ impl Mesh {
             match put.await {
                 // Only the limit of this stream: on a full disk or account, others take the room.
                 Err(MeshError::NoRoom { reason, .. }) if reason.contains("maximum ") => {
-                    self.drop_quarantined(&stream, share).await?;
+                    let size = (headers_len(&headers) + name.len() + body.len()) as u64;
+                    self.drop_quarantined(&stream, share, size).await?;
                 }
                 put => return put.map(drop),
             }
@@ -146,17 +147,25 @@ impl Mesh {
         }
     }
 
-    /// Removes the oldest messages of a full quarantine: every `share`th, at least one.
-    async fn drop_quarantined(&self, stream: &str, share: u64) -> Result<(), MeshError> {
+    /// Removes the oldest messages of a full quarantine: one part of `share`, at least one message. Fails if the message of
+    /// this size never fits, so that it does not drive out all others.
+    async fn drop_quarantined(&self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
         const WHAT: &str = "make room in the quarantine";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let info = self.permitted(&call, answer(self, WHAT, WAIT, self.jetstream().get_stream(stream))).await??;
+        let info =
+            self.permitted(&call, answer(self, WHAT, WAIT, self.jetstream().get_stream(stream))).await??;
         let handle = info.map_err(|error| unreachable(WHAT, &error))?;
-        let messages = handle.cached_info().state.messages;
+        let info = handle.cached_info();
+        if u64::try_from(info.config.max_bytes).is_ok_and(|limit| limit > 0 && size > limit) {
+            let reason = format!("a message of {size} bytes is larger than the quarantine");
+            return Err(MeshError::NoRoom { what: WHAT, reason });
+        }
+        let messages = info.state.messages;
         let call = format!("$JS.API.STREAM.PURGE.{stream}");
         let purge = handle.purge().keep(messages - messages.div_ceil(share)).into_future();
         let purged = self.permitted(&call, answer(self, WHAT, WAIT, purge)).await??;
-        let dropped = purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
+        let dropped =
+            purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
         metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
         tracing::warn!(dropped, "the quarantine is full: its oldest messages were removed");
         Ok(())

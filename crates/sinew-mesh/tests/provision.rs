@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sinew_mesh::async_nats::jetstream::stream::{Config, DiscardPolicy};
 use sinew_mesh::async_nats::{self, HeaderMap};
+use sinew_mesh::query::Answer;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, MeshError, Provision};
 use sinew_protocol::stream::STREAMS;
@@ -236,7 +237,8 @@ async fn copies_a_server_cannot_keep_are_its_refusal() {
 #[tokio::test]
 async fn a_refused_change_leaves_a_mesh_as_it_was() {
     // The account has room for two of the reserved streams, so the server refuses a later one.
-    let extra = "accounts { A { jetstream { max_file: 3MB }, users: [{ user: a, password: a }] } }\nno_auth_user: a";
+    let extra =
+        "accounts { A { jetstream { max_file: 3MB }, users: [{ user: a, password: a }] } }\nno_auth_user: a";
     let options = ServerOptions { config_extra: Some(extra.to_owned()), ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
     let mesh = mesh(&server, "m").await;
@@ -311,4 +313,49 @@ async fn no_stream_can_be_emptied_or_misled_by_a_header() {
     }
     let stream = mesh.jetstream().get_stream("m_CARDS").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 1);
+}
+
+/// Codes of the problems that are found, each with whether it is severe.
+async fn problems(mesh: &Mesh) -> Vec<(&'static str, bool)> {
+    mesh.find_problems().await.iter().map(|problem| (problem.code, problem.severe)).collect()
+}
+
+#[tokio::test]
+async fn problems_of_a_server_are_found() {
+    // A healthy server has none, also before anything was made on it.
+    let sound = server().await;
+    let mesh = self::mesh(&sound, "m").await;
+    assert_eq!(problems(&mesh).await, []);
+    mesh.provision(&Provision { storage_limit: Some(1024 * 1024), ..shards(2) }).await.unwrap();
+    assert_eq!(problems(&mesh).await, []);
+
+    // A stream that refuses messages when it is full, almost and entirely.
+    for (bytes, severe) in [(900_000, false), (135_000, true)] {
+        let subject = format!("m.v1.command.0.x{bytes}");
+        mesh.jetstream().publish(subject, vec![b'x'; bytes].into()).await.unwrap().await.unwrap();
+        assert_eq!(problems(&mesh).await, [("SINEW-7040", severe)]);
+    }
+    mesh.jetstream().get_stream("m_COMMANDS").await.unwrap().purge().await.unwrap();
+
+    // An owner that has read more than there is.
+    let mut asked = mesh.serve_queries(1).await.unwrap();
+    assert!(mesh.fleet().claim(1, "ghost", 0).await.unwrap());
+    let answering = tokio::spawn(async move {
+        for commands in [1, 1_000_000] {
+            let question = asked.next().await.unwrap();
+            let positions = serde_json::json!({ "positions": { "commands": commands, "results": 0 } });
+            question.answer(Answer::Status(positions)).await.unwrap();
+        }
+        asked
+    });
+    assert_eq!(problems(&mesh).await, []);
+    assert_eq!(problems(&mesh).await, [("SINEW-7042", true)]);
+    // From now on it listens and says nothing.
+    let _asked = answering.await.unwrap();
+    assert_eq!(problems(&mesh).await, [("SINEW-7041", true)]);
+
+    let options =
+        ServerOptions { config_extra: Some("max_payload: 65536".into()), ..ServerOptions::default() };
+    let small = Server::start(options).await.unwrap();
+    assert_eq!(problems(&self::mesh(&small, "m").await).await, [("SINEW-7043", true)]);
 }

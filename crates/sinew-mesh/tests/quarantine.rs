@@ -6,7 +6,8 @@ use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::journal::AppendError;
 use sinew_mesh::quarantine::Suspect;
-use sinew_mesh::{Mesh, Put};
+use sinew_mesh::server::{Server, ServerOptions};
+use sinew_mesh::{Mesh, Provision, Put};
 use sinew_protocol::Token;
 use sinew_protocol::journal::Positions;
 
@@ -59,6 +60,31 @@ async fn a_message_is_kept_whole_with_the_reason_and_once() {
     ] {
         assert_eq!(gone.code(), "SINEW-7051");
     }
+}
+
+#[tokio::test]
+async fn a_full_quarantine_loses_its_oldest_messages_and_holds_up_nobody() {
+    const MESSAGES: u64 = 24;
+    let server = Server::start(ServerOptions::default()).await.unwrap();
+    let mesh = started::connect(&server.url(), "tester").await;
+    let limited = Provision { storage_limit: Some(512 * 1024), ..Provision::default() };
+    mesh.provision(&limited).await.unwrap();
+    let began = std::time::Instant::now();
+    for seq in 1..=MESSAGES {
+        mesh.quarantine(suspect("test.v1.command.0.x", seq, vec![b'x'; 60_000]), "no").await.unwrap();
+    }
+    // Each would wait for room for ten seconds and more.
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    let kept = list(&mesh, 100).await;
+    assert_eq!(kept.last(), Some(&MESSAGES), "{kept:?}");
+    assert!(
+        kept.windows(2).all(|pair| pair[0] + 1 == pair[1]) && kept.len() >= 5,
+        "only the oldest: {kept:?}"
+    );
+    // One that never fits is dropped, and said to be.
+    let large = suspect("test.v1.command.0.x", 99, vec![b'x'; 600_000]);
+    assert!(!mesh.quarantine_or_drop(large, "no").await.unwrap());
+    assert_eq!(list(&mesh, 100).await, kept, "and drives out nothing");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Role, Said, World, text};
 use serde_json::{Value, json};
+use sinew_mesh::server::{Server, ServerOptions};
 
 /// Two nodes; the second one's agent comes later, or fails.
 const FLOW: &str = r#"
@@ -653,4 +654,29 @@ fn references_are_resolved_by_the_agent_and_data_arrives_as_written() {
     assert_eq!(late.status.code(), Some(5), "{}", told(&late));
     assert!(told(&late).contains("execution watch"), "{}", told(&late));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_server_that_is_full_or_too_small_is_named() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let options =
+        ServerOptions { config_extra: Some("max_payload: 65536".to_owned()), ..ServerOptions::default() };
+    let server = runtime.block_on(Server::start(options)).unwrap();
+    let world = World::at(server.url());
+    world.ok(&["mesh", "provision", "--shards", "2", "--storage-limit", "100KB"]);
+    runtime.block_on(async {
+        let mesh = world.connect("filler").await;
+        for nth in 0..2 {
+            let subject = format!("sinew.v1.command.0.x{nth}");
+            mesh.jetstream().publish(subject, vec![b'x'; 49_000].into()).await.unwrap().await.unwrap();
+        }
+    });
+    let checks: Value = serde_json::from_str(&world.ends(&["doctor", "-o", "json"], 1)).unwrap();
+    let state = |code: &str| checks.as_array().unwrap().iter().find(|check| check["code"] == code).cloned();
+    for code in ["SINEW-7040", "SINEW-7043"] {
+        let check = state(code).unwrap_or_else(|| panic!("no {code}: {checks:#}"));
+        assert!(check["state"] == "fail" && check["hint"].is_string(), "{check:#}");
+    }
+    let words = world.ends(&["mesh", "check"], 1);
+    assert!(words.contains("problem  sinew_COMMANDS holds 98") && words.contains("[SINEW-7043]"), "{words}");
 }

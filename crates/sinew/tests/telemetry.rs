@@ -294,3 +294,46 @@ async fn a_service_answers_for_its_health_and_metrics() {
     };
     tokio::time::timeout(Duration::from_secs(10), closed).await.unwrap();
 }
+
+#[test]
+fn no_level_of_the_log_shows_what_messages_hold() {
+    let (world, untraced) = World::new();
+    untraced.stop();
+    let traced = |args: &[&str], log: &str| {
+        let log = std::fs::File::create(world.path().join(log)).unwrap();
+        let mut command = world.command(args);
+        command.env("SINEW_LOG", "trace,async_nats=trace").stdout(Stdio::null()).stderr(log);
+        Role(command.spawn().unwrap())
+    };
+    let strict = GREETER.replace(
+        "run:",
+        "input_schema: {type: object, properties: {name: {type: string, enum: [canary-good, ada]}}}\nrun:",
+    );
+    world.write("greet.yaml", FLOW);
+    world.write("greeter.agent.yaml", &strict);
+    let executor = traced(&["serve", "executor"], "executor.log");
+    let agent = traced(&["serve", "agent", "greeter.agent.yaml"], "agent.log");
+    world.online(&["Greeter"]);
+    // One that works, one that the agent refuses, and garbage.
+    let ran = world.ok(&["run", "greet.yaml", "--mesh", "-p", "name=canary-good", "--wait"]);
+    assert!(ran.contains("hello canary-good"), "{ran}");
+    world.ends(&["run", "greet.yaml", "--mesh", "-p", "name=canary-bad", "--wait"], 1);
+    world.runtime.block_on(async {
+        let mesh = world.connect("vandal").await;
+        for shard in 0..4 {
+            let subject = format!("sinew.v1.command.{shard}.start.vandal.x");
+            let body = r#"{"execution": "x", "workflow": 7, "note": "canary-garbage"}"#;
+            mesh.jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
+        }
+        while mesh.quarantined(10).await.unwrap().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    });
+    for (role, log) in [(agent, "agent.log"), (executor, "executor.log")] {
+        role.stop();
+        let lines = std::fs::read_to_string(world.path().join(log)).unwrap();
+        assert!(lines.contains("\"level\":\"INFO\""), "{log} has nothing: {lines}");
+        let leaked: Vec<&str> = lines.lines().filter(|line| line.contains("canary")).collect();
+        assert!(leaked.is_empty(), "{log}: {leaked:#?}");
+    }
+}

@@ -187,6 +187,11 @@ impl Service {
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
         mesh.verify().await?;
         let layout = mesh.layout().await?;
+        // Before any shard is opened: a stream that is made anew from now on is noticed.
+        let mut ages = BTreeMap::new();
+        for kind in WATCHED_STREAMS {
+            ages.extend(mesh.stream_age(kind).await?.map(|age| (kind, age.created)));
+        }
         let key = mesh.result_key().await?;
         let (cards, workflows) = (mesh.cards(), mesh.workflows());
         workflows.ready().await;
@@ -220,7 +225,7 @@ impl Service {
             options,
             shards: BTreeMap::new(),
             beats: 0,
-            ages: BTreeMap::new(),
+            ages,
             owned: Arc::clone(&owned),
         };
         let work = tokio::spawn(keeper.work(stop.clone()));
@@ -376,7 +381,11 @@ impl Keeper {
             };
             let before = self.ages.insert(kind, age.created);
             if before.is_some_and(|before| before != age.created) {
-                error!(stream = kind, code = STREAM_BEHIND, "the stream was made anew; shards are opened again");
+                error!(
+                    stream = kind,
+                    code = STREAM_BEHIND,
+                    "the stream was made anew; shards are opened again"
+                );
                 anew = true;
             }
         }

@@ -115,7 +115,8 @@ impl Filler {
     async fn fill(&self) {
         match self {
             Self::Stream(mesh) => {
-                let config = Config { name: "filler".into(), subjects: vec!["filler".into()], ..Config::default() };
+                let config =
+                    Config { name: "filler".into(), subjects: vec!["filler".into()], ..Config::default() };
                 mesh.jetstream().create_stream(config).await.unwrap();
                 let mut size = 256 * 1024;
                 while size > 0 {

@@ -118,11 +118,8 @@ fn hold() -> ExecutionHold {
 }
 
 pub(crate) fn commits() -> Vec<(&'static str, Commit)> {
-    let commit = |entries| Commit {
-        owner: Token::of("executor-1"),
-        positions: Positions::at(17, 300),
-        entries,
-    };
+    let commit =
+        |entries| Commit { owner: Token::of("executor-1"), positions: Positions::at(17, 300), entries };
     let first = Entry { kind: EntryKind::Rounds, ..Entry::checkpoint(record()) };
     let verdict = Entry { commands: vec![verdict()], ..Entry::rounds(execution(), Vec::new()) };
     let more = Entry::rounds(execution(), vec![Bytes::from_static(b"\x08\x01")]);

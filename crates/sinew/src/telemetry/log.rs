@@ -252,7 +252,9 @@ mod tests {
 
     #[test]
     fn no_setting_opens_the_details_of_libraries() {
-        for wanted in ["trace", "async_nats=trace", "async_nats::connection=trace,debug", "[{op}]=trace,trace"] {
+        for wanted in
+            ["trace", "async_nats=trace", "async_nats::connection=trace,debug", "[{op}]=trace,trace"]
+        {
             let text = logged_with(Some(wanted), false, || {
                 let span = tracing::trace_span!(target: "async_nats", "operation", op = "canary-span");
                 let _in = span.enter();
