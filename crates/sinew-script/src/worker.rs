@@ -126,12 +126,14 @@ fn serve_requests() -> io::Result<()> {
         let wait = deadline.is_set().then_some(&CPU_POLL_INTERVAL);
         // While an evaluation runs, the parent sends nothing: stdin is readable when the parent is gone.
         if poll(&mut [PollFd::new(&parent, PollFlags::IN)], wait)? > 0 {
-            match read_frame::<EvaluationRequest>(parent.lock(), MAX_REQUEST_BYTES) {
-                Ok(request) => requests.send(request).map_err(io::Error::other)?,
+            let request = match read_frame::<EvaluationRequest>(parent.lock(), MAX_REQUEST_BYTES) {
+                Ok(request) => request,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
-            }
+            };
+            // Before the evaluation begins: it sets and clears its own deadline.
             deadline.allow(COMPILE_TIMEOUT);
+            requests.send(request).map_err(io::Error::other)?;
         } else if deadline.is_over() {
             exit(CPU_USED_UP_EXIT);
         }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sinew_script::{Function, ScriptErrorKind, use_worker_program};
+use sinew_script::{Function, Limits, ScriptErrorKind, use_worker_program};
 
 /// Far above every limit, far below a hang.
 const SOON: Duration = Duration::from_secs(8);
@@ -148,6 +148,79 @@ fn a_bomb_costs_its_worker_and_no_capacity() {
         assert_eq!(bomb.call(&json!(1)).unwrap_err().kind, Memory);
         assert_eq!(innocent.call(&json!(round)), Ok(json!(round + 1)));
     }
+}
+
+/// A bomb of the table as a function: `;` ends a line, `> ` at the start of a line is a level of indent.
+fn function_of(bomb: &str) -> String {
+    let statements = ["while", "for ", "raise", "assert", "try"];
+    let returns = !bomb.contains(';') && !statements.iter().any(|word| bomb.starts_with(word));
+    let mut text = String::from("import json\ndef f(d):\n");
+    for line in bomb.split(';') {
+        let inner = line.trim_start_matches("> ");
+        text.push_str(&"    ".repeat(1 + (line.len() - inner.len()) / 2));
+        text.push_str(if returns { "return " } else { "" });
+        text.push_str(inner);
+        text.push('\n');
+    }
+    text
+}
+
+/// The whole table: each bomb ends with an error that has a code, or with a small value, within its deadline; workers are
+/// free for others right after, and this process has not grown.
+#[test]
+fn every_bomb_of_the_table_ends_soon_and_costs_no_capacity() {
+    use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
+    let limits = Limits { max_duration: Duration::from_millis(50), ..Limits::function() };
+    let bombs: Vec<&str> =
+        include_str!("bombs.txt").lines().filter(|line| !line.is_empty() && !line.starts_with("# ")).collect();
+    assert!(bombs.len() >= 150, "{}", bombs.len());
+    let innocent = Function::compile("lambda d: d + 1").unwrap();
+    let before = resident_kib();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let ended = std::sync::Mutex::new(std::collections::BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(bomb) = bombs.get(next.fetch_add(1, std::sync::atomic::Ordering::SeqCst)) {
+                    let started = Instant::now();
+                    let result = Function::compile_with(&function_of(bomb), limits.clone())
+                        .and_then(|function| function.call(&json!(1)));
+                    let took = started.elapsed();
+                    assert!(took < SOON, "{bomb}: took {took:?}");
+                    let end = match result {
+                        Ok(value) => {
+                            assert!(value.to_string().len() < 1_200_000, "{bomb}");
+                            "a value"
+                        }
+                        Err(error) => {
+                            use ScriptErrorKind::{Internal, Syntax, Unavailable};
+                            let ours = [Internal, Syntax, Unavailable].contains(&error.kind);
+                            assert!(!ours, "{bomb}: {error:?}");
+                            error.code()
+                        }
+                    };
+                    let mut ended = ended.lock().unwrap();
+                    ended.entry(end).or_insert_with(Vec::new).push((took, *bomb));
+                    drop(ended);
+                    assert_eq!(innocent.call(&json!(1)), Ok(json!(2)), "after {bomb}");
+                }
+            });
+        }
+    });
+    for (end, all) in ended.into_inner().unwrap() {
+        let slowest = all.iter().max().unwrap();
+        println!("{end}: {} bombs, the slowest took {:?}: {}", all.len(), slowest.0, slowest.1);
+    }
+    let grown = resident_kib().saturating_sub(before);
+    println!("this process grew by {grown} KiB");
+    assert!(grown < 64 * 1024, "{grown} KiB");
+}
+
+/// Memory of this process, in kibibytes.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or_default()
 }
 
 /// Printed, not judged: machines differ. The aim is one millisecond for a warm call.

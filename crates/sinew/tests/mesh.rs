@@ -594,7 +594,7 @@ fn scripts_that_break_their_limits_fail_alone() {
     for id in &started {
         world.ends(&["execution", "watch", id, "-q"], 1);
         let told = world.json(&["execution", "describe", id]);
-        let code = told["failure"]["chain"][0]["fault"]["code"].as_str().unwrap_or_default().to_owned();
+        let code = told["failure"]["chain"][0]["code"].as_str().unwrap_or_default().to_owned();
         assert!(["SINEW-3003", "SINEW-3004", "SINEW-6401"].contains(&code.as_str()), "{told:#}");
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", executor.0.id())).unwrap();
