@@ -9,6 +9,7 @@ mod clock;
 mod crash;
 mod forged;
 mod garbage;
+mod hostile;
 #[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/mesh.rs"]
 mod mesh;

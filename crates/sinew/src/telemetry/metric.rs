@@ -100,6 +100,16 @@ pub(crate) const TABLE: &[Metric] = &[
     counter("sinew_results_late_total", &[], "results of tasks that no longer counted"),
     counter("sinew_results_foreign_total", &[], "results from agents that were not asked"),
     counter("sinew_quarantined_total", &["code"], "messages put aside because they cannot be used"),
+    counter(
+        "sinew_undeliverable_total",
+        &["kind"],
+        "messages that could not be read off the wire, by the kind of their subject; set aside or passed over",
+    ),
+    counter(
+        "sinew_connections_screened_total",
+        &[],
+        "connections replaced by one that checks every message, because messages broke them",
+    ),
     counter("sinew_commits_total", &[], "commits stored in journals"),
     spread("sinew_commit_entries", Unit::Count, MANY, &[], "entries of executions in one commit"),
     spread("sinew_round_seconds", Unit::Seconds, FAST, &[], "from messages read to their commit stored"),
