@@ -5,6 +5,7 @@
 //! *selected* context counts only where no address is given: a password that belongs to one server is not sent to another
 //! because somebody typed its address. A context that is *named* counts always.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fmt};
@@ -41,6 +42,10 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 /// Two losses within this time are taken for the work of a message that the client library cannot read.
 pub const LOSS_WINDOW: Duration = Duration::from_secs(30);
+/// As many losses within [`LONG_LOSS_WINDOW`] are taken for the same, however far apart.
+const MAX_LOSSES: usize = 5;
+/// Losses older than this do not count.
+const LONG_LOSS_WINDOW: Duration = Duration::from_hours(1);
 /// More than any file of credentials has.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
@@ -315,15 +320,28 @@ impl Dialer {
     }
 }
 
+/// Losses of a direct connection.
+#[derive(Default)]
+struct LossCount(VecDeque<Instant>);
+
+impl LossCount {
+    /// Counts one more; says whether there are so many that messages must have caused them.
+    fn add(&mut self, now: Instant) -> bool {
+        self.0.retain(|loss| now.duration_since(*loss) < LONG_LOSS_WINDOW);
+        let again = self.0.back().is_some_and(|last| now.duration_since(*last) < LOSS_WINDOW);
+        self.0.push_back(now);
+        again || self.0.len() >= MAX_LOSSES
+    }
+}
+
 /// Replaces the connection by a screened one when messages break it, until nobody uses the mesh any more.
 async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
-    let mut last: Option<Instant> = None;
+    let mut count = LossCount::default();
     loop {
         let ended = losses.recv().await.is_none();
         let Some(mesh) = mesh.upgrade() else { return };
-        let again = last.replace(Instant::now()).is_some_and(|last| last.elapsed() < LOSS_WINDOW);
         // A screened connection is lost like any other, and comes back by itself.
-        if !ended && (!again || mesh.is_screened()) {
+        if !ended && (mesh.is_screened() || !count.add(Instant::now())) {
             continue;
         }
         tracing::warn!(

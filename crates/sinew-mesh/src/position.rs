@@ -44,7 +44,8 @@ impl Mesh {
     pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
         const WHAT: &str = "look at a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let info = answer(self, WHAT, INFO_TIMEOUT, self.jetstream().get_stream(stream));
+        let jetstream = self.jetstream();
+        let info = answer(self, WHAT, INFO_TIMEOUT, jetstream.get_stream(stream));
         match self.permitted(&call, info).await?? {
             Ok(stream) => Ok(Some(stream.cached_info().clone())),
             Err(error) => match error.kind() {

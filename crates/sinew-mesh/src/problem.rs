@@ -89,7 +89,8 @@ impl Mesh {
     /// Compares what the account holds with its limit.
     async fn full_account(&self) -> Result<Vec<ServerProblem>, MeshError> {
         const WHAT: &str = "ask for the account";
-        let asked = answer(self, WHAT, REQUEST_TIMEOUT, self.jetstream().query_account());
+        let jetstream = self.jetstream();
+        let asked = answer(self, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
         let account =
             self.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
         let limit =

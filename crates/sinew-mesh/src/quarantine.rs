@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use sinew_protocol::header::{PART, REASON, SUBJECT, TIME};
+use sinew_protocol::header::{PART, REASON, SUBJECT, TIME, UNDELIVERABLE};
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::{STREAMS, bucket};
 use sinew_protocol::subject::below;
@@ -22,6 +22,7 @@ use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
 use crate::send::{FENCE, Put, clean, headers_len, only, value};
 use crate::stored::MessageQuery;
+use crate::wire::undeliverable;
 
 /// Characters of a reason that are kept.
 const LONGEST_REASON: usize = 1_000;
@@ -90,7 +91,13 @@ pub struct Quarantined {
 impl Mesh {
     /// Sets a message aside, with the reason. Done once, however often it is asked for.
     pub async fn quarantine(&self, suspect: impl Into<Suspect>, reason: &str) -> Result<(), MeshError> {
-        let suspect = suspect.into();
+        let mut suspect = suspect.into();
+        let mut reason = reason.to_owned();
+        // Under that header the message in quarantine would be taken for one that cannot be read itself.
+        if let Some(defect) = undeliverable(&suspect.headers) {
+            reason = format!("{reason} (it cannot be read off the wire: {defect})");
+            suspect.headers = only(&suspect.headers, |name| !name.eq_ignore_ascii_case(UNDELIVERABLE));
+        }
         let subject = Subject::Quarantine { stream: Token::of(suspect.stream), seq: suspect.seq };
         let reason: String = reason.chars().take(LONGEST_REASON).collect();
         let mut ours = HeaderMap::new();

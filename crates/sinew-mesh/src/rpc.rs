@@ -14,6 +14,9 @@ use crate::pull::answer;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash, trace};
 
+/// Time beyond its own in which a request ends by itself.
+const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The calls that reach one replica of an agent.
 #[derive(Debug)]
 pub struct RpcServer {
@@ -54,8 +57,8 @@ impl Mesh {
         Ok(RpcServer { mesh: self.clone(), calls })
     }
 
-    /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`] it may
-    /// have been.
+    /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`], and after
+    /// [`MeshError::Unreachable`] for a connection that was lost meanwhile, it may have been.
     pub async fn call_rpc(
         &self,
         agent: &str,
@@ -76,7 +79,9 @@ impl Mesh {
         let request = request.inbox(self.reply_inbox());
         crash::point("rpc.before");
         let client = self.client();
-        let asked = answer(self, "call an agent", timeout, client.send_request(subject.clone(), request));
+        // The request ends by itself in time; waited for is only that its connection lives so long.
+        let wait = timeout.saturating_add(GRACE_TIMEOUT);
+        let asked = answer(self, "call an agent", wait, client.send_request(subject.clone(), request));
         match self.permitted(&subject, asked).await?? {
             Ok(reply) => {
                 crash::point("rpc.after");

@@ -315,3 +315,32 @@ fn tls_config(upstream: &Upstream) -> io::Result<ClientConfig> {
     let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
     config.with_client_auth_cert(chain, key).map_err(io::Error::other)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Server, ServerOptions};
+
+    #[tokio::test]
+    async fn only_this_process_may_pass() {
+        let server = Server::start(ServerOptions::default()).await.unwrap();
+        let upstream = Upstream {
+            servers: vec![server.url().parse().unwrap()],
+            ca: None,
+            cert: None,
+            tls_required: false,
+            tls_first: false,
+            timeout: Duration::from_secs(5),
+        };
+        let route = ScreenedRoute::open(upstream).await.unwrap();
+        for (name, passes) in [(format!("test {}", route.secret), true), ("test".to_owned(), false)] {
+            let mut stream = TcpStream::connect(("127.0.0.1", route.address.port())).await.unwrap();
+            let (info, _) = first_line(&mut stream, BytesMut::new()).await.unwrap();
+            assert!(info.starts_with(b"INFO "));
+            let hello = format!("CONNECT {{\"verbose\":false,\"name\":\"{name}\"}}\r\nPING\r\n");
+            stream.write_all(hello.as_bytes()).await.unwrap();
+            let answer = first_line(&mut stream, BytesMut::new()).await;
+            assert_eq!(answer.is_ok_and(|(line, _)| &line[..] == b"PONG\r\n"), passes, "{name}");
+        }
+    }
+}

@@ -1,13 +1,21 @@
 //! Opening connections to real servers, and to ones that must be refused.
-#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use sinew_mesh::async_nats;
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::{Connect, Mesh, MeshError, Provision};
+use sinew_mesh::{Connect, HeaderMap, Mesh, MeshError, Provision};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
+
+#[path = "../../../fuzz/src/frames.rs"]
+#[expect(unreachable_pub, reason = "also part of a crate of its own")]
+mod frames;
 
 /// A seed that everybody knows: it stands in the documentation of NATS.
 const SEED: &str = "SUAIO3FHUX5PNV2LQIIP7TZ3N4L7TX3W53MQGEIVYFIGA635OZCKEYHFLM";
@@ -189,4 +197,200 @@ async fn who_wants_tls_never_talks_in_the_open() {
     let ca = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/ca.pem");
     let error = refusal(Connect { ca: Some(ca), ..to(server.url()) }).await;
     assert_eq!(error.code(), "SINEW-7016", "{error}");
+}
+
+/// Header blocks and subjects that nats-server passes on and the client library does not survive.
+fn poisons() -> Vec<(&'static [u8], &'static [u8])> {
+    let blocks: [&[u8]; 8] = [
+        b"NATS/1.0\r\nno colon\r\n\r\n",
+        b"NATS/1.0\r\nA b: c\r\n\r\n",
+        b"NATS/1.0\r\nA: \xff\r\n\r\n",
+        b"NATS/1.0 5\r\n\r\n",
+        b"NATS/2.0\r\n\r\n",
+        b"garbage",
+        b"\r\n\r\n",
+        // The library panics.
+        b"NATS/1.0\r\nA: b\rc\r\n\r\n",
+    ];
+    let subjects: [&[u8]; 3] = [b"a.\xff", b"a.\x0bb", "a.\u{2003}1".as_bytes()];
+    let good: &[u8] = b"NATS/1.0\r\nA: b\r\n\r\n";
+    blocks
+        .map(|block| (&b"a.b"[..], block))
+        .into_iter()
+        .chain(subjects.map(|subject| (subject, good)))
+        .collect()
+}
+
+/// Publishes bytes that no client library would.
+async fn publish_raw(server: &Server, messages: &[(&[u8], &[u8])]) {
+    let mut stream =
+        BufReader::new(tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.unwrap());
+    let mut bytes = b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}\r\n".to_vec();
+    for (subject, block) in messages {
+        let (headers, total) = (block.len(), block.len() + 4);
+        bytes.extend_from_slice(b"HPUB ");
+        bytes.extend_from_slice(subject);
+        bytes.extend_from_slice(format!(" {headers} {total}\r\n").as_bytes());
+        bytes.extend_from_slice(block);
+        bytes.extend_from_slice(b"body\r\n");
+    }
+    bytes.extend_from_slice(b"PING\r\n");
+    stream.get_mut().write_all(&bytes).await.unwrap();
+    let mut line = String::new();
+    while !line.starts_with("PONG") {
+        line.clear();
+        assert!(stream.read_line(&mut line).await.unwrap() > 0, "the server closed the connection");
+        assert!(!line.starts_with("-ERR"), "{line}");
+    }
+}
+
+/// A subscription that the server knows of: it has delivered something to it.
+async fn subscribed(client: &async_nats::Client, subject: &str) -> async_nats::Subscriber {
+    let mut messages = client.subscribe(subject.to_owned()).await.unwrap();
+    client.publish("a.ready", "".into()).await.unwrap();
+    messages.next().await.unwrap();
+    messages
+}
+
+/// As long as this holds, the screen is needed.
+#[tokio::test]
+async fn the_client_library_does_not_survive_what_the_server_passes_on() {
+    let server = server("").await;
+    for (subject, block) in poisons() {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        let mut messages = subscribed(&client, "a.*").await;
+        // The message behind it shows whether the one before was lost without a word.
+        publish_raw(&server, &[(subject, block), (b"a.good", b"NATS/1.0\r\n\r\n")]).await;
+        let message = async {
+            loop {
+                let next = tokio::time::timeout(Duration::from_millis(20), messages.next()).await;
+                if let Ok(message) = next {
+                    return message;
+                }
+                if client.statistics().connects.load(Ordering::Relaxed) > 1 {
+                    return None;
+                }
+            }
+        };
+        let message = tokio::time::timeout(Duration::from_secs(20), message).await;
+        let message = message.unwrap_or_else(|_| panic!("nothing came of {}", block.escape_ascii()));
+        // White space in a subject gives another subject.
+        assert!(
+            message.is_none_or(|message| message.subject.as_bytes() != subject),
+            "{} {}",
+            subject.escape_ascii(),
+            block.escape_ascii()
+        );
+    }
+}
+
+#[tokio::test]
+async fn messages_that_break_the_connection_are_passed_over() {
+    for tls in [false, true] {
+        let (server, connect) = if tls { secured().await } else { plain().await };
+        let mesh = connect.open().await.unwrap();
+        let mut messages = mesh.listen("a.*".to_owned()).await.unwrap();
+        let inbox = mesh.client().new_inbox();
+        let mut poisons_again = poisons().into_iter().cycle();
+        let good = async {
+            loop {
+                match tls {
+                    _ if mesh.is_screened() => {}
+                    true => mesh.client().force_reconnect().await.unwrap(),
+                    false => publish_raw(&server, &[poisons_again.next().unwrap()]).await,
+                }
+                let _ = mesh.client().publish("a.last", "".into()).await;
+                let next = tokio::time::timeout(Duration::from_millis(50), messages.next()).await;
+                if let Ok(Some(message)) = next
+                    && message.subject.as_str() == "a.last"
+                    && mesh.is_screened()
+                {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), good).await.unwrap();
+        let statistics = mesh.client().statistics();
+        if !tls {
+            let all: Vec<_> = poisons_again.take(200).collect();
+            publish_raw(&server, &all).await;
+        }
+        mesh.provision(&Provision::default()).await.unwrap();
+        mesh.client().publish("a.end", "".into()).await.unwrap();
+        while messages.next().await.unwrap().subject.as_str() != "a.end" {}
+        assert_eq!(statistics.connects.load(Ordering::Relaxed), 1, "the screened connection was lost");
+        // Ids of requests are counted up behind a prefix; nothing of it is known to who saw another connection.
+        let next = mesh.client().new_inbox();
+        let prefix = |inbox: &str| inbox.split('.').nth(1).unwrap().to_owned();
+        assert_ne!(prefix(&inbox), prefix(&next));
+    }
+}
+
+async fn plain() -> (Server, Connect) {
+    let server = server("").await;
+    let url = server.url();
+    (server, to(url))
+}
+
+/// A server that wants certificates, and a connection that has one.
+async fn secured() -> (Server, Connect) {
+    let fixture =
+        |name: &str| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
+    let [ca, cert, key] =
+        ["ca.pem", "server.pem", "server.key"].map(|name| fixture(name).display().to_string());
+    let tls = format!("tls {{ cert_file: {cert:?}, key_file: {key:?}, ca_file: {ca:?}, verify: true }}");
+    let server = server(&tls).await;
+    let connect = Connect {
+        ca: Some(fixture("ca.pem")),
+        cert: Some(fixture("client.pem")),
+        key: Some(fixture("client.key")),
+        ..to(server.url())
+    };
+    (server, connect)
+}
+
+/// An agent that is asked sees where its answer goes. Answers to others go elsewhere.
+#[tokio::test]
+async fn nobody_can_guess_where_an_answer_goes() {
+    let server = server("").await;
+    let mesh = to(server.url()).open().await.unwrap();
+    mesh.provision(&Provision::default()).await.unwrap();
+    let spy = async_nats::connect(server.url()).await.unwrap();
+    let mut asked = subscribed(&spy, ">").await;
+    let wait = Duration::from_millis(50);
+    for _ in 0..3 {
+        let _ = mesh.call_rpc("nobody", "SendMessage", HeaderMap::new(), "".into(), wait).await;
+        let _ = mesh.ask_within(0, &sinew_mesh::query::Query::Status {}, wait).await;
+        mesh.retract("nobody").await.unwrap();
+    }
+    let (mut own, mut stored) = (BTreeSet::new(), BTreeSet::new());
+    while own.len() < 6 || stored.len() < 3 {
+        let message = asked.next().await.unwrap();
+        let Some(reply) = message.reply.filter(|reply| reply.starts_with("_INBOX_tester.")) else { continue };
+        if message.subject.contains(".rpc.") || message.subject.contains(".query.") {
+            own.insert(reply.to_string());
+        } else {
+            stored.insert(reply.to_string());
+        }
+    }
+    // 128 random bits each.
+    let token = |inbox: &String| inbox.split('.').nth(1).unwrap().to_owned();
+    let tokens: BTreeSet<_> = own.iter().map(token).collect();
+    assert_eq!(tokens.len(), 6, "{own:?}");
+    let prefixes: BTreeSet<_> = stored.iter().map(token).collect();
+    assert_eq!((prefixes.len(), prefixes.intersection(&tokens).count()), (1, 0), "{stored:?}");
+    for token in tokens.iter().chain(&prefixes) {
+        assert!(token.len() == 32 && token.bytes().all(|letter| letter.is_ascii_hexdigit()), "{token}");
+    }
+}
+
+/// What fuzzers found, and what they begin with.
+#[test]
+fn the_corpus_of_frames_holds() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frames");
+    let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.len() > 20);
+    for file in files {
+        frames::frames(&std::fs::read(file).unwrap());
+    }
 }

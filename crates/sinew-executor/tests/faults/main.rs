@@ -10,6 +10,7 @@ mod clock;
 mod crash;
 mod forged;
 mod garbage;
+mod hostile;
 mod ids;
 #[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/mesh.rs"]

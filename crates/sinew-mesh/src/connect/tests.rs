@@ -202,3 +202,20 @@ fn clients_come_back_apart_from_each_other_and_never_too_late() {
     assert_eq!(reconnect_after(1, 1.0), SHORTEST_WAIT);
     assert_eq!(reconnect_after(100, 1.0), LONGEST_WAIT);
 }
+
+#[test]
+fn losses_that_come_together_or_often_are_the_work_of_messages() {
+    let begin = Instant::now();
+    for (seconds, screened) in [
+        (&[0][..], false),
+        (&[0, 5], true),
+        (&[0, 40], false),
+        (&[0, 40, 80, 120], false),
+        (&[0, 40, 80, 120, 160], true),
+        (&[0, 1_800, 3_700, 5_500, 7_300, 9_100], false),
+    ] {
+        let mut count = LossCount::default();
+        let last = seconds.iter().map(|at| count.add(begin + Duration::from_secs(*at))).last();
+        assert_eq!(last, Some(screened), "{seconds:?}");
+    }
+}

@@ -108,6 +108,16 @@ pub(crate) const TABLE: &[Metric] = &[
     counter("sinew_quarantine_dropped_total", &[], "oldest messages removed because the quarantine was full"),
     counter("sinew_quarantine_lost_total", &[], "messages that could not be put aside"),
     counter("sinew_streams_behind_total", &["stream"], "streams read again from their first message"),
+    counter(
+        "sinew_undeliverable_total",
+        &["kind"],
+        "messages that could not be read off the wire, by the kind of their subject; set aside or passed over",
+    ),
+    counter(
+        "sinew_connections_screened_total",
+        &[],
+        "connections replaced by one that checks every message, because messages broke them",
+    ),
     counter("sinew_commits_total", &[], "commits stored in journals"),
     spread("sinew_commit_entries", Unit::Count, MANY, &[], "entries of executions in one commit"),
     spread("sinew_round_seconds", Unit::Seconds, FAST, &[], "from messages read to their commit stored"),
