@@ -268,7 +268,7 @@ struct Keeper {
     watch: Watch,
     shards: BTreeMap<u32, Owned>,
     beats: u64,
-    /// When each watched stream was made: milliseconds since 1970 UTC.
+    /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
     ages: BTreeMap<&'static str, u64>,
     owned: Arc<Mutex<Vec<u32>>>,
 }
@@ -376,7 +376,9 @@ impl Keeper {
         let mut anew = false;
         for kind in WATCHED_STREAMS {
             let Some(age) = self.shared.mesh.stream_age(kind).await? else {
-                error!(stream = kind, code = "SINEW-7022", "a stream of the mesh is missing");
+                if self.ages.insert(kind, 0) != Some(0) {
+                    error!(stream = kind, code = "SINEW-7022", "a stream of the mesh is missing");
+                }
                 continue;
             };
             let before = self.ages.insert(kind, age.created);
