@@ -48,7 +48,9 @@ pub enum ClientError {
     Held {
         /// The execution.
         execution: ExecutionId,
-        /// The operator code and the reason.
+        /// The operator code.
+        code: String,
+        /// Why.
         reason: String,
     },
     /// The command was decided, and refused.
@@ -78,7 +80,7 @@ impl ClientError {
             Self::Command(_) => BadCommand::CODE,
             Self::NotFound(_) => "SINEW-6040",
             Self::OtherStart(_) => "SINEW-6041",
-            Self::Held { .. } => "SINEW-6061",
+            Self::Held { code, .. } => code,
             Self::Refused(_) => "SINEW-6042",
             Self::Undecided(_) => "SINEW-6043",
             Self::Unreadable { .. } => "SINEW-6044",
@@ -311,8 +313,8 @@ impl Client {
     /// Folds a record.
     pub async fn folded(&self, record: &ExecutionRecord) -> Result<Execution, ClientError> {
         if let Some(ExecutionHold { code, reason }) = &record.hold {
-            let (execution, reason) = (record.meta.execution.clone(), format!("{code}: {reason}"));
-            return Err(ClientError::Held { execution, reason });
+            let (execution, code, reason) = (record.meta.execution.clone(), code.clone(), reason.clone());
+            return Err(ClientError::Held { execution, code, reason });
         }
         let program = self.programs.by_digest(&record.meta.plan).await.map_err(ClientError::Plan)?;
         let unreadable =

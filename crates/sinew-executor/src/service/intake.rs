@@ -166,7 +166,7 @@ async fn command(
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
             let identity = StartIdentity::of(&command, &caller, proves(shared, &command));
             let own = identity.check_id(&command, shared.mesh.namespace());
-            // An execution that has ended keeps its id: its record is not replaced, and the start is not dropped in silence.
+            // An execution that has ended keeps its id: another start must not replace its record.
             let checked = match own {
                 Ok(()) if !open(&command.execution) => {
                     closed_start(shared, &identity, &command.execution).await
@@ -253,10 +253,13 @@ async fn refolded(shared: &Shared, stored: Stored) -> Result<Open, Fault> {
 pub(super) async fn condemned(shared: &Shared, received: &Received) -> Arrival {
     let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
     let _ = aside(shared, received, OWNERS_ENDED, &text).await;
-    let Some(Subject::Command { operation, caller, id, .. }) = &received.subject else {
+    let Some(Subject::Command { shard, operation, caller, id }) = &received.subject else {
         return Arrival::Nothing;
     };
-    let Ok(command) = Command::read(*operation, id, &received.body) else { return Arrival::Nothing };
+    let read = Command::read(*operation, id, &received.body).ok();
+    let Some(command) = read.filter(|command| belongs(shared, *shard, command.execution())) else {
+        return Arrival::Nothing;
+    };
     let fault = Fault::invalid(OWNERS_ENDED, text);
     let (id, caller, op) = (id.clone(), caller.clone(), *operation);
     match command {

@@ -36,7 +36,7 @@ const AGENT_TOO_LATE: &str = "SINEW-5104";
 const SKEW: Time = 2_000;
 /// How long a drain waits for what is being sent.
 const GRACE: Duration = Duration::from_secs(5);
-/// Messages of one round while a new owner catches up.
+/// Messages of one turn while a new owner catches up.
 const MAX_CAREFUL_BATCH: usize = 64;
 /// How long the effects of a group are waited for while a new owner catches up.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -171,7 +171,8 @@ impl Shard {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.inbox(id, book.positions).await?;
-        caution.expect(inbox.waiting());
+        // What ended the last owner is in the first batch behind its last commit.
+        caution.expect(inbox.waiting().min(2 * BATCH as u64));
         let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution };
         info!(
             shard = id,

@@ -11,8 +11,8 @@ use sinew_engine::Status;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use sinew_mesh::query::{Answer, Query};
+use sinew_protocol::Subject;
 use sinew_protocol::command::StartCommand;
-use sinew_protocol::{ExecutionId, Subject};
 use tokio::sync::oneshot;
 
 use super::order::Took;
