@@ -174,13 +174,13 @@ mod tests {
             // A secret is a reference, whoever allows it.
             ("", "Bearer ${API_TOKEN}", &["API_TOKEN"], Ok("Bearer ${API_TOKEN}")),
             ("env: [DB_PASSWORD]\n", "${DB_PASSWORD}", &[], Ok("${DB_PASSWORD}")),
-            ("", "${HOME}", &[], Err("1:58 SINEW-1017 environment variable HOME is not allowed here")),
-            ("", "${UNSET}", &["UNSET"], Err("1:58 SINEW-1016 environment variable UNSET is not set")),
+            ("", "${HOME}", &[], Err("1:59 SINEW-1017 environment variable HOME is not allowed here")),
+            ("", "${UNSET}", &["UNSET"], Err("1:59 SINEW-1016 environment variable UNSET is not set")),
             (
                 "",
                 "${NATS_PASSWORD}",
                 &[],
-                Err("1:58 SINEW-1018 environment variable NATS_PASSWORD is reserved: files never read NATS_* and SINEW_*"),
+                Err("1:59 SINEW-1018 environment variable NATS_PASSWORD is reserved: files never read NATS_* and SINEW_*"),
             ),
             (
                 "env: [REGION, SINEW_NAMESPACE, 7, 'A B']\n",

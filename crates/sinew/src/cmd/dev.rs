@@ -85,8 +85,8 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     let paths = places(&args.workflows, WORKFLOWS);
-    // Before they are read: what is saved from now on is seen.
     let options = Options { variables: args.variables.rules()?, ..Options::default() };
+    // Before they are read: what is saved from now on is seen.
     let reload = args.reload.then(|| Reload::of(paths.clone(), options.clone()));
     let loaded = match paths.as_slice() {
         [] => Vec::new(),
