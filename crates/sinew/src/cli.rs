@@ -1,9 +1,11 @@
 //! The command line: flags and help. What commands do is in `cmd`.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sinew_source::escape_text;
 
 use crate::{cmd, exit, output};
 
@@ -127,9 +129,19 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let mut failure =
             exit::Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
         failure.hint = parts.find_map(|part| Some(part.trim().strip_prefix("tip: ")?.to_owned()));
-        let _ = writeln!(std::io::stderr().lock(), "{}", output::document(&failure));
+        let document = output::document(&failure).to_string();
+        let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        let _ = error.print();
+        let text = error.render().to_string();
+        match escape_text(&text) {
+            Cow::Borrowed(_) => {
+                let _ = error.print();
+            }
+            // Words of the command line may come from others, by way of a script.
+            Cow::Owned(text) => {
+                let _ = write!(std::io::stderr().lock(), "{text}");
+            }
+        }
     }
     exit::Exit::Usage.into()
 }

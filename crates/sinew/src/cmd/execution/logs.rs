@@ -135,7 +135,7 @@ impl LogsArgs {
             format!("{}  ", word("node"))
         };
         for line in word("text").lines() {
-            output.text(&format!("{at}{who}{line}"));
+            output.line(&format!("{at}{who}{line}"));
         }
     }
 }

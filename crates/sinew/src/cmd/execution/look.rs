@@ -120,7 +120,7 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
         return Err(no_such_node(options.node.as_deref().unwrap_or_default()));
     };
     match output.format {
-        Format::Name => branches.iter().for_each(|branch| output.text(&branch.label)),
+        Format::Name => branches.iter().for_each(|branch| output.line(&branch.label)),
         _ => output.value(&branches, |branches| {
             let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
             let lines = drawn(branches, output.color, output.ascii);
@@ -222,8 +222,8 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
 fn print(line: &Line, output: &Output) {
     match output.format {
         Format::Jsonl => output.text(&serde_json::to_string(line).unwrap_or_default()),
-        Format::Name => output.text(&line.kind),
-        _ => output.text(&line.show()),
+        Format::Name => output.line(&line.kind),
+        _ => output.line(&line.show()),
     }
 }
 
@@ -267,7 +267,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     let Found { record, .. } = args.which.open().await?;
     let ctx = record.execution.ctx();
     let print = |value: &Value| match (args.raw, value, output.format) {
-        (true, Value::String(text), _) => output.text(text),
+        (true, Value::String(text), _) => output.raw(text),
         (_, value, Format::Yaml) => output.value(value, |_| String::new()),
         (_, value, Format::Jsonl) => output.text(&value.to_string()),
         (_, value, _) => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),

@@ -107,8 +107,8 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
         format!(
             "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",
             place(&one),
-            words::plain(&one.reason),
-            words::plain(&one.subject),
+            words::name(&one.reason),
+            words::name(&one.subject),
             headers(&one)
         )
     });

@@ -327,7 +327,7 @@ fn rewrite(path: &Path, text: &str, edits: Vec<update::Edit>, output: &Output) -
     })?;
     let name = path.display().to_string();
     let diff = similar::TextDiff::from_lines(text, &new);
-    output.note(diff.unified_diff().context_radius(1).header(&name, &name).to_string().trim_end());
+    output.note_block(diff.unified_diff().context_radius(1).header(&name, &name).to_string().trim_end());
     Ok(())
 }
 

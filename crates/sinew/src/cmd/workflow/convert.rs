@@ -82,7 +82,7 @@ pub(super) fn print<T: serde::Serialize>(document: &T, name: &str, usual: Format
         chosen => chosen,
     };
     match format {
-        Format::Name => output.text(name),
+        Format::Name => output.line(name),
         Format::Yaml => output.text(&output::to_yaml(document)),
         Format::Jsonl => output.text(&serde_json::to_string(document).unwrap_or_default()),
         Format::Table | Format::Wide | Format::Json => {

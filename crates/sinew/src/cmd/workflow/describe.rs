@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use sinew_dialects::Lowered;
 use sinew_plan::{NodeIx, Op, Plan};
 
-use super::list::{columns, short};
+use super::list::short;
 use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
 use crate::output::Output;
 use crate::tree;
+use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
@@ -84,7 +85,7 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
     let plan = &lowered.plan;
     if output.format == Format::Name {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.id.as_str()).collect();
-        output.text(&names.join("\n"));
+        names.iter().for_each(|name| output.line(name));
         return Ok(Exit::Ok);
     }
     output.value(&document(&loaded, lowered), |_| text(&loaded, lowered));
@@ -172,14 +173,16 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let version = plan.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     let digest = sinew_plan::digest(plan);
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}{version}  ({}, {})", plan.name, loaded.dialect.name(), short(&digest));
+    let title = words::name(&format!("{}{version}", plan.name));
+    let _ = writeln!(out, "{title}  ({}, {})", loaded.dialect.name(), short(&digest));
     if !plan.description.is_empty() {
-        let _ = writeln!(out, "{}", plan.description.trim_end());
+        let _ = writeln!(out, "{}", words::plain(plan.description.trim_end()));
     }
     let schema =
         |schema: &Option<Value>| schema.as_ref().map_or_else(|| "any JSON".to_owned(), Value::to_string);
     let names = |names: BTreeSet<&str>| {
-        if names.is_empty() { "none".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+        let names = names.into_iter().map(words::name).collect::<Vec<_>>();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     let _ = writeln!(out, "\n  input      {}", schema(&plan.input_schema));
     let _ = writeln!(out, "  output     {}", schema(&plan.output_schema));
@@ -208,6 +211,6 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
             if waits.is_empty() { "-".to_owned() } else { waits },
         ]);
     }
-    out.push_str(&columns(&lines));
+    out.push_str(&words::columns(&lines));
     out
 }

@@ -79,7 +79,7 @@ pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failu
         print(&report, "", Format::Json, output);
     } else {
         if let Some(text) = text {
-            output.text(text);
+            output.raw(text);
         }
         say(&migration, &document, args.check, output);
     }
@@ -98,7 +98,7 @@ fn say(migration: &agentteam::Migration, document: &Document, check: bool, outpu
         for note in &migration.rest {
             left.push(Diagnostic::warning(MIGRATION, note.what.clone()).at(note.span));
         }
-        output.note(sinew_source::render_text(&left, output.color_err).trim_end());
+        output.note_block(sinew_source::render_text(&left, output.color_err).trim_end());
     }
     let format = match (migration.standard, check) {
         (true, true) => "standard then",

@@ -75,7 +75,7 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
         (_, cli::Format::Name) => {
             let bad = |file: &&Read| !file.diagnostics.is_empty();
             for file in files.iter().filter(bad) {
-                output.text(&file.path.display().to_string());
+                output.line(&file.path.display().to_string());
             }
         }
         (Form::Sarif, _) => output.text(&sarif(&files)),
