@@ -1,11 +1,10 @@
 //! The command line: flags and help. What commands do is in `cmd`.
 
-use std::borrow::Cow;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sinew_source::escape_text;
+use sinew_source::{escape_line, escape_text};
 
 use crate::{cmd, exit, output};
 
@@ -122,9 +121,15 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return exit::Exit::Ok.into();
     }
+    let mut said = error.render().to_string();
+    for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
+        // A word with a line break must not look like lines of ours.
+        if word.contains('\n') {
+            said = said.replace(&word, &escape_line(&word));
+        }
+    }
     // The command line could not be read, but whoever wrote it may be a program all the same.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
-        let said = error.render().to_string();
         let mut parts = said.split("\n\n");
         let mut failure =
             exit::Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
@@ -132,15 +137,12 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let document = output::document(&failure).to_string();
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        let text = error.render().to_string();
-        match escape_text(&text) {
-            Cow::Borrowed(_) => {
-                let _ = error.print();
-            }
-            // Words of the command line may come from others, by way of a script.
-            Cow::Owned(text) => {
-                let _ = write!(std::io::stderr().lock(), "{text}");
-            }
+        // Words of the command line may come from others, by way of a script.
+        let text = escape_text(&said);
+        if text == error.render().to_string() {
+            let _ = error.print();
+        } else {
+            let _ = write!(std::io::stderr().lock(), "{text}");
         }
     }
     exit::Exit::Usage.into()

@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_source::{EscapePolicy, escape, escape_text, has_hidden_characters};
+use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
 
 use crate::cli::{ColorChoice, Format, Global};
 use crate::exit::Failure;
@@ -54,12 +54,17 @@ impl Output {
 
     /// Writes text to stdout with its hidden characters escaped. A reader that went away is not an error of ours.
     pub(crate) fn text(&self, text: &str) {
+        write_stdout(&escape_text(text));
+    }
+
+    /// Writes a view to stdout: the same, but the styles of the view stay where colour is wanted.
+    pub(crate) fn styled(&self, text: &str) {
         write_stdout(&escaped(text, self.color));
     }
 
     /// Writes one line to stdout: hidden characters and line breaks are escaped.
     pub(crate) fn line(&self, text: &str) {
-        write_stdout(&escaped_line(text, self.color));
+        write_stdout(&escape_line(text));
     }
 
     /// Writes text to a file or a pipe exactly as it is, and escaped to a terminal, which would obey it.
@@ -85,10 +90,10 @@ impl Output {
     pub(crate) fn value<T: Serialize>(&self, value: &T, table: impl FnOnce(&T) -> String) {
         let document = || serde_json::to_value(value).unwrap_or_default();
         match self.format {
-            Format::Table | Format::Wide => self.text(&table(value)),
+            Format::Table | Format::Wide => self.styled(&table(value)),
             Format::Name => match names(&document()) {
                 Some(names) => names.iter().for_each(|name| self.line(name)),
-                None => self.text(&table(value)),
+                None => self.styled(&table(value)),
             },
             Format::Json => self.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
             Format::Jsonl => match document() {
@@ -102,7 +107,7 @@ impl Output {
     /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that no text of others adds a line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            self.error_line(text);
+            let _ = writeln!(std::io::stderr().lock(), "{}", escape_line(text));
         }
     }
 

@@ -75,7 +75,7 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
             "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
             words::name(agent.name()),
             words::name(agent.version()),
-            words::plain(agent.description()),
+            output::indented(agent.description()),
             schema("input_schema"),
             schema("output_schema"),
             tree::duration(agent.timeout().as_millis() as u64),

@@ -103,7 +103,7 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
                 edits.extend(made);
             }
             if people {
-                output.text(&verdict.text(output.color, output.ascii));
+                output.styled(&verdict.text(output.color, output.ascii));
             }
             verdicts.push(verdict);
         }

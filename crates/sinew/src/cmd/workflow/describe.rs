@@ -13,7 +13,7 @@ use super::list::short;
 use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::tree;
 use crate::views::words;
 
@@ -176,7 +176,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let title = words::name(&format!("{}{version}", plan.name));
     let _ = writeln!(out, "{title}  ({}, {})", loaded.dialect.name(), short(&digest));
     if !plan.description.is_empty() {
-        let _ = writeln!(out, "{}", words::plain(plan.description.trim_end()));
+        let _ = writeln!(out, "{}", output::indented(plan.description.trim_end()));
     }
     let schema =
         |schema: &Option<Value>| schema.as_ref().map_or_else(|| "any JSON".to_owned(), Value::to_string);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use sinew_source::escape_text;
 
 use super::find::{self, Read};
 use crate::cli;
@@ -79,7 +80,9 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
             }
         }
         (Form::Sarif, _) => output.text(&sarif(&files)),
-        (Form::Github, _) => each(&files, output, sinew_source::render_github),
+        (Form::Github, _) => {
+            each(&files, output, |found| escape_text(&sinew_source::render_github(found)).into_owned());
+        }
         (Form::Text, _) => {
             each(&files, output, |found| sinew_source::render_text(found, output.color));
         }
@@ -91,7 +94,7 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
 
 fn each(files: &[Read], output: &Output, render: impl Fn(&sinew_source::Diagnostics) -> String) {
     for file in files.iter().filter(|file| !file.diagnostics.is_empty()) {
-        output.text(&render(&file.diagnostics));
+        output.styled(&render(&file.diagnostics));
     }
 }
 
