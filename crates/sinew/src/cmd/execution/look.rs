@@ -71,6 +71,9 @@ const TREE_EXAMPLES: &str = "Examples:
   sinew execution tree x7f3 --fold succeeded --node enrich
   sinew execution tree run.json -o json";
 
+/// Levels of a tree: a plan may nest maps and loops thousands deep.
+const MAX_TREE_DEPTH: usize = 100;
+
 /// Arguments of `sinew execution tree`.
 #[derive(Args, Debug)]
 #[command(
@@ -107,7 +110,7 @@ impl Folding {
     pub(super) fn options(&self) -> Options {
         let all = self.no_fold || !self.fold.is_empty() || self.node.is_some();
         let depth = self.depth.unwrap_or(if all { usize::MAX } else { 1 });
-        Options { depth: depth.max(1), fold: self.fold.clone(), node: self.node.clone() }
+        Options { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: self.fold.clone(), node: self.node.clone() }
     }
 }
 
