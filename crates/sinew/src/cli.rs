@@ -3,9 +3,10 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use sinew_source::{escape_line, escape_text};
 
+use crate::output::Global;
 use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
@@ -16,51 +17,6 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Flags of every command.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Global {
-    /// Format of data on stdout
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
-    pub(crate) output: Format,
-    /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
-    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
-    pub(crate) color: ColorChoice,
-    /// Icons and lines in ASCII only
-    #[arg(long, global = true)]
-    pub(crate) ascii: bool,
-    /// No progress and no hints on stderr
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-}
-
-/// Formats of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people; may change
-    Table,
-    /// For people, with more columns
-    Wide,
-    /// One document; stable
-    Json,
-    /// One document a line; stable
-    Jsonl,
-    /// One document; stable
-    Yaml,
-    /// Names only
-    Name,
-}
-
-/// When to use colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorChoice {
-    /// On a terminal
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// What to do.

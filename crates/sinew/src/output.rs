@@ -4,15 +4,60 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
 
-use crate::cli::{ColorChoice, Format, Global};
 use crate::exit::Failure;
 
 /// Fields that name what a document is about, the first of them that is there.
 const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];
+
+/// Flags of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Format of data on stdout
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+    /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    pub(crate) color: ColorChoice,
+    /// Icons and lines in ASCII only
+    #[arg(long, global = true)]
+    pub(crate) ascii: bool,
+    /// No progress and no hints on stderr
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// Formats of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people; may change
+    Table,
+    /// For people, with more columns
+    Wide,
+    /// One document; stable
+    Json,
+    /// One document a line; stable
+    Jsonl,
+    /// One document; stable
+    Yaml,
+    /// Names only
+    Name,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
 
 /// Writes a command's output the way the global flags ask.
 #[derive(Debug)]

@@ -14,10 +14,9 @@ use sinew_protocol::task::{NodeOutput, read_result};
 use sinew_protocol::{Fault, header};
 
 use super::{CallArgs, files};
-use crate::cli::Format;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::tree;
 use crate::views::words;
 

@@ -11,9 +11,8 @@ use sinew_protocol::Vocabulary;
 
 use super::changes::Changes;
 use super::{Found, Which};
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::tree::Word;
 use crate::views::describe;
 use crate::views::events::{self, Line, Words};

@@ -14,7 +14,6 @@ use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::command::StartCommand;
 
 use super::{RunArgs, input, mode};
-use crate::cli::Format;
 use crate::cmd::execution::Found;
 use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
@@ -23,7 +22,7 @@ use crate::connect::{Connection, block_traced};
 use crate::deploy;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::tree;

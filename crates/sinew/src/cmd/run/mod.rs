@@ -17,10 +17,9 @@ use sinew_protocol::ExecutionId;
 
 use crate::agents::{self, FileAgents};
 use crate::artifacts::Kept;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::record::Record;
 use crate::tree;
 use crate::views::words;

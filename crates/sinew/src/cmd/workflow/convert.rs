@@ -5,9 +5,8 @@ use sinew_dialects::Loss;
 
 use super::describe::Which;
 use super::trial;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow convert flows/audit.yaml --plan

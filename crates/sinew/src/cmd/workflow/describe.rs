@@ -10,10 +10,9 @@ use sinew_dialects::{Lowered, PlanGraph};
 use sinew_plan::{NodeIx, Op, Plan};
 
 use super::list::short;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 use crate::tree;
 use crate::views::words;
 

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 use sinew_executor::local;
 
 use super::find;
-use crate::cli::Format;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
 use crate::load::Options;
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::views::words;
 
 const EXAMPLES: &str = "Examples:

@@ -8,10 +8,9 @@ use sinew_dialects::agentteam::{self, Note};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
 use super::convert::print;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load;
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 /// Nothing to migrate, or (with --check) something.
 const MIGRATION: &str = "SINEW-2307";

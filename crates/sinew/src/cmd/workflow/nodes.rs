@@ -7,9 +7,8 @@ use serde_json::Value;
 use sinew_dialects::agentteam;
 use sinew_source::did_you_mean;
 
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::views::words;
 
 /// No type of this name.

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use sinew_source::escape_text;
 
 use super::find::{self, Read};
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::load::Options;
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow validate flows/audit.yaml
@@ -56,7 +55,7 @@ enum Form {
 
 /// Does what the command line says.
 pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.format.is_some() && output.format != cli::Format::Table {
+    if args.format.is_some() && output.format != Format::Table {
         return Err(Failure::usage("--format and -o both choose the form of the findings: give one of them"));
     }
     let options = Options { dialect: args.dialect.clone(), ..Options::default() };
@@ -67,13 +66,13 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     let errors: usize = files.iter().map(|file| file.diagnostics.errors()).sum();
     let warnings: usize = files.iter().map(|file| file.diagnostics.warnings()).sum();
     match (args.format.unwrap_or(Form::Text), output.format) {
-        (_, cli::Format::Json | cli::Format::Yaml) => output.value(&document(&files), |_| String::new()),
-        (_, cli::Format::Jsonl) => {
+        (_, Format::Json | Format::Yaml) => output.value(&document(&files), |_| String::new()),
+        (_, Format::Jsonl) => {
             for finding in findings(&files) {
                 output.text(&finding.to_string());
             }
         }
-        (_, cli::Format::Name) => {
+        (_, Format::Name) => {
             let bad = |file: &&Read| !file.diagnostics.is_empty();
             for file in files.iter().filter(bad) {
                 output.line(&file.path.display().to_string());
