@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::model::{Direction, Drawing, EdgeKind, Graph, Shape};
-use crate::names::{is_unprintable, one_line};
+use crate::names::{is_hidden, one_line};
 
 /// The drawing as DOT source.
 #[must_use]
@@ -106,8 +106,9 @@ const fn shape(shape: Shape) -> &'static str {
 /// Ids are told apart exactly, so nothing is dropped from them: unprintable characters are spelled out.
 fn quoted(id: &str) -> String {
     let mut out = String::from("\"");
+    let mut previous = None;
     for c in id.chars() {
-        if is_unprintable(c) {
+        if is_hidden(previous.replace(c), c) {
             let _ = write!(out, "\\\\u{{{:x}}}", u32::from(c));
         } else {
             out.push_str(&escape(c.encode_utf8(&mut [0; 4])));

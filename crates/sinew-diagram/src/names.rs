@@ -59,8 +59,18 @@ fn is_plain(id: &str) -> bool {
         && !id.split('-').any(|part| RESERVED.contains(&part.to_ascii_lowercase().as_str()))
 }
 
+/// Returns whether a character may not stand behind the other one: it is unprintable anywhere, or it joins or selects
+/// letters where no script does.
+pub(crate) fn is_hidden(before: Option<char>, c: char) -> bool {
+    let is_selector = |c: char| matches!(c, '\u{fe00}'..='\u{fe0f}');
+    match c {
+        '\u{200c}' | '\u{200d}' => !before.is_some_and(|before| !before.is_ascii()),
+        c if is_selector(c) => !before.is_some_and(|before| !before.is_whitespace() && !is_selector(before)),
+        c => is_unprintable(c),
+    }
+}
+
 /// Returns whether a character may stand in no form of output: it steers, reorders or hides text.
-/// Joiners (U+200C, U+200D) stay, because scripts and emoji need them and a drawing has no terminal to steer.
 pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -79,7 +89,8 @@ pub(crate) fn one_line(text: &str) -> String {
             out.push(' ');
         }
         let start = out.len();
-        out.extend(word.chars().filter(|c| !is_unprintable(*c)));
+        let mut previous = None;
+        out.extend(word.chars().filter(|c| !is_hidden(previous.replace(*c), *c)));
         if out.len() == start {
             out.truncate(before);
         }
@@ -145,7 +156,7 @@ pub(crate) fn xml(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             // Never a readable `javascript:`, whatever a careless reader of the SVG looks for.
             ':' if ends_with_script(&out) => out.push_str("&#58;"),
-            c if is_unprintable(c) => out.push(' '),
+            c if is_hidden(out.chars().next_back(), c) => out.push(' '),
             c => out.push(c),
         }
     }

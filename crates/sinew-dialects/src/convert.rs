@@ -4,9 +4,12 @@
 //! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
 //! another meaning is listed.
 
+use std::any::Any;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sinew_plan::{EdgeIx, Join, NodeIx, Plan, PlanEdge};
 
@@ -51,6 +54,8 @@ pub struct PlanGraph<'p> {
     outgoing: Vec<Vec<EdgeIx>>,
     ids: BTreeMap<&'p str, NodeIx>,
     labels: BTreeMap<&'p str, NodeIx>,
+    /// What the dialect keeps at the plan, once it was asked for.
+    extra: OnceCell<Option<Box<dyn Any>>>,
 }
 
 impl<'p> PlanGraph<'p> {
@@ -69,12 +74,18 @@ impl<'p> PlanGraph<'p> {
                 labels.entry(label.as_str()).or_insert(ix as NodeIx);
             }
         }
-        Self { plan, incoming, outgoing, ids, labels }
+        Self { plan, incoming, outgoing, ids, labels, extra: OnceCell::new() }
     }
 
     /// Returns the plan.
     pub fn plan(&self) -> &'p Plan {
         self.plan
+    }
+
+    /// Returns what the dialect keeps at the plan, read once for all nodes. `None` if it is not of this type.
+    pub fn plan_extra<T: DeserializeOwned + 'static>(&self) -> Option<&T> {
+        let read = || T::deserialize(&self.plan.extra).ok().map(|extra| Box::new(extra) as Box<dyn Any>);
+        self.extra.get_or_init(read).as_ref()?.downcast_ref()
     }
 
     /// Returns the flow edges that reach a node, in the order of the plan.

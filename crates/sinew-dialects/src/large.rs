@@ -11,12 +11,12 @@ use crate::{Dialect, Loss, by_name, to_sam};
 /// Stack of the thread that lowers and converts. Recursion over the nodes of a file needs more.
 const STACK_BYTES: usize = 512 << 10;
 /// Nodes of the two workflows whose times are compared.
-const NODE_COUNTS: [usize; 2] = [600, 3_000];
+const NODE_COUNTS: [usize; 2] = [400, 2_000];
 /// How much longer the larger workflow may take: five times the nodes take 5 times as long, or 25 if each node looks at
 /// all others.
 const MAX_GROWTH: f64 = 12.0;
 /// Times below this say little about growth.
-const LEAST_TIME: Duration = Duration::from_millis(200);
+const LEAST_TIME: Duration = Duration::from_millis(100);
 /// Nodes of the workflows of the figures.
 const FIGURE_COUNT: usize = 10_000;
 /// Bytes of everything that a check tells about one workflow.

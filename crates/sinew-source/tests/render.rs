@@ -142,7 +142,7 @@ fn without_a_place_and_too_many() {
     assert_eq!(render_text(&diagnostics, false), "SINEW-9: no file\n");
     let mut diagnostics = Diagnostics::new(document("f", "x").sources);
     diagnostics.push(Diagnostic::error("SINEW-9", "in\u{7}file").at(Span::default()));
-    assert_eq!(render_text(&diagnostics, false), "f: SINEW-9: in\u{fffd}file\n");
+    assert_eq!(render_text(&diagnostics, false), "f: SINEW-9: in\\u0007file\n");
     diagnostics.extend((0..60).map(|n| Diagnostic::warning("SINEW-9", format!("{n}"))));
     assert_eq!(render_text(&diagnostics, false).lines().last(), Some("and 11 more"));
     // A span that does not fit the text costs the snippet, nothing else.

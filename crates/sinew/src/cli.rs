@@ -3,8 +3,10 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+use sinew_source::{escape_line, escape_text};
 
+use crate::output::Global;
 use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
@@ -15,51 +17,6 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Flags of every command.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Global {
-    /// Format of data on stdout
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
-    pub(crate) output: Format,
-    /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
-    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
-    pub(crate) color: ColorChoice,
-    /// Icons and lines in ASCII only
-    #[arg(long, global = true)]
-    pub(crate) ascii: bool,
-    /// No progress and no hints on stderr
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-}
-
-/// Formats of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people; may change
-    Table,
-    /// For people, with more columns
-    Wide,
-    /// One document; stable
-    Json,
-    /// One document a line; stable
-    Jsonl,
-    /// One document; stable
-    Yaml,
-    /// Names only
-    Name,
-}
-
-/// When to use colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorChoice {
-    /// On a terminal
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// What to do.
@@ -120,16 +77,29 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return exit::Exit::Ok.into();
     }
+    let mut said = error.render().to_string();
+    for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
+        // A word with a line break must not look like lines of ours.
+        if word.contains('\n') {
+            said = said.replace(&word, &escape_line(&word));
+        }
+    }
     // The command line could not be read, but whoever wrote it may be a program all the same.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
-        let said = error.render().to_string();
         let mut parts = said.split("\n\n");
         let mut failure =
             exit::Failure::usage(parts.next().unwrap_or_default().trim_start_matches("error: "));
         failure.hint = parts.find_map(|part| Some(part.trim().strip_prefix("tip: ")?.to_owned()));
-        let _ = writeln!(std::io::stderr().lock(), "{}", output::document(&failure));
+        let document = output::document(&failure).to_string();
+        let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        let _ = error.print();
+        // Words of the command line may come from others, by way of a script.
+        let text = escape_text(&said);
+        if text == error.render().to_string() {
+            let _ = error.print();
+        } else {
+            let _ = write!(std::io::stderr().lock(), "{text}");
+        }
     }
     exit::Exit::Usage.into()
 }

@@ -44,10 +44,16 @@ impl Sketch<'_> {
             self.terminal(start, "Start");
         }
         let shared = shared_agents(plan);
+        let parting: BTreeSet<NodeIx> = plan
+            .edges
+            .iter()
+            .filter(|edge| !edge.attach && edge.label.is_some())
+            .map(|edge| edge.from)
+            .collect();
         for (ix, node) in plan.nodes.iter().enumerate() {
             let status = self.run.and_then(|run| run.mark(ix as NodeIx));
             let (title, lines) = words(node, &shared);
-            let shape = shape(plan, ix as NodeIx);
+            let shape = shape(node, parting.contains(&(ix as NodeIx)));
             self.drawing.nodes.push(DrawnNode {
                 id: node.id.clone(),
                 shape,
@@ -148,8 +154,8 @@ impl Sketch<'_> {
     }
 }
 
-fn shape(plan: &Plan, ix: NodeIx) -> Shape {
-    let node = plan.node(ix);
+/// Returns the outline of a node. `parts` tells whether edges with labels leave it.
+fn shape(node: &PlanNode, parts: bool) -> Shape {
     match &node.op {
         Op::Source => Shape::Terminal,
         Op::Agent if node.attached => Shape::Box,
@@ -162,7 +168,6 @@ fn shape(plan: &Plan, ix: NodeIx) -> Shape {
         Op::Fork { .. } => Shape::Fork,
         Op::Pure => {
             let kind = node.kind.to_ascii_lowercase();
-            let parts = plan.edges.iter().any(|edge| edge.from == ix && !edge.attach && edge.label.is_some());
             if kind.contains("join") || kind.contains("merge") {
                 Shape::Join
             } else if parts || matches!(kind.as_str(), "conditional" | "switch" | "if") {

@@ -1,15 +1,63 @@
 //! Where words go: data to stdout, everything else to stderr; colour only where somebody looks.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
+use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
 
-use crate::cli::{ColorChoice, Format, Global};
 use crate::exit::Failure;
 
 /// Fields that name what a document is about, the first of them that is there.
 const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];
+
+/// Flags of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Format of data on stdout
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+    /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    pub(crate) color: ColorChoice,
+    /// Icons and lines in ASCII only
+    #[arg(long, global = true)]
+    pub(crate) ascii: bool,
+    /// No progress and no hints on stderr
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// Formats of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people; may change
+    Table,
+    /// For people, with more columns
+    Wide,
+    /// One document; stable
+    Json,
+    /// One document a line; stable
+    Jsonl,
+    /// One document; stable
+    Yaml,
+    /// Names only
+    Name,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
 
 /// Writes a command's output the way the global flags ask.
 #[derive(Debug)]
@@ -49,18 +97,35 @@ impl Output {
         }
     }
 
-    /// Writes text to stdout as it is. A reader that went away is no error of ours.
+    /// Writes text to stdout with its hidden characters escaped. A reader that went away is not an error of ours.
     pub(crate) fn text(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes());
-        if !text.ends_with('\n') {
-            let _ = out.write_all(b"\n");
-        }
-        let _ = out.flush();
+        write_stdout(&escape_text(text));
     }
 
-    /// Writes bytes to stdout as they are.
+    /// Writes a view to stdout: the same, but the styles of the view stay where colour is wanted.
+    pub(crate) fn styled(&self, text: &str) {
+        write_stdout(&escaped(text, self.color));
+    }
+
+    /// Writes one line to stdout: hidden characters and line breaks are escaped.
+    pub(crate) fn line(&self, text: &str) {
+        write_stdout(&escape_line(text));
+    }
+
+    /// Writes text to a file or a pipe exactly as it is, and escaped to a terminal, which would obey it.
+    pub(crate) fn raw(&self, text: &str) {
+        if std::io::stdout().is_terminal() {
+            self.text(text);
+        } else {
+            write_stdout(text);
+        }
+    }
+
+    /// Writes bytes to a file or a pipe exactly as they are, and as escaped text to a terminal.
     pub(crate) fn bytes(&self, bytes: &[u8]) {
+        if std::io::stdout().is_terminal() {
+            return write_stdout(&escape_text(&String::from_utf8_lossy(bytes)));
+        }
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(bytes);
         let _ = out.flush();
@@ -70,10 +135,10 @@ impl Output {
     pub(crate) fn value<T: Serialize>(&self, value: &T, table: impl FnOnce(&T) -> String) {
         let document = || serde_json::to_value(value).unwrap_or_default();
         match self.format {
-            Format::Table | Format::Wide => self.text(&table(value)),
+            Format::Table | Format::Wide => self.styled(&table(value)),
             Format::Name => match names(&document()) {
-                Some(names) => names.iter().for_each(|name| self.text(name)),
-                None => self.text(&table(value)),
+                Some(names) => names.iter().for_each(|name| self.line(name)),
+                None => self.styled(&table(value)),
             },
             Format::Json => self.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
             Format::Jsonl => match document() {
@@ -84,16 +149,28 @@ impl Output {
         }
     }
 
-    /// One line to stderr, unless quiet.
+    /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that no text of others adds a line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            self.error_line(text);
+            let _ = writeln!(std::io::stderr().lock(), "{}", escape_line(text));
         }
     }
 
-    /// One line to stderr.
+    /// Writes several lines to stderr, unless quiet.
+    pub(crate) fn note_block(&self, text: &str) {
+        if !self.quiet {
+            self.error_block(text);
+        }
+    }
+
+    /// Writes one line to stderr. Line breaks are escaped.
     pub(crate) fn error_line(&self, text: &str) {
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        let _ = writeln!(std::io::stderr().lock(), "{}", escaped_line(text, self.color_err));
+    }
+
+    /// Writes several lines to stderr.
+    pub(crate) fn error_block(&self, text: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "{}", escaped(text, self.color_err));
     }
 
     /// Says why a command failed: for people, and as one JSON object with `-o json`.
@@ -103,12 +180,13 @@ impl Output {
             return;
         }
         if let Some(diagnostics) = &failure.diagnostics {
-            self.error_line(sinew_source::render_text(diagnostics, self.color_err).trim_end());
+            self.error_block(sinew_source::render_text(diagnostics, self.color_err).trim_end());
         }
         let (red, off) = if self.color_err { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
-        self.error_line(&format!("{red}error{off}: {} [{}]", failure.message, failure.code));
+        let message = indented(&failure.message);
+        self.error_block(&format!("{red}error{off}: {message} [{}]", failure.code));
         if let Some(hint) = &failure.hint {
-            self.error_line(&format!("hint: {hint}"));
+            self.error_block(&format!("hint: {}", indented(hint)));
         }
     }
 
@@ -116,6 +194,37 @@ impl Output {
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl | Format::Yaml)
     }
+}
+
+fn write_stdout(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = out.write_all(b"\n");
+    }
+    let _ = out.flush();
+}
+
+/// Returns text as a terminal may get it. With `color`, the styles of views are kept.
+pub(crate) fn escaped(text: &str, color: bool) -> Cow<'_, str> {
+    escape(text, EscapePolicy { keep_line_breaks: true, keep_styles: color })
+}
+
+/// Returns one line as a terminal may get it. With `color`, the styles of views are kept.
+pub(crate) fn escaped_line(text: &str, color: bool) -> Cow<'_, str> {
+    escape(text, EscapePolicy { keep_line_breaks: false, keep_styles: color })
+}
+
+/// Returns text of others whose further lines are indented, so that none looks like a line of ours.
+pub(crate) fn indented(text: &str) -> String {
+    let text = escape_text(text);
+    let mut lines = text.lines();
+    let mut out = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        out.push_str(if line.starts_with("  ") { "\n" } else { "\n  " });
+        out.push_str(line);
+    }
+    out
 }
 
 /// A failure as programs read it.
@@ -144,6 +253,45 @@ fn names(value: &Value) -> Option<Vec<&str>> {
 
 /// YAML text of a value.
 pub(crate) fn to_yaml<T: Serialize>(value: &T) -> String {
-    // What JSON can say YAML can say, and JSON is YAML: the fallback loses nothing.
-    serde_saphyr::to_string(value).unwrap_or_else(|_| serde_json::to_string_pretty(value).unwrap_or_default())
+    let json = || serde_json::to_string_pretty(value).unwrap_or_default();
+    // JSON is YAML, so the fallback loses nothing. Escapes need its quotes: a plain scalar would take them literally.
+    match serde_saphyr::to_string(value) {
+        Ok(yaml) if matches!(escape_text(&yaml), Cow::Borrowed(_)) => yaml,
+        _ => json().chars().fold(String::new(), |mut out, c| {
+            // A YAML escape names the character itself, where JSON has a pair of surrogates.
+            if c > '\u{ffff}' && has_hidden_characters(c.encode_utf8(&mut [0; 4])) {
+                let _ = write!(out, "\\U{:08x}", u32::from(c));
+            } else {
+                out.push(c);
+            }
+            out
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_with_hidden_characters_stay_the_same_documents() {
+        for text in
+            ["plain", "a\u{9b}31m", "a\u{202e}b", "a\u{e0041}b", "\u{7f}: - #\u{feff}", "a\r\nb\tc\u{2028}"]
+        {
+            let value = json!({ "key": text, "list": [text] });
+            let yaml = to_yaml(&value);
+            let shown = escaped(&yaml, false);
+            assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+            let read: Value =
+                serde_saphyr::from_str(&shown).unwrap_or_else(|error| panic!("{error}: {shown}"));
+            assert_eq!(read, value, "{shown}");
+            let json = serde_json::to_string_pretty(&value).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&escaped(&json, false)).unwrap(), value, "{json}");
+        }
+    }
+
+    #[test]
+    fn further_lines_of_a_message_are_indented() {
+        assert_eq!(indented("one\nhint: two\n    three\u{1b}"), "one\n  hint: two\n    three\\u001b");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::output;
+
 /// What was painted last, so that it can be painted over.
 #[derive(Debug, Default)]
 pub(crate) struct Painter {
@@ -25,7 +27,7 @@ impl Painter {
             let _ = write!(err, "\u{1b}[{}A\r\u{1b}[J", self.painted);
         }
         for line in &lines {
-            let _ = writeln!(err, "{}", cut(line, width));
+            let _ = writeln!(err, "{}", cut(&output::escaped_line(line, true), width));
         }
         let _ = err.flush();
         self.painted = lines.len();

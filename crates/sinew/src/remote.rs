@@ -15,8 +15,8 @@ use sinew_protocol::{ExecutionId, Token};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::record::{self, Record};
-use crate::views::Standing;
 use crate::views::list::Row;
+use crate::views::{Standing, words};
 
 /// No execution has this id, or begins with it.
 const NO_SUCH_EXECUTION: &str = "SINEW-8020";
@@ -155,7 +155,7 @@ fn parse(text: &str) -> Result<ExecutionId, Failure> {
 }
 
 fn no_such(text: &str) -> Failure {
-    let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
+    let shown = words::one_line(text, 80);
     Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, format!("there is no execution '{shown}'"))
         .hint("see `sinew execution list`; the first characters of an id and @latest do")
 }

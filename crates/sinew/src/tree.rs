@@ -4,6 +4,7 @@ use serde::Serialize;
 use sinew_engine::{ActId, Activation, Ctx, End, Phase, ROOT, Seen, Time, WaitingFor};
 use sinew_executor::Execution;
 use sinew_plan::{NodeIx, Plan};
+use sinew_source::escape_line;
 
 /// A line of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -239,8 +240,9 @@ impl Columns {
     /// Widths for the nodes that have rows.
     pub(crate) fn of(plan: &Plan) -> Self {
         let shown = || plan.nodes.iter().filter(|node| !node.inner && !node.attached);
-        let name = shown().map(|node| node.id.chars().count()).max().unwrap_or(0);
-        let agent = shown().filter_map(|node| node.agent.as_ref()).map(|agent| agent.chars().count()).max();
+        let wide = |text: &str| escape_line(text).chars().count();
+        let name = shown().map(|node| wide(&node.id)).max().unwrap_or(0);
+        let agent = shown().filter_map(|node| node.agent.as_ref()).map(|agent| wide(agent)).max();
         Self { name: name.min(40), agent: agent.unwrap_or(0).clamp(5, 24) }
     }
 }
@@ -255,11 +257,11 @@ pub(crate) fn render(rows: &[Row], columns: Columns, color: bool, ascii: bool) -
             let line = format!(
                 "{on}{icon}{off} {node:<name$}  {on}{status:<9}{off}  {attempts:>3}  {time:>8}  {who:<agent$}  {message}",
                 icon = row.status.icon(ascii),
-                node = row.node,
+                node = escape_line(&row.node),
                 status = row.status.as_str(),
                 time = row.duration_ms.map_or_else(|| "-".into(), duration),
-                who = row.agent.as_deref().unwrap_or("-"),
-                message = row.message.as_deref().unwrap_or(""),
+                who = escape_line(row.agent.as_deref().unwrap_or("-")),
+                message = escape_line(row.message.as_deref().unwrap_or("")),
             );
             line.trim_end().to_owned()
         })

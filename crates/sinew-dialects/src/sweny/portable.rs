@@ -9,8 +9,8 @@ use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
-    let parsed = (PlanExtra::deserialize(&plan.extra), NodeExtra::deserialize(&plan.node(node).extra));
-    let (Ok(whole), Ok(extra)) = parsed else {
+    let parsed = (graph.plan_extra::<PlanExtra>(), NodeExtra::deserialize(&plan.node(node).extra));
+    let (Some(whole), Ok(extra)) = parsed else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
     let mut edges = graph.edges_out_of(node).map(|(_, edge)| edge);
@@ -41,7 +41,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
     }
     Portability::Agent {
         agent: plan.node(node).agent.clone().unwrap_or_default(),
-        instruction: Some(instruct::instruction(&whole, &extra, &serde_json::Value::Null)),
+        instruction: Some(instruct::instruction(whole, &extra, &serde_json::Value::Null)),
         input: None,
     }
 }

@@ -10,7 +10,7 @@ use sinew_protocol::command::{ApproveCommand, Command};
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::views::waiting::{self, Wait};
@@ -188,7 +188,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     document["execution"] = json!(id.as_str());
     output.value(&document, |_| {
         let question = wait.question.as_ref();
-        let prompt = question.map(|question| words::plain(&question.prompt)).unwrap_or_default();
+        let prompt = question.map(|question| output::indented(&question.prompt)).unwrap_or_default();
         let data = question.map(|question| serde_json::to_string_pretty(&question.data).unwrap_or_default());
         format!("{prompt}\n{}", data.filter(|data| data != "null").unwrap_or_default())
     });

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory as _};
 use serde_json::json;
 
-use crate::cli::{Cli, Format};
+use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 const COMPLETIONS: &str = "Examples:
   sinew completions bash > ~/.local/share/bash-completion/completions/sinew

@@ -21,6 +21,7 @@ use crate::connect::{self, Connection, block};
 use crate::exit::{Exit, Failure, known};
 use crate::load::{Options, VariableArgs};
 use crate::output::Output;
+use crate::views::words;
 
 /// Where a NATS server usually listens.
 const USUAL_PORT: u16 = 4222;
@@ -216,7 +217,7 @@ impl Banner<'_> {
         output.value(&document, |_| {
             let list = |names: &[String], none: &str| match names {
                 [] => none.to_owned(),
-                names => format!("{}: {}", names.len(), names.join(", ")),
+                names => words::name(&format!("{}: {}", names.len(), names.join(", "))),
             };
             let by = if self.server.is_some() { "started by sinew" } else { "not ours" };
             let mut lines = vec![
@@ -245,6 +246,6 @@ impl Banner<'_> {
         let usual = self.url.ends_with(&format!(":{USUAL_PORT}"));
         let at = if usual { "--mesh".to_owned() } else { format!("--nats {}", self.url) };
         let what = self.workflows.first().map_or("FILE.yaml", String::as_str);
-        format!("sinew run {what} {at} --watch")
+        words::name(&format!("sinew run {} {at} --watch", words::shell(what)))
     }
 }

@@ -3,9 +3,8 @@
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew schema workflow > .sinew/schema/workflow.json

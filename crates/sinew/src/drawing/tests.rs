@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_diagram::Direction;
 use sinew_dialects::{Dialect, LowerOptions, sam::Sam};
+use sinew_plan::Plan;
 use sinew_source::{Limits, LoadOptions};
 
 use super::draw;
 
 fn mermaid(workflow: &Value) -> String {
+    sinew_diagram::mermaid(&draw(&plan(workflow), Direction::TopDown, None))
+}
+
+fn plan(workflow: &Value) -> Plan {
     let bytes = serde_json::to_vec(workflow).unwrap();
     let document = sinew_source::load(
         &bytes,
@@ -28,7 +33,28 @@ fn mermaid(workflow: &Value) -> String {
         agents: &BTreeMap::new(),
     };
     let lowered = Sam.lower(document, &options).unwrap_or_else(|found| panic!("{found}"));
-    sinew_diagram::mermaid(&draw(&lowered[0].plan, Direction::TopDown, None))
+    lowered.into_iter().next().expect("one workflow").plan
+}
+
+#[test]
+fn a_plan_of_thousands_of_nodes_is_drawn_with_little_stack() {
+    let node = |n: usize| {
+        let before: Vec<String> = n.checked_sub(1).map(|n| format!("n{n}")).into_iter().collect();
+        json!({ "id": format!("n{n}"), "type": "agent", "agent_name": "Worker", "depends_on": before,
+                "input": { "n": n } })
+    };
+    let nodes: Vec<Value> = (0..10_000).map(node).collect();
+    let workflow = json!({ "workflow": { "description": "long", "version": "1.0", "nodes": nodes,
+        "output_mapping": { "end": "{{n9999.output}}" } } });
+    let draw = move || {
+        let drawing = draw(&plan(&workflow), Direction::TopDown, None);
+        let terminal = sinew_diagram::terminal(&drawing, false).expect("text has no limit");
+        (terminal.lines().count(), sinew_diagram::mermaid(&drawing).len(), sinew_diagram::dot(&drawing).len())
+    };
+    let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(draw).expect("a thread starts");
+    let (lines, mermaid, dot) = thread.join().expect("no overflow of the stack");
+    assert_eq!(lines, 10_002);
+    assert!(mermaid > 100_000 && dot > 100_000);
 }
 
 #[test]

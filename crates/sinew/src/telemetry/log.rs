@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use sinew_source::{EscapePolicy, escape};
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::fmt::MakeWriter;
@@ -59,7 +60,9 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt::layer().with_writer(Scrubbed { to, scrubber: Arc::new(scrubber) });
+    let policy = EscapePolicy { keep_line_breaks: false, keep_styles: options.terminal && options.color };
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(Scrubbed { to, scrubber: Arc::new(scrubber), policy });
     if options.terminal {
         lines.with_ansi(options.color).compact().boxed()
     } else {
@@ -136,24 +139,29 @@ fn without_user_info(line: &str) -> String {
 struct Scrubbed<W> {
     to: W,
     scrubber: Arc<Scrubber>,
+    policy: EscapePolicy,
 }
 
 impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Scrubbed<W> {
     type Writer = Line<W::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
-        Line { to: self.to.make_writer(), scrubber: Arc::clone(&self.scrubber) }
+        Line { to: self.to.make_writer(), scrubber: Arc::clone(&self.scrubber), policy: self.policy }
     }
 }
 
 struct Line<W> {
     to: W,
     scrubber: Arc<Scrubber>,
+    policy: EscapePolicy,
 }
 
 impl<W: Write> Write for Line<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.to.write_all(self.scrubber.clean(&String::from_utf8_lossy(line)).as_bytes())?;
+        let clean = self.scrubber.clean(&String::from_utf8_lossy(line));
+        // Text of others in a message must neither steer the terminal nor look like another line of the log.
+        let text = clean.strip_suffix('\n').unwrap_or(&clean);
+        self.to.write_all(format!("{}\n", escape(text, self.policy)).as_bytes())?;
         Ok(line.len())
     }
 
@@ -232,6 +240,11 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((line["level"].as_str(), line["shard"].as_i64()), (Some("INFO"), Some(3)));
         assert_eq!(line["message"], "a\nb \u{1b}[31m");
+        let hostile = "a\r\nb \u{1b}]0;x\u{7} \u{9b}2J \u{7f} \u{202e} \u{e0041}";
+        for terminal in [true, false] {
+            let text = logged(terminal, || tracing::warn!(target: "sinew", name = hostile, "{hostile}"));
+            assert!(!text.trim_end().chars().any(char::is_control) && !text.contains('\u{202e}'), "{text:?}");
+        }
         let text = logged(true, log);
         assert!(text.contains("INFO") && !text.contains('{') && !text.contains('\u{1b}'), "{text}");
     }

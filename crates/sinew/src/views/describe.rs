@@ -228,7 +228,12 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     line("execution", &description.execution);
     line(
         "workflow",
-        &format!("{}@{} ({})", description.workflow, words::short(&description.version), description.dialect),
+        &format!(
+            "{}@{} ({})",
+            words::name(&description.workflow),
+            words::short(&description.version),
+            description.dialect
+        ),
     );
     let counts = description.nodes;
     let mut nodes = format!("{}/{} nodes", counts.over, counts.total);
@@ -254,7 +259,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
         }
     }
     if let Some(parent) = &about.parent {
-        line("called by", parent);
+        line("called by", &words::name(parent));
     }
     if !about.labels.is_empty() {
         let labels: Vec<String> = about.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -290,7 +295,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     }
     out.push_str("next\n");
     for command in &description.next {
-        let _ = writeln!(out, "  {command}");
+        let _ = writeln!(out, "  {}", words::name(command));
     }
     out
 }
@@ -302,7 +307,7 @@ fn waiting_text(out: &mut String, waits: &[Wait]) {
     out.push_str("waiting\n");
     for wait in waits.iter().take(SHOWN) {
         let node = wait.node.as_deref().unwrap_or("the execution");
-        let _ = writeln!(out, "  {node}: for {}", words::plain(&wait.text));
+        let _ = writeln!(out, "  {}: for {}", words::name(node), words::name(&wait.text));
         if let Some(question) = &wait.question {
             let _ = writeln!(out, "    asks: {}", words::one_line(&question.prompt, 200));
             if !question.data.is_null() {
@@ -317,7 +322,7 @@ fn waiting_text(out: &mut String, waits: &[Wait]) {
 
 fn failure_text(out: &mut String, failure: &Failure, status: Standing) {
     let word = if status == Standing::Cancelled { "cancelled" } else { "failed" };
-    let node = failure.node.as_ref().map(|node| format!(" at {node}")).unwrap_or_default();
+    let node = failure.node.as_ref().map(|node| format!(" at {}", words::name(node))).unwrap_or_default();
     let _ = writeln!(out, "{word}{node}");
     for cause in &failure.chain {
         let who = match (&cause.node, &cause.agent, cause.attempt) {
@@ -327,7 +332,7 @@ fn failure_text(out: &mut String, failure: &Failure, status: Standing) {
             (None, ..) => String::new(),
         };
         let message = words::one_line(&cause.fault.message, 300);
-        let _ = writeln!(out, "  {who}{message} [{}]", cause.fault.code);
+        let _ = writeln!(out, "  {}{message} [{}]", words::name(&who), words::name(&cause.fault.code));
         for detail in cause.fault.details.iter().take(5) {
             let _ = writeln!(out, "    {}", words::one_line(detail, 200));
         }

@@ -183,7 +183,7 @@ pub(crate) fn text(told: &Comparison, ascii: bool) -> String {
             (false, true) => "!",
             (false, false) => "≠",
         };
-        let mut row = vec![sign.to_owned(), words::plain(&node.label)];
+        let mut row = vec![sign.to_owned(), words::name(&node.label)];
         for stood in [&node.first, &node.second] {
             row.push(stood.as_ref().map_or("-", |stood| stood.status.as_str()).to_owned());
             let time = stood.as_ref().and_then(|stood| stood.duration_ms);
@@ -201,7 +201,7 @@ pub(crate) fn text(told: &Comparison, ascii: bool) -> String {
     let values = [("input".to_owned(), &told.input), ("output".to_owned(), &told.output)];
     for (what, changes) in values.into_iter().chain(nodes).filter(|(_, changes)| !changes.is_empty()) {
         let lines = changes.iter().map(|change| format!("\n  {}", line(change, ascii)));
-        parts.push(format!("{}{}", words::plain(&what), lines.collect::<String>()));
+        parts.push(format!("{}{}", words::name(&what), lines.collect::<String>()));
     }
     parts.join("\n\n")
 }

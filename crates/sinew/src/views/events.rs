@@ -115,11 +115,11 @@ impl Line {
     /// The line for people.
     pub(crate) fn show(&self) -> String {
         let at = words::instant(self.at);
-        let node = self.node.as_deref().unwrap_or("-");
+        let node = words::name(self.node.as_deref().unwrap_or("-"));
         format!(
             "{:<7} {at:<24}  {:<32}  {node:<24}  {}",
             self.seq,
-            self.kind,
+            words::name(&self.kind),
             words::one_line(&self.text, 200)
         )
         .trim_end()

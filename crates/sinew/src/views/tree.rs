@@ -148,7 +148,7 @@ pub(crate) fn head(record: &Record, now: Time) -> String {
     let mut head = format!(
         "{}  {}@{}  {} {}  {}/{} nodes",
         record.id(),
-        record.plan().name,
+        words::name(&record.plan().name),
         words::short(record.execution.program().graph.digest()),
         standing.as_str(),
         duration(until.saturating_sub(state.started_at)),
@@ -228,7 +228,7 @@ fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Ve
     let row = &branch.row;
     let name = format!("{indent}{}", branch.label);
     out.push(Flat {
-        name: words::plain(&name),
+        name: words::name(&name),
         kind: words::one_line(&row.kind, 24),
         word: Some(row.status),
         attempts: row.tries(),

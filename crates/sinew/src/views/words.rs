@@ -1,6 +1,7 @@
 //! Words and columns that views share.
 
 use sinew_engine::Time;
+use sinew_source::{escape_line, escape_text};
 
 use crate::tree;
 
@@ -32,8 +33,10 @@ pub(crate) fn ago(at: Time, now: Time) -> String {
     format!("{} ago", tree::duration(now.saturating_sub(at)))
 }
 
-/// Rows in columns, the first of them the heads; the last column is as long as it is.
-pub(crate) fn columns(lines: &[Vec<String>]) -> String {
+/// Lays out rows in columns, the first of them the heads; the last column is as long as it is. Cells are escaped.
+pub(crate) fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
+    let cells = |row: &R| row.as_ref().iter().map(|cell| escape_line(cell).into_owned()).collect();
+    let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let wide = |text: &str| text.chars().count();
     let count = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
@@ -49,19 +52,24 @@ pub(crate) fn columns(lines: &[Vec<String>]) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// At most so many characters of the first line, without control characters: it may come from anybody.
+/// Returns at most so many characters of the first line, escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut lines = text.lines();
-    let first: String = lines.next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    let first = escape_line(lines.next().unwrap_or_default()).into_owned();
     if first.chars().count() <= most && lines.next().is_none() {
         return first;
     }
     first.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Text of others for a terminal: lines stay, other control characters (colours, cursor movement) go.
+/// Returns a name or another text that has to stay on its line, escaped and as long as it is.
+pub(crate) fn name(text: &str) -> String {
+    escape_line(text).into_owned()
+}
+
+/// Returns text of others for a terminal, escaped; lines stay.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    escape_text(text).into_owned()
 }
 
 /// The part of a digest that people compare.
@@ -86,9 +94,11 @@ mod tests {
 
     #[test]
     fn words_of_others_cannot_paint() {
-        assert_eq!(one_line("a\u{1b}[31mb\nc", 80), "a[31mb…");
+        assert_eq!(one_line("a\u{1b}[31mb\nc", 80), "a\\u001b[31mb…");
         assert_eq!(one_line("abcdef", 4), "abc…");
-        assert_eq!(plain("a\u{7}\nb\u{1b}[2J"), "a\nb[2J");
+        assert_eq!(plain("a\u{7}\nb\u{1b}[2J"), "a\\u0007\nb\\u001b[2J");
+        assert_eq!(name("a\nb"), "a\\nb");
+        assert_eq!(columns(&[vec!["a\nb".to_owned(), "c\u{202e}".to_owned()]]), "a\\nb  c\\u202e");
         assert_eq!(
             (shell("a-1"), shell("a b'c"), shell("")),
             ("a-1".into(), r"'a b'\''c'".into(), "''".into())

@@ -13,9 +13,11 @@ mod common;
 mod plain;
 mod pty;
 mod script;
+mod views;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{Role, World};
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -23,6 +25,8 @@ use snapbox::{Data, assert_data_eq};
 
 /// How long a message without meaning may take to be set aside.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a command on a terminal may take.
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Prices an order, then shares the price out; an order of nothing fails.
 const ORDERS: &str = r#"
@@ -110,10 +114,15 @@ fn what_steers_says_what_it_did() {
 
 /// Sends a command that means nothing, and waits until it was set aside.
 async fn vandal(world: &World) {
+    vandal_with(world, "{".into()).await;
+}
+
+/// Sends a command with this body, and waits until it was set aside.
+async fn vandal_with(world: &World, body: Bytes) {
     let mesh = world.connect("vandal").await;
     let mut aside = mesh.client().subscribe("sinew.v1.quarantine.>").await.unwrap();
     let subject = format!("sinew.v1.command.0.cancel.vandal.{:032x}", 7);
-    mesh.jetstream().publish(subject, "{".into()).await.unwrap().await.expect("it is stored");
+    mesh.jetstream().publish(subject, body).await.unwrap().await.expect("it is stored");
     let seen = tokio::time::timeout(PATIENCE, aside.next()).await;
     assert!(seen.is_ok(), "a command without meaning was not set aside within {PATIENCE:?}");
 }

@@ -11,7 +11,8 @@ use sinew_protocol::Fault;
 use super::{CallArgs, Named};
 use crate::artifacts::Kept;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
+use crate::views::words;
 use crate::{agents, tree};
 
 /// A line of the list.
@@ -42,11 +43,13 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
         ));
     }
     output.value(&rows, |rows| {
-        let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-        let line = |row: &Listed<'_>| {
-            format!("{:<width$}  {:<8}  {}", row.name, row.version, row.description).trim_end().to_owned()
+        let names: Vec<String> = rows.iter().map(|row| words::name(row.name)).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let line = |(row, name): (&Listed<'_>, &String)| {
+            let (version, description) = (words::name(row.version), words::one_line(row.description, 200));
+            format!("{name:<width$}  {version:<8}  {description}").trim_end().to_owned()
         };
-        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+        rows.iter().zip(&names).map(line).collect::<Vec<_>>().join("\n")
     });
     Ok(Exit::Ok)
 }
@@ -70,9 +73,9 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
         };
         format!(
             "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
-            agent.name(),
-            agent.version(),
-            agent.description(),
+            words::name(agent.name()),
+            words::name(agent.version()),
+            output::indented(agent.description()),
             schema("input_schema"),
             schema("output_schema"),
             tree::duration(agent.timeout().as_millis() as u64),
@@ -100,7 +103,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         let watch = async {
             while let Some(value) = said.recv().await {
                 let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
-                output.note(&text.unwrap_or_else(|| value.to_string()));
+                output.note_block(&output::indented(&text.unwrap_or_else(|| value.to_string())));
             }
             std::future::pending::<()>().await;
         };

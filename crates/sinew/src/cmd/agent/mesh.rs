@@ -14,10 +14,9 @@ use sinew_protocol::task::{NodeOutput, read_result};
 use sinew_protocol::{Fault, header};
 
 use super::{CallArgs, files};
-use crate::cli::Format;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Format, Output};
 use crate::tree;
 use crate::views::words;
 
@@ -138,7 +137,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
                 words::one_line(&card.version, 40),
                 card::kind(card).word()
             ),
-            words::plain(&card.description),
+            output::indented(&card.description),
             String::new(),
             format!("  input     {}", schema(card::input_schema(card))),
             format!("  output    {}", schema(card::output_schema(card))),

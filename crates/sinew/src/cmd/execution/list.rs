@@ -5,11 +5,10 @@ use serde_json::json;
 use sinew_executor::local;
 use sinew_mesh::history::HistoryFilter;
 
-use crate::cli::Format;
 use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::remote::Remote;
 use crate::views::Standing;
 use crate::views::list::{self, Wanted};

@@ -14,9 +14,8 @@ use sinew_protocol::a2a::{PartContent, StreamResponse};
 
 use super::Which;
 use super::changes::Changes;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::views::events::{self, Line, Words, is_about};
@@ -135,7 +134,7 @@ impl LogsArgs {
             format!("{}  ", word("node"))
         };
         for line in word("text").lines() {
-            output.text(&format!("{at}{who}{line}"));
+            output.line(&format!("{at}{who}{line}"));
         }
     }
 }

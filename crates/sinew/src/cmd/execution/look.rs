@@ -11,9 +11,8 @@ use sinew_protocol::Vocabulary;
 
 use super::changes::Changes;
 use super::{Found, Which};
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::tree::Word;
 use crate::views::describe;
 use crate::views::events::{self, Line, Words};
@@ -71,6 +70,9 @@ const TREE_EXAMPLES: &str = "Examples:
   sinew execution tree x7f3 --fold succeeded --node enrich
   sinew execution tree run.json -o json";
 
+/// Levels of a tree: a plan may nest maps and loops thousands deep.
+const MAX_TREE_DEPTH: usize = 100;
+
 /// Arguments of `sinew execution tree`.
 #[derive(Args, Debug)]
 #[command(
@@ -107,7 +109,7 @@ impl Folding {
     pub(super) fn options(&self) -> Options {
         let all = self.no_fold || !self.fold.is_empty() || self.node.is_some();
         let depth = self.depth.unwrap_or(if all { usize::MAX } else { 1 });
-        Options { depth: depth.max(1), fold: self.fold.clone(), node: self.node.clone() }
+        Options { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: self.fold.clone(), node: self.node.clone() }
     }
 }
 
@@ -120,7 +122,7 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
         return Err(no_such_node(options.node.as_deref().unwrap_or_default()));
     };
     match output.format {
-        Format::Name => branches.iter().for_each(|branch| output.text(&branch.label)),
+        Format::Name => branches.iter().for_each(|branch| output.line(&branch.label)),
         _ => output.value(&branches, |branches| {
             let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
             let lines = drawn(branches, output.color, output.ascii);
@@ -222,8 +224,8 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
 fn print(line: &Line, output: &Output) {
     match output.format {
         Format::Jsonl => output.text(&serde_json::to_string(line).unwrap_or_default()),
-        Format::Name => output.text(&line.kind),
-        _ => output.text(&line.show()),
+        Format::Name => output.line(&line.kind),
+        _ => output.line(&line.show()),
     }
 }
 
@@ -267,7 +269,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     let Found { record, .. } = args.which.open().await?;
     let ctx = record.execution.ctx();
     let print = |value: &Value| match (args.raw, value, output.format) {
-        (true, Value::String(text), _) => output.text(text),
+        (true, Value::String(text), _) => output.raw(text),
         (_, value, Format::Yaml) => output.value(value, |_| String::new()),
         (_, value, Format::Jsonl) => output.text(&value.to_string()),
         (_, value, _) => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),

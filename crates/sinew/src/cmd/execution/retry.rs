@@ -12,12 +12,11 @@ use sinew_source::Schema;
 use super::changes::Changes;
 use super::watch::{Follow, follow};
 use super::{Found, NEEDS_MESH, Which};
-use crate::cli::Format;
 use crate::cmd::agent::online;
 use crate::cmd::run::input;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::remote::Remote;
 use crate::views::tree::Options;
 use crate::views::{Standing, retry};
@@ -133,7 +132,7 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
     fits(&found, &wanted).await?;
     if args.dry_run {
         match output.format {
-            Format::Name => preview.rerun.keys().for_each(|node| output.text(node)),
+            Format::Name => preview.rerun.keys().for_each(|node| output.line(node)),
             _ => output.value(&preview, |preview| retry::text(preview, &found.record)),
         }
         return Ok(Exit::Ok);
@@ -142,7 +141,7 @@ pub(super) async fn retry(args: &RetryArgs, output: &Output) -> Result<Exit, Fai
         return Err(Failure::new(Exit::Usage, NEEDS_MESH, "an execution in a file cannot go on")
             .hint("--dry-run says what a retry would do; `sinew execution import FILE` puts it on a mesh"));
     };
-    output.note(&retry::text(&preview, &record).replace("would ", "will "));
+    output.note_block(&retry::text(&preview, &record).replace("would ", "will "));
     let command = RetryCommand {
         execution: record.execution.id().clone(),
         nodes: wanted.nodes,

@@ -12,7 +12,7 @@ use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::Standing;
+use crate::views::{Standing, words};
 
 /// Several executions would be changed and nobody said yes.
 const UNCONFIRMED: &str = "SINEW-8027";
@@ -185,7 +185,10 @@ pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(refused());
     }
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{what}. Go on? [y/N] ").as_bytes());
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("{}. Go on? [y/N] ", words::name(what)).as_bytes(),
+    );
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line);
     match line.trim() {

@@ -9,7 +9,7 @@ use sinew_mesh::quarantine::Quarantined;
 
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::views::words;
 
 /// Bytes of a body that are shown to people.
@@ -102,13 +102,13 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     document["body"] = serde_json::from_slice(&one.body).unwrap_or_else(|_| Value::String(body.clone()));
     document["whole"] = json!(one.whole);
     output.value(&document, |_| {
-        let body: String = words::plain(&body).chars().take(SHOWN).collect();
+        let body: String = output::indented(&body).chars().take(SHOWN).collect();
         let cut = if one.whole { "" } else { "\n(it was too large to be kept whole)" };
         format!(
             "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",
             place(&one),
-            words::plain(&one.reason),
-            words::plain(&one.subject),
+            words::name(&one.reason),
+            words::name(&one.subject),
             headers(&one)
         )
     });

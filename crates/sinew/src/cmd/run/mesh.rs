@@ -14,7 +14,6 @@ use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::command::StartCommand;
 
 use super::{RunArgs, input, mode};
-use crate::cli::Format;
 use crate::cmd::execution::Found;
 use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
@@ -24,7 +23,7 @@ use crate::deadline::{Deadline, DeadlinePassed, ran_out};
 use crate::deploy;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
-use crate::output::Output;
+use crate::output::{self, Format, Output};
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::tree;
@@ -220,7 +219,7 @@ async fn put(
         return Err(Failure::diagnostics(lowered.warnings.clone()));
     }
     if !lowered.warnings.is_empty() {
-        output.note(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
+        output.note_block(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
     }
     load::program(loaded.dialect, lowered)?;
     let calls = |name: &str| loaded.workflows.iter().any(|other| other.plan.name == name);
@@ -338,7 +337,7 @@ fn report(record: &Record, output: &Output) {
         }
     }
     if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
-        let message = words::plain(&fault.message);
+        let message = output::indented(&fault.message);
         output.error_line(&format!("{}: {message} [{}]", outcome.status.as_str(), fault.code));
         let id = words::shell(record.id());
         output.note(&format!("hint: sinew execution describe {id}"));

@@ -18,13 +18,13 @@ use sinew_protocol::ExecutionId;
 
 use crate::agents::{self, FileAgents};
 use crate::artifacts::Kept;
-use crate::cli::Format;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, VariableArgs};
-use crate::output::Output;
+use crate::output::{self, Format, Output};
 use crate::record::Record;
 use crate::tree;
+use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
   sinew run examples/orders/orders.yaml -i '{\"order_id\": \"A1\", \"amount\": 120}'
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         return Err(Failure::diagnostics(lowered.warnings.clone()));
     }
     if !lowered.warnings.is_empty() {
-        output.note(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
+        output.note_block(sinew_source::render_text(&lowered.warnings, output.color_err).trim_end());
     }
     let program = load::program(loaded.dialect, lowered)?;
     let task = Task {
@@ -313,9 +313,13 @@ fn report(
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
-        output.error_line(&format!("{word}: {} [{}]", fault.message, fault.code));
+        output.error_block(&format!(
+            "{word}: {} [{}]",
+            output::indented(&fault.message),
+            words::name(&fault.code)
+        ));
         for detail in &fault.details {
-            output.error_line(&format!("  {detail}"));
+            output.error_block(&format!("  {}", output::indented(detail)));
         }
         output.note(&format!("hint: sinew explain {}", fault.code));
     }
@@ -324,7 +328,8 @@ fn report(
             let one = execution.state().act(act);
             let node = &execution.program().graph.plan().node(one.node).id;
             let prompt = one.wait.as_ref().map(|wait| wait.prompt.clone()).unwrap_or_default();
-            output.error_line(&format!("waiting for a person at '{node}': {prompt}"));
+            let node = words::name(node);
+            output.error_block(&format!("waiting for a person at '{node}': {}", output::indented(&prompt)));
             output.note(&format!("hint: answer it in advance with --answer {node}=approve"));
         }
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use sinew_engine::{Fact, Time};
 use sinew_executor::{Execution, events, local};
 use sinew_protocol::message::Vocabulary;
+use sinew_source::{escape_line, escape_text};
 
 use super::Events;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::paint::Painter;
 use crate::tree::{self, Columns, Row};
 
@@ -65,7 +66,8 @@ impl Picture {
         }
         let done = rows.iter().filter(|row| row.status.is_over()).count();
         let time = tree::duration(self.taken.saturating_sub(self.started) + later);
-        let mut lines = vec![format!("{}  {} {time}  {done}/{} nodes", self.name, self.word, rows.len())];
+        let name = escape_line(&self.name);
+        let mut lines = vec![format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len())];
         lines.extend(tree::render(&rows, self.columns, color, ascii));
         lines
     }
@@ -111,15 +113,15 @@ impl View {
                     let words =
                         if which == Events::MeshSpec { Vocabulary::Spec } else { Vocabulary::Current };
                     for event in events::project(&ctx, execution.id(), fact) {
-                        let _ = writeln!(out, "{}", event.to_json(words));
+                        let _ = writeln!(out, "{}", escape_text(&event.to_json(words).to_string()));
                     }
                 }
                 Events::Native => {
                     for event in execution.program().adapter.project(&ctx, fact) {
                         let _ = if self.machine {
-                            writeln!(out, "{}", event.json)
+                            writeln!(out, "{}", escape_text(&event.json.to_string()))
                         } else {
-                            writeln!(out, "{}", event.line)
+                            writeln!(out, "{}", escape_text(&event.line))
                         };
                     }
                 }
@@ -153,7 +155,7 @@ impl View {
         let rows: Vec<Row> = changed.into_iter().map(|node| tree::row(&ctx, node, now)).collect();
         let mut err = std::io::stderr().lock();
         for line in tree::render(&rows, Columns::of(ctx.plan()), self.color, self.ascii) {
-            let _ = writeln!(err, "{line}");
+            let _ = writeln!(err, "{}", output::escaped_line(&line, self.color));
         }
     }
 

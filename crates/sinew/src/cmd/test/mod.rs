@@ -107,7 +107,7 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
                 edits.extend(made);
             }
             if people {
-                output.text(&verdict.text(output.color, output.ascii));
+                output.styled(&verdict.text(output.color, output.ascii));
             }
             verdicts.push(verdict);
         }
@@ -336,7 +336,7 @@ fn rewrite(path: &Path, text: &str, edits: Vec<update::Edit>, output: &Output) -
     })?;
     let name = path.display().to_string();
     let diff = similar::TextDiff::from_lines(text, &new);
-    output.note(diff.unified_diff().context_radius(1).header(&name, &name).to_string().trim_end());
+    output.note_block(diff.unified_diff().context_radius(1).header(&name, &name).to_string().trim_end());
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use sinew_source::{Sources, Span};
 
 use super::check::Mismatch;
 use crate::tree;
+use crate::views::words;
 
 /// How a case went.
 #[derive(Debug)]
@@ -53,12 +54,21 @@ impl Verdict {
         };
         let time =
             if self.elapsed > 0 { format!("  {}", tree::duration(self.elapsed)) } else { String::new() };
-        let mut text =
-            format!("{} {:<7}  {}  {}{time}\n", paint(code, icon), paint(code, word), self.file, self.name);
+        let mut text = format!(
+            "{} {:<7}  {}{time}\n",
+            paint(code, icon),
+            paint(code, word),
+            words::name(&format!("{}  {}", self.file, self.name))
+        );
         for mismatch in &self.found {
-            let _ = writeln!(text, "    {}: {}", self.place(mismatch.span), paint("1", &mismatch.what));
+            let _ = writeln!(
+                text,
+                "    {}: {}",
+                words::name(&self.place(mismatch.span)),
+                paint("1", &words::name(&mismatch.what))
+            );
             for line in mismatch.lines.iter().flat_map(|line| line.lines()) {
-                let _ = writeln!(text, "      {line}");
+                let _ = writeln!(text, "      {}", words::name(line));
             }
         }
         text

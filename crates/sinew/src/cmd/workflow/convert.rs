@@ -5,9 +5,8 @@ use sinew_dialects::Loss;
 
 use super::describe::Which;
 use super::trial;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow convert flows/audit.yaml --plan
@@ -82,7 +81,7 @@ pub(super) fn print<T: serde::Serialize>(document: &T, name: &str, usual: Format
         chosen => chosen,
     };
     match format {
-        Format::Name => output.text(name),
+        Format::Name => output.line(name),
         Format::Yaml => output.text(&output::to_yaml(document)),
         Format::Jsonl => output.text(&serde_json::to_string(document).unwrap_or_default()),
         Format::Table | Format::Wide | Format::Json => {

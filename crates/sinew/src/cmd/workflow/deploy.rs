@@ -12,6 +12,7 @@ use crate::deploy::{self, Deployed};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::Output;
+use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow deploy flows/audit.yaml
@@ -65,8 +66,13 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
             .collect();
         output.value(&rows, |rows| {
             let word = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
-            let line =
-                |row| format!("would deploy {}@{}", word(row, "name"), list::short(&word(row, "version")));
+            let line = |row| {
+                format!(
+                    "would deploy {}@{}",
+                    words::name(&word(row, "name")),
+                    list::short(&word(row, "version"))
+                )
+            };
             rows.iter().map(line).collect::<Vec<_>>().join("\n")
         });
         return Ok(Exit::Ok);
@@ -108,7 +114,7 @@ pub(crate) async fn all(mesh: &Mesh, loaded: &[Loaded]) -> Result<Vec<Deployed>,
 fn table(deployed: &[Deployed]) -> String {
     let line = |one: &Deployed| {
         let word = if one.new { "deployed" } else { "unchanged" };
-        format!("{word}  {}@{}  ({})", one.name, list::short(&one.version), one.dialect)
+        format!("{word}  {}@{}  ({})", words::name(&one.name), list::short(&one.version), one.dialect)
     };
     deployed.iter().map(line).collect::<Vec<_>>().join("\n")
 }

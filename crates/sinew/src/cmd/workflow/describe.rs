@@ -1,20 +1,20 @@
 //! `sinew workflow describe`: what a workflow takes, does and needs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_dialects::Lowered;
+use sinew_dialects::{Lowered, PlanGraph};
 use sinew_plan::{NodeIx, Op, Plan};
 
-use super::list::{columns, short};
-use crate::cli::Format;
+use super::list::short;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
-use crate::output::Output;
+use crate::output::{self, Format, Output};
 use crate::tree;
+use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
@@ -90,23 +90,18 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
     let plan = &lowered.plan;
     if output.format == Format::Name {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.id.as_str()).collect();
-        output.text(&names.join("\n"));
+        names.iter().for_each(|name| output.line(name));
         return Ok(Exit::Ok);
     }
     output.value(&document(&loaded, lowered), |_| text(&loaded, lowered));
     Ok(Exit::Ok)
 }
 
-/// Ids of the nodes whose tokens a node receives.
-fn waits_for(plan: &Plan, ix: NodeIx) -> Vec<&str> {
-    let mut ids: Vec<&str> = Vec::new();
-    for edge in plan.edges.iter().filter(|edge| edge.to == ix && !edge.attach) {
-        let id = plan.node(edge.from).id.as_str();
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-    ids
+/// Returns the ids of the nodes whose tokens a node receives.
+fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIx) -> Vec<&'p str> {
+    let mut seen = BTreeSet::new();
+    let before = graph.edges_into(ix).map(|(_, edge)| edge.from);
+    before.filter(|from| seen.insert(*from)).map(|from| graph.plan().node(from).id.as_str()).collect()
 }
 
 /// Agents (true) or workflows (false) that the plan works with, by name.
@@ -119,18 +114,25 @@ fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The node that runs this one, for bodies of maps, loops and forks.
-fn owner(plan: &Plan, ix: NodeIx) -> Option<&str> {
-    let owns = |op: &Op| match op {
-        Op::Map { body } | Op::Loop { body } => *body == ix,
-        Op::Fork { bodies } => bodies.contains(&ix),
-        _ => false,
-    };
-    plan.nodes.iter().find(|node| owns(&node.op)).map(|node| node.id.as_str())
+/// Returns for the body of each map, loop and fork the node that runs it.
+fn owners(plan: &Plan) -> BTreeMap<NodeIx, &str> {
+    let mut owners = BTreeMap::new();
+    for node in &plan.nodes {
+        let bodies = match &node.op {
+            Op::Map { body } | Op::Loop { body } => std::slice::from_ref(body),
+            Op::Fork { bodies } => bodies.as_slice(),
+            _ => &[],
+        };
+        for body in bodies {
+            owners.entry(*body).or_insert(node.id.as_str());
+        }
+    }
+    owners
 }
 
 fn document(loaded: &Loaded, lowered: &Lowered) -> Value {
     let plan = &lowered.plan;
+    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
     let nodes: Vec<Value> = plan
         .nodes
         .iter()
@@ -141,12 +143,12 @@ fn document(loaded: &Loaded, lowered: &Lowered) -> Value {
                 "id": node.id,
                 "kind": node.kind,
                 "agent": node.agent,
-                "depends_on": waits_for(plan, ix),
+                "depends_on": waits_for(&graph, ix),
             });
             if let Some(label) = &node.label {
                 row["label"] = json!(label);
             }
-            if let Some(owner) = owner(plan, ix) {
+            if let Some(owner) = owners.get(&ix) {
                 row["run_by"] = json!(owner);
             }
             if let Some(Some(place)) = lowered.places.get(ix as usize) {
@@ -178,14 +180,16 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let version = plan.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     let digest = sinew_plan::digest(plan);
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}{version}  ({}, {})", plan.name, loaded.dialect.name(), short(&digest));
+    let title = words::name(&format!("{}{version}", plan.name));
+    let _ = writeln!(out, "{title}  ({}, {})", loaded.dialect.name(), short(&digest));
     if !plan.description.is_empty() {
-        let _ = writeln!(out, "{}", plan.description.trim_end());
+        let _ = writeln!(out, "{}", output::indented(plan.description.trim_end()));
     }
     let schema =
         |schema: &Option<Value>| schema.as_ref().map_or_else(|| "any JSON".to_owned(), Value::to_string);
     let names = |names: BTreeSet<&str>| {
-        if names.is_empty() { "none".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+        let names = names.into_iter().map(words::name).collect::<Vec<_>>();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     let _ = writeln!(out, "\n  input      {}", schema(&plan.input_schema));
     let _ = writeln!(out, "  output     {}", schema(&plan.output_schema));
@@ -201,11 +205,12 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
         limits.fan_out, limits.iterations, limits.depth
     );
     let mut lines = vec![["NODE", "KIND", "AGENT", "DEPENDS ON"].map(str::to_owned)];
+    let (graph, owners) = (PlanGraph::new(plan), owners(plan));
     for (ix, node) in plan.nodes.iter().enumerate() {
         let ix = ix as NodeIx;
-        let waits = match owner(plan, ix) {
+        let waits = match owners.get(&ix) {
             Some(owner) => format!("(run by {owner})"),
-            None => waits_for(plan, ix).join(", "),
+            None => waits_for(&graph, ix).join(", "),
         };
         lines.push([
             node.id.clone(),
@@ -214,6 +219,6 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
             if waits.is_empty() { "-".to_owned() } else { waits },
         ]);
     }
-    out.push_str(&columns(&lines));
+    out.push_str(&words::columns(&lines));
     out
 }

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 use sinew_executor::local;
 
 use super::find;
-use crate::cli::Format;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
 use crate::load::{Options, VariableArgs};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::views::words;
 
 const EXAMPLES: &str = "Examples:
@@ -148,33 +147,14 @@ fn table(rows: &[Listed], format: Format) -> String {
             row.nodes.to_string(),
             short(&row.digest).to_owned(),
             row.file.display().to_string(),
-            if format == Format::Wide { first.to_owned() } else { cut(first, 60) },
+            words::one_line(first, if format == Format::Wide { usize::MAX } else { 60 }),
         ]
     }));
-    columns(&lines)
+    words::columns(&lines)
 }
 
 /// The part of a digest that people compare.
 pub(super) fn short(digest: &str) -> &str {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
     hex.get(..12).unwrap_or(hex)
-}
-
-/// At most so many characters.
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most - 1).chain(['…']).collect()
-}
-
-/// Cells below each other, the last column as long as it is.
-pub(super) fn columns<const N: usize>(lines: &[[String; N]]) -> String {
-    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let line = |cells: &[String; N]| {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }

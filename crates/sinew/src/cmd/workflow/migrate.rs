@@ -8,10 +8,9 @@ use sinew_dialects::agentteam::{self, Note};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
 use super::convert::print;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load;
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 /// Nothing to migrate, or (with --check) something.
 const MIGRATION: &str = "SINEW-2307";
@@ -79,7 +78,7 @@ pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failu
         print(&report, "", Format::Json, output);
     } else {
         if let Some(text) = text {
-            output.text(text);
+            output.raw(text);
         }
         say(&migration, &document, args.check, output);
     }
@@ -98,7 +97,7 @@ fn say(migration: &agentteam::Migration, document: &Document, check: bool, outpu
         for note in &migration.rest {
             left.push(Diagnostic::warning(MIGRATION, note.what.clone()).at(note.span));
         }
-        output.note(sinew_source::render_text(&left, output.color_err).trim_end());
+        output.note_block(sinew_source::render_text(&left, output.color_err).trim_end());
     }
     let format = match (migration.standard, check) {
         (true, true) => "standard then",

@@ -7,10 +7,9 @@ use serde_json::Value;
 use sinew_dialects::agentteam;
 use sinew_source::did_you_mean;
 
-use super::list::columns;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
+use crate::views::words;
 
 /// No type of this name.
 const UNKNOWN_TYPE: &str = "SINEW-2304";
@@ -61,7 +60,7 @@ pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> 
         return Ok(Exit::Ok);
     }
     if output.format == Format::Name {
-        output.text(&names.join("\n"));
+        names.iter().for_each(|name| output.line(name));
         return Ok(Exit::Ok);
     }
     let mut types: Vec<Value> = names.iter().filter_map(|name| agentteam::describe(name)).collect();
@@ -109,7 +108,7 @@ fn table(types: &[Value]) -> String {
             text(one, "description").to_owned(),
         ]
     }));
-    columns(&lines)
+    words::columns(&lines)
 }
 
 fn detail(one: &Value) -> String {
@@ -135,7 +134,7 @@ fn detail(one: &Value) -> String {
                 [format!("  {name}"), kind, usual]
             })
             .collect();
-        let _ = writeln!(out, "\n{key}:\n{}", columns(&rows));
+        let _ = writeln!(out, "\n{key}:\n{}", words::columns(&rows));
     }
     out
 }

@@ -7,11 +7,10 @@ use clap::{Args, ValueEnum};
 use sinew_diagram::{DrawError, Drawing};
 use sinew_plan::Plan;
 
-use crate::cli::Format;
 use crate::drawing::{self, Run};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Options, VariableArgs};
-use crate::output::Output;
+use crate::output::{Format, Output};
 use crate::record;
 
 const EXAMPLES: &str = "Examples:

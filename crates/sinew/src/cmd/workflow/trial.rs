@@ -8,10 +8,9 @@ use sinew_source::{Diagnostic, Diagnostics, Document};
 
 use super::convert::print;
 use super::describe::Which;
-use crate::cli::Format;
 use crate::exit::{Exit, Failure};
 use crate::load;
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 /// There is no function to try.
 const NOTHING_TO_TRY: &str = "SINEW-2306";

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use sinew_source::escape_text;
 
 use super::find::{self, Read};
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::load::{Options, VariableArgs};
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow validate flows/audit.yaml
@@ -57,7 +57,7 @@ enum Form {
 
 /// Does what the command line says.
 pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.format.is_some() && output.format != cli::Format::Table {
+    if args.format.is_some() && output.format != Format::Table {
         return Err(Failure::usage("--format and -o both choose the form of the findings: give one of them"));
     }
     let options =
@@ -69,20 +69,22 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     let errors: usize = files.iter().map(|file| file.diagnostics.errors()).sum();
     let warnings: usize = files.iter().map(|file| file.diagnostics.warnings()).sum();
     match (args.format.unwrap_or(Form::Text), output.format) {
-        (_, cli::Format::Json | cli::Format::Yaml) => output.value(&document(&files), |_| String::new()),
-        (_, cli::Format::Jsonl) => {
+        (_, Format::Json | Format::Yaml) => output.value(&document(&files), |_| String::new()),
+        (_, Format::Jsonl) => {
             for finding in findings(&files) {
                 output.text(&finding.to_string());
             }
         }
-        (_, cli::Format::Name) => {
+        (_, Format::Name) => {
             let bad = |file: &&Read| !file.diagnostics.is_empty();
             for file in files.iter().filter(bad) {
-                output.text(&file.path.display().to_string());
+                output.line(&file.path.display().to_string());
             }
         }
         (Form::Sarif, _) => output.text(&sarif(&files)),
-        (Form::Github, _) => each(&files, output, sinew_source::render_github),
+        (Form::Github, _) => {
+            each(&files, output, |found| escape_text(&sinew_source::render_github(found)).into_owned());
+        }
         (Form::Text, _) => {
             each(&files, output, |found| sinew_source::render_text(found, output.color));
         }
@@ -94,7 +96,7 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
 
 fn each(files: &[Read], output: &Output, render: impl Fn(&sinew_source::Diagnostics) -> String) {
     for file in files.iter().filter(|file| !file.diagnostics.is_empty()) {
-        output.text(&render(&file.diagnostics));
+        output.styled(&render(&file.diagnostics));
     }
 }
 
