@@ -182,7 +182,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
         twice(format!("it began {starts} times and ended {ends} times"));
     }
     let (mut tasks, mut children) = (BTreeMap::new(), BTreeSet::new());
-    for ((act, attempt), target) in sent {
+    for ((act, attempt), target) in sent.into_iter().filter(|(_, target)| *target != Target::Evaluation) {
         let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
         let agent = matches!(&target, Target::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
         if !agent {

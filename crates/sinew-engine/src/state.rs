@@ -136,6 +136,16 @@ impl Activation {
         let waits = self.running.is_some() && self.ask.as_ref().is_some_and(|ask| ask.is_evaluation());
         self.attempt.saturating_sub(answered + u32::from(waits))
     }
+
+    /// What an agent or a workflow was asked last; scripts that were evaluated since do not count.
+    pub fn last_task(&self) -> Option<&Arc<Ask>> {
+        self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_evaluation())
+    }
+
+    /// The last reply of an agent or a workflow; outcomes of scripts are none.
+    pub fn last_reply(&self) -> Option<&Replied> {
+        self.replies.iter().rfind(|reply| reply.tag != Ask::EVALUATION)
+    }
 }
 
 /// A live token as an activation received it.

@@ -99,7 +99,7 @@ fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
 
 /// The artifact that holds an activation's output: the first its last reply named.
 fn output_artifact(ctx: &Ctx<'_>, act: ActId) -> Option<ArtifactRef> {
-    let reply = ctx.act(act).replies.last()?.result.as_ref().ok()?;
+    let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     serde_json::from_value(reply.artifacts.first()?.clone()).ok()
 }
 

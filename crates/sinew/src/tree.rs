@@ -170,9 +170,9 @@ pub(crate) fn row_of(ctx: &Ctx<'_>, act: ActId, now: Time) -> Row {
     }
 }
 
-/// The agent or workflow that an activation asked last, unless it had a script evaluated since.
+/// The agent or workflow that an activation asked last.
 pub(crate) fn asked_agent(one: &Activation) -> Option<String> {
-    one.ask.as_ref().filter(|ask| !ask.is_evaluation()).map(|ask| ask.target.name().to_owned())
+    one.last_task().map(|ask| ask.target.name().to_owned())
 }
 
 /// How one activation stands.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Status, Step, Val,
+    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Status, Step, Val,
     Wait,
 };
 use sinew_plan::PlanNode;
@@ -249,14 +249,9 @@ fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, 
     Ok(Step::Ask(Box::new(Ask { instruction, context, ..Ask::agent(agent, scope.inputs.clone()) })))
 }
 
-/// The last reply of an agent: the outcomes of conversion functions are none.
-pub(super) fn last_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Replied> {
-    ctx.act(act).replies.iter().rfind(|reply| reply.tag != Ask::EVALUATION)
-}
-
 /// The output of the last reply of an agent, if there is one.
 pub(super) fn raw_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Value> {
-    let last = last_reply(ctx, act)?;
+    let last = ctx.act(act).last_reply()?;
     last.result.as_ref().ok().map(|reply| &*reply.output)
 }
 
@@ -292,7 +287,7 @@ fn is_control(key: &str) -> bool {
 }
 
 fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
-    let raw = match last_reply(ctx, act).map(|replied| &replied.result) {
+    let raw = match ctx.act(act).last_reply().map(|replied| &replied.result) {
         Some(Ok(reply)) => &*reply.output,
         Some(Err(fault)) => return Err(fault.clone()),
         None => &Value::Null,

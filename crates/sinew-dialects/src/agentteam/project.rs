@@ -219,7 +219,7 @@ fn decided(node: &PlanNode, output: &Value) -> Value {
 
 /// Tokens an activation used, wherever its agent reports them.
 fn tokens(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
-    let reply = adapter::last_reply(ctx, act)?.result.as_ref().ok()?;
+    let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let ports = adapter::ports_of(&reply.output);
     let at = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
     let reported =

@@ -129,8 +129,7 @@ fn fail(ctx: &Ctx<'_>, act: ActId, text: &str, partial: Option<Map<String, Value
 
 /// An error that an agent reported beside its result: as the member `error` of its outputs, or as an event.
 pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
-    let last = ctx.act(act).replies.last().filter(|reply| reply.tag != Ask::EVALUATION)?;
-    let reply = last.result.as_ref().ok()?;
+    let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let said =
         reply.events.iter().find(|event| event["type"] == "error").and_then(|event| event.get("error"));
     let error = explicit(&reply.output).and_then(|_| reply.output.get("error")).or(said)?;

@@ -205,6 +205,15 @@ impl Adapter for Scripted {
                 _ => Select::Ask(Box::new(Ask::agent("router", Value::Null).tagged(Ask::ROUTE))),
             };
         }
+        if node.extra["evaluate"] == true {
+            return match one.replies.last() {
+                Some(replied) if replied.tag == Ask::EVALUATION => match &replied.result {
+                    Ok(reply) => to(reply.output.as_str().unwrap_or_default()),
+                    Err(fault) => Select::Fail(fault.clone()),
+                },
+                _ => Select::Ask(Box::new(Ask::evaluation(json!("edges")))),
+            };
+        }
         Select::Ports
     }
 

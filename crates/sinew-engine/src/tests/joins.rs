@@ -249,3 +249,28 @@ fn a_route_that_cannot_be_told_fails_the_node() {
 ",
     );
 }
+
+/// The outcome of a script is a fact: it is asked for once, is no other try of the work, and its failure fails the node.
+#[test]
+fn scripts_choose_edges_by_their_recorded_outcome() {
+    check(
+        "a>b a>c",
+        json!({ "a": { "evaluate": true, "retry": { "limit": 1 } } }),
+        r#"
+        start      | +a a?1
+        a!error    | a?! a?2
+        a=1        | a=1 a?evaluation:3/2
+        a="b"      | +b b?1
+        b=2        | b=2 success end
+"#,
+    );
+    check(
+        "a>b a>c",
+        json!({ "a": { "evaluate": true } }),
+        r#"
+        start      | +a a?1
+        a=1        | a=1 a?evaluation:2/1
+        a!error    | a!error failure!error end
+"#,
+    );
+}

@@ -26,6 +26,19 @@ fn a_dry_run_asks_nobody() {
     );
 }
 
+/// A dry run asks nobody, but scripts are a part of the workflow.
+#[test]
+fn a_dry_run_evaluates_scripts() {
+    check(
+        "a>b a>c",
+        json!({ "a": { "evaluate": true } }),
+        r#"
+        start null {"dry_run":true} | +a note:{"engine":"dry_run","would_ask":"a","input":null} a=null a?evaluation:1
+        a="c" | +c note:{"engine":"dry_run","would_ask":"c","input":null} c=null success end
+"#,
+    );
+}
+
 #[test]
 fn given_outputs_are_taken() {
     check(

@@ -62,7 +62,7 @@ fn activation(
     metrics::histogram!("sinew_activation_seconds", "kind" => kind, "outcome" => outcome)
         .record(seconds(began, ended));
     let Some(parent) = parent(meta, ctx.state) else { return };
-    let Some(ask) = one.ask.as_ref().filter(|ask| !ask.is_evaluation()) else { return };
+    let Some(ask) = one.last_task() else { return };
     tracing::debug!(
         target: "sinew::span",
         span = "activation",
@@ -75,7 +75,7 @@ fn activation(
         execution = meta.execution.as_str(),
         node = node.id,
         activation = act,
-        attempt = one.attempt,
+        attempt = one.tasks(),
         error = fault.map(known),
     );
 }

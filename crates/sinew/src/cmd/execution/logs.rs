@@ -152,8 +152,7 @@ fn tasks(record: &Record) -> HashMap<TaskId, Who> {
     let mut known = HashMap::new();
     for act in 0..ctx.state.acts.len() as u32 {
         let one = ctx.act(act);
-        let asked = crate::tree::asked_agent(one).or_else(|| ctx.node_of(act).agent.clone());
-        let Some(asked) = asked.filter(|_| one.ask.is_some()) else { continue };
+        let Some(asked) = crate::tree::asked_agent(one) else { continue };
         let key = activation_key(id, program, ctx.state, act);
         for attempt in 1..=one.attempt {
             let (node, agent) = (sinew_executor::events::label(&ctx, act), asked.clone());

@@ -102,7 +102,7 @@ async fn fits(found: &Found, retry: &Retry) -> Result<(), Failure> {
     let (Some(input), [node]) = (&retry.input, retry.nodes.as_slice()) else { return Ok(()) };
     let state = found.record.execution.state();
     let of_node = |one: &&Activation| found.record.plan().node(one.node).id == *node;
-    let Some(ask) = state.acts.iter().rev().filter(of_node).find_map(|one| one.ask.as_ref()) else {
+    let Some(ask) = state.acts.iter().rev().filter(of_node).find_map(|one| one.last_task()) else {
         return Ok(());
     };
     let schema = match (&ask.input_schema, &found.remote) {
