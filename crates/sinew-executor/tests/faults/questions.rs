@@ -31,13 +31,14 @@ async fn a_flood_of_questions_does_not_hold_up_work() {
         let mesh = mesh.connect("flood").await;
         let (subject, execution) = (mesh.subject(&Subject::Query { shard: 0 }), first.clone());
         flood.spawn(async move {
+            let client = mesh.client();
             let questions = [Query::Status {}, Query::List {}, Query::Get(execution)];
             let bodies = questions.map(|query| query.to_json()).into_iter().chain(["no question".to_owned()]);
             let bodies: Vec<String> = bodies.collect();
             // Nobody hears the answers: whoever asks like this does not want them.
             for body in bodies.iter().cycle() {
                 let (subject, reply) = (subject.clone(), "_INBOX_flood.unheard");
-                let asked = mesh.client().publish_with_reply(subject, reply, body.clone().into());
+                let asked = client.publish_with_reply(subject, reply, body.clone().into());
                 asked.await.unwrap();
             }
         });
