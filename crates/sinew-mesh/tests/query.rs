@@ -96,7 +96,7 @@ async fn questions_that_cannot_be_read_are_refused() {
 async fn told(mesh: &Mesh, query: Query, messages: Vec<(Option<&'static str>, Vec<u8>)>) -> MeshError {
     let mut questions = mesh.client().subscribe(mesh.subject(&Subject::Query { shard: 9 })).await.unwrap();
     mesh.client().flush().await.unwrap();
-    let client = mesh.client().clone();
+    let client = mesh.client();
     let liar = tokio::spawn(async move {
         let reply = questions.next().await.unwrap().reply.unwrap();
         for (part, body) in messages {

@@ -58,8 +58,9 @@ async fn call(mesh: &Mesh, agent: &str, method: &str) -> Result<String, MeshErro
 async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
     let (_server, mesh) = started::mesh().await;
     let (mut door, mut queries) = (mesh.serve_rpc("a").await.unwrap(), mesh.serve_queries(0).await.unwrap());
+    let client = mesh.client();
     let send = |subject: &'static str, reply: &'static str, body: &'static str| {
-        mesh.client().publish_with_reply(subject, reply, body.into())
+        client.publish_with_reply(subject, reply, body.into())
     };
     for reply in
         ["test.v1.journal.0", "test.v1.command.0.start.b.k", "$KV.test_FLEET.result_key", "$JS.API.INFO"]

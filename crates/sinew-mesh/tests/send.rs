@@ -38,7 +38,8 @@ async fn a_subject_takes_one_body() {
     // A message id that somebody used for another message keeps nobody out.
     let mut headers = none();
     headers.insert("Nats-Msg-Id", "id");
-    let stranger = mesh.jetstream().publish_with_headers("test.v1.task.x.y", headers.clone(), "".into());
+    let jetstream = mesh.jetstream();
+    let stranger = jetstream.publish_with_headers("test.v1.task.x.y", headers.clone(), "".into());
     stranger.await.unwrap().await.unwrap();
     for n in [2, 3] {
         let put = mesh.put_once(&started::task("a", n), headers.clone(), "one".into()).await.unwrap();

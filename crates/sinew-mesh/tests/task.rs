@@ -44,8 +44,9 @@ async fn impatient(mesh: &Mesh, ack_wait: Duration) {
 }
 
 async fn unanswered(mesh: &Mesh) -> (usize, u64) {
+    let jetstream = mesh.jetstream();
     let consumer =
-        mesh.jetstream().get_consumer_from_stream::<pull::Config, _, _>(queue_name(&agent()), "test_TASKS");
+        jetstream.get_consumer_from_stream::<pull::Config, _, _>(queue_name(&agent()), "test_TASKS");
     let info = consumer.await.unwrap().cached_info().clone();
     (info.num_ack_pending, info.num_pending)
 }
