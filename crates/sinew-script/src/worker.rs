@@ -64,6 +64,8 @@ pub fn run_worker() -> Option<ExitCode> {
 fn limit_and_restart() -> io::Result<()> {
     use std::os::unix::process::CommandExt as _;
 
+    // Where memory runs out, the machine ends a worker and not its parent. A machine without this file has no such choice.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
     for (resource, limit) in [
         (Resource::Data, MAX_DATA_BYTES),
         (Resource::Cpu, MAX_CPU_SECONDS),

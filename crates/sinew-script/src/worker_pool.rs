@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     hash::{BuildHasher, RandomState},
     path::PathBuf,
-    sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError, mpsc},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -45,12 +45,13 @@ struct FairQueue {
     turns: VecDeque<u64>,
     requests: BTreeMap<u64, VecDeque<WaitingRequest>>,
     length: usize,
+    /// Threads that take requests out.
+    threads: usize,
 }
 
 struct WorkerPool {
     queue: Mutex<FairQueue>,
     filled: Condvar,
-    started: Once,
 }
 
 /// The executable that becomes a worker; without one, scripts are evaluated in this process.
@@ -91,11 +92,15 @@ pub(crate) fn submit(
 ) {
     let is_long = request.function.limits.max_duration > LONG_DURATION;
     let pool = if is_long { &LONG_SCRIPTS } else { &SHORT_SCRIPTS };
-    pool.start();
     let mut queue = pool.lock();
-    if queue.length >= MAX_WAITING {
+    pool.start_threads(&mut queue);
+    if queue.threads == 0 || queue.length >= MAX_WAITING {
+        let message = match queue.threads {
+            0 => "no thread to run a script",
+            _ => "too many scripts wait for a worker",
+        };
         drop(queue);
-        return done(Err(unavailable("too many scripts wait for a worker")));
+        return done(Err(unavailable(message)));
     }
     queue.push(owner, WaitingRequest { request, expires: Instant::now() + MAX_WAIT, done: Box::new(done) });
     drop(queue);
@@ -108,7 +113,7 @@ fn unavailable(message: &str) -> ScriptError {
 
 impl FairQueue {
     const fn new() -> Self {
-        Self { turns: VecDeque::new(), requests: BTreeMap::new(), length: 0 }
+        Self { turns: VecDeque::new(), requests: BTreeMap::new(), length: 0, threads: 0 }
     }
 
     fn push(&mut self, owner: u64, request: WaitingRequest) {
@@ -136,18 +141,18 @@ impl FairQueue {
 
 impl WorkerPool {
     const fn new() -> Self {
-        Self { queue: Mutex::new(FairQueue::new()), filled: Condvar::new(), started: Once::new() }
+        Self { queue: Mutex::new(FairQueue::new()), filled: Condvar::new() }
     }
 
-    /// Starts the threads the first time; they last as long as the process.
-    fn start(&'static self) {
-        self.started.call_once(|| {
-            for _ in 0..worker_count() {
-                let thread = thread::Builder::new().name("sinew-script".to_owned()).stack_size(STACK_BYTES);
-                // A machine without room for a thread leaves requests in the queue, where they expire.
-                let _ = thread.spawn(move || self.serve());
+    /// Starts the threads that are missing; they last as long as the process.
+    fn start_threads(&'static self, queue: &mut FairQueue) {
+        while queue.threads < worker_count() {
+            let thread = thread::Builder::new().name("sinew-script".to_owned()).stack_size(STACK_BYTES);
+            if thread.spawn(move || self.serve()).is_err() {
+                return; // tried again with the next request
             }
-        });
+            queue.threads += 1;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, FairQueue> {
@@ -179,7 +184,8 @@ impl WorkerPool {
 
 /// Workers of each pool.
 fn worker_count() -> usize {
-    thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4))
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4)))
 }
 
 /// Evaluates requests for one thread of a pool.
@@ -224,5 +230,31 @@ impl Evaluator {
         if let Self::Process { program, worker: worker @ None } = self {
             *worker = WorkerProcess::start(program).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{limits::Limits, request::FunctionText};
+
+    #[test]
+    fn owners_take_turns_however_much_one_of_them_asks_for() {
+        let mut queue = FairQueue::new();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for (owner, name) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
+            let text = FunctionText { source: name.to_owned(), limits: Limits::function() };
+            let request = EvaluationRequest { function: Arc::new(text), argument: None };
+            let order = Arc::clone(&order);
+            let done = Box::new(move |_: EvaluationResult| order.lock().unwrap().push(name));
+            queue.push(owner, WaitingRequest { request, expires: Instant::now(), done });
+        }
+        while let Some(next) = queue.pop() {
+            (next.done)(Ok(Value::Null));
+        }
+        assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "b2", "a3"]);
+        assert_eq!((queue.length, queue.turns.len(), queue.requests.len()), (0, 0, 0));
     }
 }

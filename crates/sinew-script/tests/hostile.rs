@@ -171,8 +171,10 @@ fn function_of(bomb: &str) -> String {
 fn every_bomb_of_the_table_ends_soon_and_costs_no_capacity() {
     use_worker_program(env!("CARGO_BIN_EXE_sinew-script-worker"));
     let limits = Limits { max_duration: Duration::from_millis(50), ..Limits::function() };
-    let bombs: Vec<&str> =
-        include_str!("bombs.txt").lines().filter(|line| !line.is_empty() && !line.starts_with("# ")).collect();
+    let bombs: Vec<&str> = include_str!("bombs.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("# "))
+        .collect();
     assert!(bombs.len() >= 150, "{}", bombs.len());
     let innocent = Function::compile("lambda d: d + 1").unwrap();
     let before = resident_kib();

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Status, Step, Val,
-    Wait,
+    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Status, Step, Val, Wait,
 };
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;

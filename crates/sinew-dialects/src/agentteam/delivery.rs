@@ -1,5 +1,7 @@
 //! What travels on connections: payloads of ports, converted by the functions of the connections.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use sinew_engine::{ActId, Ask, Ctx, Output, Select, Send, TokenValue, Val, out_edges};
 use sinew_plan::EdgeIx;
@@ -67,14 +69,12 @@ fn outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, Fault
 fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
     let mut batch = CallBatch::default();
     // Connections of one port convert the same payload.
-    let mut known: Vec<(*const Value, usize)> = Vec::new();
+    let mut known: BTreeMap<*const Value, usize> = BTreeMap::new();
     for delivery in deliveries {
         let Some((_, source)) = &delivery.conversion else { continue };
         for payload in delivery.payloads() {
-            let at = known.iter().find(|(known, _)| std::ptr::eq(*known, payload)).map(|(_, at)| *at);
-            let at = at.unwrap_or_else(|| {
+            let at = *known.entry(std::ptr::from_ref(payload)).or_insert_with(|| {
                 batch.values.push(payload.clone());
-                known.push((std::ptr::from_ref(payload), batch.values.len() - 1));
                 batch.values.len() - 1
             });
             batch.calls.push(convert::call(source, at));
