@@ -156,9 +156,9 @@ impl Fleet {
         let key = self.mesh.fleet_subject(&fleet_key::takeover(shard));
         let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
         // An answer that the server was made to put there is not a note, but a revision all the same.
-        let read = |note: StreamMessage| match redirected(&note.headers) {
-            true => (Bytes::new(), note.sequence),
-            false => (note.payload, note.sequence),
+        let read = |note: StreamMessage| {
+            let body = if redirected(&note.headers) { Bytes::new() } else { note.payload };
+            (body, note.sequence)
         };
         Ok(found.map_or_else(|| (Bytes::new(), 0), read))
     }

@@ -315,7 +315,9 @@ impl Shard {
             DueWork::None => {}
             DueWork::All => self.book.tick(&mut stage, now),
             DueWork::Of(due) => {
-                due.iter().for_each(|execution| self.book.tick_one(&mut stage, now, execution));
+                for execution in &due {
+                    self.book.tick_one(&mut stage, now, execution);
+                }
             }
         }
         self.compact(&mut stage);

@@ -90,7 +90,7 @@ impl TakeoverNote {
     /// Returns the note with which the next owner begins. `ended` says whether the writer of this note has ended while it
     /// had the items in hand; a writer that lost the shard and lives is not a death.
     pub(super) fn succeed(mut self, process: &str, ended: bool) -> Self {
-        self.process = process.to_owned();
+        process.clone_into(&mut self.process);
         let in_hand = std::mem::take(&mut self.in_hand);
         if in_hand.is_empty() || !ended {
             return self;

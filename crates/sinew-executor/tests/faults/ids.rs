@@ -13,7 +13,7 @@ use crate::signals::ask;
 /// What the starter of an execution learns of it.
 async fn learns(client: &Client, execution: &ExecutionId) -> Result<String, ClientError> {
     let outcome = client.own_outcome(execution, "single", Some(PATIENCE)).await?;
-    Ok(outcome.expect("it ends").output.unwrap()["value"].as_str().unwrap().to_owned())
+    Ok(outcome.unwrap().output.unwrap()["value"].as_str().unwrap().to_owned())
 }
 
 fn chosen(id: &str, value: &str) -> StartCommand {

@@ -51,7 +51,7 @@ impl Scene {
     async fn outlive<T>(&self, done: impl AsyncFn() -> T) -> (usize, Process, T) {
         for deaths in 0..=MAX_DEATHS {
             let mut executor = self.executor().await;
-            let done = async { tokio::time::timeout(PATIENCE, done()).await.expect("nothing happens") };
+            let done = async { tokio::time::timeout(PATIENCE, done()).await.unwrap() };
             tokio::select! {
                 biased;
                 () = executor.gone() => {}
