@@ -1,12 +1,12 @@
-//! The command line: flags and help. What commands do is in `cmd`.
+//! The command line: flags, help, and which command does the work. The commands are in `cmd`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use sinew_source::{escape_line, escape_text};
 
-use crate::output::Global;
+use crate::output::{Global, Output};
 use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
@@ -69,6 +69,31 @@ pub(crate) enum Command {
     Completions(cmd::completions::CompletionsArgs),
     /// Write man pages into a folder
     Man(cmd::completions::ManArgs),
+}
+
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, exit::Failure> {
+    match cli.command {
+        Command::Run(args) => cmd::run::run(&args, output),
+        Command::Test(args) => cmd::test::test(&args, output),
+        Command::Workflow(command) => cmd::workflow::workflow(command, output),
+        Command::Execution(command) => cmd::execution::execution(command, output),
+        Command::Approval(command) => cmd::approval::approval(command, output),
+        Command::Bench(args) => cmd::bench::bench(&args, output),
+        Command::Dev(args) => cmd::dev::dev(&args, output),
+        Command::Serve(command) => cmd::serve::serve(command, output),
+        Command::Mesh(command) => cmd::mesh::mesh(command, output),
+        Command::Artifact(command) => cmd::artifact::artifact(command, output),
+        Command::Tool(command) => cmd::tool::tool(command, output),
+        Command::Top(args) => cmd::top::top(&args, output),
+        Command::Doctor(args) => cmd::doctor::doctor(&args, output),
+        Command::Agent(command) => cmd::agent::agent(command, output),
+        Command::Schema(args) => cmd::schema::schema(&args, output),
+        Command::Explain(args) => cmd::explain::explain(&args, output),
+        Command::New(command) => cmd::new::new(&command, output),
+        Command::Completions(args) => Ok(cmd::completions::completions(&args, Cli::command(), output)),
+        Command::Man(args) => cmd::completions::man(&args, Cli::command(), output),
+    }
 }
 
 /// Prints what clap says; usage errors end with 2, help and version with 0.
