@@ -102,13 +102,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return exit::Exit::Ok.into();
     }
-    let mut said = error.render().to_string();
-    for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
-        // A word with a line break must not look like lines of ours.
-        if word.contains('\n') {
-            said = said.replace(&word, &escape_line(&word));
-        }
-    }
+    let said = error.render().to_string();
     // The command line could not be read, but whoever wrote it may be a program all the same.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
         let mut parts = said.split("\n\n");
@@ -118,12 +112,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let document = output::document(&failure).to_string();
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        // Words of the command line may come from others, by way of a script.
-        let text = escape_text(&said);
-        if text == error.render().to_string() {
+        // Words of the command line may come from others, by way of a script. Those with line breaks cannot be told
+        // from the lines of the message, so that one keeps to one line.
+        let has_breaks = std::env::args_os().any(|word| word.to_string_lossy().contains('\n'));
+        let text = if has_breaks { escape_line(said.trim_end()) } else { escape_text(said.trim_end()) };
+        if text == said.trim_end() {
             let _ = error.print();
         } else {
-            let _ = write!(std::io::stderr().lock(), "{text}");
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
         }
     }
     exit::Exit::Usage.into()

@@ -7,11 +7,12 @@ use serde::Serialize;
 use super::order::Took;
 use crate::exit::Failure;
 
-/// What is sent around: 200 bytes of JSON.
+/// Payload of a task: a text in 200 bytes of JSON.
 pub(super) const TEXT: &str = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
-/// The same for the bare loops.
+/// The same payload for the bare loops, as JSON.
 pub(super) const BODY: &[u8] = br#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
-/// Why a process of a bench could not go on.
+
+/// Reason why a process of a bench could not go on.
 #[derive(Debug)]
 pub(super) struct Broken(pub(super) String);
 
@@ -27,12 +28,12 @@ impl From<Failure> for Broken {
     }
 }
 
-/// Any error as the reason why it broke.
+/// Makes any error such a reason.
 pub(super) fn broken(error: impl std::fmt::Display) -> Broken {
     Broken(error.to_string())
 }
 
-/// Says that a process is up.
+/// Tells the process that started this one that it is up.
 pub(super) fn ready() {
     say(&Took::default());
 }

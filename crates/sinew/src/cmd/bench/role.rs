@@ -3,7 +3,6 @@
 use std::io::BufRead as _;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 use sinew_agent::{Agent, Delivery};
 use sinew_mesh::Mesh;
 use sinew_mesh::connect::Connect;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::child::{Broken, broken, ready, say};
 use super::floor::{self, Loops};
 use super::load::Load;
-use super::order::{Order, Took};
+use super::order::Order;
 use crate::cmd::serve::{self, ExecutorArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
