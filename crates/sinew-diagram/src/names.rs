@@ -64,8 +64,8 @@ fn is_plain(id: &str) -> bool {
 pub(crate) fn is_hidden(before: Option<char>, c: char) -> bool {
     let is_selector = |c: char| matches!(c, '\u{fe00}'..='\u{fe0f}');
     match c {
-        '\u{200c}' | '\u{200d}' => !before.is_some_and(|before| !before.is_ascii()),
-        c if is_selector(c) => !before.is_some_and(|before| !before.is_whitespace() && !is_selector(before)),
+        '\u{200c}' | '\u{200d}' => before.is_none_or(|before| before.is_ascii()),
+        c if is_selector(c) => before.is_none_or(|before| before.is_whitespace() || is_selector(before)),
         c => is_unprintable(c),
     }
 }

@@ -75,13 +75,13 @@ impl Walk<'_> {
     /// thread, because a file decides how deep branches lie in branches.
     fn chain(&mut self, start: usize) {
         let mut levels: Vec<OpenNode> = Vec::new();
-        levels.extend(self.open(start, "", String::new()));
+        levels.extend(self.open(start, "", ""));
         while let Some(level) = levels.last_mut() {
             let Some(at) = level.edges.get(level.walked).copied() else {
                 let next = if level.edges.len() > 1 { self.take_ready() } else { level.next };
                 let indent = std::mem::take(&mut level.indent);
                 levels.pop();
-                levels.extend(next.and_then(|node| self.open(node, &indent, indent.clone())));
+                levels.extend(next.and_then(|node| self.open(node, &indent, &indent)));
                 continue;
             };
             level.walked += 1;
@@ -93,13 +93,13 @@ impl Walk<'_> {
             if enter && single && edge.text(self.ascii).is_empty() {
                 level.next = Some(to);
             } else if let Some((below, before)) = self.branch(at, &level.indent, last, enter) {
-                levels.extend(self.open(to, &below, before));
+                levels.extend(self.open(to, &below, &before));
             }
         }
     }
 
     /// Writes the line of a node that has none yet; `before` stands before it, `indent` before what follows.
-    fn open(&mut self, node: usize, indent: &str, before: String) -> Option<OpenNode> {
+    fn open(&mut self, node: usize, indent: &str, before: &str) -> Option<OpenNode> {
         if std::mem::replace(&mut self.done[node], true) {
             return None;
         }

@@ -47,7 +47,7 @@ pub(crate) fn reaches(next: &[Vec<usize>], marks: &[Vec<usize>], questions: &[Re
         for (answer, (node, mark)) in answers.iter_mut().zip(questions) {
             if block.contains(mark) {
                 let at = mark - first;
-                *answer = reached[of_component[*node]][at / 64] >> (at % 64) & 1 == 1;
+                *answer = (reached[of_component[*node]][at / 64] >> (at % 64)) & 1 == 1;
             }
         }
     }

@@ -36,12 +36,13 @@ pub fn escape(text: &str, policy: EscapePolicy) -> Cow<'_, str> {
     while let Some(c) = text[at..].chars().next() {
         let end = at + c.len_utf8();
         let after = &text[end..];
-        if policy.keep_styles && c == '\u{1b}' {
-            if let Some(length) = style_length(after) {
-                at = end + length;
-                before = None;
-                continue;
-            }
+        if policy.keep_styles
+            && c == '\u{1b}'
+            && let Some(length) = style_length(after)
+        {
+            at = end + length;
+            before = None;
+            continue;
         }
         let kept = match c {
             '\n' | '\t' => policy.keep_line_breaks,
@@ -86,11 +87,11 @@ fn is_hidden(before: Option<char>, c: char, after: &str) -> bool {
         // Joiners belong to emoji and to several scripts, but only between two of their characters.
         '\u{200c}' | '\u{200d}' => {
             let in_script = |c: char| !c.is_ascii() && is_visible(c);
-            !(before.is_some_and(in_script) && after.chars().next().is_some_and(in_script))
+            !before.is_some_and(in_script) || !after.chars().next().is_some_and(in_script)
         }
         // A selector changes the look of the one character before it; more of them carry hidden text.
         c if is_variation_selector(c) => {
-            !before.is_some_and(|before| is_visible(before) && !is_variation_selector(before))
+            before.is_none_or(|before| !is_visible(before) || is_variation_selector(before))
         }
         c => c.is_control() || is_invisible(c),
     }

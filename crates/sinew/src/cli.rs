@@ -1,12 +1,12 @@
-//! The command line: flags and help. What commands do is in `cmd`.
+//! The command line: flags, help, and which command does the work. The commands are in `cmd`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use sinew_source::{escape_line, escape_text};
 
-use crate::output::Global;
+use crate::output::{Global, Output};
 use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
@@ -71,19 +71,38 @@ pub(crate) enum Command {
     Man(cmd::completions::ManArgs),
 }
 
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, exit::Failure> {
+    match cli.command {
+        Command::Run(args) => cmd::run::run(&args, output),
+        Command::Test(args) => cmd::test::test(&args, output),
+        Command::Workflow(command) => cmd::workflow::workflow(command, output),
+        Command::Execution(command) => cmd::execution::execution(command, output),
+        Command::Approval(command) => cmd::approval::approval(command, output),
+        Command::Bench(args) => cmd::bench::bench(&args, output),
+        Command::Dev(args) => cmd::dev::dev(&args, output),
+        Command::Serve(command) => cmd::serve::serve(command, output),
+        Command::Mesh(command) => cmd::mesh::mesh(command, output),
+        Command::Artifact(command) => cmd::artifact::artifact(command, output),
+        Command::Tool(command) => cmd::tool::tool(command, output),
+        Command::Top(args) => cmd::top::top(&args, output),
+        Command::Doctor(args) => cmd::doctor::doctor(&args, output),
+        Command::Agent(command) => cmd::agent::agent(command, output),
+        Command::Schema(args) => cmd::schema::schema(&args, output),
+        Command::Explain(args) => cmd::explain::explain(&args, output),
+        Command::New(command) => cmd::new::new(&command, output),
+        Command::Completions(args) => Ok(cmd::completions::completions(&args, Cli::command(), output)),
+        Command::Man(args) => cmd::completions::man(&args, Cli::command(), output),
+    }
+}
+
 /// Prints what clap says; usage errors end with 2, help and version with 0.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
         return exit::Exit::Ok.into();
     }
-    let mut said = error.render().to_string();
-    for word in std::env::args_os().filter_map(|word| word.into_string().ok()) {
-        // A word with a line break must not look like lines of ours.
-        if word.contains('\n') {
-            said = said.replace(&word, &escape_line(&word));
-        }
-    }
+    let said = error.render().to_string();
     // The command line could not be read, but whoever wrote it may be a program all the same.
     if is_for_machines(std::env::args_os().filter_map(|word| word.into_string().ok())) {
         let mut parts = said.split("\n\n");
@@ -93,12 +112,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let document = output::document(&failure).to_string();
         let _ = writeln!(std::io::stderr().lock(), "{}", escape_text(&document));
     } else {
-        // Words of the command line may come from others, by way of a script.
-        let text = escape_text(&said);
-        if text == error.render().to_string() {
+        // Words of the command line may come from others, by way of a script. Those with line breaks cannot be told
+        // from the lines of the message, so that one keeps to one line.
+        let has_breaks = std::env::args_os().any(|word| word.to_string_lossy().contains('\n'));
+        let text = if has_breaks { escape_line(said.trim_end()) } else { escape_text(said.trim_end()) };
+        if text == said.trim_end() {
             let _ = error.print();
         } else {
-            let _ = write!(std::io::stderr().lock(), "{text}");
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
         }
     }
     exit::Exit::Usage.into()

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Err(error) => return cli::usage(&error),
     };
     let output = output::Output::new(&cli.global);
-    match cmd::run(cli, &output) {
+    match cli::run(cli, &output) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             output.failure(&failure);

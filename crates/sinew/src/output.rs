@@ -149,6 +149,22 @@ impl Output {
         }
     }
 
+    /// Writes a document in the chosen format, or in its usual one for people.
+    pub(crate) fn document<T: Serialize>(&self, document: &T, name: &str, usual: Format) {
+        let format = match self.format {
+            Format::Table | Format::Wide => usual,
+            chosen => chosen,
+        };
+        match format {
+            Format::Name => self.line(name),
+            Format::Yaml => self.text(&to_yaml(document)),
+            Format::Jsonl => self.text(&serde_json::to_string(document).unwrap_or_default()),
+            Format::Table | Format::Wide | Format::Json => {
+                self.text(&serde_json::to_string_pretty(document).unwrap_or_default());
+            }
+        }
+    }
+
     /// Writes one line to stderr, unless quiet. Line breaks are escaped, so that no text of others adds a line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use serde_json::json;
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 
@@ -43,10 +42,10 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
-/// Prints completions.
-pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Exit {
+/// Prints completions of a command line.
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, output: &Output) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "sinew", &mut script);
+    clap_complete::generate(args.shell, &mut command, "sinew", &mut script);
     if output.is_machine() {
         let script = String::from_utf8_lossy(&script);
         output.value(&json!({ "shell": args.shell.to_string(), "script": script }), |_| String::new());
@@ -56,9 +55,9 @@ pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Exit {
     Exit::Ok
 }
 
-/// Writes man pages.
-pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<Exit, Failure> {
-    let pages = write(&args.folder).map_err(|error| {
+/// Writes man pages of a command line.
+pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<Exit, Failure> {
+    let pages = write(&args.folder, command).map_err(|error| {
         let text = format!("cannot write man pages into {}: {error}", args.folder.display());
         Failure::new(Exit::Failed, "SINEW-8006", text)
     })?;
@@ -70,9 +69,9 @@ pub(crate) fn man(args: &ManArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 /// One page per command, named like it: `sinew-workflow-validate.1`.
-fn write(folder: &Path) -> std::io::Result<Vec<String>> {
+fn write(folder: &Path, command: Command) -> std::io::Result<Vec<String>> {
     std::fs::create_dir_all(folder)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     let mut left = vec![command];

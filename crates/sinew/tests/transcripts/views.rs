@@ -1,6 +1,7 @@
 //! Every command with texts of others: none of them steers the terminal, hides, turns around, or adds a line.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -98,7 +99,8 @@ fn document(value: &Value) -> String {
             out.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                out.push_str(&format!("\\u{unit:04x}"));
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
             }
         }
     }

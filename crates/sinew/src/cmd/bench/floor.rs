@@ -13,8 +13,8 @@ use sinew_mesh::async_nats::jetstream::{self, Context, consumer, stream};
 use sinew_mesh::async_nats::{Client, HeaderValue, header};
 use tokio::sync::{mpsc, oneshot};
 
+use super::child::{BODY, Broken, broken, ready};
 use super::order::{Floor, Took};
-use super::role::{BODY, Broken, broken};
 
 /// Where the bare agent listens.
 const ECHO: &str = "floor.echo";
@@ -46,7 +46,7 @@ pub(super) async fn echo(client: Client) -> Result<(), Broken> {
     let config = consumer::pull::Config { durable_name: Some("echo".to_owned()), ..Default::default() };
     let queue = jetstream.create_consumer_on_stream(config, "FLOOR_TASKS").await.map_err(broken)?;
     let mut tasks = queue.stream().max_messages_per_batch(BATCH).messages().await.map_err(broken)?;
-    super::role::ready();
+    ready();
     loop {
         tokio::select! {
             call = calls.next() => {

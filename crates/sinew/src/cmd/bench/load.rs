@@ -15,8 +15,8 @@ use sinew_protocol::Subject;
 use sinew_protocol::command::StartCommand;
 use tokio::sync::oneshot;
 
+use super::child::{Broken, TEXT, broken};
 use super::order::Took;
-use super::role::{Broken, TEXT, broken};
 
 /// Longer than an execution takes on a machine that is busy.
 const PATIENCE: Duration = Duration::from_mins(2);

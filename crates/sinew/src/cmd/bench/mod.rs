@@ -1,5 +1,6 @@
 //! `sinew bench`: what executions cost on this machine, beside the floor of messages that no engine can avoid.
 
+mod child;
 mod floor;
 mod load;
 mod order;

@@ -64,3 +64,9 @@ impl Took {
         Self { seconds, p50_us: at(50), p99_us: at(99), number: each.len() }
     }
 }
+
+/// Returns the middle one of the values; 0 of none.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

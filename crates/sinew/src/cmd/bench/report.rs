@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::order::{Floor, Took};
+use super::order::{Floor, Took, median};
 use super::site::{Cost, DECISIONS};
 use super::size::{Executors, Size};
 
@@ -78,11 +78,6 @@ pub(super) struct Report {
     pub(super) server_mib: f64,
     pub(super) executors: Option<Executors>,
     pub(super) size: Option<Size>,
-}
-
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl Report {

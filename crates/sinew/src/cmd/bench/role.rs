@@ -1,54 +1,29 @@
 //! The processes of a bench: the agent, the bare agent of the floor, and the driver that measures.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::BufRead as _;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 use sinew_agent::{Agent, Delivery};
 use sinew_mesh::Mesh;
 use sinew_mesh::connect::Connect;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::child::{Broken, broken, ready, say};
 use super::floor::{self, Loops};
 use super::load::Load;
-use super::order::{Order, Took};
+use super::order::Order;
 use crate::cmd::serve::{self, ExecutorArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
 /// Something in a process of a bench failed.
 const BROKEN: &str = "SINEW-8081";
-/// What is sent around: 200 bytes of JSON.
-pub(super) const TEXT: &str = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
-/// The same for the bare loops.
-pub(super) const BODY: &[u8] = br#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
 /// The agents; the workflows name them.
 pub(super) const QUEUED: &str = "bench_queued";
 pub(super) const DIRECT: &str = "bench_direct";
 /// Tasks that an agent works on at once.
 const CONCURRENCY: usize = 256;
-
-/// Why a process of a bench could not go on.
-#[derive(Debug)]
-pub(super) struct Broken(pub(super) String);
-
-impl From<&str> for Broken {
-    fn from(reason: &str) -> Self {
-        Self(reason.to_owned())
-    }
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
-        Self(failure.message)
-    }
-}
-
-/// Any error as the reason why it broke.
-pub(super) fn broken(error: impl std::fmt::Display) -> Broken {
-    Broken(error.to_string())
-}
 
 /// Processes that `sinew bench` starts.
 #[derive(Debug, Subcommand)]
@@ -120,17 +95,6 @@ pub(super) fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
         say(&serde_json::json!({ "failed": reason }));
         failed(reason)
     })
-}
-
-/// Says that a process is up.
-pub(super) fn ready() {
-    say(&Took::default());
-}
-
-fn say(value: &impl Serialize) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{}", serde_json::to_string(value).unwrap_or_default());
-    let _ = out.flush();
 }
 
 async fn agent(at: &At) -> Result<(), Broken> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::IN_FLIGHT;
-use super::order::{Order, Took};
+use super::order::{Order, Took, median};
 use super::site::Site;
 use crate::exit::Failure;
 use crate::output::Output;
@@ -95,8 +95,7 @@ pub(super) async fn executors(shards: Option<u32>, many: usize, rounds: u32) -> 
     let lost = both.counted("sinew_fenced_total").await?;
     alone.stop().await?;
     both.stop().await?;
-    let ([one, two], [one_cores, two_cores]) =
-        (rates.map(super::report::median), shares.map(super::report::median));
+    let ([one, two], [one_cores, two_cores]) = (rates.map(median), shares.map(median));
     Ok(Executors {
         one_per_second: one,
         two_per_second: two,

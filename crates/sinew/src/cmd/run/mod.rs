@@ -362,7 +362,7 @@ fn report_asks(execution: &Execution, output: &Output) {
     output.value(&asks, |asks| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let line = |ask: &Value| {
-            format!("{} asks {} with {}", word(&ask["node"]), word(&ask["agent"]), ask["input"])
+            words::name(&format!("{} asks {} with {}", word(&ask["node"]), word(&ask["agent"]), ask["input"]))
         };
         asks.iter().map(line).collect::<Vec<_>>().join("\n")
     });

@@ -4,8 +4,8 @@ use serde_json::Value;
 use sinew_source::{Diagnostics, Node, Span};
 
 use super::diff::{differences, lines, short};
-use super::file;
 use super::run::Seen;
+use super::stub;
 use crate::tree;
 
 /// An expectation that does not hold.
@@ -108,7 +108,7 @@ fn one(key: &str, want: &Node, seen: &Seen, found: &mut Vec<Mismatch>) {
         }
         "order" => order(want, seen, found),
         "elapsed" => {
-            let ms = file::duration(want).unwrap_or_default();
+            let ms = stub::duration(want).unwrap_or_default();
             if ms != seen.elapsed {
                 let line = format!("expected {}, seen {}", tree::duration(ms), tree::duration(seen.elapsed));
                 let exact = format!("expected {ms}ms, seen {}ms", seen.elapsed);

@@ -7,8 +7,7 @@ use sinew_engine::{Answer, Retry, Time};
 use sinew_executor::sim::Signal;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Span};
 
-use super::stub::Stubs;
-use crate::cmd::run::input;
+use super::stub::{Stubs, duration};
 use crate::exit::{Exit, Failure};
 use crate::load;
 
@@ -143,24 +142,6 @@ fn subject(path: &Path, node: &Node) -> Option<Subject> {
         None => (wanted, None),
     };
     Some(Subject::File(path.parent().unwrap_or(Path::new("")).join(file), name))
-}
-
-/// Milliseconds.
-pub(super) fn duration(node: &Node) -> Result<Time, String> {
-    match node.as_str() {
-        Some(text) => input::duration(text).map_err(|failure| failure.message),
-        None => node
-            .as_f64()
-            .map(|seconds| (seconds * 1000.0).round())
-            .filter(|ms| (0.0..1e15).contains(ms))
-            .map(as_millis)
-            .ok_or_else(|| "this is not a duration".to_owned()),
-    }
-}
-
-#[expect(clippy::cast_sign_loss, reason = "the caller has looked at the range")]
-fn as_millis(ms: f64) -> Time {
-    ms as Time
 }
 
 fn signal(node: &Node) -> Result<(Time, Signal), String> {

@@ -11,7 +11,7 @@ use sinew_protocol::{Fault, FaultKind};
 use sinew_script::Function;
 use sinew_source::{Node, Span};
 
-use super::file;
+use crate::cmd::run::input;
 
 /// A stub failed, as the test says.
 const STUB_FAILED: &str = "SINEW-8030";
@@ -100,7 +100,7 @@ impl Stubs {
 fn one(node: &Node) -> Result<One, String> {
     let list = |key: &str| node.get(key).and_then(Node::as_array).unwrap_or_default();
     let json = |nodes: &[Node]| nodes.iter().map(Node::to_json).collect::<Vec<Value>>();
-    let after = node.get("after").map(file::duration).transpose()?.unwrap_or(0);
+    let after = node.get("after").map(duration).transpose()?.unwrap_or(0);
     let mut progress = json(list("progress"));
     let hangs = node.get("hang").and_then(Node::as_bool) == Some(true);
     let given = [
@@ -234,4 +234,22 @@ impl Stub for Player {
         let progress = one.progress.iter().map(|value| (one.after, value.clone())).collect();
         Stubbed::Answer { after: one.after, result, progress }
     }
+}
+
+/// Milliseconds.
+pub(super) fn duration(node: &Node) -> Result<Time, String> {
+    match node.as_str() {
+        Some(text) => input::duration(text).map_err(|failure| failure.message),
+        None => node
+            .as_f64()
+            .map(|seconds| (seconds * 1000.0).round())
+            .filter(|ms| (0.0..1e15).contains(ms))
+            .map(as_millis)
+            .ok_or_else(|| "this is not a duration".to_owned()),
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the caller has looked at the range")]
+fn as_millis(ms: f64) -> Time {
+    ms as Time
 }

@@ -6,7 +6,7 @@ use sinew_dialects::Loss;
 use super::describe::Which;
 use super::trial;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Format, Output};
+use crate::output::{Format, Output};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow convert flows/audit.yaml --plan
@@ -60,34 +60,18 @@ pub(super) fn convert(args: &ConvertArgs, output: &Output) -> Result<Exit, Failu
     let loaded = args.which.load(output)?;
     let plan = &args.which.pick(&loaded)?.plan;
     if args.form.to.is_none() {
-        print(plan, &plan.name, Format::Json, output);
+        output.document(plan, &plan.name, Format::Json);
         return Ok(Exit::Ok);
     }
     let converted =
         sinew_dialects::to_sam(plan, loaded.dialect).map_err(|losses| impossible(&losses, output))?;
     report(&converted.losses, output);
     if output.is_machine() && output.format != Format::Yaml {
-        print(&converted, &plan.name, Format::Json, output);
+        output.document(&converted, &plan.name, Format::Json);
     } else {
-        print(&converted.document, &plan.name, Format::Yaml, output);
+        output.document(&converted.document, &plan.name, Format::Yaml);
     }
     Ok(Exit::Ok)
-}
-
-/// Prints a document in the chosen format, or in its usual one for people.
-pub(super) fn print<T: serde::Serialize>(document: &T, name: &str, usual: Format, output: &Output) {
-    let format = match output.format {
-        Format::Table | Format::Wide => usual,
-        chosen => chosen,
-    };
-    match format {
-        Format::Name => output.line(name),
-        Format::Yaml => output.text(&output::to_yaml(document)),
-        Format::Jsonl => output.text(&serde_json::to_string(document).unwrap_or_default()),
-        Format::Table | Format::Wide | Format::Json => {
-            output.text(&serde_json::to_string_pretty(document).unwrap_or_default());
-        }
-    }
 }
 
 fn impossible(losses: &[Loss], output: &Output) -> Failure {

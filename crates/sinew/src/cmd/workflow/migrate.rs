@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use sinew_dialects::agentteam::{self, Note};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
-use super::convert::print;
 use crate::exit::{Exit, Failure};
 use crate::load;
 use crate::output::{Format, Output};
@@ -75,7 +74,7 @@ pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failu
             "standard": migration.standard,
             "text": text,
         });
-        print(&report, "", Format::Json, output);
+        output.document(&report, "", Format::Json);
     } else {
         if let Some(text) = text {
             output.raw(text);

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use sinew_dialects::agentteam::{self, NoTrial, Trial};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
-use super::convert::print;
 use super::describe::Which;
 use crate::exit::{Exit, Failure};
 use crate::load;
@@ -95,7 +94,7 @@ fn report(trial: &Trial, document: &Document, output: &Output) {
         "argument": trial.argument,
         "error": error,
     });
-    print(&whole, outcome(trial), Format::Json, output);
+    output.document(&whole, outcome(trial), Format::Json);
 }
 
 fn failure(trial: &Trial, error: &agentteam::TrialError, document: Document) -> Failure {
