@@ -102,9 +102,10 @@ fn remove_stale(temporary: &Path) {
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PARENT_PREFIX);
         if ours && is_own_folder(&entry.path()) && is_abandoned(&entry.path()) {
-            match std::fs::remove_dir_all(entry.path()) {
+            let folder = entry.path();
+            match std::fs::remove_dir_all(&folder) {
                 Ok(()) => {
-                    tracing::info!(folder = %entry.path().display(), "a folder of a killed process was removed")
+                    tracing::info!(folder = %folder.display(), "a folder of a killed process was removed");
                 }
                 Err(error) => tracing::debug!(%error, "a folder of a killed process was not removed"),
             }
