@@ -48,7 +48,7 @@ pub fn remove_stale_task_folders() {
 #[derive(Debug)]
 struct ParentFolder {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl ParentFolder {
@@ -76,7 +76,7 @@ impl ParentFolder {
         std::fs::rename(unlocked.path(), &path)?;
         // Its name has changed, so there is nothing left to remove under the old one.
         let _ = unlocked.keep();
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
     }
 }
 
@@ -86,6 +86,7 @@ impl Drop for ParentFolder {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
             tracing::debug!(%error, "a folder of tasks was not removed");
         }
+        let _ = self.lock.unlock();
     }
 }
 
@@ -102,9 +103,10 @@ fn remove_stale(temporary: &Path) {
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PARENT_PREFIX);
         if ours && is_own_folder(&entry.path()) && is_abandoned(&entry.path()) {
-            match std::fs::remove_dir_all(entry.path()) {
+            let folder = entry.path();
+            match std::fs::remove_dir_all(&folder) {
                 Ok(()) => {
-                    tracing::info!(folder = %entry.path().display(), "a folder of a killed process was removed")
+                    tracing::info!(folder = %folder.display(), "a folder of a killed process was removed");
                 }
                 Err(error) => tracing::debug!(%error, "a folder of a killed process was not removed"),
             }
@@ -144,7 +146,7 @@ mod tests {
         std::fs::create_dir(dead_path.join("task-1")).unwrap();
         std::fs::write(dead_path.join("task-1/secret.txt"), "secret").unwrap();
         // As a kill does: the lock goes, the folder stays.
-        let held = dead._lock.try_clone().unwrap();
+        let held = dead.lock.try_clone().unwrap();
         std::mem::forget(dead);
         held.unlock().unwrap();
         // Anything else in a shared folder stays, whatever its name.
