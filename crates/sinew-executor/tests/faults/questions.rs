@@ -16,7 +16,7 @@ use crate::mesh::{PATIENCE, TestMesh};
 /// Connections that ask without a pause.
 const FLOOD_CONNECTIONS: usize = 2;
 /// Questions of each that wait for an answer at any time. More of them would only fill the connection.
-const WAITING_QUESTIONS: usize = 2_000;
+const WAITING_QUESTIONS: usize = 25_000;
 
 /// Executions begin, go on and end while the owner of their shard is asked without a pause.
 #[tokio::test(flavor = "multi_thread")]
