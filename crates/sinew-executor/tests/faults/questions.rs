@@ -1,5 +1,6 @@
 //! Questions to a shard's owner come faster than it can answer them.
 
+use futures_util::StreamExt as _;
 use serde_json::json;
 use sinew_agent::Delivery;
 use sinew_mesh::event::{EventFilter, From};
@@ -14,6 +15,8 @@ use crate::mesh::{PATIENCE, TestMesh};
 
 /// Connections that ask without a pause.
 const FLOOD_CONNECTIONS: usize = 2;
+/// Questions of each that wait for an answer at any time. More of them would only fill the connection.
+const WAITING_QUESTIONS: usize = 25_000;
 
 /// Executions begin, go on and end while the owner of their shard is asked without a pause.
 #[tokio::test(flavor = "multi_thread")]
@@ -35,11 +38,15 @@ async fn a_flood_of_questions_does_not_hold_up_work() {
             let questions = [Query::Status {}, Query::List {}, Query::Get(execution)];
             let bodies = questions.map(|query| query.to_json()).into_iter().chain(["no question".to_owned()]);
             let bodies: Vec<String> = bodies.collect();
-            // Nobody hears the answers: whoever asks like this does not want them.
-            for body in bodies.iter().cycle() {
-                let (subject, reply) = (subject.clone(), "_INBOX_flood.unheard");
-                let asked = client.publish_with_reply(subject, reply, body.clone().into());
-                asked.await.unwrap();
+            let reply = client.new_inbox();
+            let mut answers = client.subscribe(reply.clone()).await.unwrap();
+            for (nth, body) in bodies.iter().cycle().enumerate() {
+                // An answer is followed by the next question, so that as many wait all the time.
+                if nth >= WAITING_QUESTIONS {
+                    answers.next().await.unwrap();
+                }
+                let (subject, reply, body) = (subject.clone(), reply.clone(), body.clone().into());
+                client.publish_with_reply(subject, reply, body).await.unwrap();
             }
         });
     }

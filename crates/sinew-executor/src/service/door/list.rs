@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::a2a::{A2aError, ListTasksParams, Task, TaskListResponse, TaskState, parse_timestamp};
+use sinew_protocol::query::{AN_OPERATOR, Summary};
 use sinew_protocol::{ExecutionId, Token};
 
 use super::{Doors, broker, failed};
@@ -86,9 +87,13 @@ impl Doors {
 
     async fn open_ones(&self, workflow: &str, caller: &Token) -> Result<Vec<Place>, A2aError> {
         let open = self.client.open().await.map_err(|error| failed(&error))?;
+        // An execution that was set aside cannot be folded here, and must not keep the others from being listed.
+        let is_held =
+            |open: &Summary| open.waiting.as_ref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR));
         let theirs: Vec<ExecutionId> = open
             .into_iter()
             .filter(|open| open.workflow == workflow && open.caller == *caller && open.ended.is_none())
+            .filter(|open| !is_held(open))
             .map(|open| open.execution)
             .collect();
         let mut places = Vec::new();

@@ -173,6 +173,7 @@ impl Doors {
                 }
             }
             match (self.find(execution).await?, refused) {
+                (Some(known), Some(error)) if known.record.meta.caller != *caller => return Err(error),
                 // A start that lost the id to another one says nothing about the execution that has it.
                 (Some(known), _) if enough(&known) => return Ok(known),
                 (None, Some(error)) => return Err(error),
