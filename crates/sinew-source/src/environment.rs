@@ -219,7 +219,7 @@ pub(crate) fn substitute<'t>(
                     from = end;
                     continue;
                 }
-                missing => found.default_or(missing)?.to_owned(),
+                missing => found.default_or(&missing)?.to_owned(),
             };
             out.push_str(&text[done..at]);
             added += value.len();
@@ -260,7 +260,7 @@ impl<'t> VariableReference<'t> {
     }
 
     /// Returns the default, or the reason why there is nothing to put in.
-    fn default_or(&self, missing: Variable) -> Result<&'t str, VariableError> {
+    fn default_or(&self, missing: &Variable) -> Result<&'t str, VariableError> {
         let name = || self.name.to_owned();
         self.default.ok_or_else(|| match missing {
             Variable::Reserved => VariableError::Reserved(name()),
