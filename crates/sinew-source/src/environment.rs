@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Prefixes of variables that configure the connection of a process. Files never read these variables.
-const RESERVED_PREFIXES: [&str; 2] = ["NATS_", "SINEW_"];
+/// First words of variables that configure the connection of a process. Files never read these variables.
+const RESERVED_FIRST_WORDS: [&str; 2] = ["NATS", "SINEW"];
 /// Parts of a name that mark the value of a variable as secret.
 const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 
@@ -39,8 +39,8 @@ pub enum Variable {
 
 /// Tells whether files may never read a variable, even when it is on an allow-list: `NATS_*` and `SINEW_*`.
 pub fn is_reserved_variable(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    name.split_once('_')
+        .is_some_and(|(first, _)| RESERVED_FIRST_WORDS.iter().any(|word| first.eq_ignore_ascii_case(word)))
 }
 
 /// Tells whether a text can be the name in `${NAME}`.
@@ -219,7 +219,7 @@ pub(crate) fn substitute<'t>(
                     from = end;
                     continue;
                 }
-                missing => found.default_or(missing)?.to_owned(),
+                missing => found.default_or(&missing)?.to_owned(),
             };
             out.push_str(&text[done..at]);
             added += value.len();
@@ -260,7 +260,7 @@ impl<'t> VariableReference<'t> {
     }
 
     /// Returns the default, or the reason why there is nothing to put in.
-    fn default_or(&self, missing: Variable) -> Result<&'t str, VariableError> {
+    fn default_or(&self, missing: &Variable) -> Result<&'t str, VariableError> {
         let name = || self.name.to_owned();
         self.default.ok_or_else(|| match missing {
             Variable::Reserved => VariableError::Reserved(name()),
