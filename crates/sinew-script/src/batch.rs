@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Longest time for the calls of a batch together.
-const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
+const BATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Functions to call, each over one of some values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use crate::{
     error::{ScriptError, ScriptErrorKind},
     interpreter::{check_text, function_name},
     limits::Limits,
-    request::{EvaluationRequest, FunctionText},
+    request::{EvaluationAction, EvaluationRequest, FunctionText},
     value::{MAX_DEPTH, is_shallow},
     worker_pool,
 };
@@ -31,7 +31,9 @@ impl Function {
     /// Compiles a function with the given limits.
     pub fn compile_with(source: &str, limits: Limits) -> Result<Self, ScriptError> {
         let function = Self::unchecked(source, limits)?;
-        worker_pool::evaluate(EvaluationRequest { function: Arc::clone(&function.text), argument: None })?;
+        let request =
+            EvaluationRequest { function: Arc::clone(&function.text), action: EvaluationAction::Compile };
+        worker_pool::evaluate(request)?;
         Ok(function)
     }
 
@@ -52,7 +54,7 @@ impl Function {
             let message = format!("a value is nested deeper than {MAX_DEPTH}");
             return Err(ScriptError::new(ScriptErrorKind::Value, message));
         }
-        Ok(EvaluationRequest { function: Arc::clone(&self.text), argument: Some(argument) })
+        Ok(EvaluationRequest { function: Arc::clone(&self.text), action: EvaluationAction::Call(argument) })
     }
 
     /// The name of the function that is called; `lambda` for a lambda.

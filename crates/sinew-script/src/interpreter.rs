@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     error::{ScriptError, ScriptErrorKind, shorten},
     limits::Limits,
-    request::{EvaluationRequest, FunctionText},
+    request::{EvaluationAction, EvaluationRequest, FunctionText},
     source::{first_function, is_lambda},
     value::{object_of, value_of},
 };
@@ -58,7 +58,7 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
-    /// Compiles a program, and calls it if the request has an argument.
+    /// Compiles a program, and calls it if the request says so.
     pub(crate) fn evaluate(
         &mut self,
         request: &EvaluationRequest,
@@ -82,8 +82,10 @@ impl Interpreter {
             self.cached_bytes += text.source.len();
             self.programs.insert(FunctionText::clone(text), program);
         }
-        match (&request.argument, self.programs.get(text)) {
-            (Some(argument), Some(program)) => call_function(program, text, argument, budget),
+        match (&request.action, self.programs.get(text)) {
+            (EvaluationAction::Call(argument), Some(program)) => {
+                call_function(program, text, argument, budget)
+            }
             _ => Ok(Value::Null),
         }
     }

@@ -22,13 +22,20 @@ pub(crate) struct FunctionText {
     pub(crate) limits: Limits,
 }
 
-/// A function to compile and, with an argument, to call.
+/// A function, and what a worker does with it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationRequest {
     pub(crate) function: Arc<FunctionText>,
-    /// None: the text is only compiled. `Some(Null)` is a call with null.
-    #[serde(with = "argument")]
-    pub(crate) argument: Option<Value>,
+    pub(crate) action: EvaluationAction,
+}
+
+/// What a worker does with a function.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum EvaluationAction {
+    /// Compile it, to see whether it can be.
+    Compile,
+    /// Call it with this argument.
+    Call(Value),
 }
 
 /// What a worker answers.
@@ -37,20 +44,6 @@ pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
     /// The worker ends after this answer: it has grown, or it has worked long enough.
     pub(crate) retires: bool,
-}
-
-/// An optional value in which null is a value.
-mod argument {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use serde_json::Value;
-
-    pub(super) fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
-        value.as_slice().serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-        Ok(Vec::deserialize(deserializer)?.pop())
-    }
 }
 
 /// The bytes of a frame.

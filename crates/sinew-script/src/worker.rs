@@ -40,7 +40,7 @@ const RETIRE_BYTES: u64 = 96 << 20;
 /// Processor time of a worker that was left behind; a last resort.
 const MAX_CPU_SECONDS: u64 = 600;
 /// Processor time after which a worker ends after its answer, well before the last resort.
-const RETIRE_CPU: Duration = Duration::from_secs(300);
+const RETIRE_CPU: Duration = Duration::from_mins(5);
 /// Stack of the thread that evaluates: the interpreter recurses on it.
 const STACK_BYTES: usize = 16 << 20;
 /// How often a worker looks at the processor time of an evaluation.

@@ -238,7 +238,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{limits::Limits, request::FunctionText};
+    use crate::limits::Limits;
+    use crate::request::{EvaluationAction, FunctionText};
 
     #[test]
     fn owners_take_turns_however_much_one_of_them_asks_for() {
@@ -246,7 +247,7 @@ mod tests {
         let order = Arc::new(Mutex::new(Vec::new()));
         for (owner, name) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
             let text = FunctionText { source: name.to_owned(), limits: Limits::function() };
-            let request = EvaluationRequest { function: Arc::new(text), argument: None };
+            let request = EvaluationRequest { function: Arc::new(text), action: EvaluationAction::Compile };
             let order = Arc::clone(&order);
             let done = Box::new(move |_: EvaluationResult| order.lock().unwrap().push(name));
             queue.push(owner, WaitingRequest { request, expires: Instant::now(), done });

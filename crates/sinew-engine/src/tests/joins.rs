@@ -260,7 +260,7 @@ fn scripts_choose_edges_by_their_recorded_outcome() {
         start      | +a a?1
         a!error    | a?! a?2
         a=1        | a=1 a?evaluation:3/2
-        a="b"      | +b b?1
+        a="b"      | c/ +b b?1
         b=2        | b=2 success end
 "#,
     );

@@ -34,7 +34,7 @@ fn a_dry_run_evaluates_scripts() {
         json!({ "a": { "evaluate": true } }),
         r#"
         start null {"dry_run":true} | +a note:{"engine":"dry_run","would_ask":"a","input":null} a=null a?evaluation:1
-        a="c" | +c note:{"engine":"dry_run","would_ask":"c","input":null} c=null success end
+        a="c" | b/ +c note:{"engine":"dry_run","would_ask":"c","input":null} c=null success end
 "#,
     );
 }
