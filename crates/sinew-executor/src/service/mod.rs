@@ -16,6 +16,7 @@ mod messages;
 mod observe;
 mod open;
 mod outbox;
+mod output_check;
 mod programs;
 mod reader;
 mod shard;

@@ -1,5 +1,6 @@
 //! One shard: read what came in, decide, store, act. A single sequential loop, and the only writer of its journal.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use sinew_mesh::query::Answer;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
-use sinew_protocol::{ExecutionId, Fault, Token};
+use sinew_protocol::{ExecutionId, Fault, TaskId, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -73,6 +74,8 @@ pub(super) struct Shard {
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
     wear: Wear,
+    /// Tasks of this round whose outputs are checked.
+    pub(super) checked: HashSet<TaskId>,
 }
 
 /// How much of the journal is likely to be superfluous.
@@ -161,7 +164,8 @@ impl Shard {
         let (sender, back) = mpsc::unbounded_channel();
         let outbox = Outbox::open(Arc::clone(&shared), sender);
         outbox.send(again);
-        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear };
+        let shard =
+            Self { shared, id, journal, inbox, book, outbox, back, clock, wear, checked: HashSet::new() };
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -239,6 +243,8 @@ impl Shard {
         let understood =
             join_all(messages.iter().map(|message| intake::understand(&self.shared, self.id, message, open)))
                 .await;
+        let mut arrivals: Vec<Arrival> = understood.into_iter().chain(arrivals).collect();
+        self.check_outputs(&mut arrivals).await;
         crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();
@@ -249,7 +255,7 @@ impl Shard {
             };
             *position = (*position).max(message.seq);
         }
-        for arrival in understood.into_iter().chain(arrivals) {
+        for arrival in arrivals {
             self.take(&mut stage, now, arrival);
         }
         if tick {
@@ -306,7 +312,8 @@ impl Shard {
                 warn!(%execution, %task, %agent, "a result from an agent that was not asked");
                 return;
             }
-            if let Ok(reply) = &result
+            if !self.checked.contains(&task)
+                && let Ok(reply) = &result
                 && let Err(fault) = self.shared.check_output(ask, &reply.output)
             {
                 result = Err(fault);
