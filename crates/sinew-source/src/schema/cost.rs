@@ -14,9 +14,9 @@ use super::expansion::References;
 const BOOLEANS_PER_STEP: u64 = 8;
 /// References and lists on the way to a look at the value that the look pays for.
 const MAX_FREE_DISTANCE: usize = 3;
-/// States that a pattern has for sure not more of, where it cannot be read here: its compiled size is limited.
+/// The most states that a pattern is priced for; the size of compiled patterns is limited.
 const MAX_PATTERN_STATES: u64 = 16_384;
-/// The most patterns in a schema: each takes memory for as long as the schema is kept.
+/// The most patterns in a schema; a compiled pattern keeps its memory.
 const MAX_PATTERNS: usize = 1_000;
 /// The most lists and objects in the `enum`s of a schema: older drafts compare all of an `enum` with each other.
 const MAX_ENUM_TREES: usize = 1_000;
