@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::error::Error;
 
+use sinew_protocol::unique_keys::BadJson;
 use sinew_protocol::{Fault, FaultKind};
-use sinew_source::Violation;
+use sinew_source::{Violation, violation_code};
 
 /// The handler said that its work failed.
 pub(crate) const FAILED: &str = "SINEW-5100";
@@ -122,6 +123,7 @@ pub(crate) fn violations(code: &'static str, what: &str, found: &[Violation]) ->
         let at = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
         format!("{at}: {}", violation.message)
     };
+    let code = violation_code(found, code);
     bounded(
         Fault::invalid(code, format!("the {what} breaks its schema")).with_details(found.iter().map(line)),
     )
@@ -133,9 +135,16 @@ pub(crate) fn mistyped(code: &'static str, what: &str, error: &serde_json::Error
     bounded(fault.with_details([short(&error.to_string(), 200)]))
 }
 
+/// The fault of bytes that are not JSON, or have a key twice.
+pub(crate) fn bad_json(code: &'static str, what: &str, error: &BadJson) -> Fault {
+    let fault = Fault::invalid(error.code(code), format!("the {what} is not usable JSON"));
+    bounded(fault.with_details([short(&error.to_string(), 200)]))
+}
+
 /// Whether the same handler may try again to write a better output.
 pub(crate) fn is_bad_output(fault: &Fault) -> bool {
-    fault.kind == FaultKind::Invalid && matches!(fault.code.as_ref(), BAD_OUTPUT | NO_MARKER)
+    fault.kind == FaultKind::Invalid
+        && matches!(fault.code.as_ref(), BAD_OUTPUT | NO_MARKER | BadJson::DUPLICATE_KEY)
 }
 
 /// Why a request's own schema cannot be used.

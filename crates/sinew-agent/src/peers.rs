@@ -20,6 +20,7 @@ use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{NodeOutput, read_result};
+use sinew_protocol::unique_keys::{check_unique_keys, read_unique};
 use sinew_protocol::{Fault, Token, header};
 use tokio::time::timeout;
 
@@ -115,7 +116,7 @@ impl Peers {
         match result.output {
             NodeOutput::None => Ok(Value::Null),
             NodeOutput::Value(value) => Ok(value),
-            NodeOutput::Address(address) => Ok(serde_json::from_slice(&self.fetch(&address).await?)?),
+            NodeOutput::Address(address) => Ok(read_unique(&self.fetch(&address).await?)?),
         }
     }
 
@@ -207,6 +208,7 @@ fn headers(context: &Context, limit: Duration) -> HeaderMap {
 /// The task out of a JSON-RPC answer.
 fn opened(agent: &str, body: &[u8]) -> Result<Task, Failure> {
     let bad = |reason: &str| no_peer(agent, reason, false);
+    check_unique_keys(body).map_err(|error| bad(&error.to_string()))?;
     let reply = Response::read(body).map_err(|error| bad(&error.to_string()))?;
     let result = reply.into_result().map_err(|error| Failure::from(fault_of(&error)))?;
     match serde_json::from_value(result) {

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::Task;
+use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{Fault, Token};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
@@ -15,7 +16,7 @@ use tracing::Instrument as _;
 
 use crate::agent::Compiled;
 use crate::context::Context;
-use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, mistyped};
+use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
 use crate::feed::{Feed, Outgoing};
 use crate::peers::Peers;
 use crate::reply;
@@ -153,7 +154,7 @@ impl Site {
             bytes = self.peers.fetch(address) => bytes.map_err(crate::Failure::into_fault)?,
             () = sleep_until(until) => return Err(Fault::timeout(ARTIFACTS, "the input was not there in time")),
         };
-        serde_json::from_slice(&bytes).map_err(|error| mistyped(BAD_INPUT, "input", &error))
+        read_unique(&bytes).map_err(|error| bad_json(BAD_INPUT, "input", &error))
     }
 
     /// The time after which nobody waits for a task's answer any more.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use sinew_protocol::artifact::ArtifactRef;
 use sinew_protocol::embed::ResultEmbed;
+use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactName, Fault, FaultKind};
 use sinew_source::{Schema, Violation};
 use tokio::task::JoinHandle;
@@ -16,8 +17,8 @@ use tracing::Instrument;
 use crate::agent::Compiled;
 use crate::context::Context;
 use crate::failure::{
-    ARTIFACTS, BAD_INPUT, BAD_OUTPUT, CANCELLED, FAILED, Failure, NO_MARKER, PANICKED, TOO_LATE, bad_schema,
-    bounded, is_bad_output, mistyped, violations,
+    ARTIFACTS, BAD_INPUT, BAD_OUTPUT, CANCELLED, FAILED, Failure, NO_MARKER, PANICKED, TOO_LATE, bad_json,
+    bad_schema, bounded, is_bad_output, violations,
 };
 use crate::handler::Said;
 
@@ -175,8 +176,7 @@ fn kept(agent: &Compiled, said: Said, context: &Context) -> Result<ArtifactRef, 
                     format!("the result marker names artifact {reference}, which this task does not have");
                 return Err(Fault::failure(ARTIFACTS, message));
             };
-            let value = serde_json::from_slice(&found.bytes)
-                .map_err(|error| mistyped(BAD_OUTPUT, "output", &error))?;
+            let value = read_unique(&found.bytes).map_err(|error| bad_json(BAD_OUTPUT, "output", &error))?;
             (value, Some(found.meta.reference()))
         }
     };

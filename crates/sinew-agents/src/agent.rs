@@ -185,6 +185,9 @@ fn check(
         return Ok(());
     };
     schema.check(value).map_err(|violations| {
+        if violations.iter().any(sinew_source::Violation::is_over_budget) {
+            return Refused::Unusable(AgentError::CheckBudget { which });
+        }
         let show = |violation: &sinew_source::Violation| {
             let pointer = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
             format!("{pointer}: {}", violation.message)

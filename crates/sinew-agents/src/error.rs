@@ -5,6 +5,7 @@ use std::time::Duration;
 use sinew_protocol::artifact::BadArtifact;
 use sinew_protocol::{Fault, FaultKind};
 use sinew_script::{ScriptError, ScriptErrorKind};
+use sinew_source::CHECK_BUDGET_EXCEEDED;
 
 /// Why a call to an agent, or an access to its artifacts, failed.
 ///
@@ -18,6 +19,12 @@ pub enum AgentError {
     /// The agent's answer breaks the output schema.
     #[error("output does not fit the output schema")]
     Output(Vec<String>),
+    /// The check of the input or output took more than a check may take.
+    #[error("checking the {which} against its schema takes more than a check may take")]
+    CheckBudget {
+        /// `input` or `output`.
+        which: &'static str,
+    },
     /// The schema given with a call cannot be used.
     #[error("the {which} schema of the call cannot be used: {problem}")]
     Schema {
@@ -185,6 +192,7 @@ impl AgentError {
         match self {
             Self::Input(_) => "SINEW-5013",
             Self::Output(_) => "SINEW-5014",
+            Self::CheckBudget { .. } => CHECK_BUDGET_EXCEEDED,
             Self::Schema { .. } => "SINEW-5015",
             Self::TimedOut(_) => "SINEW-5016",
             Self::Cancelled => "SINEW-5017",
@@ -208,9 +216,11 @@ impl AgentError {
 
     fn kind(&self) -> FaultKind {
         match self {
-            Self::Input(_) | Self::Output(_) | Self::Schema { .. } | Self::Template { .. } => {
-                FaultKind::Invalid
-            }
+            Self::Input(_)
+            | Self::Output(_)
+            | Self::CheckBudget { .. }
+            | Self::Schema { .. }
+            | Self::Template { .. } => FaultKind::Invalid,
             Self::TimedOut(_) => FaultKind::Timeout,
             Self::Cancelled => FaultKind::Cancelled,
             // A defect of the interpreter or a machine without room for a worker, not of the script.

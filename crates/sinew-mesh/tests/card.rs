@@ -75,6 +75,20 @@ fn exploding() -> Value {
     json!({"$defs": definitions, "$ref": "#/$defs/d0"})
 }
 
+fn patterns(count: usize) -> Value {
+    let pattern = |n| json!({"pattern": format!("({n}a|b)*c")});
+    json!({"allOf": (0..count).map(pattern).collect::<Vec<_>>()})
+}
+
+/// A recursive schema with this many references between one level and the next.
+fn long_ways(count: usize) -> Value {
+    let definitions: serde_json::Map<String, Value> = (0..count)
+        .map(|n| (format!("d{n}"), json!({"$ref": format!("#/$defs/d{}", n + 1)})))
+        .chain([(format!("d{count}"), json!({"properties": {"a": {"$ref": "#/$defs/d0"}}}))])
+        .collect();
+    json!({"$defs": definitions, "$ref": "#/$defs/d0"})
+}
+
 #[test]
 fn forty_bad_cards_each_break_a_rule() {
     let skill = |id: &str| json!({"id": id, "name": "s", "description": "d", "tags": []});
@@ -133,6 +147,8 @@ fn forty_bad_cards_each_break_a_rule() {
         ("a schema nowhere", schema(&json!({"$ref": "#/$defs/none"})), "schema"),
         ("a schema too deep", schema(&nested(110)), "schema-or-json"),
         ("a schema that explodes", schema(&exploding()), "schema"),
+        ("a schema of 2000 patterns", schema(&patterns(2000)), "schema"),
+        ("a recursive schema of long ways", schema(&long_ways(280)), "schema"),
         ("a slow pattern", schema(&json!({"pattern": "(a{1000}){1000}"})), "schema"),
         (
             "parameters that are a list",
@@ -178,6 +194,8 @@ fn good_cards_are_cleaned_and_cut() {
         with("/somethingNew", json!({"a": [1, 2]})),
         with("/capabilities/extensions", json!([{"uri": SCHEMAS, "params": {"input_schema": null}}])),
         with("/documentationUrl", Value::Null),
+        // Alternatives that lead to the same place: each check of them has a budget.
+        schema(&json!({"anyOf": vec![json!({"properties": {"a": {"$ref": "#"}}, "required": ["a"]}); 3]})),
     ] {
         check(&token, text.as_bytes()).unwrap_or_else(|bad| panic!("{bad}: {text}"));
     }

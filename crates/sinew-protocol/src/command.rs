@@ -17,6 +17,7 @@ use crate::deployment::is_digest;
 use crate::fault::Fault;
 use crate::journal::ParentRef;
 use crate::subject::Operation;
+use crate::unique_keys::check_unique_keys;
 use crate::{ExecutionId, Token};
 
 /// The largest body, in bytes; larger inputs lie in the store of artifacts.
@@ -249,6 +250,11 @@ impl Command {
         if body.len() > MAX_BODY {
             return Err(BadCommand::Size(body.len()));
         }
+        let bad_body = |reason: String| BadCommand::Body {
+            operation: operation.as_str(),
+            reason: reason.chars().take(300).collect(),
+        };
+        check_unique_keys(body).map_err(|error| bad_body(error.to_string()))?;
         let read = match operation {
             Operation::Start => serde_json::from_slice(body).map(Self::Start),
             Operation::Cancel => serde_json::from_slice(body).map(Self::Cancel),
@@ -257,10 +263,7 @@ impl Command {
             Operation::Approve => serde_json::from_slice(body).map(Self::Approve),
             Operation::Retry => serde_json::from_slice(body).map(Self::Retry),
         };
-        let read = read.map_err(|error| BadCommand::Body {
-            operation: operation.as_str(),
-            reason: error.to_string().chars().take(300).collect(),
-        })?;
+        let read = read.map_err(|error| bad_body(error.to_string()))?;
         read.check()?;
         if operation == Operation::Start && read.execution().as_str() != id.as_str() {
             return Err(read.bad("execution", "is not the id in the subject"));

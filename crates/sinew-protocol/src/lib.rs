@@ -28,6 +28,7 @@ pub mod stream;
 pub mod subject;
 pub mod task;
 pub mod tool;
+pub mod unique_keys;
 
 pub use artifact::{ArtifactMeta, ArtifactName, ArtifactRef, ArtifactUri};
 pub use fault::{Fault, FaultKind};

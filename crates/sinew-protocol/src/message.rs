@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::a2a;
 use crate::artifact::ArtifactRef;
 use crate::fault::Fault;
+use crate::unique_keys::{BadJson, DuplicateKey};
 
 /// Which words a message is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,16 +44,50 @@ pub enum BadMessage {
     /// Neither JSON nor protobuf, whichever was announced.
     #[error("a mesh message cannot be decoded: {0}")]
     Bytes(String),
+    /// An object has a key twice.
+    #[error(transparent)]
+    DuplicateKey(DuplicateKey),
+    /// An artifact inside a result has another sha256 or size than the result says.
+    #[error("artifact '{name}' has the {field} {found} and not {claimed}, as the result says")]
+    Content {
+        /// The artifact.
+        name: String,
+        /// `sha256` or `size`.
+        field: &'static str,
+        /// The value of the bytes that came.
+        found: String,
+        /// The value in the artifact's metadata, cut.
+        claimed: String,
+    },
 }
 
 impl BadMessage {
-    /// The operator code.
+    /// The operator code of a message that cannot be read.
     pub const CODE: &str = "SINEW-7002";
+    /// The operator code of an artifact that is not the one its result describes.
+    pub const OTHER_CONTENT: &str = "SINEW-5114";
+
+    /// Returns the error for JSON that cannot be read.
+    pub fn of_json(bad: BadJson) -> Self {
+        match bad {
+            BadJson::DuplicateKey(key) => Self::DuplicateKey(key),
+            BadJson::Form(error) => Self::Bytes(error.to_string().chars().take(300).collect()),
+        }
+    }
+
+    /// Returns the operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Type(_) | Self::Field { .. } | Self::Bytes(_) => Self::CODE,
+            Self::DuplicateKey(_) => BadJson::DUPLICATE_KEY,
+            Self::Content { .. } => Self::OTHER_CONTENT,
+        }
+    }
 }
 
 impl From<BadMessage> for Fault {
     fn from(bad: BadMessage) -> Self {
-        Self::invalid(BadMessage::CODE, bad.to_string())
+        Self::invalid(bad.code(), bad.to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod budget;
 mod cache;
+mod compilation;
 mod cost;
 mod expansion;
 mod explain;
@@ -18,6 +19,7 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use budget::{BudgetExceeded, CheckBudget};
+use compilation::compiled_count;
 use cost::{SchemaCost, ValueSize};
 use expansion::{References, expanded_size};
 use metered::{MeteredJson, MeteredNode};
@@ -128,9 +130,12 @@ impl Schema {
         if schema.to_string().len() > LARGEST_SCHEMA {
             return Err(SchemaError::TooLarge);
         }
-        let references = References::of_schema(schema);
-        let subschemas = expanded_size(schema, &references).ok_or(SchemaError::TooManyReferences)?;
-        let cost = SchemaCost::of_schema(schema, &references).ok_or(SchemaError::TooManyPatterns)?;
+        let references = References::of_schema(schema).ok_or(SchemaError::TooManyReferences)?;
+        let followed = expanded_size(schema, &references).ok_or(SchemaError::TooManyReferences)?;
+        let compiled = compiled_count(schema, &references)?;
+        let subschemas = followed.max(compiled);
+        let cost =
+            SchemaCost::of_schema(schema, &references, subschemas).ok_or(SchemaError::TooManyPatterns)?;
         if subschemas.saturating_mul(cost.longest_pointer) > MAX_POINTER_BYTES {
             return Err(SchemaError::TooManyReferences);
         }

@@ -69,6 +69,18 @@ async fn inputs_and_outputs_are_checked_and_outputs_tried_again() {
 }
 
 #[tokio::test]
+async fn checks_that_take_too_long_are_faults() {
+    let schema = json!({"items": {"allOf": vec![json!({"type": "integer"}); 2_000]}});
+    let numbers: Value = (0..5_000).collect();
+    for (input, output) in [(Some(schema.clone()), None), (None, Some(schema.clone()))] {
+        let agent = Agent::dynamic("test", input, output, async |input, _| Ok(input));
+        let (ended, _) = end(agent.output_retries(3), numbers.clone()).await;
+        assert_eq!(ended.result.map_err(|fault| fault.code), Err(sinew_source::CHECK_BUDGET_EXCEEDED.into()));
+        assert_eq!(ended.retries, 0, "the same output would take as long");
+    }
+}
+
+#[tokio::test]
 async fn a_request_brings_its_own_schemas() {
     let agent = || {
         Agent::dynamic("test", Some(schema("integer")), Some(schema("string")), async |input, _| Ok(input))

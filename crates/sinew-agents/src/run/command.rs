@@ -19,6 +19,7 @@ use crate::call::Call;
 use crate::clean::{Secrets, clean};
 use crate::error::AgentError;
 use crate::template::{Environment, Template, plain};
+use sinew_protocol::unique_keys::read_unique;
 
 /// Place of MCP servers in a request, by the skill that brings each.
 const MCP_SERVERS: &str = "/context/request/mcp";
@@ -231,7 +232,7 @@ impl Supervisor {
         if !status.success() {
             return Err(AgentError::Command { how: describe(status), stderr });
         }
-        serde_json::from_slice(&output).map_err(|error| AgentError::NotJson {
+        read_unique(&output).map_err(|error| AgentError::NotJson {
             reason: if output.trim_ascii().is_empty() { "it is empty".to_owned() } else { error.to_string() },
             stderr,
         })

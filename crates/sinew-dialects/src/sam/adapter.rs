@@ -7,6 +7,7 @@ use sinew_engine::{ATTEMPT_TIMED_OUT, ActId, Adapter, Ask, Child, Ctx, Output, S
 use sinew_plan::{NodeIx, Op, Plan};
 use sinew_protocol::Fault;
 use sinew_script::{python_repr, python_type};
+use sinew_source::violation_code;
 
 use super::lower::{MOST, OUT};
 use super::model::{Strategy, Work};
@@ -97,11 +98,11 @@ fn no_value(reason: String) -> Fault {
 /// The value, if it holds the schema.
 fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Result<Value, Fault> {
     let schema = schema(source).map_err(|error| Fault::invalid(code, format!("{what}: {error}")))?;
-    let wrong = violation::masked(&schema, &value);
-    match wrong.first() {
-        None => Ok(value),
-        Some(first) => Err(Fault::invalid(code, format!("{what}: {first}")).with_details(&wrong)),
-    }
+    let Err(violations) = schema.check(&value) else { return Ok(value) };
+    let code = violation_code(&violations, code);
+    let wrong = violation::masked_texts(violations);
+    let first = wrong.first().map(String::as_str).unwrap_or_default();
+    Err(Fault::invalid(code, format!("{what}: {first}")).with_details(&wrong))
 }
 
 /// An activation that is about to begin.

@@ -16,11 +16,8 @@ pub fn violations(schema: &Schema, schema_source: &Value, value: &Value) -> Vec<
     found.iter().map(|violation| worded(violation, schema_source, value)).collect()
 }
 
-/// What is wrong with a value without repeating it: for faults, which end up in logs and events. Outermost first.
-pub(super) fn masked(schema: &Schema, value: &Value) -> Vec<String> {
-    let Err(mut found) = schema.check(value) else {
-        return Vec::new();
-    };
+/// Texts for violations that do not repeat the value: for faults, which end up in logs and events. Outermost first.
+pub(super) fn masked_texts(mut found: Vec<Violation>) -> Vec<String> {
     found.sort_by_key(|violation| violation.pointer.matches('/').count());
     found.iter().map(|violation| at(violation, &violation.message)).collect()
 }

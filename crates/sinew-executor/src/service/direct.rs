@@ -13,6 +13,7 @@ use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::jsonrpc::{Response, fault_of};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::task::read_result;
+use sinew_protocol::unique_keys::check_unique_keys;
 use sinew_protocol::{Fault, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -131,6 +132,7 @@ struct Finished {
 }
 
 fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
+    check_unique_keys(reply).map_err(|error| Fault::from(BadMessage::of_json(error)))?;
     if let Ok(Usual { result }) = serde_json::from_slice(reply) {
         return Ok(result.task);
     }

@@ -132,8 +132,9 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
                 Err(bad) => {
                     // The task's sender is proved: what it sent is its answer, and a bad one.
                     let text = format!("the agent's result cannot be read: {bad}");
-                    let _ = aside(shared, received, GARBAGE, &text).await;
-                    let result = Err(Fault::error(GARBAGE, text));
+                    let code = if bad.code() == BadMessage::CODE { GARBAGE } else { bad.code() };
+                    let _ = aside(shared, received, code, &text).await;
+                    let result = Err(Fault::error(code, text));
                     let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
                     Arrival::Result(Box::new(Done { execution, task, agent, result }))
                 }

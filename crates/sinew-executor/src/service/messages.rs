@@ -1,9 +1,12 @@
 //! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{Ask, Outcome, Status, Target, Val};
 use sinew_mesh::artifact::Place;
+use sinew_mesh::card::Announced;
 use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest};
 use sinew_protocol::artifact::sha256;
@@ -11,7 +14,9 @@ use sinew_protocol::card::{self, Delivery};
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{Content, Draft, ResultArtifact, TaskExtra, result_task};
+use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
+use sinew_source::violation_code;
 
 use super::{Shared, observe};
 use crate::call::Call;
@@ -164,8 +169,16 @@ impl Shared {
     /// A value that a message only gives the address of.
     pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
         let bytes = self.artifacts.get_part(&Part::url(address)).await.map_err(Fault::from)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Fault::error(BAD_OUTPUT, format!("the artifact {address} is not JSON: {error}")))
+        read_unique(&bytes).map_err(|error| {
+            Fault::error(error.code(BAD_OUTPUT), format!("the artifact {address} is not JSON: {error}"))
+        })
+    }
+
+    /// Returns whether an output has a schema to be checked against: that of its task, or else of its agent's card.
+    pub(super) fn has_output_schema(&self, ask: &Ask) -> bool {
+        let of_card = |card: Arc<Announced>| card::output_schema(&card.card).is_some();
+        ask.output_schema.is_some()
+            || (ask.tag == Ask::WORK && self.cards.get(ask.target.name()).is_some_and(of_card))
     }
 
     /// Refuses an output that breaks the schema of its task, or else of its agent's card.
@@ -189,7 +202,7 @@ impl Shared {
                 })
                 .collect();
             let text = format!("the agent's output breaks its schema: {}", told.join("; "));
-            Fault::error(BAD_OUTPUT, text).with_details(told)
+            Fault::error(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
         })
     }
 

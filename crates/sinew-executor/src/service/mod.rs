@@ -18,6 +18,7 @@ mod messages;
 mod observe;
 mod open;
 mod outbox;
+mod output_check;
 mod programs;
 mod questions;
 mod reader;

@@ -1,5 +1,6 @@
 //! One shard: read what came in, decide, store, act. A single sequential loop, and the only writer of its journal.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use sinew_mesh::journal::ServerClock;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::journal::{Commit, Entry, ExecutionHold};
 use sinew_protocol::query::{Query, QueryError};
-use sinew_protocol::{ExecutionId, Fault, Token};
+use sinew_protocol::{ExecutionId, Fault, TaskId, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -82,6 +83,8 @@ pub(super) struct Shard {
     clock: ServerClock,
     wear: Wear,
     caution: Caution,
+    /// Tasks of this round whose outputs are checked.
+    pub(super) checked: HashSet<TaskId>,
 }
 
 /// The timers that a round looks at.
@@ -173,7 +176,8 @@ impl Shard {
         let inbox = shared.mesh.inbox(id, book.positions).await?;
         // What ended the last owner is in the first batch behind its last commit.
         caution.expect(inbox.waiting().min(2 * BATCH as u64));
-        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution };
+        let checked = HashSet::new();
+        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution, checked };
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -298,6 +302,8 @@ impl Shard {
             intake::understand(shared, id, message, book).await
         }))
         .await;
+        let mut arrivals: Vec<Arrival> = understood.into_iter().chain(arrivals).collect();
+        self.check_outputs(&mut arrivals).await;
         crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();
@@ -308,7 +314,7 @@ impl Shard {
             };
             *position = (*position).max(message.seq);
         }
-        for arrival in understood.into_iter().chain(arrivals) {
+        for arrival in arrivals {
             self.take(&mut stage, now, arrival);
         }
         match due {
@@ -371,7 +377,8 @@ impl Shard {
                 warn!(%execution, %task, %agent, "a result from an agent that was not asked");
                 return;
             }
-            if let Ok(reply) = &result
+            if !self.checked.contains(&task)
+                && let Ok(reply) = &result
                 && let Err(fault) = self.shared.check_output(ask, &reply.output)
             {
                 result = Err(fault);

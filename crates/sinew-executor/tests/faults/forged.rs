@@ -8,7 +8,7 @@ use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Put};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
-use crate::audit::{audit, facts, single, succeeded};
+use crate::audit::{audit, ended, facts, single, succeeded};
 use crate::mesh::{Site, TestMesh, start, worded};
 use crate::process::Process;
 
@@ -43,8 +43,12 @@ impl Scene {
 
     /// Starts an execution and waits until the agent has its task.
     async fn held(&mut self, key: &str) -> Held {
+        self.held_of(key, "single").await
+    }
+
+    async fn held_of(&mut self, key: &str, workflow: &str) -> Held {
         let before = self.agents.began().count();
-        let command = start(&self.client, key, "single", json!({ "value": "true" }));
+        let command = start(&self.client, key, workflow, json!({ "value": "true" }));
         let execution = command.execution.clone();
         self.client.start(command).await.unwrap();
         self.agents.asked(before + 1).await;
@@ -246,9 +250,41 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         assert_eq!(outcome.status, Status::Failure, "{what}: {outcome:?}");
         audit(&scene.client.record(&held.execution).await.unwrap().unwrap());
     }
+    // Results that can be read, and contradict themselves or take too long to check.
+    let schema = json!({"items": {"allOf": vec![json!({"type": "integer"}); 2_000]}});
+    scene.mesh.deploy("checked", &single(&format!(", output_schema_override: {schema}"))).await;
+    let replaced = |task: &TaskId, old: &str, new: &str| -> Bytes {
+        let text = String::from_utf8(worded(task, Ok(json!({ "value": "forged" })))).unwrap();
+        assert!(text.contains(old), "{text}");
+        text.replace(old, new).into()
+    };
+    let numbers: Value = (0..5_000).collect();
+    let hash = sinew_protocol::artifact::sha256(br#"{"value":"forged"}"#);
+    for (nth, (workflow, code)) in [
+        ("single", "SINEW-5114"),
+        ("single", "SINEW-5114"),
+        ("single", "SINEW-5115"),
+        ("checked", "SINEW-4009"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let held = scene.held_of(&format!("contradiction{nth}"), workflow).await;
+        let body = match nth {
+            0 => replaced(&held.task, &hash, &"0".repeat(64)),
+            1 => replaced(&held.task, "\"size\":18", "\"size\":19"),
+            2 => replaced(&held.task, "{\"value\":", "{\"value\":1,\"value\":"),
+            _ => worded(&held.task, Ok(numbers.clone())).into(),
+        };
+        let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
+        assert_eq!(put.unwrap(), Put::New);
+        let outcome = ended(&scene.client, &held.execution).await;
+        assert_eq!(outcome.status, Status::Failure, "{code}: {outcome:?}");
+        assert_eq!(outcome.fault.as_ref().map(|fault| fault.code.as_ref()), Some(code), "{outcome:?}");
+    }
     let held = scene.held("good").await;
     let mut agents = 0;
-    while agents < 8 {
+    while agents < 12 {
         scene.agents.release().await;
         agents += 1;
     }

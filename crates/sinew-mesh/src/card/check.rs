@@ -4,14 +4,12 @@
 //! its publisher may use; its schemas must be usable; its texts are cut and lose their control characters.
 
 use std::collections::HashSet;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 use sinew_protocol::Token;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{SCHEMAS, extension_params};
+use sinew_protocol::unique_keys::read_unique;
 use sinew_source::Schema;
 
 /// The largest card, in bytes.
@@ -98,7 +96,7 @@ pub fn check(agent: &Token, body: &[u8]) -> Result<AgentCard, BadCard> {
     if body.len() > LARGEST_CARD {
         return Err(BadCard::Size(body.len()));
     }
-    let Strict(mut value) = serde_json::from_slice(body).map_err(|error| BadCard::Json(error.to_string()))?;
+    let mut value: Value = read_unique(body).map_err(|error| BadCard::Json(error.to_string()))?;
     if value.get("name").and_then(Value::as_str).is_some_and(|name| name.chars().any(steers)) {
         return Err(BadCard::Control("name"));
     }
@@ -188,8 +186,10 @@ fn schemas(card: &AgentCard) -> Result<(), BadCard> {
         if !schema.is_object() {
             return Err(BadCard::Schema { which, reason: "it is no object".to_owned() });
         }
-        Schema::compile(schema)
-            .map_err(|error| BadCard::Schema { which, reason: brief(&error.to_string()) })?;
+        Schema::compile(schema).map_err(|error| BadCard::Schema {
+            which,
+            reason: brief(&format!("{error} ({})", error.code())),
+        })?;
     }
     Ok(())
 }
@@ -253,65 +253,4 @@ fn steers(c: char) -> bool {
 
 fn brief(text: &str) -> String {
     text.chars().filter(|c| !steers(*c)).take(300).collect()
-}
-
-/// JSON in which no member stands twice: readers differ in which one they believe.
-struct Strict(Value);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Once.deserialize(deserializer).map(Self)
-    }
-}
-
-struct Once;
-
-impl<'de> DeserializeSeed<'de> for Once {
-    type Value = Value;
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Once {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Once)? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = members.next_key::<String>()? {
-            let value = members.next_value_seed(Once)?;
-            if map.insert(key, value).is_some() {
-                return Err(de::Error::custom("a member stands twice in one object"));
-            }
-        }
-        Ok(Value::Object(map))
-    }
 }

@@ -10,6 +10,7 @@ use crate::artifact::{ArtifactMeta, ArtifactName, ArtifactRef, StoredAt, sha256}
 use crate::deployment::is_digest;
 use crate::message::BadMessage;
 use crate::stream::INLINE_LIMIT;
+use crate::unique_keys::{BadJson, check_unique_keys};
 
 /// One version of an artifact in a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,7 +176,23 @@ impl ResultArtifact {
         })
     }
 
-    /// Reads an artifact of an A2A task, the `n`-th there. What is said of bytes that are here is worked out anew.
+    /// Checks that JSON which travels as text has no key twice. Text that is not JSON is a value of its own.
+    pub(super) fn check_keys(&self) -> Result<(), BadMessage> {
+        let text = match &self.content {
+            Content::Text(text) => text.as_bytes(),
+            Content::Raw(bytes) => bytes.as_ref(),
+            Content::Data(_) | Content::Url(_) => return Ok(()),
+        };
+        match check_unique_keys(text) {
+            Err(BadJson::DuplicateKey(key)) if is_json(&self.meta.media_type) => {
+                Err(BadMessage::DuplicateKey(key))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads an artifact of an A2A task, the `n`-th there. A sha256 or size that the task states must be that of bytes
+    /// which are here; the bytes of a `data` part are its compact JSON.
     pub(super) fn read(artifact: &Artifact, n: usize) -> Result<Self, BadMessage> {
         let part = artifact.parts.first().ok_or_else(|| bad("artifacts", "one has no part"))?;
         let content = Content::of(part)?;
@@ -200,7 +217,16 @@ impl ResultArtifact {
         let media_type = super::cut(media_type.unwrap_or(usual), 200);
         let meta = match content.bytes() {
             Some(bytes) => {
-                ArtifactMeta { sha256: sha256(&bytes), size: bytes.len() as u64, name, version, media_type }
+                let meta = ArtifactMeta {
+                    sha256: sha256(&bytes),
+                    size: bytes.len() as u64,
+                    name,
+                    version,
+                    media_type,
+                };
+                compare(&meta, "sha256", said("sha256"), &json!(meta.sha256))?;
+                compare(&meta, "size", said("size"), &json!(meta.size))?;
+                meta
             }
             None => ArtifactMeta {
                 sha256: said("sha256")
@@ -215,6 +241,29 @@ impl ResultArtifact {
             },
         };
         Ok(Self { meta, content })
+    }
+}
+
+/// Refuses a statement about an artifact that its bytes contradict.
+fn compare(
+    meta: &ArtifactMeta,
+    field: &'static str,
+    claimed: Option<&Value>,
+    found: &Value,
+) -> Result<(), BadMessage> {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match claimed {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(text)) if found.as_str().is_some_and(|found| found.eq_ignore_ascii_case(text)) => {
+            Ok(())
+        }
+        Some(claimed) if claimed == found => Ok(()),
+        Some(claimed) => Err(BadMessage::Content {
+            name: meta.name.to_string(),
+            field,
+            found: plain(found),
+            claimed: super::cut(&plain(claimed), 80),
+        }),
     }
 }
 

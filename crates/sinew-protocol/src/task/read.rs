@@ -13,6 +13,7 @@ use crate::a2a::{Part, Task, TaskState, is_terminal, part_data};
 use crate::artifact::ArtifactRef;
 use crate::fault::{Fault, FaultKind};
 use crate::message::{BadMessage, MeshMessage, Outcome, WorkflowNodeResultData};
+use crate::unique_keys::read_unique;
 
 /// What came of a task.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,8 +63,7 @@ pub fn read_result_bytes(body: &[u8]) -> Result<NodeResult, BadMessage> {
             body.len()
         )));
     }
-    let task: Task = serde_json::from_slice(body).map_err(|e| BadMessage::Bytes(cut(&e.to_string(), 300)))?;
-    read_result(&task)
+    read_result(&read_unique(body).map_err(BadMessage::of_json)?)
 }
 
 /// What an A2A task that has ended says about the work.
@@ -94,7 +94,7 @@ pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
         (None, Some(reference)) => named(reference, &artifacts)?,
         // A structured result without an output: the work had none.
         (None, None) if said.is_some() => NodeOutput::None,
-        (None, None) => unnamed(parts, &artifacts, &text),
+        (None, None) => unnamed(parts, &artifacts, &text)?,
     };
     Ok(NodeResult {
         task: cut(&task.id.0, 200),
@@ -176,25 +176,26 @@ fn named(reference: &ArtifactRef, artifacts: &[ResultArtifact]) -> Result<NodeOu
     let found = artifacts.iter().filter(same).max_by_key(|one| one.meta.version);
     let found = found
         .ok_or_else(|| bad("output_artifact_ref", &format!("{reference} is not among the artifacts")))?;
-    Ok(content(found))
+    content(found)
 }
 
-fn content(artifact: &ResultArtifact) -> NodeOutput {
-    match (artifact.value(), &artifact.content) {
+fn content(artifact: &ResultArtifact) -> Result<NodeOutput, BadMessage> {
+    artifact.check_keys()?;
+    Ok(match (artifact.value(), &artifact.content) {
         (Some(value), _) => NodeOutput::Value(value),
         (None, super::Content::Url(address)) => NodeOutput::Address(address.clone()),
         (None, _) => NodeOutput::None,
-    }
+    })
 }
 
 /// The output of an agent that does not name it: its last artifact, else its data, else its text.
-fn unnamed(parts: &[Part], artifacts: &[ResultArtifact], text: &str) -> NodeOutput {
+fn unnamed(parts: &[Part], artifacts: &[ResultArtifact], text: &str) -> Result<NodeOutput, BadMessage> {
     if let Some(last) = artifacts.last() {
         return content(last);
     }
-    match parts.iter().find_map(part_data) {
+    Ok(match parts.iter().find_map(part_data) {
         Some(data) => NodeOutput::Value(data.clone()),
         None if text.is_empty() => NodeOutput::None,
         None => NodeOutput::Value(json!({ "text": text })),
-    }
+    })
 }

@@ -201,6 +201,67 @@ fn what_a_result_may_not_be() {
     assert!(read_result_bytes(&vec![b' '; MAX_RESULT + 1]).is_err());
 }
 
+/// A result with one artifact, its metadata and part as given, and the code of the refusal.
+#[test]
+fn inline_artifacts_are_what_their_result_says() {
+    let hash = crate::artifact::sha256(br#"{"a":1}"#);
+    let other = "0".repeat(64);
+    let data = json!({"data": {"a": 1}});
+    let text = |text: &str| json!({"text": text, "mediaType": "application/json"});
+    let raw = json!({"raw": "eyJhIjoxfQ==", "mediaType": "application/json"});
+    let url = json!({"url": "artifact://a/u/e/out.json?version=0"});
+    let cases = [
+        (json!({"sha256": hash, "size": 7}), data.clone(), None),
+        (json!({"sha256": hash.to_uppercase(), "size": 7}), raw.clone(), None),
+        (json!({"sha256": hash}), text(r#"{"a":1}"#), None),
+        (json!({"size": null}), data.clone(), None),
+        (json!({}), data.clone(), None),
+        // The bytes behind an address are compared when they are fetched.
+        (json!({"sha256": other, "size": 1}), url, None),
+        (json!({"sha256": other}), data.clone(), Some(BadMessage::OTHER_CONTENT)),
+        (json!({"sha256": "abc"}), data.clone(), Some(BadMessage::OTHER_CONTENT)),
+        (json!({"sha256": 7}), data.clone(), Some(BadMessage::OTHER_CONTENT)),
+        (json!({"size": 8}), data.clone(), Some(BadMessage::OTHER_CONTENT)),
+        (json!({"size": "7"}), data, Some(BadMessage::OTHER_CONTENT)),
+        (json!({"sha256": hash}), text(r#"{"a": 1}"#), Some(BadMessage::OTHER_CONTENT)),
+        (json!({"sha256": hash, "size": 70}), raw, Some(BadMessage::OTHER_CONTENT)),
+    ];
+    for (metadata, part, code) in cases {
+        let artifact = json!({"artifactId": "1", "name": "out.json", "metadata": metadata, "parts": [part]});
+        let task = json!({"id": "x", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]});
+        let read = read_result_bytes(task.to_string().as_bytes());
+        assert_eq!(read.as_ref().err().map(BadMessage::code), code, "{task}: {read:?}");
+        assert!(code.is_none_or(|code| crate::code::page(code).is_some()));
+    }
+}
+
+#[test]
+fn a_key_stands_once_in_a_result() {
+    let task = |data: &str, media_type: &str, text: &str| {
+        let part = json!({"text": text, "mediaType": media_type});
+        format!(
+            r#"{{"id": "x", "contextId": "c", "status": {{"state": "TASK_STATE_COMPLETED", "message":
+            {{"messageId": "m", "role": "ROLE_AGENT", "parts": [{{"data": {data}}}]}}}},
+            "artifacts": [{{"artifactId": "1", "parts": [{part}]}}]}}"#
+        )
+    };
+    let twice = r#"{"total": 1, "total": 2}"#;
+    let cases = [
+        (task("1", "application/json", "{}"), None),
+        (task("1", "text/plain", twice), None),
+        (task("1", "application/json", twice), Some("key 'total' stands twice in the object at ''")),
+        (
+            task(&format!(r#"{{"deep": [0, {twice}]}}"#), "text/plain", ""),
+            Some("key 'total' stands twice in the object at '/status/message/parts/0/data/deep/1'"),
+        ),
+    ];
+    for (task, refusal) in cases {
+        let read = read_result_bytes(task.as_bytes());
+        assert_eq!(read.as_ref().err().map(ToString::to_string).as_deref(), refusal, "{task}");
+        assert!(read.err().is_none_or(|bad| bad.code() == crate::unique_keys::BadJson::DUPLICATE_KEY));
+    }
+}
+
 #[test]
 fn what_sinew_adds_to_a_request_stays_apart() {
     let extra = TaskExtra {

@@ -9,11 +9,14 @@ use sha2::{Digest, Sha256};
 use super::cost::ValueSize;
 use super::{DEEPEST, Schema, SchemaError};
 
+/// Bytes of a compiled schema of usual size.
+const USUAL_SCHEMA_BYTES: u64 = 128 << 10;
+
 /// A bounded set of compiled schemas, keyed by the SHA-256 of the schema with sorted keys.
 /// Clones share it. Schemas that do not compile are not kept.
 #[derive(Clone, Debug)]
 pub struct SchemaCache {
-    schemas: Cache<[u8; 32], Arc<Schema>>,
+    pub(super) schemas: Cache<[u8; 32], Arc<Schema>>,
 }
 
 impl Default for SchemaCache {
@@ -24,9 +27,13 @@ impl Default for SchemaCache {
 }
 
 impl SchemaCache {
-    /// Room for this many schemas; the least used make way.
+    /// Room for this many schemas of usual size; the least used make way. A large schema takes the room of many.
     pub fn new(schemas: u64) -> Self {
-        Self { schemas: Cache::new(schemas) }
+        let bytes = |_: &[u8; 32], schema: &Arc<Schema>| {
+            u32::try_from(schema.cost.compiled_bytes).unwrap_or(u32::MAX)
+        };
+        let room = schemas.saturating_mul(USUAL_SCHEMA_BYTES);
+        Self { schemas: Cache::builder().max_capacity(room).weigher(bytes).build() }
     }
 
     /// The compiled schema, from the cache where it has been seen before.

@@ -10,11 +10,13 @@ use serde_json::{Map, Value};
 
 use super::expansion::References;
 
-/// Subschemas without a look at the value that one step pays for.
-const SILENT_SUBSCHEMAS_PER_STEP: u64 = 8;
-/// States that a pattern has for sure not more of, where it cannot be read here: its compiled size is limited.
+/// `true`s and `false`s that one step pays for.
+const BOOLEANS_PER_STEP: u64 = 8;
+/// References and lists on the way to a look at the value that the look pays for.
+const MAX_FREE_DISTANCE: usize = 3;
+/// The most states that a pattern is priced for; the size of compiled patterns is limited.
 const MAX_PATTERN_STATES: u64 = 16_384;
-/// The most patterns in a schema: each takes memory for as long as the schema is kept.
+/// The most patterns in a schema; a compiled pattern keeps its memory.
 const MAX_PATTERNS: usize = 1_000;
 /// The most lists and objects in the `enum`s of a schema: older drafts compare all of an `enum` with each other.
 const MAX_ENUM_TREES: usize = 1_000;
@@ -26,6 +28,10 @@ const SMALL_FRACTION_STEPS: u64 = 512;
 const SMALL_DIVISOR: f64 = 1e-12;
 /// The most subschemas on a way without a look at the value.
 const MAX_SILENT_DEPTH: usize = 300;
+/// Bytes of one compiled subschema, roughly.
+const SUBSCHEMA_BYTES: usize = 1 << 10;
+/// Bytes of one compiled pattern with what it keeps between uses, roughly.
+const PATTERN_BYTES: usize = 16 << 10;
 /// Bytes of one violation without its texts.
 const ERROR_BYTES: u64 = 512;
 /// Bytes of one value or name in memory, without its text.
@@ -73,30 +79,34 @@ pub(super) struct SchemaCost {
     pub(super) error_bytes: u64,
     /// Patterns in the schema.
     pub(super) patterns: usize,
+    /// Bytes of the compiled schema, roughly.
+    pub(super) compiled_bytes: usize,
     /// Bytes of the longest pointer into the schema.
     pub(super) longest_pointer: usize,
 }
 
 impl SchemaCost {
     /// The prices of a schema; `None` where it has more patterns or lists in `enum` than a schema may have.
-    pub(super) fn of_schema(schema: &Value, references: &References<'_>) -> Option<Self> {
+    pub(super) fn of_schema(schema: &Value, references: &References<'_>, subschemas: usize) -> Option<Self> {
         let mut survey = Survey::default();
         survey.walk(schema, 0);
         if survey.patterns > MAX_PATTERNS || survey.enum_trees > MAX_ENUM_TREES {
             return None;
         }
-        let mut widths = SilentWidths { references, widths: BTreeMap::new(), too_deep: false };
+        let mut widths =
+            SilentWidths { references, widths: BTreeMap::new(), distances: BTreeMap::new(), too_deep: false };
         let silent = widths.largest(schema);
         if widths.too_deep {
             return None;
         }
         Some(Self {
-            step_price: 1 + silent / SILENT_SUBSCHEMAS_PER_STEP,
+            step_price: 1 + silent / BOOLEANS_PER_STEP,
             character_price: survey.pattern_states,
             name_price: survey.name_states,
             number_price: survey.number_price,
             error_bytes: ERROR_BYTES + survey.largest_copy as u64 + 8 * survey.longest_pointer as u64,
             patterns: survey.patterns,
+            compiled_bytes: subschemas * SUBSCHEMA_BYTES + survey.patterns * PATTERN_BYTES,
             longest_pointer: survey.longest_pointer,
         })
     }
@@ -174,9 +184,8 @@ impl Survey {
 fn pattern_states(pattern: &str) -> u64 {
     fn states(hir: &Hir) -> u64 {
         match hir.kind() {
-            HirKind::Empty | HirKind::Look(_) => 1,
+            HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => 1,
             HirKind::Literal(literal) => literal.0.len() as u64,
-            HirKind::Class(Class::Bytes(_)) => 1,
             HirKind::Class(Class::Unicode(class)) => {
                 if class.is_ascii() {
                     1
@@ -198,11 +207,13 @@ fn pattern_states(pattern: &str) -> u64 {
     regex_syntax::parse(pattern).map_or(MAX_PATTERN_STATES, |hir| states(&hir)).min(MAX_PATTERN_STATES)
 }
 
-/// Subschemas that are applied to the same value one after the other without a look at it.
+/// Subschemas that are applied to the same value one after the other without a look at it, in booleans.
 struct SilentWidths<'r, 's> {
     references: &'r References<'s>,
     /// Widths by address; zero while being counted, so that a loop ends: each way around a loop has a look.
     widths: BTreeMap<*const Value, u64>,
+    /// Subschemas on the way to the first look, by address; `None` where there is no look, or a loop.
+    distances: BTreeMap<*const Value, Option<usize>>,
     too_deep: bool,
 }
 
@@ -246,16 +257,52 @@ impl SilentWidths<'_, '_> {
                 }
                 ("not" | "if" | "then" | "else", branch) => self.width(branch, depth),
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
-                    self.references.resolve(target).map_or(0, |target| self.width(target, depth))
+                    let targets = self.references.resolve(target).into_iter();
+                    targets.map(|target| self.width(target, depth)).max().unwrap_or_default()
                 }
                 _ => 0,
             };
             below = below.saturating_add(width);
         }
-        let looks = members.keys().any(|key| LOOKING_KEYWORDS.contains(&key.as_str()));
-        // A reference to a subschema that looks is part of that look.
-        let part_of_look = below == 0 && members.contains_key("$ref");
-        below.saturating_add(u64::from(!looks && !part_of_look))
+        match self.distance_of_members(members, depth) {
+            Some(..=MAX_FREE_DISTANCE) => below,
+            _ => below.saturating_add(BOOLEANS_PER_STEP),
+        }
+    }
+
+    /// Subschemas on the way to the first look at the value, whichever keyword is applied first.
+    fn distance(&mut self, schema: &Value, depth: usize) -> Option<usize> {
+        let Value::Object(members) = schema else { return None };
+        let address = std::ptr::from_ref(schema);
+        if depth > MAX_SILENT_DEPTH {
+            return None;
+        }
+        if let Some(known) = self.distances.get(&address) {
+            return *known;
+        }
+        self.distances.insert(address, None);
+        let distance = self.distance_of_members(members, depth + 1);
+        self.distances.insert(address, distance);
+        distance
+    }
+
+    fn distance_of_members(&mut self, members: &Map<String, Value>, depth: usize) -> Option<usize> {
+        if members.keys().any(|key| LOOKING_KEYWORDS.contains(&key.as_str())) {
+            return Some(0);
+        }
+        let mut longest = None;
+        for (key, value) in members {
+            let first = match (key.as_str(), value) {
+                ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => branches.first(),
+                ("not" | "if", branch) => Some(branch),
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                    self.references.resolve(target).first().copied()
+                }
+                _ => continue,
+            };
+            longest = longest.max(Some(1 + self.distance(first?, depth)?));
+        }
+        longest
     }
 }
 

@@ -12,6 +12,8 @@ use serde_json::Value;
 const MOST: usize = 50_000;
 /// Steps down from the root, into subschemas and along references.
 const DEEPEST: usize = 300;
+/// The most subschemas with an `$id` of their own.
+const MAX_DOCUMENTS: usize = 64;
 
 /// The subschemas that follow from a schema's references; `None` where there are too many, or the way is too long.
 pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Option<usize> {
@@ -22,27 +24,53 @@ pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Opti
 
 /// The subschemas that references within a document may name.
 pub(super) struct References<'s> {
-    root: &'s Value,
-    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`.
-    names: BTreeMap<&'s str, &'s Value>,
+    /// The document, and the subschemas with an `$id` or `id` of their own: a fragment belongs to one of them.
+    documents: Vec<&'s Value>,
+    /// Subschemas by `$anchor`, `$dynamicAnchor`, `$id` and `id`. A name may be there for several documents.
+    names: BTreeMap<&'s str, Vec<&'s Value>>,
 }
 
 impl<'s> References<'s> {
-    pub(super) fn of_schema(root: &'s Value) -> Self {
-        let mut names = BTreeMap::new();
-        collect_names(root, &mut names);
-        Self { root, names }
+    /// Collects the names in a schema; `None` where it has more `$id`s than a schema may have.
+    pub(super) fn of_schema(root: &'s Value) -> Option<Self> {
+        let mut references = Self { documents: vec![root], names: BTreeMap::new() };
+        references.collect(root);
+        (references.documents.len() <= MAX_DOCUMENTS).then_some(references)
     }
 
-    /// The subschema that a reference within the document names; the validator judges the rest.
-    pub(super) fn resolve(&self, reference: &str) -> Option<&'s Value> {
-        if let Some(found) = self.names.get(reference) {
-            return Some(found);
+    fn collect(&mut self, schema: &'s Value) {
+        match schema {
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            Value::Object(members) => {
+                for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
+                    if let Some(Value::String(name)) = members.get(key) {
+                        self.names.entry(name).or_default().push(schema);
+                        if key.ends_with("id") && !std::ptr::eq(schema, self.documents[0]) {
+                            self.documents.push(schema);
+                        }
+                    }
+                }
+                members.values().for_each(|value| self.collect(value));
+            }
+            _ => {}
         }
-        let (base, fragment) = reference.split_once('#')?;
-        let base = if base.is_empty() { self.root } else { *self.names.get(base)? };
+    }
+
+    /// The subschemas that a reference within the document may name: more than one where only the validator knows which
+    /// document it is read in.
+    pub(super) fn resolve(&self, reference: &str) -> Vec<&'s Value> {
+        if let Some(found) = self.names.get(reference) {
+            return found.clone();
+        }
+        let Some((base, fragment)) = reference.split_once('#') else { return Vec::new() };
+        let bases = match base {
+            "" => Some(&self.documents),
+            base => self.names.get(base),
+        };
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();
-        base.pointer(&fragment).or_else(|| self.names.get(&*fragment).copied())
+        let pointed = bases.into_iter().flatten().filter_map(|base| base.pointer(&fragment));
+        let named = self.names.get(&*fragment).into_iter().flatten().copied();
+        pointed.chain(named).collect()
     }
 }
 
@@ -91,7 +119,16 @@ impl<'s> Walk<'_, 's> {
     }
 
     fn follow(&mut self, reference: &str, depth: usize) -> Size {
-        let Some(target) = self.references.resolve(reference) else { return Size::default() };
+        let mut size = Size::default();
+        for target in self.references.resolve(reference) {
+            let below = self.size_of_target(target, depth);
+            size.count = size.count.saturating_add(below.count);
+            size.height = size.height.max(below.height);
+        }
+        size
+    }
+
+    fn size_of_target(&mut self, target: &'s Value, depth: usize) -> Size {
         let address = std::ptr::from_ref(target);
         let known = self.sizes.get(&address).copied();
         let size = known.unwrap_or_else(|| {
@@ -109,20 +146,5 @@ impl Size {
     fn add(&mut self, below: Self) {
         self.count = self.count.saturating_add(below.count);
         self.height = self.height.max(below.height + 1);
-    }
-}
-
-fn collect_names<'s>(schema: &'s Value, names: &mut BTreeMap<&'s str, &'s Value>) {
-    match schema {
-        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
-        Value::Object(members) => {
-            for key in ["$anchor", "$dynamicAnchor", "$id", "id"] {
-                if let Some(Value::String(name)) = members.get(key) {
-                    names.insert(name, schema);
-                }
-            }
-            members.values().for_each(|value| collect_names(value, names));
-        }
-        _ => {}
     }
 }

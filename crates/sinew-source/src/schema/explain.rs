@@ -165,7 +165,7 @@ impl std::fmt::Write for CutText {
 }
 
 /// The first `most` characters, with a sign where something was cut.
-fn short(text: &str, most: usize) -> String {
+pub(super) fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

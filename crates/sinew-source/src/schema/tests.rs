@@ -40,6 +40,32 @@ fn violations_by_type_only() {
         (json!({"minimum": 5}), json!(3), &[" minimum: integer is less than the minimum of 5"]),
         (json!({"properties": {"a": false}}), json!({"a": 1}), &["/a falseSchema: no value is allowed here"]),
         (json!({"uniqueItems": true}), json!(["s", "s"]), &[" uniqueItems: array has non-unique elements"]),
+        (json!({"uniqueItems": true}), json!([1, 1.0]), &[" uniqueItems: array has non-unique elements"]),
+        (
+            json!({"uniqueItems": true}),
+            json!([{"a": 1, "b": [2.0]}, {"b": [2], "a": 1}]),
+            &[" uniqueItems: array has non-unique elements"],
+        ),
+        (
+            json!({"uniqueItems": true}),
+            json!([
+                [1, [2]],
+                [[1], 2],
+                [1, 2],
+                "1",
+                1,
+                -0.5,
+                9_007_199_254_740_993_i64,
+                9_007_199_254_740_992.0
+            ]),
+            &[],
+        ),
+        (json!({"items": {"enum": [1.0, {"a": [2]}]}}), json!([1, {"a": [2.0]}]), &[]),
+        (
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": [true], "additionalItems": false}),
+            json!([1, 2, 3]),
+            &[" additionalItems: additional items are not allowed (more than 1)"],
+        ),
         (
             json!({"items": {"type": "string"}}),
             json!([1, "x", null]),
@@ -89,6 +115,15 @@ fn schemas_that_are_refused() {
         (json!({"$ref": "https://example.com/schema.json"}), "SINEW-4008"),
         (json!({"$ref": "file:///etc/passwd"}), "SINEW-4008"),
         (json!({"$ref": "#/$defs/nothing"}), "SINEW-4008"),
+        (
+            json!({"anyOf": (0..1001).map(|n| json!({"pattern": format!("a{n}b")})).collect::<Vec<_>>()}),
+            "SINEW-4006",
+        ),
+        (
+            json!({"anyOf": (0..70).map(|n| json!({"$id": format!("d{n}")})).collect::<Vec<_>>()}),
+            "SINEW-4006",
+        ),
+        (json!({"$id": "https://example.com/a", "$defs": {"b": {"$id": "b"}}, "$ref": "./b"}), "SINEW-4008"),
         (json!({"$schema": "https://example.com/my-draft"}), "SINEW-4008"),
     ];
     for (schema, code) in cases {
@@ -150,6 +185,11 @@ fn the_cache_goes_by_content() {
     assert!(!Arc::ptr_eq(&first, &other));
     assert_eq!(cache.get(&nested(200)).unwrap_err(), SchemaError::TooDeep);
     assert_eq!(cache.get(&json!({"type": 1})).unwrap_err().code(), "SINEW-4005");
+    // Room is counted in bytes: 8 schemas of 1,000 subschemas do not fit where 8 usual ones do.
+    let large = |n: u64| json!({"items": {"allOf": vec![json!({"minimum": n}); 1000]}});
+    let kept: Vec<_> = (0..8).map(|n| cache.get(&large(n)).unwrap()).collect();
+    cache.schemas.run_pending_tasks();
+    assert!(cache.schemas.weighted_size() <= 8 << 17 && kept.len() == 8);
 }
 
 /// Loops end, and schemas that are small to write and huge to follow are refused.

@@ -37,14 +37,16 @@ fn collect_targets<'s>(
 ) {
     match schema {
         Value::Array(items) => {
-            items.iter().for_each(|item| collect_targets(item, references, seen, targets));
+            for item in items {
+                collect_targets(item, references, seen, targets);
+            }
         }
         Value::Object(members) => {
             for (key, value) in members {
                 match (key.as_str(), value) {
                     ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                        let target = references.resolve(reference);
-                        targets.extend(target.filter(|target| seen.insert(std::ptr::from_ref(*target))));
+                        let found = references.resolve(reference).into_iter();
+                        targets.extend(found.filter(|target| seen.insert(std::ptr::from_ref(*target))));
                     }
                     _ => collect_targets(value, references, seen, targets),
                 }
@@ -89,7 +91,7 @@ fn next_subschemas<'s>(
 ) -> Vec<(&'s Value, Option<Descent<'s>>)> {
     match (key, value) {
         ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-            references.resolve(reference).map(|target| (target, None)).into_iter().collect()
+            references.resolve(reference).into_iter().map(|target| (target, None)).collect()
         }
         ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => {
             branches.iter().map(|branch| (branch, None)).collect()

@@ -22,6 +22,7 @@ use super::{Limits, Output, Surroundings};
 use crate::call::Call;
 use crate::clean::{Secrets, clean};
 use crate::error::AgentError;
+use sinew_protocol::unique_keys::read_unique;
 
 /// Bytes of a refusal shown in the fault.
 const EXCERPT: usize = 512;
@@ -159,7 +160,7 @@ impl Http {
         let body = self.body(host, response, secrets).await?;
         let unreadable = |reason: String| Miss::from(AgentError::Response { host: host.to_owned(), reason });
         if json {
-            serde_json::from_slice(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
+            read_unique(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
         } else {
             String::from_utf8(body)
                 .map(Value::String)

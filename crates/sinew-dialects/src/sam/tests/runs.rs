@@ -16,6 +16,26 @@ fn runs_end_as_recorded() {
     all_hold(&failures);
 }
 
+/// A check of an input, or of a workflow's output, that takes too long ends the execution with the code for it.
+#[test]
+fn checks_that_take_too_long_are_faults() {
+    let schema =
+        json!({"properties": {"list": {"items": {"allOf": vec![json!({"type": "integer"}); 2_000]}}}});
+    let list: Value = (0..5_000).collect();
+    for key in ["input_schema", "output_schema"] {
+        let definition = json!({"name": "WF", "workflow": {
+            "description": "A", key: schema,
+            "nodes": [{"id": "a", "type": "agent", "agent_name": "A", "input": {"list": "{{workflow.input.list}}"}}],
+            "output_mapping": {"list": "{{workflow.input.list}}"},
+        }});
+        let plans = lower(&definition).unwrap().into_iter().map(|one| one.plan).collect();
+        let mut mesh = Mesh::new(plans, json!({"A": [{"output": {}}]}), &[]);
+        mesh.run("WF", json!({ "list": list }), 0, None);
+        let fault = mesh.outcome().and_then(|outcome| outcome.fault.as_ref());
+        assert_eq!(fault.map(|fault| fault.code.as_ref()), Some("SINEW-4009"), "{key}: {:?}", mesh.outcome());
+    }
+}
+
 /// Keys that say something about envelopes: the mesh's business.
 const ENVELOPE: [&str; 14] = [
     "call_props",

@@ -1,0 +1,220 @@
+//! JSON in which no object has a key twice: readers differ in which of the two they keep.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// The longest key that a message repeats, in characters.
+const MAX_SHOWN_KEY: usize = 60;
+/// The longest place that a message repeats, in characters.
+const MAX_SHOWN_PLACE: usize = 200;
+
+/// Bytes that are not JSON, not of the expected form, or that have a key twice.
+#[derive(Debug, thiserror::Error)]
+pub enum BadJson {
+    /// A key stands twice in one object.
+    #[error("{0}")]
+    DuplicateKey(DuplicateKey),
+    /// Any other error.
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+}
+
+impl BadJson {
+    /// The operator code of a key that stands twice in what an agent sent.
+    pub const DUPLICATE_KEY: &str = "SINEW-5115";
+
+    /// Returns the code of the fault, `otherwise` where no key stands twice.
+    pub fn code(&self, otherwise: &'static str) -> &'static str {
+        match self {
+            Self::DuplicateKey(_) => Self::DUPLICATE_KEY,
+            Self::Form(_) => otherwise,
+        }
+    }
+}
+
+/// A key that stands twice in one object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key '{key}' stands twice in the object at '{place}'")]
+pub struct DuplicateKey {
+    /// The key, escaped and cut.
+    pub key: String,
+    /// JSON pointer of the object, escaped and cut.
+    pub place: String,
+}
+
+/// Reads JSON that has no key twice.
+pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, BadJson> {
+    check_unique_keys(json)?;
+    Ok(serde_json::from_slice(json)?)
+}
+
+/// Checks that no object in the JSON has a key twice. What is not JSON is refused as well.
+pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
+    let mut found = None;
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let checked = Unique { place: &Place::Root, found: &mut found }.deserialize(&mut reader);
+    match (found, checked) {
+        (Some(found), _) => Err(BadJson::DuplicateKey(found)),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(())) => Ok(reader.end()?),
+    }
+}
+
+/// The way from the root to an object.
+enum Place<'p> {
+    Root,
+    Member(&'p Place<'p>, &'p str),
+    Item(&'p Place<'p>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Member(parent, key) => write!(f, "{parent}/{}", key.replace('~', "~0").replace('/', "~1")),
+            Self::Item(parent, index) => write!(f, "{parent}/{index}"),
+        }
+    }
+}
+
+/// Walks over a value and keeps nothing of it.
+struct Unique<'p, 'f> {
+    place: &'p Place<'p>,
+    found: &'f mut Option<DuplicateKey>,
+}
+
+impl<'de> DeserializeSeed<'de> for Unique<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unique<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        for index in 0.. {
+            let place = Place::Item(self.place, index);
+            if items.next_element_seed(Unique { place: &place, found: self.found })?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut seen: HashSet<Cow<'de, str>> = HashSet::new();
+        while let Some(key) = members.next_key_seed(Key)? {
+            let place = Place::Member(self.place, &key);
+            members.next_value_seed(Unique { place: &place, found: self.found })?;
+            if seen.contains(&key) {
+                let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);
+                *self.found = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
+                return Err(de::Error::custom("a key stands twice"));
+            }
+            seen.insert(key);
+        }
+        Ok(())
+    }
+}
+
+/// A key, borrowed where it is written without escapes.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(key))
+    }
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}
+
+/// At most so many characters, none of them able to steer a terminal.
+fn escaped(text: &str, most: usize) -> String {
+    let cut = text.char_indices().nth(most).map(|(end, _)| &text[..end]);
+    match cut {
+        Some(cut) => format!("{}…", cut.escape_debug()),
+        None => text.escape_debug().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_stand_twice() {
+        let long = format!(r#"{{"{0}": 1, "{0}": 2}}"#, "k".repeat(500));
+        let cases: &[(&str, Result<(), &str>)] = &[
+            (r#"{"a": 1, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]}"#, Ok(())),
+            (r#""a""#, Ok(())),
+            ("[1, -1, 1.5, true, null, \"\\u0061\"]", Ok(())),
+            (r#"{"a": 1, "a": 1}"#, Err("key 'a' stands twice in the object at ''")),
+            (r#"{"a": 1, "\u0061": 1}"#, Err("key 'a' stands twice in the object at ''")),
+            (
+                r#"{"x": [0, {"y/z": {"a": 1, "b": 2, "a": 3}}]}"#,
+                Err("key 'a' stands twice in the object at '/x/1/y~1z'"),
+            ),
+            (r#"{"\u001b[2J": 1, "\u001b[2J": 1}"#, Err("key '\\u{1b}[2J' stands twice in the object at ''")),
+            (
+                &long,
+                Err(
+                    "key 'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…' stands twice in the object at ''",
+                ),
+            ),
+            ("{\"a\": 1", Err("EOF while parsing an object at line 1 column 7")),
+            ("{} {}", Err("trailing characters at line 1 column 4")),
+        ];
+        for (json, expected) in cases {
+            let checked = check_unique_keys(json.as_bytes()).map_err(|error| error.to_string());
+            assert_eq!(checked, expected.map_err(str::to_owned), "{json}");
+            assert_eq!(read_unique::<Value>(json.as_bytes()).is_ok(), expected.is_ok(), "{json}");
+        }
+    }
+
+    #[test]
+    fn deep_json_is_an_error() {
+        assert!(check_unique_keys("[".repeat(100_000).as_bytes()).is_err());
+    }
+}
