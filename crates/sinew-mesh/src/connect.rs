@@ -139,12 +139,12 @@ impl Connect {
         let name =
             if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
         let dialer = Dialer { settings, name, prefix, denials: Denials::default() };
-        let (line, losses) = dialer.direct().await?;
+        let (line, losses) = Box::pin(dialer.direct()).await?;
         dialer.settings.check(&line.client).await?;
         let inboxes = Inboxes { prefix: dialer.prefix.clone(), renewed: true };
         let namespace = dialer.settings.namespace.clone();
         let mesh = Mesh::over(line, inboxes, &namespace, caller, dialer.denials.clone());
-        tokio::spawn(watch_losses(mesh.downgrade(), dialer, losses));
+        tokio::spawn(Box::pin(watch_losses(mesh.downgrade(), dialer, losses)));
         Ok(mesh)
     }
 

@@ -227,7 +227,7 @@ pub(crate) async fn sweep_with(
                 return Err(lost("messages were lost on the way".to_owned()));
             }
             (expected, left) = (expected + 1, info.pending);
-            if !message.headers.as_ref().and_then(undeliverable).is_some() && !take(&message) {
+            if message.headers.as_ref().and_then(undeliverable).is_none() && !take(&message) {
                 break 'all;
             }
         }

@@ -43,7 +43,7 @@ impl Mesh {
     ) -> Result<MeshSubscription, MeshError> {
         let mut line = self.line_number();
         line.mark_unchanged();
-        let messages = self.subscribed(&subject, group.as_ref()).await?;
+        let messages = Box::pin(self.subscribed(&subject, group.as_ref())).await?;
         Ok(MeshSubscription {
             mesh: self.clone(),
             subject,
@@ -76,7 +76,7 @@ impl MeshSubscription {
     pub async fn next(&mut self) -> Option<Message> {
         loop {
             if self.stale {
-                self.renew().await;
+                Box::pin(self.renew()).await;
             }
             tokio::select! { biased;
                 message = self.messages.next() => match message {

@@ -111,7 +111,7 @@ impl Mesh {
         line.mark_unchanged();
         async move {
             if line.changed().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Opening connections to real servers, and to ones that must be refused.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

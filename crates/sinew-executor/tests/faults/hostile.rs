@@ -217,7 +217,7 @@ async fn open(port: u16, user: &str) -> Mesh {
 }
 
 /// An agent that gives back what it gets.
-async fn agent(mesh: Mesh, name: &str, delivery: Delivery, stop: &CancellationToken) {
+fn agent(mesh: Mesh, name: &str, delivery: Delivery, stop: &CancellationToken) {
     let agent = Agent::dynamic(name, None, None, async |input: Value, _| Ok(input));
     let agent = agent.delivery(delivery).grace(Duration::from_millis(100));
     let stop = stop.clone();
@@ -277,7 +277,7 @@ async fn a_flood_of_messages_that_break_connections_holds_up_nobody() {
     for (mesh, delivery) in meshes.iter().zip([Delivery::Queue, Delivery::Direct, Delivery::Queue]) {
         let name = mesh.caller().name().unwrap();
         // Executors make the queue when they see a task; the card has to be there before.
-        agent(mesh.clone(), &name, delivery, &stop).await;
+        agent(mesh.clone(), &name, delivery, &stop);
     }
     let mut first = world.site("first").executor_process("first").await;
     let second = world.open("second").await;
