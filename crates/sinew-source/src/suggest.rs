@@ -23,7 +23,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
     let mut allowed = word.len().div_ceil(3);
     let mut nearest = None;
     let mut letters = Vec::new();
-    let mut rows = Rows::default();
+    let mut rows = DistanceRows::default();
     for candidate in candidates {
         letters.clear();
         letters.extend(candidate.chars().take(LONGEST).flat_map(char::to_lowercase));
@@ -47,13 +47,13 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -
 
 /// Rows of the table of edit distances, kept for the next word.
 #[derive(Default)]
-struct Rows {
+struct DistanceRows {
     before: Vec<usize>,
     above: Vec<usize>,
     row: Vec<usize>,
 }
 
-impl Rows {
+impl DistanceRows {
     /// Returns the edits (insert, delete, replace, swap of neighbours) from one word to the other, if at most `allowed`.
     fn distance(&mut self, a: &[char], b: &[char], allowed: usize) -> Option<usize> {
         self.above.clear();
@@ -102,7 +102,7 @@ mod tests {
         for (a, b, edits) in cases {
             let letters = |word: &str| word.chars().collect::<Vec<_>>();
             for allowed in 0..8 {
-                let counted = Rows::default().distance(&letters(a), &letters(b), allowed);
+                let counted = DistanceRows::default().distance(&letters(a), &letters(b), allowed);
                 assert_eq!(counted, (edits <= allowed).then_some(edits), "{a} {b} {allowed}");
             }
         }

@@ -79,7 +79,7 @@ fn plan(
     let delegated: BTreeSet<NodeIx> = edges.iter().filter(|edge| edge.attach).map(|edge| edge.from).collect();
     let in_flow: BTreeSet<NodeIx> =
         edges.iter().filter(|edge| !edge.attach).flat_map(|edge| [edge.from, edge.to]).collect();
-    let delegation = subagents::Delegation::of(graph);
+    let delegation = subagents::DelegationTree::of(graph);
     let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
     for (ix, node) in graph.nodes.iter().enumerate() {
         let ix = ix as NodeIx;

@@ -121,12 +121,12 @@ fn cycle(path: &[&str], first: &str) -> String {
 }
 
 /// The agents below each agent.
-pub(super) struct Delegation<'g> {
+pub(super) struct DelegationTree<'g> {
     agents: BTreeMap<&'g str, &'g Agent>,
     below: BTreeMap<&'g str, Vec<&'g str>>,
 }
 
-impl<'g> Delegation<'g> {
+impl<'g> DelegationTree<'g> {
     pub(super) fn of(graph: &'g Graph) -> Self {
         let agent = |node: &'g FileNode| match &node.work {
             Work::Agent(agent) => Some((node.id.as_str(), agent)),

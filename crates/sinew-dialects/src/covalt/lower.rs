@@ -210,7 +210,7 @@ impl Lowering<'_> {
                 });
             }
         }
-        let upstream = Upstream::of(graph, structural);
+        let upstream = UpstreamIndex::of(graph, structural);
         let known = upstream.has(&references);
         for ((at, place, name), _) in references.iter().zip(known).filter(|(_, known)| !known) {
             let node = &graph.nodes[*at];
@@ -425,14 +425,14 @@ fn kahn<'g>(graph: &'g Graph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
 }
 
 /// What runs before each node. Before a structural node runs what runs before the flow nodes of its cluster.
-struct Upstream<'g> {
+struct UpstreamIndex<'g> {
     graph: &'g Graph,
     structural: &'g BTreeSet<&'g str>,
     /// Each node once as part of the flow and, at its place plus the number of nodes, once as part of a cluster.
     before: Vec<Vec<usize>>,
 }
 
-impl<'g> Upstream<'g> {
+impl<'g> UpstreamIndex<'g> {
     fn of(graph: &'g Graph, structural: &'g BTreeSet<&'g str>) -> Self {
         let count = graph.nodes.len();
         let mut before = vec![Vec::new(); 2 * count];

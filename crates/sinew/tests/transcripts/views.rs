@@ -67,17 +67,36 @@ const WITHOUT_TEXT_OF_OTHERS: [(&str, &str); 13] = [
     ("bench", "figures of this machine"),
 ];
 
-/// Commands whose views show none of the texts, because the mesh and the command line take none of them there.
-const SILENT_VIEWS: [&str; 0] = [];
+/// Commands whose views certainly show some of the texts; a view that shows none would prove nothing.
+const TELLING_COMMANDS: [&str; 18] = [
+    "agent-call",
+    "agent-list",
+    "approval-list",
+    "approval-show",
+    "execution-describe",
+    "execution-events",
+    "execution-export",
+    "execution-list",
+    "execution-logs",
+    "execution-result",
+    "execution-tree",
+    "run",
+    "tool-list",
+    "workflow-convert",
+    "workflow-describe",
+    "workflow-list",
+    "workflow-render",
+    "workflow-validate",
+];
 
 /// A command line that shows text of others. The words up to the first that is not a command name it.
-struct View {
+struct CommandView {
     command: &'static str,
     arguments: Vec<String>,
 }
 
-fn view(command: &'static str, arguments: &[&str]) -> View {
-    View { command, arguments: arguments.iter().map(|word| (*word).to_owned()).collect() }
+fn view(command: &'static str, arguments: &[&str]) -> CommandView {
+    CommandView { command, arguments: arguments.iter().map(|word| (*word).to_owned()).collect() }
 }
 
 /// The word at the end of a text, which is visible.
@@ -194,7 +213,7 @@ fn complaint(written: &str) -> Option<String> {
 
 /// The command lines. `talk`, `asks` and `asks-too` are executions; what waits for a person goes on waiting until the
 /// rows that decide.
-fn views() -> Vec<View> {
+fn views() -> Vec<CommandView> {
     let all = all_texts();
     let all = all.as_str();
     vec![
@@ -339,7 +358,7 @@ fn no_view_lets_text_of_others_steer_the_terminal() {
     let mut wrong = Vec::new();
     let mut texts_shown = BTreeSet::new();
     let mut commands_shown = BTreeSet::new();
-    for View { command, arguments } in views() {
+    for CommandView { command, arguments } in views() {
         let mut words: Vec<String> = command.split('-').map(str::to_owned).collect();
         words.extend(arguments);
         for format in [["--color", "always"], ["-o", "json"]] {
@@ -369,11 +388,11 @@ fn no_view_lets_text_of_others_steer_the_terminal() {
     let log = std::fs::read_to_string(world.path().join("roles.log")).unwrap();
     wrong.extend(complaint(&log).map(|complaint| format!("the log of a role: {complaint}")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // A text that no view shows, and a view that shows no text, would prove nothing.
+    // A text that no view shows would prove nothing.
     assert_eq!(texts_shown.len(), HOSTILE_TEXTS.len(), "shown: {texts_shown:?}");
-    let all: BTreeSet<&str> = views().iter().map(|view| view.command).collect();
-    let silent: BTreeSet<&str> = all.difference(&commands_shown).copied().collect();
-    assert_eq!(silent, BTreeSet::from(SILENT_VIEWS));
+    let telling = BTreeSet::from(TELLING_COMMANDS);
+    let silent: BTreeSet<&str> = telling.difference(&commands_shown).copied().collect();
+    assert!(silent.is_empty(), "these show no text: {silent:?}");
 }
 
 #[test]
