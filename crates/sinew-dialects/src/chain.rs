@@ -22,8 +22,8 @@ mod tests {
     #[test]
     fn long_paths_are_shortened() {
         assert_eq!(path_text(&["a", "b", "a"]), "a -> b -> a");
-        let long = path_text(&["n"; 10_000]);
+        let long = path_text(&vec!["n"; 10_000]);
         assert!(long.contains(" -> (9980 more) -> ") && long.len() < 200, "{long}");
-        assert_eq!(path_text(&["n"; 21]).matches("n").count(), 21);
+        assert_eq!(path_text(&["n"; 21]).matches('n').count(), 21);
     }
 }

@@ -164,7 +164,7 @@ fn measure(dialect: &'static str, shape: GraphShape, count: usize) -> (Duration,
     let thread = thread.spawn(move || {
         let begun = work_time();
         let bytes = report_bytes(by_name(dialect).expect("a dialect of this name"), &workflow);
-        (work_time() - begun, bytes)
+        (work_time().saturating_sub(begun), bytes)
     });
     thread.expect("a thread starts").join().expect("no overflow of the stack and no panic")
 }

@@ -93,7 +93,9 @@ fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
                     if lowest[node] == order[node] {
                         let start = stack.iter().rposition(|one| *one == node).unwrap_or(0);
                         let members = stack.split_off(start);
-                        members.iter().for_each(|one| open[*one] = false);
+                        for member in &members {
+                            open[*member] = false;
+                        }
                         found.push(members);
                     }
                 }

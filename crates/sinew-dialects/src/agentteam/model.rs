@@ -73,10 +73,10 @@ pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> File {
     let mut ids = BTreeSet::new();
     for (n, item) in reader.list(root, "nodes", true).iter().enumerate() {
         let Some(node) = reader.node(n, item) else { continue };
-        if !ids.insert(node.id.clone()) {
-            reader.report(item.span, format!("two nodes have the id '{}'", node.id));
-        } else {
+        if ids.insert(node.id.clone()) {
             nodes.push(node);
+        } else {
+            reader.report(item.span, format!("two nodes have the id '{}'", node.id));
         }
     }
     let connections = reader.list(root, "connections", false).iter().enumerate();
