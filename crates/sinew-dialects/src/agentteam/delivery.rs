@@ -25,17 +25,14 @@ fn script_fault(connection: &str, error: &ScriptError) -> Fault {
 /// Where tokens go. Conversion functions are evaluated first, all at once; their outcomes are the last reply.
 pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
     let deliveries = deliveries(ctx, act);
-    let outcomes = match outcomes(ctx, act)? {
-        Some(outcomes) => outcomes,
-        None => {
-            let batch = conversions(&deliveries);
-            if !batch.calls.is_empty() {
-                return Ok(Select::Ask(Box::new(Ask::evaluation(batch.to_json()))));
-            }
-            Vec::new()
+    let recorded = outcomes(ctx, act)?;
+    if recorded.is_none() {
+        let batch = conversions(&deliveries);
+        if !batch.calls.is_empty() {
+            return Ok(Select::Ask(Box::new(Ask::evaluation(batch.to_json()))));
         }
-    };
-    let mut outcomes = outcomes.into_iter();
+    }
+    let mut outcomes = recorded.unwrap_or_default().into_iter();
     let mut sends = Vec::new();
     for delivery in &deliveries {
         delivery.send(ctx, &mut outcomes, &mut sends)?;

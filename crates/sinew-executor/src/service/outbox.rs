@@ -121,7 +121,7 @@ async fn work(
                                 debug!(%error, "an event was not published");
                             }
                         }
-                        Job::Evaluation { call } => evaluate(call, back.clone()),
+                        Job::Evaluation { call } => evaluate(&call, back.clone()),
                         Job::Task { call, meta, .. } if shared.is_direct(&call) => {
                             let task = call.task.clone();
                             let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
@@ -149,7 +149,7 @@ async fn work(
 }
 
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
-fn evaluate(call: Call, back: mpsc::UnboundedSender<Arrival>) {
+fn evaluate(call: &Call, back: mpsc::UnboundedSender<Arrival>) {
     let (execution, task) = (call.execution.clone(), call.task.clone());
     let agent = Token::of(call.ask.target.name());
     submit_evaluation(&call.execution, &call.ask, move |result| {

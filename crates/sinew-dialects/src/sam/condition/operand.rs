@@ -86,7 +86,7 @@ impl<'a> From<&'a Value> for Operand<'a> {
     }
 }
 
-impl<'a> Operand<'a> {
+impl Operand<'_> {
     /// Whether it counts as true.
     pub(super) fn truth(&self) -> bool {
         match self {
@@ -427,7 +427,6 @@ fn compute_ints<'a>(how: Compute, left: &BigInt, right: &BigInt) -> Evaluated<Op
     if int.bits() > MAX_INTEGER_BITS { Err(too_large()) } else { Ok(Operand::Int(int)) }
 }
 
-#[expect(clippy::float_cmp, reason = "Python compares with zero, too")]
 fn compute_floats(how: Compute, left: f64, right: f64) -> Evaluated<f64> {
     let modulus = || {
         let rest = left % right;
@@ -468,21 +467,17 @@ fn check_size(size: usize, max: usize, what: &str) -> Evaluated<()> {
 
 fn unsupported(how: Compute, left: &Operand<'_>, right: &Operand<'_>) -> String {
     let (name, other) = (left.type_name(), right.type_name());
-    match (how, left) {
-        (Compute::Add, Operand::Text(_) | Operand::List(_) | Operand::Items(_)) => {
-            format!("TypeError: can only concatenate {name} (not \"{other}\") to {name}")
-        }
-        _ => {
-            let symbol = match how {
-                Compute::Add => "+",
-                Compute::Subtract => "-",
-                Compute::Multiply => "*",
-                Compute::Divide => "/",
-                Compute::FloorDivide => "//",
-                Compute::Remainder => "%",
-                Compute::Power => "** or pow()",
-            };
-            format!("TypeError: unsupported operand type(s) for {symbol}: '{name}' and '{other}'")
-        }
+    if let (Compute::Add, Operand::Text(_) | Operand::List(_) | Operand::Items(_)) = (how, left) {
+        return format!("TypeError: can only concatenate {name} (not \"{other}\") to {name}");
     }
+    let symbol = match how {
+        Compute::Add => "+",
+        Compute::Subtract => "-",
+        Compute::Multiply => "*",
+        Compute::Divide => "/",
+        Compute::FloorDivide => "//",
+        Compute::Remainder => "%",
+        Compute::Power => "** or pow()",
+    };
+    format!("TypeError: unsupported operand type(s) for {symbol}: '{name}' and '{other}'")
 }
