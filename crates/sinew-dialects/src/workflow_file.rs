@@ -106,7 +106,9 @@ mod tests {
     /// Reads a file with these variables allowed. The environment panics for a variable that nobody may read.
     fn read(text: &str, dialect: Option<&str>, allowed: &[&str]) -> Result<Value, String> {
         let mut rules = VariableRules::default();
-        allowed.iter().for_each(|name| rules.allow(name).unwrap());
+        for name in allowed {
+            rules.allow(name).unwrap();
+        }
         let environment = |name: &str| match name {
             "REGION" => Some("eu".to_owned()),
             "UNSET" => None,
@@ -161,10 +163,14 @@ mod tests {
         }
     }
 
+    /// Top of the file, its text, names that the caller allows, and what comes of it.
+    type AllowedCase =
+        (&'static str, &'static str, &'static [&'static str], Result<&'static str, &'static str>);
+
     #[test]
     fn application_files_read_what_is_allowed() {
         let app = "apps: [{name: a, app_config: {agent_name: X, instruction: '%'}}]\n";
-        let cases: &[(&str, &str, &[&str], Result<&str, &str>)] = &[
+        let cases: &[AllowedCase] = &[
             ("", "${REGION}-1", &["REGION"], Ok("eu-1")),
             ("env: [REGION]\n", "${REGION}-1", &[], Ok("eu-1")),
             ("env: [REGION]\n", "$${REGION}", &[], Ok("${REGION}")),

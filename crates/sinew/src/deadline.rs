@@ -53,21 +53,28 @@ impl Deadline {
         }
     }
 
-    /// Waits for some work as long as there is time.
-    pub(crate) async fn bound<T>(&self, work: impl Future<Output = T>) -> Result<T, DeadlinePassed> {
-        tokio::select! { biased;
-            done = work => Ok(done),
-            () = self.passed() => Err(DeadlinePassed),
+    /// Waits for some work as long as there is time. The work is kept on the heap: connecting to a server takes a lot.
+    pub(crate) fn bound<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> impl Future<Output = Result<T, DeadlinePassed>> {
+        let (deadline, work) = (*self, Box::pin(work));
+        async move {
+            tokio::select! { biased;
+                done = work => Ok(done),
+                () = deadline.passed() => Err(DeadlinePassed),
+            }
         }
     }
 
     /// The same for work that may fail. `doing` completes "--timeout ran out while …".
-    pub(crate) async fn within<T>(
+    pub(crate) fn within<T>(
         &self,
         doing: &str,
         work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        self.bound(work).await.unwrap_or_else(|DeadlinePassed| Err(ran_out(doing)))
+    ) -> impl Future<Output = Result<T, Failure>> {
+        let (doing, bounded) = (doing.to_owned(), self.bound(work));
+        async move { bounded.await.unwrap_or_else(|DeadlinePassed| Err(ran_out(&doing))) }
     }
 }
 

@@ -1,5 +1,10 @@
 //! What the command line says: transcripts in `cmd/`, and what holds for every command.
-#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -436,6 +441,9 @@ fn data_arrives_as_written_whichever_way_it_comes() {
     assert_eq!(tested.status.code(), Some(0), "{}{}", text(&tested.stdout), text(&tested.stderr));
 }
 
+/// Top of the file, its text, flags of the command, and the text or the code that comes of it.
+type AllowedCase = (&'static str, &'static str, &'static [&'static str], Result<&'static str, &'static str>);
+
 #[test]
 fn application_files_read_what_the_caller_allows() {
     let here = echo_folder();
@@ -444,7 +452,7 @@ fn application_files_read_what_the_caller_allows() {
             "{head}apps:\n  - name: a\n    app_config:\n      name: said\n      workflow:\n        description: 'In {words}'\n        nodes: [{{id: echo, type: agent, agent_name: Echo, input: {{it: '{words}'}}}}]\n        output_mapping: {{it: '{{{{echo.output.it}}}}'}}\n"
         )
     };
-    let cases: &[(&str, &str, &[&str], Result<&str, &str>)] = &[
+    let cases: &[AllowedCase] = &[
         ("", "${CANARY_REGION}", &["--env", "CANARY_REGION"], Ok("eu")),
         ("env: [CANARY_REGION]\n", "${CANARY_REGION}", &[], Ok("eu")),
         ("", "${CANARY_REGION, us}", &[], Ok("us")),

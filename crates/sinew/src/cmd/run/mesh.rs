@@ -151,13 +151,11 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             command.input = Value::Null;
             command.input_artifact = Some(address.clone());
         }
-        let is_new = match deadline.bound(remote.client.start(command)).await {
-            Ok(stored) => stored?,
-            Err(DeadlinePassed) => {
-                let failure = ran_out(&format!("storing the start of execution {id}"));
-                return Err(failure.hint("it may be stored all the same; `sinew execution list` shows it"));
-            }
+        let Ok(stored) = deadline.bound(remote.client.start(command)).await else {
+            let failure = ran_out(&format!("storing the start of execution {id}"));
+            return Err(failure.hint("it may be stored all the same; `sinew execution list` shows it"));
         };
+        let is_new = stored?;
         if !is_new {
             output.note(&format!("execution {id} was started before; it is the same"));
         }
