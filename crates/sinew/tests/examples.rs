@@ -51,8 +51,8 @@ fn examples_validate_and_pass_their_tests() {
 }
 
 #[test]
-fn drawings_of_the_readme_are_current() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+fn drawings_of_the_examples_are_current() {
+    let readme = std::fs::read_to_string(root().join("examples/README.md")).unwrap();
     let files = [
         "orders/orders.yaml#orders",
         "release-notes/notes.yaml",
@@ -68,7 +68,7 @@ fn drawings_of_the_readme_are_current() {
             args.extend(["-w", workflow]);
         }
         let drawing = printed(&args);
-        assert!(readme.contains(&drawing), "README.md shows another drawing than sinew {}", args.join(" "));
+        assert!(readme.contains(&drawing), "examples/README.md shows another drawing than sinew {}", args.join(" "));
     }
 }
 

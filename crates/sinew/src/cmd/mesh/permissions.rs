@@ -92,9 +92,9 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
                 guests: guests(&args.guests, &args.calls)?,
                 max_file: None,
             };
-            output.text(&if args.part { accounts(&[tenant])? } else { config(&[tenant])? });
+            output.raw(&if args.part { accounts(&[tenant])? } else { config(&[tenant])? });
         }
-        Form::Nsc => output.text(&nsc(&args.account, &args.namespace)?),
+        Form::Nsc => output.raw(&nsc(&args.account, &args.namespace)?),
     }
     Ok(Exit::Ok)
 }
