@@ -244,7 +244,7 @@ fn suggestions() {
 fn load_errors_read_well() {
     let options = LoadOptions {
         name: "flows/a.yaml",
-        variables: sinew_source::Variables::Kept,
+        variables: sinew_source::Variables::Replaced(&|_| sinew_source::Variable::Unset),
         read: &|path| match path.to_str() {
             Some("flows/b.yaml") => Ok(b"x: 1\nx: 2\n".to_vec()),
             _ => Err("no such file".to_owned()),
