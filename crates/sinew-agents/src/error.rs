@@ -227,8 +227,8 @@ impl AgentError {
             Self::Script(ScriptError {
                 kind: ScriptErrorKind::Internal | ScriptErrorKind::Unavailable,
                 ..
-            }) => FaultKind::Error,
-            Self::Start { .. }
+            })
+            | Self::Start { .. }
             | Self::Host(_)
             | Self::Address { .. }
             | Self::Transport { .. }

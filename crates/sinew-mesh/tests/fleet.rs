@@ -153,7 +153,7 @@ async fn a_fleet_outlives_its_broker() {
 async fn a_takeover_note_is_of_one_owner() {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let fleet = mesh(&server).await.fleet();
-    assert_eq!(fleet.takeover_note(3).await.unwrap(), (Default::default(), 0));
+    assert_eq!(fleet.takeover_note(3).await.unwrap(), (bytes::Bytes::default(), 0));
     let first = fleet.put_takeover_note(3, "one".into(), 0).await.unwrap().unwrap();
     assert_eq!(fleet.takeover_note(3).await.unwrap(), ("one".into(), first));
     // An owner that has lost the shard cannot write over what its successor has noted.

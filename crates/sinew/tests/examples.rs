@@ -68,7 +68,11 @@ fn drawings_of_the_examples_are_current() {
             args.extend(["-w", workflow]);
         }
         let drawing = printed(&args);
-        assert!(readme.contains(&drawing), "examples/README.md shows another drawing than sinew {}", args.join(" "));
+        assert!(
+            readme.contains(&drawing),
+            "examples/README.md shows another drawing than sinew {}",
+            args.join(" ")
+        );
     }
 }
 

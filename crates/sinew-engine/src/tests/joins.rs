@@ -267,10 +267,10 @@ fn scripts_choose_edges_by_their_recorded_outcome() {
     check(
         "a>b a>c",
         json!({ "a": { "evaluate": true } }),
-        r#"
+        r"
         start      | +a a?1
         a=1        | a=1 a?evaluation:2/1
         a!error    | a!error failure!error end
-"#,
+",
     );
 }

@@ -1,5 +1,7 @@
 //! Conditions beside the Python they stand for.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_script::{Function, Limits, ScriptErrorKind};
@@ -48,15 +50,17 @@ fn here(source: &str) -> Result<bool, String> {
 fn in_python(sources: &[String]) -> Vec<Result<bool, String>> {
     let mut text = String::from("def f(v):\n");
     for at in 0..templates().len() {
-        text.push_str(&format!("    v{at} = v[{at}]\n"));
+        writeln!(text, "    v{at} = v[{at}]").expect("a text takes more");
     }
     text.push_str("    r = []\n");
     for source in sources {
         let source = source.replace("'{{n", "str({{n").replace("}}'", "}})");
         let source = source.replace("{{n", "v").replace("}}", "");
-        text.push_str(&format!(
-            "    try:\n        r.append(bool({source}))\n    except Exception as e:\n        r.append(type(e).__name__ + ': ' + str(e))\n"
-        ));
+        writeln!(
+            text,
+            "    try:\n        r.append(bool({source}))\n    except Exception as e:\n        r.append(type(e).__name__ + ': ' + str(e))"
+        )
+        .expect("a text takes more");
     }
     text.push_str("    return r\n");
     // The interpreter is slow where it is not optimised.
