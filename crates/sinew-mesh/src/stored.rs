@@ -80,8 +80,10 @@ pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
     let written = match written {
         Response::Ok(WrittenAnswer { message }) => message,
         Response::Err { error } if error.error_code().0 == NO_MESSAGE_FOUND => return Ok(None),
+        // A server without a leader or in shutdown answers 503: the question may be asked again.
         Response::Err { error } => {
-            return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
+            let (status, code) = (error.code() as u64, error.error_code().0);
+            return Err(MeshError::of_answer(WHAT, status, code, error.to_string()));
         }
     };
     let bytes = |text: &str| BASE64.decode(text.as_bytes()).map_err(|error| malformed(error.to_string()));

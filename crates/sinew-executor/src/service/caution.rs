@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sinew_mesh::crash;
 use sinew_protocol::ExecutionId;
@@ -22,11 +23,13 @@ pub(super) struct Caution {
     note: TakeoverNote,
     /// Of the stored note: another owner that has written one fences this one.
     revision: u64,
+    /// Whether the stored note names something that its owner no longer has in hand.
+    is_stale: bool,
     /// Messages that waited at the takeover and have not been taken yet.
     waiting: u64,
     /// Whether some of the work that waited at the takeover may not be done yet.
     catches_up: bool,
-    /// Executions whose directly called agents were asked again: the answer may be what ended the last owner.
+    /// Executions whose directly called agents or scripts were asked again: the answer may be what ended the last owner.
     watched: HashSet<ExecutionId>,
     /// Held while a suspect is in hand. Of two shards of one process that have one in hand, neither could be told from
     /// the other.
@@ -39,13 +42,15 @@ impl Caution {
     pub(super) async fn open(shared: &Handle, shard: u32, died: bool) -> Result<Self, End> {
         let (body, revision) = shared.mesh.fleet().takeover_note(shard).await?;
         let stored = TakeoverNote::decode(&body);
+        let is_stale = !stored.is_blank();
         let ended = died || stored.is_of_another(&shared.process);
         let note = stored.succeed(&shared.process, ended);
         if note.is_suspicious() {
             warn!(shard, "the last owner ended while it caught up; its work is taken up in small groups");
         }
         let (shared, watched) = (Arc::clone(shared), HashSet::new());
-        Ok(Self { shared, shard, note, revision, waiting: 0, catches_up: true, watched, alone: None })
+        let (waiting, catches_up, alone) = (0, true, None);
+        Ok(Self { shared, shard, note, revision, is_stale, waiting, catches_up, watched, alone })
     }
 
     pub(super) fn note(&self) -> &TakeoverNote {
@@ -74,10 +79,23 @@ impl Caution {
         Ok(())
     }
 
+    /// Clears a note of the predecessor when there is no work to take up. Otherwise the next owner would read that an
+    /// execution is condemned, which an operator may have resumed since.
+    pub(super) async fn clear_stale(&mut self) -> Result<(), End> {
+        if self.is_stale { self.release().await } else { Ok(()) }
+    }
+
+    /// Says that this owner lives and has nothing in hand, if the broker can be told in time.
+    pub(super) async fn leave(&mut self, limit: Duration) {
+        if self.is_stale {
+            let _ = tokio::time::timeout(limit, self.release()).await;
+        }
+    }
+
     async fn write(&mut self) -> Result<(), End> {
         let body = self.note.encode().into();
         match self.shared.mesh.fleet().put_takeover_note(self.shard, body, self.revision).await? {
-            Some(revision) => self.revision = revision,
+            Some(revision) => (self.revision, self.is_stale) = (revision, !self.note.is_blank()),
             None => return Err(End::Fenced),
         }
         Ok(())
@@ -93,11 +111,13 @@ impl Caution {
         self.waiting = self.waiting.saturating_sub(messages as u64);
     }
 
-    /// Ends the care once no message that waited at the takeover is left and nothing is due.
+    /// Ends the care once no message that waited at the takeover is left and nothing is due. Executions whose answers are
+    /// watched for stay suspect until the answer has been taken.
     pub(super) async fn check_end(&mut self, is_due: bool) -> Result<(), End> {
-        if self.catches_up && self.waiting == 0 && !is_due {
+        let answered = self.watched.is_empty() && self.note.is_suspicious();
+        if self.waiting == 0 && !is_due && (self.catches_up || answered) {
             self.catches_up = false;
-            if self.note.forget() {
+            if self.note.forget_except(&self.watched) {
                 self.release().await?;
             }
         }

@@ -90,7 +90,7 @@ impl Shard {
         }
         // A command that is read again, after the execution it retried has closed once more.
         if let Some(Ok(open)) = &closed
-            && open.stored.verdicts.iter().any(|verdict| verdict.id == id)
+            && open.stored.verdicts.iter().any(|verdict| verdict.id == id && verdict.caller == caller)
         {
             return;
         }

@@ -374,9 +374,14 @@ impl Keeper {
     /// Restarts all shards if somebody deleted a stream and made it anew: sequences begin at one again, and tasks that
     /// were stored have to be sent again.
     async fn watch_streams(&mut self) -> Result<(), MeshError> {
-        let mut anew = false;
+        // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
+        let mut ages = Vec::new();
         for kind in WATCHED_STREAMS {
-            let Some(age) = self.shared.mesh.stream_age(kind).await? else {
+            ages.push((kind, self.shared.mesh.stream_age(kind).await?));
+        }
+        let mut anew = false;
+        for (kind, age) in ages {
+            let Some(age) = age else {
                 if self.ages.insert(kind, 0) != Some(0) {
                     error!(stream = kind, code = "SINEW-7022", "a stream of the mesh is missing");
                 }

@@ -35,6 +35,8 @@ const LINGER: Duration = Duration::from_millis(50);
 const AGENT_TOO_LATE: &str = "SINEW-5104";
 /// How far an agent's clock may be ahead, in milliseconds.
 const SKEW: Time = 2_000;
+/// How long an owner that loses its shard tries to clear its note.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a drain waits for what is being sent.
 const GRACE: Duration = Duration::from_secs(5);
 /// Messages of one turn while a new owner catches up.
@@ -132,6 +134,8 @@ pub(super) async fn run(
         }
         Err(end) => {
             shard.outbox.abandon();
+            // An owner that loses its shard and lives is not a death.
+            shard.caution.leave(NOTE_TIMEOUT).await;
             end
         }
     }
@@ -516,6 +520,7 @@ async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &O
         book.take(stored, program, |_| ());
     }
     if work.is_empty() {
+        caution.clear_stale().await?;
         return Ok(book);
     }
     let item = |stored: &Stored| WorkItem::Execution(stored.meta.execution.clone());
@@ -532,10 +537,10 @@ async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &O
             });
         }
         for job in &again {
-            if let Job::Task { call, .. } = job
-                && shared.is_direct(call)
-            {
-                caution.watch(call.execution.clone());
+            match job {
+                Job::Task { call, .. } if shared.is_direct(call) => caution.watch(call.execution.clone()),
+                Job::Evaluation { call } => caution.watch(call.execution.clone()),
+                _ => {}
             }
         }
         outbox.send(again);

@@ -5,7 +5,7 @@
 //! from outside at any time. So one death proves nothing: groups of suspects become smaller with each death, and only an
 //! item that was in hand at three deaths in a row, the last time alone, is condemned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use sinew_mesh::Received;
@@ -129,12 +129,19 @@ impl TakeoverNote {
         self.condemned.retain(|condemned| condemned != item);
     }
 
-    /// Forgets all suspicion, because the owner has caught up. Says whether there was any.
-    pub(super) fn forget(&mut self) -> bool {
-        let was_suspicious = !self.suspects.is_empty() || !self.condemned.is_empty();
-        self.suspects.clear();
+    /// Forgets the suspicion of all but these executions, because the owner has caught up with the others. Says whether
+    /// anything was forgotten.
+    pub(super) fn forget_except(&mut self, watched: &HashSet<ExecutionId>) -> bool {
+        let before = self.suspects.len() + self.condemned.len();
+        let is_watched = |item: &WorkItem| matches!(item, WorkItem::Execution(id) if watched.contains(id));
+        self.suspects.retain(|suspect| is_watched(&suspect.item));
         self.condemned.clear();
-        was_suspicious
+        before != self.suspects.len()
+    }
+
+    /// Whether the note names nothing.
+    pub(super) fn is_blank(&self) -> bool {
+        self.in_hand.is_empty() && self.suspects.is_empty() && self.condemned.is_empty()
     }
 
     /// Whether an owner has died over something that has not been done since.
@@ -267,7 +274,7 @@ mod tests {
             note = next(note);
             note.hold(&[item(0)]);
             note.pass();
-            assert!(note.is_suspicious() && note.forget() && !note.is_suspicious());
+            assert!(note.is_suspicious() && note.forget_except(&HashSet::new()) && !note.is_suspicious());
         }
         // Nothing in hand: killed from outside.
         note.hold(&[item(0)]);
@@ -279,6 +286,24 @@ mod tests {
             note = note.succeed("next", false);
         }
         assert!(note.condemned().is_empty());
+    }
+
+    #[test]
+    fn a_watched_execution_stays_suspect() {
+        let (WorkItem::Execution(watched), WorkItem::Execution(other)) = (item(1), item(2)) else { panic!() };
+        let mut note = TakeoverNote::default();
+        assert!(note.is_blank() && !note.forget_except(&HashSet::new()));
+        note.hold(&[item(1), item(2)]);
+        assert!(!note.is_blank());
+        let mut note = note.succeed("next", true);
+        let all = HashSet::from([watched.clone(), other]);
+        assert!(!note.forget_except(&all) && note.is_suspicious());
+        assert!(note.forget_except(&HashSet::from([watched])) && note.is_suspicious());
+        // Its second death counts on from the first.
+        note.hold(&[item(1)]);
+        let mut note = note.succeed("after", true);
+        note.hold(&[item(1)]);
+        assert!(note.succeed("third", true).is_condemned(&item(1)));
     }
 
     #[test]

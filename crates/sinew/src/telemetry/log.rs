@@ -280,7 +280,7 @@ mod tests {
                 tracing::debug!(target: "sinew", "our detail");
             });
             assert!(!text.contains("canary"), "{wanted}: {text}");
-            let ours = if wanted.starts_with("async_nats=") { 0 } else { 1 };
+            let ours = usize::from(!wanted.starts_with("async_nats="));
             assert!(text.contains("their trouble") && text.matches("our detail").count() >= ours, "{text}");
         }
     }

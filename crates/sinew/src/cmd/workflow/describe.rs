@@ -90,7 +90,9 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
     let plan = &lowered.plan;
     if output.format == Format::Name {
         let names: Vec<&str> = plan.nodes.iter().map(|node| node.id.as_str()).collect();
-        names.iter().for_each(|name| output.line(name));
+        for name in &names {
+            output.line(name);
+        }
         return Ok(Exit::Ok);
     }
     output.value(&document(&loaded, lowered), |_| text(&loaded, lowered));

@@ -60,7 +60,9 @@ pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> 
         return Ok(Exit::Ok);
     }
     if output.format == Format::Name {
-        names.iter().for_each(|name| output.line(name));
+        for name in &names {
+            output.line(name);
+        }
         return Ok(Exit::Ok);
     }
     let mut types: Vec<Value> = names.iter().filter_map(|name| agentteam::describe(name)).collect();
