@@ -11,6 +11,7 @@ use num_bigint::{BigInt, Sign};
 use num_traits::{FromPrimitive as _, Signed as _, ToPrimitive as _, Zero as _};
 use serde_json::{Map, Value};
 
+use super::super::path::OUTPUT;
 use super::parse::{Compare, Compute};
 
 /// Steps of one evaluation: a node, a compared element or [`BYTES_PER_STEP`] bytes of a text each take one.
@@ -60,6 +61,8 @@ pub(super) enum Operand<'a> {
     /// A list of the data.
     Items(&'a [Value]),
     Dict(&'a Map<String, Value>),
+    /// A dict whose only member is the output of a node.
+    OutputDict(&'a Value),
 }
 
 /// A number, whichever type it has; truth counts as 0 and 1.
@@ -98,6 +101,7 @@ impl Operand<'_> {
             Self::List(items) => !items.is_empty(),
             Self::Items(items) => !items.is_empty(),
             Self::Dict(members) => !members.is_empty(),
+            Self::OutputDict(_) => true,
         }
     }
 
@@ -109,7 +113,7 @@ impl Operand<'_> {
             Self::Float(_) => "float",
             Self::Text(_) => "str",
             Self::List(_) | Self::Items(_) => "list",
-            Self::Dict(_) => "dict",
+            Self::Dict(_) | Self::OutputDict(_) => "dict",
         }
     }
 
@@ -208,6 +212,16 @@ impl Operand<'_> {
                 }
                 true
             }
+            (Self::OutputDict(left), Self::OutputDict(right)) => {
+                Operand::from(*left).equals(&Operand::from(*right), fuel)?
+            }
+            (Self::OutputDict(output), Self::Dict(members))
+            | (Self::Dict(members), Self::OutputDict(output)) => match members.get(OUTPUT) {
+                Some(other) if members.len() == 1 => {
+                    Operand::from(*output).equals(&Operand::from(other), fuel)?
+                }
+                _ => false,
+            },
             (Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
                 self.length() == right.length() && self.first_difference(right, fuel)?.is_none()
             }
@@ -260,11 +274,15 @@ impl Operand<'_> {
                 Err(format!("TypeError: 'in <string>' requires string as left operand, not {name}"))
             }
             (Self::Dict(members), Self::Text(name)) => Ok(members.contains_key(&**name)),
-            (Self::Dict(_), Self::List(_) | Self::Items(_) | Self::Dict(_)) => {
+            (Self::OutputDict(_), Self::Text(name)) => Ok(name == OUTPUT),
+            (
+                Self::Dict(_) | Self::OutputDict(_),
+                Self::List(_) | Self::Items(_) | Self::Dict(_) | Self::OutputDict(_),
+            ) => {
                 let name = part.type_name();
                 Err(format!("TypeError: cannot use '{name}' as a dict key (unhashable type: '{name}')"))
             }
-            (Self::Dict(_), _) => Ok(false),
+            (Self::Dict(_) | Self::OutputDict(_), _) => Ok(false),
             (Self::List(_) | Self::Items(_), _) => {
                 for at in 0..self.length() {
                     if self.item(at).map_or(Ok(false), |item| item.equals(part, fuel))? {
