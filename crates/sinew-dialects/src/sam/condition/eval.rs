@@ -91,7 +91,7 @@ impl<'a> Evaluation<'a> {
                 Piece::Text(text) => Cow::Borrowed(text.as_str()),
                 Piece::Var(at) => Cow::Owned(self.template_str(*at)),
             };
-            self.fuel.pay_bytes(piece.len())?;
+            self.fuel.pay_copy(piece.len())?;
             if text.len() + piece.len() > MAX_TEXT_BYTES {
                 return Err(format!("MemoryError: the text is larger than {MAX_TEXT_BYTES}"));
             }
