@@ -44,6 +44,15 @@ pub(super) enum Standing<'a> {
     Done(&'a Value),
 }
 
+/// A value that a condition reads.
+#[derive(Clone, Debug)]
+pub(super) enum ConditionValue<'a> {
+    /// The value at the path.
+    Value(Cow<'a, Value>),
+    /// `{"output": …}` around the output of a node, which is borrowed: outputs may be large.
+    OutputDict(&'a Value),
+}
+
 /// What paths can be looked up in.
 pub(super) trait World {
     /// The workflow's input; none before it is known.
@@ -135,8 +144,17 @@ impl Path {
         }
     }
 
-    /// The value for a condition: an error where nothing is.
-    pub(super) fn strict_value<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
+    /// Returns the value for a condition, or an error where nothing is. Outputs of nodes are never copied.
+    pub(super) fn strict_value<'a>(&self, world: &'a dyn World) -> Result<ConditionValue<'a>, String> {
+        if let (Root::Node(id), []) = (&self.root, self.steps.as_slice())
+            && let Standing::Done(output) = world.node(id)
+        {
+            return Ok(ConditionValue::OutputDict(output));
+        }
+        self.strict_member(world).map(ConditionValue::Value)
+    }
+
+    fn strict_member<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
         let absent = |id: &str| format!("Referenced node '{id}' has not completed");
         match &self.root {
             Root::Input => self.strict_walk(world.input().ok_or(NO_INPUT)?, &self.steps),
@@ -159,14 +177,15 @@ impl Path {
             Root::Node(id) => match (world.node(id), self.steps.split_first()) {
                 (Standing::Absent, _) => Err(absent(id)),
                 (Standing::Skipped, _) => Ok(Cow::Owned(Value::Null)),
-                (Standing::Done(output), None) => Ok(Cow::Owned(serde_json::json!({ "output": output }))),
                 (Standing::Done(output), Some((step, rest))) if step == OUTPUT => {
                     match self.strict_walk(output, rest) {
                         Err(_) if world.lenient() => Ok(Cow::Owned(Value::Null)),
                         found => found,
                     }
                 }
-                (Standing::Done(_), Some((step, _))) => Err(self.no_field(step)),
+                (Standing::Done(_), steps) => {
+                    Err(self.no_field(steps.map_or(OUTPUT, |(step, _)| step.as_str())))
+                }
             },
         }
     }
@@ -196,7 +215,8 @@ impl Path {
 }
 
 const NO_INPUT: &str = "Workflow input has not been initialized";
-const OUTPUT: &str = "output";
+/// The only member of a node for paths.
+pub(super) const OUTPUT: &str = "output";
 
 /// Loop variables may be written with or without `.output` in conditions.
 fn unwrapped(steps: &[String]) -> &[String] {

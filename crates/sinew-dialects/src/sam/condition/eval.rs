@@ -2,34 +2,47 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-use sinew_script::python_str;
+use sinew_script::{python_repr, python_str};
 
+use super::super::path::{ConditionValue, OUTPUT};
 use super::Piece;
 use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand};
 use super::parse::Expr;
 
 /// Whether the condition holds for these values of its templates.
-pub(super) fn holds<V: AsRef<Value>>(expr: &Expr, templates: &[V]) -> Evaluated<bool> {
+pub(super) fn holds(expr: &Expr, templates: &[ConditionValue<'_>]) -> Evaluated<bool> {
     let mut evaluation = Evaluation { templates, fuel: Fuel::new() };
     evaluation.value(expr).map(|value| value.truth())
 }
 
-struct Evaluation<'a, V> {
-    templates: &'a [V],
+struct Evaluation<'a> {
+    templates: &'a [ConditionValue<'a>],
     fuel: Fuel,
 }
 
-impl<'a, V: AsRef<Value>> Evaluation<'a, V> {
-    fn template(&self, at: usize) -> &'a Value {
-        self.templates.get(at).map_or(&Value::Null, AsRef::as_ref)
+impl<'a> Evaluation<'a> {
+    fn template(&self, at: usize) -> Operand<'a> {
+        match self.templates.get(at) {
+            Some(ConditionValue::Value(value)) => value.as_ref().into(),
+            Some(ConditionValue::OutputDict(output)) => Operand::OutputDict(output),
+            None => Operand::None,
+        }
+    }
+
+    /// A template as Python's `str()` shows it.
+    fn template_str(&self, at: usize) -> String {
+        match self.templates.get(at) {
+            Some(ConditionValue::Value(value)) => python_str(value),
+            Some(ConditionValue::OutputDict(output)) => format!("{{'{OUTPUT}': {}}}", python_repr(output)),
+            None => "None".to_owned(),
+        }
     }
 
     fn value(&mut self, expr: &'a Expr) -> Evaluated<Operand<'a>> {
         self.fuel.pay(1)?;
         match expr {
             Expr::Const(value) => Ok(value.into()),
-            Expr::Var(at) => Ok(self.template(*at).into()),
+            Expr::Var(at) => Ok(self.template(*at)),
             Expr::Text(pieces) => self.text(pieces),
             Expr::List(items) => {
                 let items = items.iter().map(|item| self.value(item));
@@ -76,9 +89,9 @@ impl<'a, V: AsRef<Value>> Evaluation<'a, V> {
         for piece in pieces {
             let piece = match piece {
                 Piece::Text(text) => Cow::Borrowed(text.as_str()),
-                Piece::Var(at) => Cow::Owned(python_str(self.template(*at))),
+                Piece::Var(at) => Cow::Owned(self.template_str(*at)),
             };
-            self.fuel.pay_bytes(piece.len())?;
+            self.fuel.pay_copy(piece.len())?;
             if text.len() + piece.len() > MAX_TEXT_BYTES {
                 return Err(format!("MemoryError: the text is larger than {MAX_TEXT_BYTES}"));
             }

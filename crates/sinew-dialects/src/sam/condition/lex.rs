@@ -2,7 +2,7 @@
 
 use super::super::path::Path;
 use super::super::python::Num;
-use super::{Piece, pieces};
+use super::{Piece, pieces, variable};
 
 /// A token.
 #[derive(Clone, Debug)]
@@ -41,14 +41,13 @@ pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
                 if inner.is_empty() {
                     return Err(syntax("there is nothing between '{{' and '}}'"));
                 }
-                vars.push(Path::parse(inner));
-                tokens.push(Token::Var(vars.len() - 1));
+                tokens.push(Token::Var(variable(Path::parse(inner), &mut vars)?));
                 close + 2
             }
             '\'' | '"' => {
                 let length =
                     string_length(rest, first).ok_or_else(|| syntax("unterminated string literal"))?;
-                tokens.push(Token::Text(pieces(&rest[1..length - 1], &mut vars, unescape)));
+                tokens.push(Token::Text(pieces(&rest[1..length - 1], &mut vars, unescape)?));
                 length
             }
             c if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit())) => {

@@ -5,7 +5,8 @@
 //! error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
 //! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
 //! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
-//! can ever change what is asked; inside quotes it becomes a part of that string, as Python's `str()` shows it.
+//! can ever change what is asked; inside quotes it becomes a part of that string, as Python's `str()` shows it. Equal
+//! templates are one variable, and variables borrow the data.
 
 mod eval;
 mod lex;
@@ -40,7 +41,7 @@ impl Condition {
             .map_err(|reason| failed(&self.source, &reason))
     }
 
-    /// Every path it names, in the order of the text.
+    /// Every path the condition names, once each, in the order of the text.
     pub(super) fn paths(&self) -> &[Path] {
         &self.vars
     }
@@ -71,16 +72,28 @@ enum Piece {
     Var(usize),
 }
 
+/// Different templates that one condition may name.
+const MAX_TEMPLATES: usize = 64;
+
+/// Returns the variable of a template: equal paths share one.
+fn variable(path: Path, vars: &mut Vec<Path>) -> Result<usize, String> {
+    if let Some(known) = vars.iter().position(|var| *var == path) {
+        return Ok(known);
+    }
+    if vars.len() == MAX_TEMPLATES {
+        return Err(lex::syntax(&format!("more than {MAX_TEMPLATES} different templates")));
+    }
+    vars.push(path);
+    Ok(vars.len() - 1)
+}
+
 /// Splits a string's content; its templates become variables.
-fn pieces(text: &str, vars: &mut Vec<Path>, unescape: impl Fn(&str) -> String) -> Vec<Piece> {
+fn pieces(text: &str, vars: &mut Vec<Path>, unescape: impl Fn(&str) -> String) -> Result<Vec<Piece>, String> {
     super::path::parts(text)
         .into_iter()
         .map(|part| match part {
-            Part::Text(text) => Piece::Text(unescape(&text)),
-            Part::Path(path, _) => {
-                vars.push(path);
-                Piece::Var(vars.len() - 1)
-            }
+            Part::Text(text) => Ok(Piece::Text(unescape(&text))),
+            Part::Path(path, _) => variable(path, vars).map(Piece::Var),
         })
         .collect()
 }

@@ -11,12 +11,15 @@ use num_bigint::{BigInt, Sign};
 use num_traits::{FromPrimitive as _, Signed as _, ToPrimitive as _, Zero as _};
 use serde_json::{Map, Value};
 
+use super::super::path::OUTPUT;
 use super::parse::{Compare, Compute};
 
 /// Steps of one evaluation: a node, a compared element or [`BYTES_PER_STEP`] bytes of a text each take one.
 const MAX_STEPS: u64 = 1_000_000;
 /// Bytes of a text that are copied, searched or compared in one step.
 const BYTES_PER_STEP: u64 = 32;
+/// Bytes of texts, integers and lists that one evaluation may copy in all: the most memory that the values hold.
+const MAX_COPIED_BYTES: usize = 16 << 20;
 /// Longest text that a condition may make.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Largest integer that a condition may make, in bits.
@@ -27,23 +30,40 @@ const MAX_LIST_ITEMS: usize = 100_000;
 /// Why a condition has no value: `TypeError: …`, as Python words it.
 pub(super) type Evaluated<T> = Result<T, String>;
 
-/// The steps that an evaluation has left.
-pub(super) struct Fuel(u64);
+/// The steps and the bytes of copies that an evaluation has left.
+pub(super) struct Fuel {
+    steps: u64,
+    copied_bytes: usize,
+}
 
 impl Fuel {
     pub(super) fn new() -> Self {
-        Self(MAX_STEPS)
+        Self { steps: MAX_STEPS, copied_bytes: MAX_COPIED_BYTES }
     }
 
     /// Pays for so many steps.
     pub(super) fn pay(&mut self, steps: u64) -> Evaluated<()> {
-        self.0 = self.0.checked_sub(steps).ok_or("the condition takes too many steps")?;
+        self.steps = self.steps.checked_sub(steps).ok_or("the condition takes too many steps")?;
         Ok(())
     }
 
     /// Pays for work on a text.
     pub(super) fn pay_bytes(&mut self, bytes: usize) -> Evaluated<()> {
         self.pay(1 + bytes as u64 / BYTES_PER_STEP)
+    }
+
+    /// Pays for bytes that are copied and kept.
+    pub(super) fn pay_copy(&mut self, bytes: usize) -> Evaluated<()> {
+        self.copied_bytes = self
+            .copied_bytes
+            .checked_sub(bytes)
+            .ok_or_else(|| format!("MemoryError: the condition copies more than {MAX_COPIED_BYTES} bytes"))?;
+        self.pay_bytes(bytes)
+    }
+
+    /// Pays for work on two numbers: integers may be long.
+    fn pay_numbers(&mut self, left: &Numeric, right: &Numeric) -> Evaluated<()> {
+        self.pay((left.heap_bytes() + right.heap_bytes()) as u64 / BYTES_PER_STEP)
     }
 }
 
@@ -60,6 +80,8 @@ pub(super) enum Operand<'a> {
     /// A list of the data.
     Items(&'a [Value]),
     Dict(&'a Map<String, Value>),
+    /// A dict whose only member is the output of a node.
+    OutputDict(&'a Value),
 }
 
 /// A number, whichever type it has; truth counts as 0 and 1.
@@ -98,6 +120,7 @@ impl Operand<'_> {
             Self::List(items) => !items.is_empty(),
             Self::Items(items) => !items.is_empty(),
             Self::Dict(members) => !members.is_empty(),
+            Self::OutputDict(_) => true,
         }
     }
 
@@ -109,7 +132,7 @@ impl Operand<'_> {
             Self::Float(_) => "float",
             Self::Text(_) => "str",
             Self::List(_) | Self::Items(_) => "list",
-            Self::Dict(_) => "dict",
+            Self::Dict(_) | Self::OutputDict(_) => "dict",
         }
     }
 
@@ -126,9 +149,11 @@ impl Operand<'_> {
         Self::List(Rc::new(items.collect()))
     }
 
-    fn text_bytes(&self) -> usize {
+    /// Bytes that a clone allocates. Lists within a list are shared.
+    fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
+            Self::Int(int) => int_bytes(int),
             _ => 0,
         }
     }
@@ -187,6 +212,7 @@ impl Operand<'_> {
     fn equals(&self, right: &Self, fuel: &mut Fuel) -> Evaluated<bool> {
         fuel.pay(1)?;
         if let (Some(left), Some(right)) = (self.numeric(), right.numeric()) {
+            fuel.pay_numbers(&left, &right)?;
             return Ok(left.order(&right) == Some(Ordering::Equal));
         }
         Ok(match (self, right) {
@@ -208,6 +234,16 @@ impl Operand<'_> {
                 }
                 true
             }
+            (Self::OutputDict(left), Self::OutputDict(right)) => {
+                Operand::from(*left).equals(&Operand::from(*right), fuel)?
+            }
+            (Self::OutputDict(output), Self::Dict(members))
+            | (Self::Dict(members), Self::OutputDict(output)) => match members.get(OUTPUT) {
+                Some(other) if members.len() == 1 => {
+                    Operand::from(*output).equals(&Operand::from(other), fuel)?
+                }
+                _ => false,
+            },
             (Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
                 self.length() == right.length() && self.first_difference(right, fuel)?.is_none()
             }
@@ -240,7 +276,13 @@ impl Operand<'_> {
                     _ => Some(self.length().cmp(&right.length())),
                 }
             }
-            _ => self.numeric().zip(right.numeric()).and_then(|(left, right)| left.order(&right)),
+            _ => match (self.numeric(), right.numeric()) {
+                (Some(left), Some(right)) => {
+                    fuel.pay_numbers(&left, &right)?;
+                    left.order(&right)
+                }
+                _ => None,
+            },
         };
         order.ok_or_else(|| {
             let (left, right) = (self.type_name(), right.type_name());
@@ -260,11 +302,15 @@ impl Operand<'_> {
                 Err(format!("TypeError: 'in <string>' requires string as left operand, not {name}"))
             }
             (Self::Dict(members), Self::Text(name)) => Ok(members.contains_key(&**name)),
-            (Self::Dict(_), Self::List(_) | Self::Items(_) | Self::Dict(_)) => {
+            (Self::OutputDict(_), Self::Text(name)) => Ok(name == OUTPUT),
+            (
+                Self::Dict(_) | Self::OutputDict(_),
+                Self::List(_) | Self::Items(_) | Self::Dict(_) | Self::OutputDict(_),
+            ) => {
                 let name = part.type_name();
                 Err(format!("TypeError: cannot use '{name}' as a dict key (unhashable type: '{name}')"))
             }
-            (Self::Dict(_), _) => Ok(false),
+            (Self::Dict(_) | Self::OutputDict(_), _) => Ok(false),
             (Self::List(_) | Self::Items(_), _) => {
                 for at in 0..self.length() {
                     if self.item(at).map_or(Ok(false), |item| item.equals(part, fuel))? {
@@ -290,13 +336,13 @@ impl Operand<'_> {
             (Compute::Add, Self::Text(left), Self::Text(right)) => {
                 let bytes = left.len() + right.len();
                 check_size(bytes, MAX_TEXT_BYTES, "text")?;
-                fuel.pay_bytes(bytes)?;
+                fuel.pay_copy(bytes)?;
                 Ok(Self::Text(Cow::Owned(format!("{left}{right}"))))
             }
             (Compute::Add, Self::List(_) | Self::Items(_), Self::List(_) | Self::Items(_)) => {
                 let count = self.length() + right.length();
                 check_size(count, MAX_LIST_ITEMS, "list")?;
-                fuel.pay(count as u64)?;
+                fuel.pay_copy(count * size_of::<Self>())?;
                 Ok(Self::list(self.into_items().into_iter().chain(right.into_items())))
             }
             (Compute::Multiply, list, count) if list.is_sequence() && count.as_count().is_some() => {
@@ -335,21 +381,29 @@ impl Operand<'_> {
         if let Self::Text(text) = &self {
             let bytes = text.len().saturating_mul(count);
             check_size(bytes, MAX_TEXT_BYTES, "text")?;
-            fuel.pay_bytes(bytes)?;
+            fuel.pay_copy(bytes)?;
             return Ok(Self::Text(Cow::Owned(text.repeat(count))));
         }
         check_size(self.length().saturating_mul(count), MAX_LIST_ITEMS, "list")?;
+        if count == 0 || self.length() == 0 {
+            return Ok(Self::list(std::iter::empty()));
+        }
+        fuel.pay(self.length() as u64)?;
         let once = self.into_items();
-        let count = if once.is_empty() { 0 } else { count };
-        // Texts are copied, lists within the list are shared.
-        let bytes: usize = once.iter().map(Operand::text_bytes).sum();
-        fuel.pay_bytes(bytes.saturating_mul(count))?;
-        fuel.pay((once.len() * count) as u64)?;
+        let bytes: usize = once.iter().map(|item| size_of::<Self>() + item.heap_bytes()).sum();
+        fuel.pay_copy(bytes.saturating_mul(count))?;
         Ok(Self::list((0..count).flat_map(|_| once.iter().cloned())))
     }
 }
 
 impl Numeric {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Int(int) => int_bytes(int),
+            Self::Float(_) => 0,
+        }
+    }
+
     fn float(&self) -> Evaluated<f64> {
         match self {
             Self::Int(int) => {
@@ -379,6 +433,10 @@ impl Numeric {
             (left, right) => compute_floats(how, left.float()?, right.float()?).map(Operand::Float),
         }
     }
+}
+
+fn int_bytes(int: &BigInt) -> usize {
+    usize::try_from(int.bits().div_ceil(8)).unwrap_or(usize::MAX)
 }
 
 /// The order of an integer and a float, by their exact values.

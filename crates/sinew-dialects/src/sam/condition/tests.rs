@@ -1,13 +1,16 @@
 //! Conditions beside the Python they stand for.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_script::{Function, Limits, ScriptErrorKind};
 
-use super::eval;
+use super::super::path::ConditionValue;
+use super::super::probe;
 use super::parse::parse;
+use super::{Condition, eval};
 
 /// Values of templates, by the number in their name.
 fn templates() -> Vec<Value> {
@@ -39,7 +42,7 @@ fn here(source: &str) -> Result<bool, String> {
         .iter()
         .map(|path| {
             let digits = path.shown.trim_start_matches('n');
-            std::borrow::Cow::Borrowed(&all[digits.parse::<usize>().unwrap()])
+            ConditionValue::Value(Cow::Borrowed(&all[digits.parse::<usize>().unwrap()]))
         })
         .collect();
     eval::holds(&parsed.expr, &values)
@@ -212,10 +215,66 @@ fn bombs_end_with_an_error_and_cost_little() {
         "['x' * 4000000] * 100000 == []",
         "[[[0] * 1000] * 1000] * 100 == [[[0] * 1000] * 1000] * 100",
         "['a' * 100000] * 100000",
+        "[255 ** 1000] * 99999",
+        "[[255 ** 1000] * 10000, [255 ** 1000] * 10000]",
+        "[[255 ** 1000] * 1000] * 1000 == [[255 ** 1000] * 1000] * 1000",
         &nested,
         &format!("{} == 1", vec!["'x' * 4000000"; 90].join(" + ")),
     ] {
         let failed = here(source).expect_err(source);
-        assert!(failed.contains("large") || failed.contains("steps"), "{source}: {failed}");
+        assert!(["large", "steps", "copies"].iter().any(|word| failed.contains(word)), "{source}: {failed}");
+    }
+}
+
+#[test]
+fn equal_templates_are_looked_up_once() {
+    let source = format!("'{0}' == {{{{a}}}}", "{{a}}{{ a }}".repeat(1_000));
+    let condition = Condition::parse(&source).unwrap();
+    assert_eq!(condition.paths().len(), 1);
+    let failed = probe::condition(&source, &json!({ "a": "x".repeat(1 << 20) })).unwrap_err();
+    assert!(failed.contains("MemoryError: the text is larger"), "{failed}");
+}
+
+#[test]
+fn different_templates_have_a_limit() {
+    let source = |count: usize| {
+        let pairs = (0..count / 2).map(|at| format!("'{{{{n{at}}}}}' != {{{{m{at}}}}}"));
+        pairs.collect::<Vec<_>>().join(" or ")
+    };
+    assert_eq!(Condition::parse(&source(64)).unwrap().paths().len(), 64);
+    let refused = Condition::parse(&source(66)).unwrap_err();
+    assert_eq!(refused.reason, "Invalid expression syntax: more than 64 different templates");
+}
+
+/// The output of a node is borrowed in `{"output": …}`, so what Python does with that dict is done here without it.
+#[test]
+fn nodes_are_dicts_of_their_output() {
+    let data =
+        json!({ "a": [1], "b": [1.0], "c": "it's", "d": {"output": [1]}, "e": {"output": [1], "f": 0} });
+    for source in [
+        "{{a}} == {{b}}",
+        "{{a}} == {{d.output}}",
+        "{{d.output}} == {{a}}",
+        "{{a}} != {{e.output}}",
+        "{{a}} != {{c}}",
+        "{{a}} != {{a.output}}",
+        "'output' in {{a}}",
+        "'a' not in {{a}}",
+        "1 not in {{a}}",
+        "{{b}} in [{{a}}]",
+        "{{a}} and not not {{c}}",
+        "'<{{a}}>' == '<' + \"{'output': [1]}>\"",
+        "'{{c}}' == '{\\'output\\': \"it\\'s\"}'",
+    ] {
+        assert_eq!(probe::condition(source, &data), Ok(true), "{source}");
+    }
+    for (source, error) in [
+        ("{{a}} < {{b}}", "'<' not supported between instances of 'dict' and 'dict'"),
+        ("{{a}} in {{b}}", "cannot use 'dict' as a dict key (unhashable type: 'dict')"),
+        ("{{a}} in {{d.output}}", "cannot use 'dict' as a dict key (unhashable type: 'dict')"),
+        ("{{a}} + 1 == 1", "unsupported operand type(s) for +: 'dict' and 'int'"),
+    ] {
+        let failed = probe::condition(source, &data).unwrap_err();
+        assert!(failed.contains(error), "{source}: {failed}");
     }
 }
