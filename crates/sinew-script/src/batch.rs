@@ -1,8 +1,9 @@
 //! Calls of functions as data: asked for by a workflow, performed by a shell, answered by a fact.
 
 use std::{
-    sync::mpsc,
-    time::{Duration, Instant},
+    sync::{Arc, mpsc},
+    time::Duration,
+    vec,
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use crate::{
     worker_pool,
 };
 
-/// Longest time for the calls of a batch together.
+/// Longest time for the calls of a batch together, without their waits for a worker.
 const BATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Functions to call, each over one of some values.
@@ -101,12 +102,37 @@ impl CallBatch {
     /// Performs the calls one after the other on threads of the workers; `done` is called there with all outcomes.
     /// Owners take turns after each call.
     pub fn submit(self, owner: u64, done: impl FnOnce(Vec<CallOutcome>) + Send + 'static) {
-        let deadline = Instant::now() + BATCH_TIMEOUT;
-        RunningBatch { batch: self, outcomes: Vec::new(), owner, deadline, done: Box::new(done) }.advance();
+        self.resume(Vec::new(), owner, done);
+    }
+
+    /// Performs the calls after those that have an outcome already, like [`CallBatch::submit`]. `done` is called with
+    /// the outcomes of all calls.
+    pub fn resume(
+        self,
+        outcomes: Vec<CallOutcome>,
+        owner: u64,
+        done: impl FnOnce(Vec<CallOutcome>) + Send + 'static,
+    ) {
+        let mut calls = self.calls;
+        calls.drain(..outcomes.len().min(calls.len()));
+        RunningBatch {
+            values: Arc::new(self.values),
+            calls: calls.into_iter(),
+            outcomes,
+            owner,
+            evaluated: Duration::ZERO,
+            done: Box::new(done),
+        }
+        .advance();
     }
 }
 
 impl CallOutcome {
+    /// Whether the call was not performed for want of a worker, so that it may be repeated.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Error(error) if error.kind == ScriptErrorKind::Unavailable)
+    }
+
     /// Reads outcomes from the JSON of a reply.
     pub fn read_all(json: &Value) -> Result<Vec<Self>, serde_json::Error> {
         Vec::deserialize(json)
@@ -115,39 +141,94 @@ impl CallOutcome {
 
 /// A batch of which some calls have been performed.
 struct RunningBatch {
-    batch: CallBatch,
+    values: Arc<Vec<Value>>,
+    /// Calls without an outcome.
+    calls: vec::IntoIter<FunctionCall>,
     outcomes: Vec<CallOutcome>,
     owner: u64,
-    deadline: Instant,
+    /// Time that the calls took so far, without their waits for a worker.
+    evaluated: Duration,
     done: Box<dyn FnOnce(Vec<CallOutcome>) + Send>,
 }
 
 impl RunningBatch {
     /// Submits the next call, or hands over all outcomes.
     fn advance(mut self) {
-        while let Some(call) = self.batch.calls.get(self.outcomes.len()) {
-            let timed_out = || ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all");
-            let late = (Instant::now() > self.deadline).then(timed_out);
-            let request = late.map_or_else(|| call.request(&self.batch.values), Err);
-            match request {
-                Ok(request) => {
-                    return worker_pool::submit(self.owner, request, move |result| self.take(result));
-                }
-                Err(error) => self.outcomes.push(CallOutcome::Error(error)),
-            }
+        if self.evaluated > BATCH_TIMEOUT {
+            self.give_up(&ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all"));
         }
-        (self.done)(self.outcomes);
+        let Some(call) = self.calls.next() else {
+            return (self.done)(self.outcomes);
+        };
+        let (owner, values) = (self.owner, Arc::clone(&self.values));
+        let build = move || call.request(&values);
+        let done = move |result, took| self.take(result, took);
+        worker_pool::submit(owner, Limits::function().max_duration, build, done);
     }
 
-    fn take(mut self, result: Result<Value, ScriptError>) {
-        if let Err(error) = &result
-            && error.kind == ScriptErrorKind::Unavailable
-        {
-            // No later call would find a worker either.
-            self.outcomes.resize(self.batch.calls.len(), CallOutcome::Error(error.clone()));
-        } else {
-            self.outcomes.push(result.map_or_else(CallOutcome::Error, CallOutcome::Value));
+    fn take(mut self, result: Result<Value, ScriptError>, took: Duration) {
+        self.evaluated += took;
+        let unavailable = result.as_ref().err().filter(|error| error.kind == ScriptErrorKind::Unavailable);
+        // No later call would find a worker either.
+        let given_up = unavailable.cloned();
+        self.outcomes.push(result.map_or_else(CallOutcome::Error, CallOutcome::Value));
+        if let Some(error) = given_up {
+            self.give_up(&error);
         }
         self.advance();
+    }
+
+    /// Gives all calls without an outcome this error.
+    fn give_up(&mut self, error: &ScriptError) {
+        self.outcomes.extend(self.calls.by_ref().map(|_| CallOutcome::Error(error.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(source: &str) -> FunctionCall {
+        FunctionCall { source: source.to_owned(), value: 0, members: Vec::new() }
+    }
+
+    fn running(calls: Vec<FunctionCall>) -> (RunningBatch, Receiver<Vec<CallOutcome>>) {
+        let (sender, receiver) = mpsc::channel();
+        let batch = RunningBatch {
+            values: Arc::new(vec![json!(1)]),
+            calls: calls.into_iter(),
+            outcomes: Vec::new(),
+            owner: 0,
+            evaluated: Duration::ZERO,
+            done: Box::new(move |outcomes| drop(sender.send(outcomes))),
+        };
+        (batch, receiver)
+    }
+
+    #[test]
+    fn a_batch_times_out_by_the_time_of_its_evaluations() {
+        let (batch, outcomes) = running(vec![call("lambda d: d")]);
+        batch.take(Ok(json!(1)), BATCH_TIMEOUT / 2);
+        let one = CallOutcome::Value(json!(1));
+        assert_eq!(outcomes.recv().unwrap(), [one.clone(), one.clone()]);
+        let (batch, outcomes) = running(vec![call("lambda d: d")]);
+        batch.take(Ok(json!(1)), BATCH_TIMEOUT * 2);
+        let outcomes = outcomes.recv().unwrap();
+        assert!(matches!(&outcomes[1], CallOutcome::Error(error) if error.kind == ScriptErrorKind::Timeout));
+        assert_eq!((outcomes.len(), &outcomes[0]), (2, &one));
+    }
+
+    #[test]
+    fn a_batch_resumes_after_the_outcomes_that_it_has() {
+        let calls = vec![call("lambda d: 'again'"), call("lambda d: d + 1")];
+        let (sender, receiver) = mpsc::channel();
+        let batch = CallBatch { values: vec![json!(1)], calls };
+        batch.resume(vec![CallOutcome::Value(json!("had"))], 0, move |outcomes| drop(sender.send(outcomes)));
+        let expected = ["had".into(), json!(2)].map(CallOutcome::Value);
+        assert_eq!(receiver.recv().unwrap(), expected);
     }
 }
