@@ -224,24 +224,34 @@ impl Evaluator {
         }
     }
 
+    /// Evaluates a request; once more if something outside may have ended the worker.
     fn evaluate(&mut self, request: &EvaluationRequest) -> EvaluationResult {
         let (program, worker) = match self {
             Self::Process { program, worker } => (program, worker),
             Self::Here(interpreter) => return interpreter.evaluate(request, &UnlimitedCpu),
         };
-        let mut process = match worker.take().and_then(WorkerProcess::if_alive) {
-            Some(process) => process,
-            None => WorkerProcess::start(program)
-                .map_err(|error| unavailable(&format!("no worker for scripts: {error}")))?,
-        };
-        match process.exchange(request) {
-            Ok(response) => {
-                if !response.retires {
-                    *worker = Some(process);
+        let mut is_repeated = false;
+        loop {
+            let mut process = match worker.take().and_then(WorkerProcess::if_alive) {
+                Some(process) => process,
+                None => WorkerProcess::start(program)
+                    .map_err(|error| unavailable(&format!("no worker for scripts: {error}")))?,
+            };
+            match process.exchange(request) {
+                Ok(response) => {
+                    if !response.retires {
+                        *worker = Some(process);
+                    }
+                    return response.result;
                 }
-                response.result
+                Err(failure) => {
+                    let failure = process.end(&failure, request);
+                    if is_repeated || !failure.may_be_outside {
+                        return Err(failure.error);
+                    }
+                    is_repeated = true;
+                }
             }
-            Err(failure) => Err(process.end(&failure, request)),
         }
     }
 
@@ -326,5 +336,35 @@ mod tests {
         submit(1, Duration::ZERO, || Ok(request()), move |_, took| sender.send(took).unwrap());
         let took = receiver.recv().unwrap();
         assert!(took < started.elapsed() / 2, "{took:?} of {:?}", started.elapsed());
+    }
+
+    /// Evaluates with a worker that kills itself as often as `deaths` says, then answers 7. Returns the result and the
+    /// number of workers that were started.
+    fn evaluate_with_deaths(deaths: usize) -> (EvaluationResult, usize) {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = std::env::temp_dir().join(format!("sinew-script-{}-{deaths}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (program, starts) = (folder.join("worker"), folder.join("starts"));
+        let shown = starts.display();
+        // The answer has 35 bytes: octal 43.
+        let script = format!(
+            "#!/bin/sh\necho >> '{shown}'\nhead -c 4 > /dev/null\n[ $(wc -l < '{shown}') -gt {deaths} ] || kill -9 $$\n\
+             printf '\\043\\000\\000\\000{{\"result\":{{\"Ok\":7}},\"retires\":false}}'\nsleep 1\n"
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let result = Evaluator::Process { program, worker: None }.evaluate(&request());
+        let count = std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
+        let _ = std::fs::remove_dir_all(&folder);
+        (result, count)
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_from_outside_is_replaced_once() {
+        assert_eq!(evaluate_with_deaths(0), (Ok(Value::from(7)), 1));
+        assert_eq!(evaluate_with_deaths(1), (Ok(Value::from(7)), 2));
+        let (result, starts) = evaluate_with_deaths(9);
+        assert_eq!((result.unwrap_err().kind, starts), (ScriptErrorKind::WorkerEnded, 2));
     }
 }
