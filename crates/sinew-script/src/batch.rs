@@ -1,6 +1,7 @@
 //! Calls of functions as data: asked for by a workflow, performed by a shell, answered by a fact.
 
 use std::{
+    io,
     sync::{Arc, mpsc},
     time::Duration,
     vec,
@@ -19,6 +20,8 @@ use crate::{
 
 /// Longest time for the calls of a batch together, without their waits for a worker.
 const BATCH_TIMEOUT: Duration = Duration::from_mins(1);
+/// Most bytes that the results of a batch have together, as JSON.
+const MAX_RESULT_BYTES: usize = 16 << 20;
 
 /// Functions to call, each over one of some values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,6 +121,7 @@ impl CallBatch {
         RunningBatch {
             values: Arc::new(self.values),
             calls: calls.into_iter(),
+            result_bytes: outcomes.iter().map(CallOutcome::result_bytes).sum(),
             outcomes,
             owner,
             evaluated: Duration::ZERO,
@@ -128,6 +132,14 @@ impl CallBatch {
 }
 
 impl CallOutcome {
+    /// Bytes of the result as JSON; 0 for an error, whose texts are short.
+    fn result_bytes(&self) -> usize {
+        match self {
+            Self::Value(value) => json_bytes(value),
+            Self::Error(_) => 0,
+        }
+    }
+
     /// Whether the call was not performed for want of a worker, so that it may be repeated.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Error(error) if error.kind == ScriptErrorKind::Unavailable)
@@ -139,12 +151,35 @@ impl CallOutcome {
     }
 }
 
+/// Counts the bytes of a value as JSON without building the text.
+fn json_bytes(value: &Value) -> usize {
+    struct ByteCount(usize);
+
+    impl io::Write for ByteCount {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = ByteCount(0);
+    // Counting does not fail, and neither does writing a value.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
 /// A batch of which some calls have been performed.
 struct RunningBatch {
     values: Arc<Vec<Value>>,
     /// Calls without an outcome.
     calls: vec::IntoIter<FunctionCall>,
     outcomes: Vec<CallOutcome>,
+    /// Bytes of the results among the outcomes, as JSON.
+    result_bytes: usize,
     owner: u64,
     /// Time that the calls took so far, without their waits for a worker.
     evaluated: Duration,
@@ -168,12 +203,22 @@ impl RunningBatch {
 
     fn take(mut self, result: Result<Value, ScriptError>, took: Duration) {
         self.evaluated += took;
-        let unavailable = result.as_ref().err().filter(|error| error.kind == ScriptErrorKind::Unavailable);
-        // No later call would find a worker either.
-        let given_up = unavailable.cloned();
-        self.outcomes.push(result.map_or_else(CallOutcome::Error, CallOutcome::Value));
-        if let Some(error) = given_up {
-            self.give_up(&error);
+        let outcome = result.map_or_else(CallOutcome::Error, CallOutcome::Value);
+        self.result_bytes += outcome.result_bytes();
+        let given_up = match &outcome {
+            _ if self.result_bytes > MAX_RESULT_BYTES => {
+                Some(ScriptError::new(ScriptErrorKind::Value, "the results are too large in all"))
+            }
+            // No later call would find a worker either.
+            CallOutcome::Error(error) if outcome.is_unavailable() => Some(error.clone()),
+            _ => None,
+        };
+        match given_up {
+            Some(error) => {
+                self.outcomes.push(CallOutcome::Error(error.clone()));
+                self.give_up(&error);
+            }
+            None => self.outcomes.push(outcome),
         }
         self.advance();
     }
@@ -202,6 +247,7 @@ mod tests {
             values: Arc::new(vec![json!(1)]),
             calls: calls.into_iter(),
             outcomes: Vec::new(),
+            result_bytes: 0,
             owner: 0,
             evaluated: Duration::ZERO,
             done: Box::new(move |outcomes| drop(sender.send(outcomes))),
@@ -230,5 +276,15 @@ mod tests {
         batch.resume(vec![CallOutcome::Value(json!("had"))], 0, move |outcomes| drop(sender.send(outcomes)));
         let expected = ["had".into(), json!(2)].map(CallOutcome::Value);
         assert_eq!(receiver.recv().unwrap(), expected);
+    }
+
+    #[test]
+    fn the_results_of_a_batch_are_limited_together() {
+        let calls = vec![call("lambda d: 'x' * 1000000"); 20];
+        let outcomes = CallBatch { values: vec![json!(1)], calls }.perform();
+        let full = outcomes.iter().take_while(|outcome| matches!(outcome, CallOutcome::Value(_))).count();
+        assert_eq!((outcomes.len(), full), (20, MAX_RESULT_BYTES / 1_000_002));
+        let too_large = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Error(error) if error.message == "the results are too large in all");
+        assert!(outcomes[full..].iter().all(too_large));
     }
 }
