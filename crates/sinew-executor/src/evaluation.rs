@@ -1,27 +1,66 @@
 //! Scripts of a workflow, evaluated by workers of this process. Their outcomes are the reply to an ask.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use serde_json::Value;
 use sinew_engine::{Ask, Reply};
-use sinew_protocol::{ExecutionId, Fault};
-use sinew_script::{CallBatch, CallOutcome, ScriptErrorKind};
+use sinew_protocol::Fault;
+use sinew_script::{CallBatch, CallOutcome};
+use tokio::sync::oneshot;
+use tracing::{debug, warn};
 
 /// The request of an evaluation cannot be read.
 const UNREADABLE_REQUEST: &str = "SINEW-3008";
 
-/// Evaluates on a worker; `done` is called there. Executions take turns.
-pub(crate) fn submit_evaluation(
-    execution: &ExecutionId,
-    ask: &Ask,
-    done: impl FnOnce(Result<Reply, Fault>) + Send + 'static,
-) {
-    let mut owner = DefaultHasher::new();
-    execution.as_str().hash(&mut owner);
-    match batch_of(ask) {
-        Ok(batch) => batch.submit(owner.finish(), move |outcomes| done(reply_of(&outcomes))),
-        Err(fault) => done(Err(fault)),
+/// The thread of an evaluation ended without an answer.
+const LOST_EVALUATION: &str = "SINEW-3010";
+/// Waits before an evaluation is submitted again, doubled from the first to the second.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Evaluates on a worker; owners take turns. Lack of workers is not an answer: the calls without one are submitted
+/// again until each has an outcome, or until the returned future is dropped.
+pub(crate) async fn evaluate(owner: u64, ask: &Ask) -> Result<Reply, Fault> {
+    let submit = |outcomes| {
+        let (sender, receiver) = oneshot::channel();
+        batch_of(ask)?.resume(outcomes, owner, move |outcomes| drop(sender.send(outcomes)));
+        Ok(receiver)
+    };
+    reply_of(&all_outcomes(submit).await?)
+}
+
+/// Submits until no outcome is missing for want of a worker. `submit` takes the outcomes that are there already.
+async fn all_outcomes(
+    mut submit: impl FnMut(Vec<CallOutcome>) -> Result<oneshot::Receiver<Vec<CallOutcome>>, Fault>,
+) -> Result<Vec<CallOutcome>, Fault> {
+    let mut outcomes = Vec::new();
+    let mut wait = BACKOFF.0;
+    loop {
+        let had = outcomes.len();
+        outcomes = submit(outcomes)?
+            .await
+            .map_err(|_| Fault::error(LOST_EVALUATION, "the thread that evaluated the scripts ended"))?;
+        let Some(missing) = outcomes.iter().position(CallOutcome::is_unavailable) else {
+            return Ok(outcomes);
+        };
+        if let CallOutcome::Error(error) = &outcomes[missing] {
+            debug!(%error, "an evaluation is submitted again");
+        }
+        outcomes.truncate(missing);
+        wait = if missing > had { BACKOFF.0 } else { wait };
+        tokio::time::sleep(wait).await;
+        if wait < BACKOFF.1 && wait * 2 >= BACKOFF.1 {
+            warn!("scripts wait for a worker: too many of them, or no worker can be started");
+        }
+        wait = (wait * 2).min(BACKOFF.1);
     }
+}
+
+/// Returns the owner by which evaluations take turns: executions of one workflow and one caller share a turn.
+pub(crate) fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
+    let mut owner = DefaultHasher::new();
+    (caller, workflow).hash(&mut owner);
+    owner.finish()
 }
 
 /// Evaluates on a worker and waits for it.
@@ -40,11 +79,52 @@ fn batch_of(ask: &Ask) -> Result<CallBatch, Fault> {
 fn reply_of(outcomes: &[CallOutcome]) -> Result<Reply, Fault> {
     for outcome in outcomes {
         if let CallOutcome::Error(error) = outcome
-            && error.kind == ScriptErrorKind::Unavailable
+            && outcome.is_unavailable()
         {
             return Err(Fault::error(error.code(), error.message.clone()));
         }
     }
     let outcomes = serde_json::to_value(outcomes).unwrap_or(Value::Null);
     Ok(Reply::new(outcomes))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(outcomes: &[Value]) -> Vec<CallOutcome> {
+        CallOutcome::read_all(&Value::Array(outcomes.to_vec())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lack_of_workers_is_not_an_answer_and_no_call_is_made_twice() {
+        let busy = json!({"error": {
+            "kind": "Unavailable", "message": "busy", "exception": null, "line": null, "column": null, "snippet": null,
+        }});
+        let (one, two) = (json!({"value": 1}), json!({"value": 2}));
+        let mut answers = vec![
+            read(&[one.clone(), two.clone()]),
+            read(&[one.clone(), busy.clone()]),
+            read(&[busy.clone(), busy]),
+        ];
+        let mut had = Vec::new();
+        let outcomes = all_outcomes(|outcomes| {
+            had.push(outcomes.len());
+            let (sender, receiver) = oneshot::channel();
+            sender.send(answers.pop().unwrap()).unwrap();
+            Ok(receiver)
+        });
+        let outcomes = outcomes.await.unwrap();
+        assert_eq!(outcomes, read(&[one, two]));
+        assert_eq!(had, [0, 0, 1]);
+    }
+
+    #[test]
+    fn executions_of_one_caller_and_workflow_share_a_turn() {
+        assert_eq!(evaluation_owner("a", "w"), evaluation_owner("a", "w"));
+        assert_ne!(evaluation_owner("a", "w"), evaluation_owner("b", "w"));
+        assert_ne!(evaluation_owner("a", "bc"), evaluation_owner("ab", "c"));
+    }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::evaluation::submit_evaluation;
+use crate::evaluation::{evaluate, evaluation_owner};
 use crate::execution::Execution;
 use crate::fleet::{Call, Fleet, Outside, TaskKey};
 use crate::library::{Library, Program};
@@ -166,8 +166,13 @@ impl Outside for World {
         self.tasks.insert(key, cancel.clone());
         if call.ask.is_evaluation() {
             let sender = self.sender.clone();
-            submit_evaluation(&call.execution, &call.ask, move |result| {
-                let _ = sender.send(Message::Done(key, result));
+            let owner = evaluation_owner("", &call.workflow);
+            tokio::spawn(async move {
+                tokio::select! {
+                    result = evaluate(owner, &call.ask) => drop(sender.send(Message::Done(key, result))),
+                    () = cancel.cancelled() => {}
+                    () = sender.closed() => {}
+                }
             });
             return;
         }

@@ -1,8 +1,10 @@
 //! Calls of functions as data: asked for by a workflow, performed by a shell, answered by a fact.
 
 use std::{
-    sync::mpsc,
-    time::{Duration, Instant},
+    io,
+    sync::{Arc, mpsc},
+    time::Duration,
+    vec,
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,10 @@ use crate::{
     worker_pool,
 };
 
-/// Longest time for the calls of a batch together.
+/// Longest time for the calls of a batch together, without their waits for a worker.
 const BATCH_TIMEOUT: Duration = Duration::from_mins(1);
+/// Most bytes that the results of a batch have together, as JSON.
+const MAX_RESULT_BYTES: usize = 16 << 20;
 
 /// Functions to call, each over one of some values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,53 +105,186 @@ impl CallBatch {
     /// Performs the calls one after the other on threads of the workers; `done` is called there with all outcomes.
     /// Owners take turns after each call.
     pub fn submit(self, owner: u64, done: impl FnOnce(Vec<CallOutcome>) + Send + 'static) {
-        let deadline = Instant::now() + BATCH_TIMEOUT;
-        RunningBatch { batch: self, outcomes: Vec::new(), owner, deadline, done: Box::new(done) }.advance();
+        self.resume(Vec::new(), owner, done);
+    }
+
+    /// Performs the calls after those that have an outcome already, like [`CallBatch::submit`]. `done` is called with
+    /// the outcomes of all calls.
+    pub fn resume(
+        self,
+        outcomes: Vec<CallOutcome>,
+        owner: u64,
+        done: impl FnOnce(Vec<CallOutcome>) + Send + 'static,
+    ) {
+        let mut calls = self.calls;
+        calls.drain(..outcomes.len().min(calls.len()));
+        RunningBatch {
+            values: Arc::new(self.values),
+            calls: calls.into_iter(),
+            result_bytes: outcomes.iter().map(CallOutcome::result_bytes).sum(),
+            outcomes,
+            owner,
+            evaluated: Duration::ZERO,
+            done: Box::new(done),
+        }
+        .advance();
     }
 }
 
 impl CallOutcome {
+    /// Bytes of the result as JSON; 0 for an error, whose texts are short.
+    fn result_bytes(&self) -> usize {
+        match self {
+            Self::Value(value) => json_bytes(value),
+            Self::Error(_) => 0,
+        }
+    }
+
+    /// Whether the call was not performed for want of a worker, so that it may be repeated.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Error(error) if error.kind == ScriptErrorKind::Unavailable)
+    }
+
     /// Reads outcomes from the JSON of a reply.
     pub fn read_all(json: &Value) -> Result<Vec<Self>, serde_json::Error> {
         Vec::deserialize(json)
     }
 }
 
+/// Counts the bytes of a value as JSON without building the text.
+fn json_bytes(value: &Value) -> usize {
+    struct ByteCount(usize);
+
+    impl io::Write for ByteCount {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = ByteCount(0);
+    // Counting does not fail, and neither does writing a value.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
 /// A batch of which some calls have been performed.
 struct RunningBatch {
-    batch: CallBatch,
+    values: Arc<Vec<Value>>,
+    /// Calls without an outcome.
+    calls: vec::IntoIter<FunctionCall>,
     outcomes: Vec<CallOutcome>,
+    /// Bytes of the results among the outcomes, as JSON.
+    result_bytes: usize,
     owner: u64,
-    deadline: Instant,
+    /// Time that the calls took so far, without their waits for a worker.
+    evaluated: Duration,
     done: Box<dyn FnOnce(Vec<CallOutcome>) + Send>,
 }
 
 impl RunningBatch {
     /// Submits the next call, or hands over all outcomes.
     fn advance(mut self) {
-        while let Some(call) = self.batch.calls.get(self.outcomes.len()) {
-            let timed_out = || ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all");
-            let late = (Instant::now() > self.deadline).then(timed_out);
-            let request = late.map_or_else(|| call.request(&self.batch.values), Err);
-            match request {
-                Ok(request) => {
-                    return worker_pool::submit(self.owner, request, move |result| self.take(result));
-                }
-                Err(error) => self.outcomes.push(CallOutcome::Error(error)),
-            }
+        if self.evaluated > BATCH_TIMEOUT {
+            self.give_up(&ScriptError::new(ScriptErrorKind::Timeout, "the scripts took too long in all"));
         }
-        (self.done)(self.outcomes);
+        let Some(call) = self.calls.next() else {
+            return (self.done)(self.outcomes);
+        };
+        let (owner, values) = (self.owner, Arc::clone(&self.values));
+        let build = move || call.request(&values);
+        let done = move |result, took| self.take(result, took);
+        worker_pool::submit(owner, Limits::function().max_duration, build, done);
     }
 
-    fn take(mut self, result: Result<Value, ScriptError>) {
-        if let Err(error) = &result
-            && error.kind == ScriptErrorKind::Unavailable
-        {
+    fn take(mut self, result: Result<Value, ScriptError>, took: Duration) {
+        self.evaluated += took;
+        let outcome = result.map_or_else(CallOutcome::Error, CallOutcome::Value);
+        self.result_bytes += outcome.result_bytes();
+        let given_up = match &outcome {
+            _ if self.result_bytes > MAX_RESULT_BYTES => {
+                Some(ScriptError::new(ScriptErrorKind::Value, "the results are too large in all"))
+            }
             // No later call would find a worker either.
-            self.outcomes.resize(self.batch.calls.len(), CallOutcome::Error(error.clone()));
-        } else {
-            self.outcomes.push(result.map_or_else(CallOutcome::Error, CallOutcome::Value));
+            CallOutcome::Error(error) if outcome.is_unavailable() => Some(error.clone()),
+            _ => None,
+        };
+        match given_up {
+            Some(error) => {
+                self.outcomes.push(CallOutcome::Error(error.clone()));
+                self.give_up(&error);
+            }
+            None => self.outcomes.push(outcome),
         }
         self.advance();
+    }
+
+    /// Gives all calls without an outcome this error.
+    fn give_up(&mut self, error: &ScriptError) {
+        self.outcomes.extend(self.calls.by_ref().map(|_| CallOutcome::Error(error.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(source: &str) -> FunctionCall {
+        FunctionCall { source: source.to_owned(), value: 0, members: Vec::new() }
+    }
+
+    fn running(calls: Vec<FunctionCall>) -> (RunningBatch, Receiver<Vec<CallOutcome>>) {
+        let (sender, receiver) = mpsc::channel();
+        let batch = RunningBatch {
+            values: Arc::new(vec![json!(1)]),
+            calls: calls.into_iter(),
+            outcomes: Vec::new(),
+            result_bytes: 0,
+            owner: 0,
+            evaluated: Duration::ZERO,
+            done: Box::new(move |outcomes| drop(sender.send(outcomes))),
+        };
+        (batch, receiver)
+    }
+
+    #[test]
+    fn a_batch_times_out_by_the_time_of_its_evaluations() {
+        let (batch, outcomes) = running(vec![call("lambda d: d")]);
+        batch.take(Ok(json!(1)), BATCH_TIMEOUT / 2);
+        let one = CallOutcome::Value(json!(1));
+        assert_eq!(outcomes.recv().unwrap(), [one.clone(), one.clone()]);
+        let (batch, outcomes) = running(vec![call("lambda d: d")]);
+        batch.take(Ok(json!(1)), BATCH_TIMEOUT * 2);
+        let outcomes = outcomes.recv().unwrap();
+        assert!(matches!(&outcomes[1], CallOutcome::Error(error) if error.kind == ScriptErrorKind::Timeout));
+        assert_eq!((outcomes.len(), &outcomes[0]), (2, &one));
+    }
+
+    #[test]
+    fn a_batch_resumes_after_the_outcomes_that_it_has() {
+        let calls = vec![call("lambda d: 'again'"), call("lambda d: d + 1")];
+        let (sender, receiver) = mpsc::channel();
+        let batch = CallBatch { values: vec![json!(1)], calls };
+        batch.resume(vec![CallOutcome::Value(json!("had"))], 0, move |outcomes| drop(sender.send(outcomes)));
+        let expected = ["had".into(), json!(2)].map(CallOutcome::Value);
+        assert_eq!(receiver.recv().unwrap(), expected);
+    }
+
+    #[test]
+    fn the_results_of_a_batch_are_limited_together() {
+        let calls = vec![call("lambda d: 'x' * 1000000"); 20];
+        let outcomes = CallBatch { values: vec![json!(1)], calls }.perform();
+        let full = outcomes.iter().take_while(|outcome| matches!(outcome, CallOutcome::Value(_))).count();
+        assert_eq!((outcomes.len(), full), (20, MAX_RESULT_BYTES / 1_000_002));
+        let too_large = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Error(error) if error.message == "the results are too large in all");
+        assert!(outcomes[full..].iter().all(too_large));
     }
 }

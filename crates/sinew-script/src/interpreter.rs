@@ -66,6 +66,8 @@ impl Interpreter {
     ) -> Result<Value, ScriptError> {
         let evaluated = catch_unwind(AssertUnwindSafe(|| self.run(request, budget)));
         evaluated.unwrap_or_else(|_| {
+            // The failure may have left a program half changed.
+            *self = Self::default();
             Err(ScriptError::new(ScriptErrorKind::Internal, "the script interpreter failed"))
         })
     }
@@ -236,4 +238,32 @@ fn explain(error: &MontyException, source: &str, lines_before: u32) -> ScriptErr
         explained.snippet = Some(shorten(text.trim_end()));
     }
     explained
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct PanickingBudget;
+
+    impl CpuBudget for PanickingBudget {
+        fn allow(&self, _time: Duration) {
+            std::panic::resume_unwind(Box::new("test"));
+        }
+    }
+
+    #[test]
+    fn a_failed_interpreter_forgets_its_programs() {
+        let mut interpreter = Interpreter::default();
+        let text = FunctionText { source: "lambda d: d".to_owned(), limits: Limits::function() };
+        let action = EvaluationAction::Call(Value::from(1));
+        let request = EvaluationRequest { function: Arc::new(text), action };
+        assert_eq!(interpreter.evaluate(&request, &UnlimitedCpu), Ok(Value::from(1)));
+        let error = interpreter.evaluate(&request, &PanickingBudget).unwrap_err();
+        assert_eq!(error.kind, ScriptErrorKind::Internal);
+        assert_eq!((interpreter.programs.len(), interpreter.cached_bytes), (0, 0));
+        assert_eq!(interpreter.evaluate(&request, &UnlimitedCpu), Ok(Value::from(1)));
+    }
 }

@@ -27,6 +27,16 @@ const MAX_RESPONSE_EXTRA_BYTES: usize = 1 << 20;
 /// Most bytes that are read of the last words of a worker.
 const MAX_STDERR_BYTES: u64 = 4 << 10;
 
+/// Signal of a kill, which the machine sends where memory runs out.
+const SIGKILL: i32 = 9;
+
+/// Why an exchange with a worker failed.
+pub(crate) struct WorkerFailure {
+    pub(crate) error: ScriptError,
+    /// The worker may have been ended by something other than the script: another worker may succeed.
+    pub(crate) may_be_outside: bool,
+}
+
 /// A worker process that answers one request at a time.
 pub(crate) struct WorkerProcess {
     child: Child,
@@ -77,10 +87,11 @@ impl WorkerProcess {
     }
 
     /// Ends the worker and says why the exchange with it failed.
-    pub(crate) fn end(mut self, failure: &io::Error, request: &EvaluationRequest) -> ScriptError {
+    pub(crate) fn end(mut self, failure: &io::Error, request: &EvaluationRequest) -> WorkerFailure {
         let timed_out = failure.kind() == io::ErrorKind::TimedOut;
         if failure.kind() == io::ErrorKind::FileTooLarge {
-            return ScriptError::new(ScriptErrorKind::Value, "the argument or the result is too large");
+            let error = ScriptError::new(ScriptErrorKind::Value, "the argument or the result is too large");
+            return WorkerFailure { error, may_be_outside: false };
         }
         // The pipe closes before the process is gone; a kill in between would hide the worker's own exit code.
         let status = if timed_out { None } else { self.wait_for_exit() };
@@ -88,7 +99,9 @@ impl WorkerProcess {
         let mut words = String::new();
         let _ = (&mut self.last_words).take(MAX_STDERR_BYTES).read_to_string(&mut words);
         let used_up = status.is_some_and(|status| status.code() == Some(CPU_USED_UP_EXIT));
-        if timed_out || used_up {
+        let signal = status.and_then(|status| status.signal());
+        let mut may_be_outside = false;
+        let error = if timed_out || used_up {
             let message = format!("script ran longer than {} ms", limit.as_millis());
             ScriptError::new(ScriptErrorKind::Timeout, message)
         } else if words.contains("memory allocation of") || words.contains("out of memory") {
@@ -96,12 +109,15 @@ impl WorkerProcess {
         } else if words.contains("overflowed its stack") {
             ScriptError::new(ScriptErrorKind::WorkerEnded, "script used all stack of its worker")
         } else {
-            let message = match status.and_then(|status| status.signal()) {
+            // This process has not killed the worker yet. Only a request meets a broken pipe: the worker was dead before.
+            may_be_outside = signal == Some(SIGKILL) || failure.kind() == io::ErrorKind::BrokenPipe;
+            let message = match signal {
                 Some(signal) => format!("script ended its worker (signal {signal})"),
                 None => "script ended its worker".to_owned(),
             };
             ScriptError::new(ScriptErrorKind::WorkerEnded, message)
-        }
+        };
+        WorkerFailure { error, may_be_outside }
     }
 
     /// Waits a moment for a process whose pipe is closed.

@@ -42,7 +42,7 @@ pub(crate) enum EvaluationAction {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
-    /// The worker ends after this answer: it has grown, or it has worked long enough.
+    /// The worker ends after this answer: it has grown, it has worked long enough, or the interpreter failed.
     pub(crate) retires: bool,
 }
 

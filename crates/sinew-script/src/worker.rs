@@ -21,7 +21,10 @@ use rustix::{
     process::{Resource, Rlimit, setrlimit},
 };
 
+use serde_json::Value;
+
 use crate::{
+    error::{ScriptError, ScriptErrorKind},
     interpreter::{COMPILE_TIMEOUT, CpuBudget, Interpreter, process_time},
     request::{EvaluationRequest, EvaluationResponse, MAX_REQUEST_BYTES, read_frame, write_frame},
 };
@@ -119,6 +122,8 @@ fn micros(time: Duration) -> u64 {
 fn serve_requests() -> io::Result<()> {
     // Only the three standard files are open, and one more while the process looks at its size.
     setrlimit(Resource::Nofile, Rlimit { current: Some(8), maximum: Some(8) })?;
+    // The parent reads stderr only when the worker has ended: messages of panics would fill the pipe before.
+    std::panic::set_hook(Box::new(|_| {}));
     let deadline = Arc::new(CpuDeadline::default());
     let (requests, queue) = channel();
     let budget = Arc::clone(&deadline);
@@ -147,7 +152,8 @@ fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) 
     while let Ok(request) = queue.recv() {
         let result = interpreter.evaluate(&request, budget);
         budget.clear();
-        let retires = resident_bytes() > RETIRE_BYTES || process_time() > RETIRE_CPU;
+        let retires =
+            resident_bytes() > RETIRE_BYTES || process_time() > RETIRE_CPU || has_failed_interpreter(&result);
         let response = EvaluationResponse { result, retires };
         if write_frame(stdout().lock(), &response).is_err() || retires {
             exit(0);
@@ -155,9 +161,27 @@ fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) 
     }
 }
 
+/// Whether the interpreter failed, so that nothing in this process is to be relied on.
+fn has_failed_interpreter(result: &Result<Value, ScriptError>) -> bool {
+    matches!(result, Err(error) if error.kind == ScriptErrorKind::Internal)
+}
+
 /// Bytes of this process in memory; 0 where that cannot be read.
 fn resident_bytes() -> u64 {
     let read = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = read.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
     pages * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_retires_after_a_failure_of_the_interpreter_only() {
+        let error = |kind| Err(ScriptError::new(kind, "test"));
+        assert!(has_failed_interpreter(&error(ScriptErrorKind::Internal)));
+        assert!(!has_failed_interpreter(&error(ScriptErrorKind::Runtime)));
+        assert!(!has_failed_interpreter(&Ok(Value::Null)));
+    }
 }

@@ -1,7 +1,7 @@
 //! A few threads that evaluate for everybody, each with a worker process of its own.
 //!
 //! Waiting requests take turns by their owner: a workflow with a thousand slow scripts delays another workflow by one
-//! script, not by a thousand.
+//! script, not by a thousand. When too many requests wait, the owner with the most of them loses its newest one.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,9 +35,11 @@ type EvaluationResult = Result<Value, ScriptError>;
 
 /// A request that waits for a worker.
 struct WaitingRequest {
-    request: EvaluationRequest,
+    /// Builds the request when its turn comes, so that arguments do not fill the memory while they wait.
+    build: Box<dyn FnOnce() -> Result<EvaluationRequest, ScriptError> + Send>,
     expires: Instant,
-    done: Box<dyn FnOnce(EvaluationResult) + Send>,
+    /// Takes the result and the time that the evaluation took, without the wait for a worker.
+    done: Box<dyn FnOnce(EvaluationResult, Duration) + Send>,
 }
 
 /// Requests in the order in which their owners take turns.
@@ -79,32 +81,34 @@ pub(crate) fn evaluate(request: EvaluationRequest) -> EvaluationResult {
     static OWNER_HASH: OnceLock<RandomState> = OnceLock::new();
     let owner = OWNER_HASH.get_or_init(RandomState::new).hash_one(&request.function.source);
     let (sender, receiver) = mpsc::sync_channel(1);
-    submit(owner, request, move |result| drop(sender.send(result)));
+    let max_duration = request.function.limits.max_duration;
+    submit(owner, max_duration, move || Ok(request), move |result, _| drop(sender.send(result)));
     receiver.recv().unwrap_or_else(|_| Err(unavailable("no worker took the script")))
 }
 
-/// Queues a request for its owner; `done` is called with the result on a thread of the pool, or at once if there is
-/// no room.
+/// Queues a request for its owner. `build` is called when a worker is free, `done` on the same thread with the result
+/// and the time that the evaluation took. Without room, `done` of the owner with the most requests is called at once.
 pub(crate) fn submit(
     owner: u64,
-    request: EvaluationRequest,
-    done: impl FnOnce(EvaluationResult) + Send + 'static,
+    max_duration: Duration,
+    build: impl FnOnce() -> Result<EvaluationRequest, ScriptError> + Send + 'static,
+    done: impl FnOnce(EvaluationResult, Duration) + Send + 'static,
 ) {
-    let is_long = request.function.limits.max_duration > LONG_DURATION;
-    let pool = if is_long { &LONG_SCRIPTS } else { &SHORT_SCRIPTS };
+    let pool = if max_duration > LONG_DURATION { &LONG_SCRIPTS } else { &SHORT_SCRIPTS };
     let mut queue = pool.lock();
     pool.start_threads(&mut queue);
-    if queue.threads == 0 || queue.length >= MAX_WAITING {
-        let message = match queue.threads {
-            0 => "no thread to run a script",
-            _ => "too many scripts wait for a worker",
-        };
+    if queue.threads == 0 {
         drop(queue);
-        return done(Err(unavailable(message)));
+        return done(Err(unavailable("no thread to run a script")), Duration::ZERO);
     }
-    queue.push(owner, WaitingRequest { request, expires: Instant::now() + MAX_WAIT, done: Box::new(done) });
+    let expires = Instant::now() + MAX_WAIT;
+    queue.push(owner, WaitingRequest { build: Box::new(build), expires, done: Box::new(done) });
+    let refused = if queue.length > MAX_WAITING { queue.refuse(owner) } else { None };
     drop(queue);
     pool.filled.notify_one();
+    if let Some(refused) = refused {
+        (refused.done)(Err(unavailable("too many scripts wait for a worker")), Duration::ZERO);
+    }
 }
 
 fn unavailable(message: &str) -> ScriptError {
@@ -136,6 +140,20 @@ impl FairQueue {
         }
         self.length -= usize::from(next.is_some());
         next
+    }
+
+    /// Takes out the newest request of the owner with the most; among equals, of the owner that came last.
+    fn refuse(&mut self, newcomer: u64) -> Option<WaitingRequest> {
+        let most = self.requests.iter().max_by_key(|(owner, own)| (own.len(), **owner == newcomer));
+        let owner = most.map(|(owner, _)| *owner)?;
+        let own = self.requests.get_mut(&owner)?;
+        let newest = own.pop_back();
+        if own.is_empty() {
+            self.requests.remove(&owner);
+            self.turns.retain(|turn| *turn != owner);
+        }
+        self.length -= usize::from(newest.is_some());
+        newest
     }
 }
 
@@ -173,10 +191,12 @@ impl WorkerPool {
             };
             drop(queue);
             if next.expires < Instant::now() {
-                (next.done)(Err(unavailable("no worker was free to run a script")));
+                (next.done)(Err(unavailable("no worker was free to run a script")), Duration::ZERO);
                 continue;
             }
-            (next.done)(evaluator.evaluate(&next.request));
+            let started = Instant::now();
+            let result = (next.build)().and_then(|request| evaluator.evaluate(&request));
+            (next.done)(result, started.elapsed());
             evaluator.warm_up();
         }
     }
@@ -204,24 +224,34 @@ impl Evaluator {
         }
     }
 
+    /// Evaluates a request; once more if something outside may have ended the worker.
     fn evaluate(&mut self, request: &EvaluationRequest) -> EvaluationResult {
         let (program, worker) = match self {
             Self::Process { program, worker } => (program, worker),
             Self::Here(interpreter) => return interpreter.evaluate(request, &UnlimitedCpu),
         };
-        let mut process = match worker.take().and_then(WorkerProcess::if_alive) {
-            Some(process) => process,
-            None => WorkerProcess::start(program)
-                .map_err(|error| unavailable(&format!("no worker for scripts: {error}")))?,
-        };
-        match process.exchange(request) {
-            Ok(response) => {
-                if !response.retires {
-                    *worker = Some(process);
+        let mut is_repeated = false;
+        loop {
+            let mut process = match worker.take().and_then(WorkerProcess::if_alive) {
+                Some(process) => process,
+                None => WorkerProcess::start(program)
+                    .map_err(|error| unavailable(&format!("no worker for scripts: {error}")))?,
+            };
+            match process.exchange(request) {
+                Ok(response) => {
+                    if !response.retires {
+                        *worker = Some(process);
+                    }
+                    return response.result;
                 }
-                response.result
+                Err(failure) => {
+                    let failure = process.end(&failure, request);
+                    if is_repeated || !failure.may_be_outside {
+                        return Err(failure.error);
+                    }
+                    is_repeated = true;
+                }
             }
-            Err(failure) => Err(process.end(&failure, request)),
         }
     }
 
@@ -241,21 +271,100 @@ mod tests {
     use crate::limits::Limits;
     use crate::request::{EvaluationAction, FunctionText};
 
+    type Order = Arc<Mutex<Vec<&'static str>>>;
+
+    fn request() -> EvaluationRequest {
+        let text = FunctionText { source: "lambda d: d".to_owned(), limits: Limits::function() };
+        EvaluationRequest { function: Arc::new(text), action: EvaluationAction::Compile }
+    }
+
+    fn queue_of(requests: &[(u64, &'static str)]) -> (FairQueue, Order) {
+        let mut queue = FairQueue::new();
+        let order = Order::default();
+        for &(owner, name) in requests {
+            let order = Arc::clone(&order);
+            let done = Box::new(move |_: EvaluationResult, _| order.lock().unwrap().push(name));
+            let build = Box::new(|| Ok(request()));
+            queue.push(owner, WaitingRequest { build, expires: Instant::now(), done });
+        }
+        (queue, order)
+    }
+
+    fn done(request: WaitingRequest) {
+        (request.done)(Ok(Value::Null), Duration::ZERO);
+    }
+
     #[test]
     fn owners_take_turns_however_much_one_of_them_asks_for() {
-        let mut queue = FairQueue::new();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        for (owner, name) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
-            let text = FunctionText { source: name.to_owned(), limits: Limits::function() };
-            let request = EvaluationRequest { function: Arc::new(text), action: EvaluationAction::Compile };
-            let order = Arc::clone(&order);
-            let done = Box::new(move |_: EvaluationResult| order.lock().unwrap().push(name));
-            queue.push(owner, WaitingRequest { request, expires: Instant::now(), done });
-        }
+        let (mut queue, order) =
+            queue_of(&[(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")]);
         while let Some(next) = queue.pop() {
-            (next.done)(Ok(Value::Null));
+            done(next);
         }
         assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "b2", "a3"]);
         assert_eq!((queue.length, queue.turns.len(), queue.requests.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_owner_with_the_most_requests_loses_its_newest() {
+        let (mut queue, order) = queue_of(&[(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1")]);
+        for _ in 0..3 {
+            done(queue.refuse(3).unwrap());
+        }
+        assert_eq!(*order.lock().unwrap(), ["a3", "a2", "c1"], "the last one is the newcomer among equals");
+        while let Some(next) = queue.pop() {
+            done(next);
+        }
+        assert_eq!(order.lock().unwrap()[3..], ["a1", "b1"]);
+        assert_eq!((queue.length, queue.turns.len(), queue.requests.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_time_of_an_evaluation_is_without_its_wait() {
+        let (sender, receiver) = mpsc::channel();
+        let slow = FunctionText {
+            source: "def f(d):\n    while True: pass".to_owned(),
+            limits: Limits { max_duration: Duration::from_millis(300), ..Limits::function() },
+        };
+        let slow = Arc::new(slow);
+        let started = Instant::now();
+        for _ in 0..worker_count() * 3 {
+            let function = Arc::clone(&slow);
+            let build = || Ok(EvaluationRequest { function, action: EvaluationAction::Call(Value::Null) });
+            submit(1, Duration::ZERO, build, |_, _| ());
+        }
+        submit(1, Duration::ZERO, || Ok(request()), move |_, took| sender.send(took).unwrap());
+        let took = receiver.recv().unwrap();
+        assert!(took < started.elapsed() / 2, "{took:?} of {:?}", started.elapsed());
+    }
+
+    /// Evaluates with a worker that kills itself as often as `deaths` says, then answers 7. Returns the result and the
+    /// number of workers that were started.
+    fn evaluate_with_deaths(deaths: usize) -> (EvaluationResult, usize) {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = std::env::temp_dir().join(format!("sinew-script-{}-{deaths}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (program, starts) = (folder.join("worker"), folder.join("starts"));
+        let shown = starts.display();
+        // The answer has 35 bytes: octal 43.
+        let script = format!(
+            "#!/bin/sh\necho >> '{shown}'\nhead -c 4 > /dev/null\n[ $(wc -l < '{shown}') -gt {deaths} ] || kill -9 $$\n\
+             printf '\\043\\000\\000\\000{{\"result\":{{\"Ok\":7}},\"retires\":false}}'\nsleep 1\n"
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let result = Evaluator::Process { program, worker: None }.evaluate(&request());
+        let count = std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
+        let _ = std::fs::remove_dir_all(&folder);
+        (result, count)
+    }
+
+    #[test]
+    fn a_worker_that_was_killed_from_outside_is_replaced_once() {
+        assert_eq!(evaluate_with_deaths(0), (Ok(Value::from(7)), 1));
+        assert_eq!(evaluate_with_deaths(1), (Ok(Value::from(7)), 2));
+        let (result, starts) = evaluate_with_deaths(9);
+        assert_eq!((result.unwrap_err().kind, starts), (ScriptErrorKind::WorkerEnded, 2));
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn job(shared: &Shared, open: &Open, action: Action) -> Job {
             let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
             let call = open.call(act, attempt, ask, deadline);
             if call.ask.is_evaluation() {
-                return Job::Evaluation { call };
+                return Job::Evaluation { call, caller: open.stored.meta.caller.clone() };
             }
             metrics::counter!("sinew_tasks_total").increment(1);
             Job::Task { call, meta: Arc::clone(&open.stored.meta), chain }
@@ -59,8 +59,7 @@ pub(super) fn job(shared: &Shared, open: &Open, action: Action) -> Job {
         Action::Cancel { act, attempt, ask } => {
             let call = open.call(act, attempt, ask, None);
             if call.ask.is_evaluation() {
-                // It ends by itself, soon; its result is late then.
-                return Job::Nothing;
+                return Job::CancelEvaluation { task: call.task };
             }
             if shared.is_workflow(&call) {
                 let child = ExecutionId::child(&call.execution, &call.activation, attempt);

@@ -24,7 +24,7 @@ use tracing::{debug, warn};
 use super::Shared;
 use super::intake::{Arrival, Done, Handle};
 use crate::call::Call;
-use crate::evaluation::submit_evaluation;
+use crate::evaluation::{evaluate, evaluation_owner};
 
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
@@ -34,9 +34,9 @@ pub(super) enum Job {
     /// Send a task to an agent, or start a workflow.
     Task { call: Call, meta: Arc<ExecutionMeta>, chain: Vec<String> },
     /// Evaluate scripts on a worker of this process.
-    Evaluation { call: Call },
-    /// Nothing is to be done.
-    Nothing,
+    Evaluation { call: Call, caller: Token },
+    /// Give up an evaluation.
+    CancelEvaluation { task: TaskId },
     /// Tell an agent that its task is given up.
     Cancel { agent: String, task: TaskId, execution: ExecutionId },
     /// Give up a sub-workflow.
@@ -100,7 +100,8 @@ async fn work(
     back: mpsc::UnboundedSender<Arrival>,
 ) {
     let mut running = JoinSet::new();
-    // Direct calls last as long as the agent works; they are not waited for when the shard is handed over.
+    // Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when
+    // the shard is handed over.
     let mut direct = JoinSet::new();
     let mut calls: HashMap<TaskId, AbortHandle> = HashMap::new();
     let mut settling: Vec<oneshot::Sender<()>> = Vec::new();
@@ -121,7 +122,15 @@ async fn work(
                                 debug!(%error, "an event was not published");
                             }
                         }
-                        Job::Evaluation { call } => evaluate(&call, back.clone()),
+                        Job::Evaluation { call, caller } => {
+                            let task = call.task.clone();
+                            calls.insert(task, direct.spawn(perform_evaluation(call, caller, back.clone())));
+                        }
+                        Job::CancelEvaluation { task } => {
+                            if let Some(evaluation) = calls.remove(&task) {
+                                evaluation.abort();
+                            }
+                        }
                         Job::Task { call, meta, .. } if shared.is_direct(&call) => {
                             let task = call.task.clone();
                             let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
@@ -149,12 +158,13 @@ async fn work(
 }
 
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
-fn evaluate(call: &Call, back: mpsc::UnboundedSender<Arrival>) {
-    let (execution, task) = (call.execution.clone(), call.task.clone());
+async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<Arrival>) -> TaskId {
+    let owner = evaluation_owner(caller.as_str(), &call.workflow);
+    let result = evaluate(owner, &call.ask).await;
+    let (execution, task) = (call.execution, call.task);
     let agent = Token::of(call.ask.target.name());
-    submit_evaluation(&call.execution, &call.ask, move |result| {
-        let _ = back.send(Arrival::Result(Box::new(Done { execution, task, agent, result })));
-    });
+    let _ = back.send(Arrival::Result(Box::new(Done { execution, task: task.clone(), agent, result })));
+    task
 }
 
 /// Does one thing, however often it takes.
@@ -216,7 +226,11 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
                 report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
-        Job::Cancel { .. } | Job::Event { .. } | Job::Evaluation { .. } | Job::Settled(_) | Job::Nothing => {}
+        Job::Cancel { .. }
+        | Job::CancelEvaluation { .. }
+        | Job::Event { .. }
+        | Job::Evaluation { .. }
+        | Job::Settled(_) => {}
     }
 }
 
