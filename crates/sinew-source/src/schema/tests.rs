@@ -192,6 +192,16 @@ fn the_cache_goes_by_content() {
     assert!(cache.schemas.weighted_size() <= 8 << 17 && kept.len() == 8);
 }
 
+#[test]
+fn patterns_weigh_what_they_may_hold() {
+    let bytes = |pattern: &str| Schema::compile(&json!({"pattern": pattern})).unwrap().cost.compiled_bytes;
+    assert!((2 * USUAL_PATTERN_BYTES..4 * USUAL_PATTERN_BYTES).contains(&bytes("^[a-z]+$")));
+    assert!(bytes(r"^\p{L}{20}$") >= 2 * LARGEST_PATTERN, "{}", bytes(r"^\p{L}{20}$"));
+    let many: serde_json::Map<_, _> = (0..200).map(|n| (format!("^a{n}"), json!({}))).collect();
+    let many = Schema::compile(&json!({"patternProperties": many})).unwrap();
+    assert!(many.cost.compiled_bytes >= 200 * 2 * MIN_PATTERN_BYTES);
+}
+
 /// Loops end, and schemas that are small to write and huge to follow are refused.
 #[test]
 fn references_that_never_end() {
