@@ -17,21 +17,58 @@ const PROGRAM_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const PROGRAM_BYTES_PER_STEP: u64 = 64;
 /// Steps of all matches of a rule or expression together: less than a second.
 const MAX_STEPS: u64 = 500_000_000;
-/// Steps back that one match may take.
-const MAX_BACKTRACKS: usize = 100_000;
+/// Steps back that a match in a short text may take, and in a longer one: a scan of the text may follow each.
+const MAX_BACKTRACKS: [usize; 2] = [100_000, 10_000];
+/// The same for a pattern that repeats scans without a step back.
+const MAX_NESTED_BACKTRACKS: usize = 1_000;
+/// Longest short text.
+const SHORT_TEXT_BYTES: usize = 1 << 10;
+/// States of a pattern that may take all of its steps back; a pattern with more states takes fewer.
+const SIMPLE_STATES: u64 = 16;
+/// States of a pattern that one step looks at, in a match that backtracks.
+const STATES_PER_STEP: u64 = 4;
 /// Steps that a match which backtracks is taken to cost beside its text.
 const BACKTRACK_STEPS: u64 = 1_000_000;
+/// Bytes that a pattern, or a scan of a pattern that backtracks, may keep between matches.
+const MAX_DFA_BYTES: usize = 64 << 10;
+/// Bytes of all compiled patterns in memory.
+const MAX_CACHE_BYTES: u64 = 16 << 20;
 
-static PATTERNS: LazyLock<moka::sync::Cache<String, Result<Arc<MatchPattern>, String>>> =
-    LazyLock::new(|| moka::sync::Cache::new(1_000));
+type CompileResult = Result<Arc<MatchPattern>, String>;
+
+static PATTERNS: LazyLock<moka::sync::Cache<String, CompileResult>> = LazyLock::new(|| {
+    moka::sync::Cache::builder()
+        .max_capacity(MAX_CACHE_BYTES)
+        .weigher(|text: &String, compiled: &CompileResult| weight(text, compiled))
+        .build()
+});
+
+/// Returns the bytes that a pattern may take in memory.
+fn weight(text: &str, compiled: &CompileResult) -> u32 {
+    let compiled = match compiled {
+        Ok(pattern) => pattern.bytes(),
+        Err(problem) => problem.len(),
+    };
+    u32::try_from(text.len().saturating_add(compiled)).unwrap_or(u32::MAX)
+}
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) enum MatchPattern {
-    /// Matched in time that grows with the text; with the steps for each of its bytes.
-    Linear(regex::Regex, u64),
+    /// Matched in time that grows with the text; with the bytes of the program.
+    Linear(regex::Regex, usize),
     /// Matched by trying and stepping back.
-    Backtracking(fancy_regex::Regex),
+    Backtracking(BacktrackingPattern),
+}
+
+/// A pattern that is matched by trying and stepping back.
+#[derive(Debug)]
+pub(crate) struct BacktrackingPattern {
+    short_texts: fancy_regex::Regex,
+    long_texts: fancy_regex::Regex,
+    shape: PatternShape,
+    /// Bytes that one scan may take.
+    scan_bytes: usize,
 }
 
 /// Steps that the matches of one rule or expression have left.
@@ -68,8 +105,8 @@ impl MatchPattern {
             return Err(format!("it is longer than {MAX_PATTERN_BYTES} bytes"));
         }
         for size in PROGRAM_SIZES {
-            match regex::RegexBuilder::new(text).size_limit(size).build() {
-                Ok(pattern) => return Ok(Self::Linear(pattern, size as u64 / PROGRAM_BYTES_PER_STEP)),
+            match regex::RegexBuilder::new(text).size_limit(size).dfa_size_limit(MAX_DFA_BYTES).build() {
+                Ok(pattern) => return Ok(Self::Linear(pattern, size)),
                 Err(regex::Error::CompiledTooBig(_)) => {}
                 Err(_) => return Self::compile_backtracking(text),
             }
@@ -77,15 +114,27 @@ impl MatchPattern {
         Err("it is too large".to_owned())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the place where patterns get their bounds")]
     fn compile_backtracking(text: &str) -> Result<Self, String> {
-        let [.., largest] = PROGRAM_SIZES;
-        let pattern = fancy_regex::RegexBuilder::new(text)
-            .backtrack_limit(MAX_BACKTRACKS)
-            .delegate_size_limit(largest)
-            .delegate_dfa_size_limit(largest)
-            .build();
-        pattern.map(Self::Backtracking).map_err(|error| error.to_string())
+        let tree = fancy_regex::Expr::parse_tree(text).map_err(|error| error.to_string())?;
+        let shape = PatternShape::of(&tree.expr);
+        let mut result = Err("it is too large".to_owned());
+        for scan_bytes in PROGRAM_SIZES {
+            result = BacktrackingPattern::compile(text, shape, scan_bytes);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result.map(Self::Backtracking)
+    }
+
+    /// Returns the bytes that the compiled pattern may take in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Linear(_, program_bytes) => program_bytes + MAX_DFA_BYTES,
+            Self::Backtracking(pattern) => {
+                (pattern.scan_bytes + MAX_DFA_BYTES).saturating_mul(2 * (1 + pattern.shape.scans))
+            }
+        }
     }
 
     /// Whether the linear engine takes the pattern.
@@ -97,16 +146,94 @@ impl MatchPattern {
     pub(crate) fn is_match(&self, text: &str, budget: &mut MatchBudget) -> Result<bool, Fault> {
         let bytes = text.len() as u64;
         match self {
-            Self::Linear(pattern, steps) => {
-                budget.pay(bytes.saturating_mul(*steps))?;
+            Self::Linear(pattern, program_bytes) => {
+                budget.pay(bytes.saturating_mul(*program_bytes as u64 / PROGRAM_BYTES_PER_STEP))?;
                 Ok(pattern.is_match(text))
             }
             Self::Backtracking(pattern) => {
-                // Each position of the text may be followed by a look at all that comes after it.
-                budget.pay(BACKTRACK_STEPS.saturating_add(bytes.saturating_mul(bytes)))?;
-                pattern.is_match(text).map_err(|_| too_costly("the pattern takes too many steps"))
+                budget.pay(pattern.shape.price(bytes))?;
+                let sized =
+                    if text.len() > SHORT_TEXT_BYTES { &pattern.long_texts } else { &pattern.short_texts };
+                sized.is_match(text).map_err(|_| too_costly("the pattern takes too many steps"))
             }
         }
+    }
+}
+
+impl BacktrackingPattern {
+    #[expect(clippy::disallowed_methods, reason = "the place where patterns get their bounds")]
+    fn compile(text: &str, shape: PatternShape, scan_bytes: usize) -> Result<Self, String> {
+        let build = |max_backtracks| {
+            fancy_regex::RegexBuilder::new(text)
+                .backtrack_limit(shape.max_backtracks(max_backtracks))
+                .delegate_size_limit(scan_bytes)
+                .delegate_dfa_size_limit(MAX_DFA_BYTES)
+                .build()
+                .map_err(|error| error.to_string())
+        };
+        let [short, long] = MAX_BACKTRACKS;
+        Ok(Self { short_texts: build(short)?, long_texts: build(long)?, shape, scan_bytes })
+    }
+}
+
+/// Parts of a pattern that backtracks which decide what a match costs.
+#[derive(Clone, Copy, Debug, Default)]
+struct PatternShape {
+    /// States that may be alive at the same time, at most.
+    states: u64,
+    /// Repetitions: each may be a scan of the text with a program of its own.
+    scans: usize,
+    /// A look-around or another part that drops its steps back.
+    has_cut: bool,
+    /// A repetition of such a part.
+    has_cut_loop: bool,
+    /// Such a repetition within such a part: the steps back do not count what it takes.
+    nested: bool,
+}
+
+impl PatternShape {
+    fn of(expression: &fancy_regex::Expr) -> Self {
+        use fancy_regex::Expr;
+        let mut shape = Self { states: 1, ..Self::default() };
+        for child in expression.children_iter() {
+            let child = Self::of(child);
+            shape.states = shape.states.saturating_add(child.states);
+            shape.scans += child.scans;
+            shape.has_cut |= child.has_cut;
+            shape.has_cut_loop |= child.has_cut_loop;
+            shape.nested |= child.nested;
+        }
+        match expression {
+            Expr::Literal { val, .. } => shape.states = val.len() as u64,
+            Expr::Repeat { lo, hi, .. } => {
+                let times = if *hi == usize::MAX { *lo } else { *hi };
+                shape.states = shape.states.saturating_mul(times.max(1) as u64);
+                shape.scans += 1;
+                shape.has_cut_loop |= shape.has_cut;
+            }
+            Expr::LookAround(..) | Expr::AtomicGroup(_) | Expr::Absent(_) | Expr::Conditional { .. } => {
+                shape.has_cut = true;
+                shape.nested |= shape.has_cut_loop;
+            }
+            Expr::BacktrackingControlVerb(_) | Expr::SubroutineCall(_) => shape.nested = true,
+            _ => {}
+        }
+        shape
+    }
+
+    /// Returns the steps back that a match may take.
+    fn max_backtracks(&self, most: usize) -> usize {
+        let most = if self.nested { MAX_NESTED_BACKTRACKS } else { most };
+        let share = usize::try_from(self.states / SIMPLE_STATES).unwrap_or(usize::MAX);
+        most / share.clamp(1, 100)
+    }
+
+    /// Returns the steps that a match in a text of so many bytes is taken to cost: each position of the text may be
+    /// followed by a scan of all that comes after it.
+    fn price(&self, bytes: u64) -> u64 {
+        let scans = bytes.saturating_mul(bytes).saturating_mul(self.states.div_ceil(STATES_PER_STEP));
+        let rounds = if self.nested { MAX_NESTED_BACKTRACKS as u64 } else { 1 };
+        BACKTRACK_STEPS.saturating_add(scans.saturating_mul(rounds))
     }
 }
 
@@ -132,6 +259,55 @@ mod tests {
         ] {
             assert_eq!(check(pattern, text), Ok(holds), "{pattern}");
         }
+    }
+
+    /// Text in which each of its positions may start another match of a pattern over `a` and `b`.
+    fn random_letters(bytes: usize) -> String {
+        let mut state = 1_u64;
+        let mut letter = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if state >> 63 == 0 { 'a' } else { 'b' }
+        };
+        (0..bytes).map(|_| letter()).collect()
+    }
+
+    #[test]
+    fn scans_of_patterns_that_backtrack_are_bounded() {
+        let costly = r"(?:(?=(?:a|b)*a(?:a|b){60}c)x|[ab])*d";
+        for (pattern, bytes) in [
+            (costly, 20_000),
+            (r"^[ab]*[ab]*(?>(?:(?=[ab]*c?)[ab])*)z", 5_000),
+            (r"^[ab]*[ab]*(?!(?:(?=[ab]*c?)[ab])*z)c", 5_000),
+        ] {
+            let started = std::time::Instant::now();
+            let result = check(pattern, &random_letters(bytes));
+            assert_eq!(result, Err(TOO_COSTLY.to_owned()), "{pattern}");
+            assert!(started.elapsed().as_secs() < 5, "{pattern}: {:?}", started.elapsed());
+        }
+        // The largest texts that the price lets pass end, too.
+        for (pattern, bytes) in [
+            (costly, 1_000),
+            (costly, 3_000),
+            (r"(?:(?=(?:a|b)*a(?:a|b)(?:a|b)(?:a|b)c)x|[ab])*d", 5_000),
+            (r"^[ab]*[ab]*(?>(?:(?=[ab]*c?)[ab])*)z", 300),
+        ] {
+            let started = std::time::Instant::now();
+            let result = check(pattern, &random_letters(bytes));
+            println!("{pattern} on {bytes} bytes: {result:?} in {:?}", started.elapsed());
+            assert!(started.elapsed().as_secs() < 60, "{pattern}: {:?}", started.elapsed());
+        }
+        assert_eq!(check(r"^(?!draft).*$", &"x".repeat(10_000)), Ok(true));
+        assert_eq!(check(r"^(?!.*draft)[\w ]+$", &"größe ".repeat(500)), Ok(true));
+    }
+
+    #[test]
+    fn patterns_in_memory_are_weighed() {
+        let weigh = |text: &str| weight(text, &MatchPattern::of(text)) as usize;
+        assert!(weigh("^a$") >= MAX_DFA_BYTES);
+        assert!(weigh("[ab]{3000}") > weigh("^a$"));
+        assert!(weigh(r"(?=a+)(?=b+)c") >= 4 * MAX_DFA_BYTES);
+        assert!(weigh("(") < 4 << 10);
+        assert_eq!(PATTERNS.policy().max_capacity(), Some(MAX_CACHE_BYTES));
     }
 
     #[test]

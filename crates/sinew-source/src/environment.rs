@@ -11,7 +11,27 @@ use serde_json::Value;
 /// First words of variables that configure the connection of a process. Files never read these variables.
 const RESERVED_FIRST_WORDS: [&str; 2] = ["NATS", "SINEW"];
 /// Parts of a name that mark the value of a variable as secret.
-const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+const SECRET_PARTS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+/// Words of a name, separated by `_`, that mark the value of a variable as secret.
+const SECRET_WORDS: [&str; 17] = [
+    "PASS",
+    "PASSPHRASE",
+    "PWD",
+    "PAT",
+    "PATS",
+    "AUTH",
+    "DSN",
+    "COOKIE",
+    "COOKIES",
+    "SESSION",
+    "SESSIONS",
+    "PRIVATE",
+    "CERT",
+    "CERTS",
+    "CREDS",
+    "OAUTH",
+    "JWT",
+];
 
 /// Treatment of `${NAME}` in the texts of a file.
 #[derive(Clone, Copy)]
@@ -49,6 +69,31 @@ pub fn is_variable_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
+/// Tells whether the name of a variable says that its value is secret.
+fn is_secret_name(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || upper.split('_').any(|word| SECRET_WORDS.contains(&word))
+}
+
+/// Tells whether a value holds an address with a password, such as `scheme://user:secret@host`.
+fn holds_password(value: &str) -> bool {
+    value.match_indices("://").any(|(at, separator)| {
+        let rest = &value[at + separator.len()..];
+        let address = rest.split(char::is_whitespace).next().unwrap_or_default();
+        // An `@` further on belongs to the path if a host with a port came first.
+        let Some((user, (password, host))) =
+            address.split_once(':').and_then(|(user, rest)| rest.rsplit_once('@').map(|rest| (user, rest)))
+        else {
+            return false;
+        };
+        let begins_path = |c| matches!(c, '/' | '?' | '#');
+        let first = password.split(begins_path).next().unwrap_or_default();
+        let is_port = first.len() < password.len() && first.bytes().all(|byte| byte.is_ascii_digit());
+        !user.contains(begins_path) && !password.is_empty() && !host.is_empty() && !is_port
+    })
+}
+
 /// Allow-list of the environment variables that a file may name.
 #[derive(Clone, Debug, Default)]
 pub struct VariableRules {
@@ -57,7 +102,7 @@ pub struct VariableRules {
 }
 
 impl VariableRules {
-    /// Allows a name. Its value is secret if the name says so: TOKEN, KEY, SECRET, PASSWORD and the like.
+    /// Allows a name. Its value is secret if the name says so: TOKEN, KEY, SECRET, PASSWORD, AUTH, DSN and the like.
     pub fn allow(&mut self, name: &str) -> Result<(), VariableError> {
         if !is_variable_name(name) {
             return Err(VariableError::Name(name.chars().take(60).collect()));
@@ -66,8 +111,7 @@ impl VariableRules {
             return Err(VariableError::Reserved(name.to_owned()));
         }
         self.allowed.insert(name.to_owned());
-        let upper = name.to_ascii_uppercase();
-        if SECRET_WORDS.iter().any(|word| upper.contains(word)) {
+        if is_secret_name(name) {
             self.secret.insert(name.to_owned());
         }
         Ok(())
@@ -80,7 +124,8 @@ impl VariableRules {
         Ok(())
     }
 
-    /// Answers for one name. The environment is asked for allowed names only, and never for secret ones.
+    /// Answers for one name. The environment is asked for allowed names only, and never for secret ones. A value that
+    /// holds an address with a password is secret, too.
     pub fn look_up(&self, name: &str, environment: &dyn Fn(&str) -> Option<String>) -> Variable {
         if is_reserved_variable(name) {
             Variable::Reserved
@@ -89,7 +134,11 @@ impl VariableRules {
         } else if self.secret.contains(name) {
             Variable::Secret
         } else {
-            environment(name).map_or(Variable::Unset, Variable::Value)
+            match environment(name) {
+                Some(value) if holds_password(&value) => Variable::Secret,
+                Some(value) => Variable::Value(value),
+                None => Variable::Unset,
+            }
         }
     }
 }
@@ -356,6 +405,49 @@ mod tests {
             ("SINEW_NAMESPACE", Variable::Reserved),
         ] {
             assert_eq!(rules.look_up(name, &environment), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_known_by_words_and_by_addresses_with_passwords() {
+        for (name, secret) in [
+            ("DB_PASS", true),
+            ("smtp_pwd", true),
+            ("GITHUB_PAT", true),
+            ("BASIC_AUTH", true),
+            ("SENTRY_DSN", true),
+            ("COOKIE", true),
+            ("SESSION_ID", true),
+            ("PRIVATE_PEM", true),
+            ("TLS_CERT", true),
+            ("AWS_CREDS", true),
+            ("APIKEY", true),
+            ("PATH", false),
+            ("AUTHOR", false),
+            ("COMPASS", false),
+            ("CERTAINTY", false),
+            ("REGION", false),
+        ] {
+            assert_eq!(is_secret_name(name), secret, "{name}");
+        }
+        for (value, secret) in [
+            ("postgres://app:hunter2@db/orders", true),
+            ("redis://:hunter2@cache:6379", true),
+            ("https://user:p/a@ss@host", true),
+            ("first=http://a.example second=amqp://a:b@mq", true),
+            ("https://example.com:8443/a", false),
+            ("https://example.com:8443/@scope/a", false),
+            ("https://example.com/a:b@c", false),
+            ("https://user@example.com/", false),
+            ("https://user:@example.com/", false),
+            ("mail me@example.com", false),
+            ("https://example.com user:x@y", false),
+        ] {
+            let mut rules = VariableRules::default();
+            rules.allow("ADDRESS").unwrap();
+            let found = rules.look_up("ADDRESS", &|_| Some(value.to_owned()));
+            let expected = if secret { Variable::Secret } else { Variable::Value(value.to_owned()) };
+            assert_eq!(found, expected, "{value}");
         }
     }
 

@@ -34,6 +34,8 @@ const MOST_VIOLATIONS: usize = 1000;
 const LARGEST_PATTERN: usize = 1 << 20;
 /// Size of all compiled patterns of a schema, in bytes; each may have its share, but no less than [`MIN_PATTERN_BYTES`].
 const MAX_PATTERNS_BYTES: usize = 8 << 20;
+/// Size of one compiled pattern that a schema is tried with first: enough for usual patterns.
+const USUAL_PATTERN_BYTES: usize = 64 << 10;
 /// Enough for a pattern that names a few classes of characters.
 const MIN_PATTERN_BYTES: usize = 32 << 10;
 /// Bytes of all pointers into a schema: the compiled schema holds one for each subschema.
@@ -134,21 +136,20 @@ impl Schema {
         let followed = expanded_size(schema, &references).ok_or(SchemaError::TooManyReferences)?;
         let compiled = compiled_count(schema, &references)?;
         let subschemas = followed.max(compiled);
-        let cost =
+        let mut cost =
             SchemaCost::of_schema(schema, &references, subschemas).ok_or(SchemaError::TooManyPatterns)?;
         if subschemas.saturating_mul(cost.longest_pointer) > MAX_POINTER_BYTES {
             return Err(SchemaError::TooManyReferences);
         }
-        let pattern_bytes =
-            (MAX_PATTERNS_BYTES / cost.patterns.max(1)).clamp(MIN_PATTERN_BYTES, LARGEST_PATTERN);
-        let validator = jsonschema::options_for::<MeteredJson>()
-            .offline()
-            .should_validate_formats(true)
-            .with_pattern_options(
-                PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes),
-            )
-            .build(schema)
-            .map_err(|error| explain::schema_error(&error))?;
+        let share = (MAX_PATTERNS_BYTES / cost.patterns.max(1)).clamp(MIN_PATTERN_BYTES, LARGEST_PATTERN);
+        let mut pattern_bytes = share.min(USUAL_PATTERN_BYTES);
+        let mut validator = build_validator(schema, pattern_bytes);
+        if validator.is_err() && cost.patterns > 0 && pattern_bytes < share {
+            pattern_bytes = share;
+            validator = build_validator(schema, pattern_bytes);
+        }
+        let validator = validator?;
+        cost.add_patterns(pattern_bytes);
         let compiled = Self { validator: Arc::new(validator), source: Arc::new(schema.clone()), cost };
         for value in trial::recursive_values(schema, &references) {
             let size = ValueSize::within(&value, DEEPEST).unwrap_or_default();
@@ -207,6 +208,15 @@ impl Schema {
             }
         }
     }
+}
+
+fn build_validator(schema: &Value, pattern_bytes: usize) -> Result<Validator<MeteredJson>, SchemaError> {
+    jsonschema::options_for::<MeteredJson>()
+        .offline()
+        .should_validate_formats(true)
+        .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes))
+        .build(schema)
+        .map_err(|error| explain::schema_error(&error))
 }
 
 /// A violation with what a better message needs.

@@ -30,8 +30,6 @@ const SMALL_DIVISOR: f64 = 1e-12;
 const MAX_SILENT_DEPTH: usize = 300;
 /// Bytes of one compiled subschema, roughly.
 const SUBSCHEMA_BYTES: usize = 1 << 10;
-/// Bytes of one compiled pattern with what it keeps between uses, roughly.
-const PATTERN_BYTES: usize = 16 << 10;
 /// Bytes of one violation without its texts.
 const ERROR_BYTES: u64 = 512;
 /// Bytes of one value or name in memory, without its text.
@@ -79,7 +77,7 @@ pub(super) struct SchemaCost {
     pub(super) error_bytes: u64,
     /// Patterns in the schema.
     pub(super) patterns: usize,
-    /// Bytes of the compiled schema, roughly.
+    /// Bytes of the compiled schema, at most roughly: see [`Self::add_patterns`].
     pub(super) compiled_bytes: usize,
     /// Bytes of the longest pointer into the schema.
     pub(super) longest_pointer: usize,
@@ -106,9 +104,15 @@ impl SchemaCost {
             number_price: survey.number_price,
             error_bytes: ERROR_BYTES + survey.largest_copy as u64 + 8 * survey.longest_pointer as u64,
             patterns: survey.patterns,
-            compiled_bytes: subschemas * SUBSCHEMA_BYTES + survey.patterns * PATTERN_BYTES,
+            compiled_bytes: subschemas * SUBSCHEMA_BYTES,
             longest_pointer: survey.longest_pointer,
         })
+    }
+
+    /// Counts the patterns, compiled with this limit: each may hold a program, and as much again between its uses.
+    pub(super) fn add_patterns(&mut self, pattern_bytes: usize) {
+        let bytes = self.patterns.saturating_mul(2).saturating_mul(pattern_bytes);
+        self.compiled_bytes = self.compiled_bytes.saturating_add(bytes);
     }
 }
 

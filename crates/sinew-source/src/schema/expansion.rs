@@ -14,6 +14,8 @@ const MOST: usize = 50_000;
 const DEEPEST: usize = 300;
 /// The most subschemas with an `$id` of their own.
 const MAX_DOCUMENTS: usize = 64;
+/// The most subschemas with the same `$anchor` or `$id`: each reference to that name looks at all of them.
+const MAX_SUBSCHEMAS_PER_NAME: usize = 64;
 
 /// The subschemas that follow from a schema's references; `None` where there are too many, or the way is too long.
 pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Option<usize> {
@@ -31,11 +33,12 @@ pub(super) struct References<'s> {
 }
 
 impl<'s> References<'s> {
-    /// Collects the names in a schema; `None` where it has more `$id`s than a schema may have.
+    /// Collects the names in a schema; `None` where it has more `$id`s, or one name more often, than a schema may have.
     pub(super) fn of_schema(root: &'s Value) -> Option<Self> {
         let mut references = Self { documents: vec![root], names: BTreeMap::new() };
         references.collect(root);
-        (references.documents.len() <= MAX_DOCUMENTS).then_some(references)
+        let repeated = references.names.values().any(|named| named.len() > MAX_SUBSCHEMAS_PER_NAME);
+        (references.documents.len() <= MAX_DOCUMENTS && !repeated).then_some(references)
     }
 
     fn collect(&mut self, schema: &'s Value) {
@@ -99,6 +102,9 @@ impl<'s> Walk<'_, 's> {
             Value::Array(items) => {
                 for item in items {
                     size.add(self.size(item, depth + 1));
+                    if size.count > MOST {
+                        break;
+                    }
                 }
             }
             Value::Object(members) => {
@@ -110,6 +116,9 @@ impl<'s> Walk<'_, 's> {
                         // Definitions count where they are used.
                         ("$defs" | "definitions" | "enum" | "const" | "examples" | "default", _) => {}
                         _ => size.add(self.size(value, depth + 1)),
+                    }
+                    if size.count > MOST {
+                        break;
                     }
                 }
             }

@@ -192,6 +192,34 @@ fn the_cache_goes_by_content() {
     assert!(cache.schemas.weighted_size() <= 8 << 17 && kept.len() == 8);
 }
 
+#[test]
+fn patterns_weigh_what_they_may_hold() {
+    let bytes = |pattern: &str| Schema::compile(&json!({"pattern": pattern})).unwrap().cost.compiled_bytes;
+    assert!((2 * USUAL_PATTERN_BYTES..4 * USUAL_PATTERN_BYTES).contains(&bytes("^[a-z]+$")));
+    assert!(bytes(r"^\p{L}{20}$") >= 2 * LARGEST_PATTERN, "{}", bytes(r"^\p{L}{20}$"));
+    let many: serde_json::Map<_, _> = (0..200).map(|n| (format!("^a{n}"), json!({}))).collect();
+    let many = Schema::compile(&json!({"patternProperties": many})).unwrap();
+    assert!(many.cost.compiled_bytes >= 200 * 2 * MIN_PATTERN_BYTES);
+}
+
+#[test]
+fn names_given_too_often_are_refused() {
+    let named = |anchors: usize, references: usize| {
+        json!({"$defs": {"list": vec![json!({"$anchor": "x"}); anchors]},
+               "allOf": vec![json!({"$ref": "#x"}); references]})
+    };
+    let many = named(8_000, 8_700);
+    let references = References::of_schema(&many);
+    assert!(references.is_none(), "8,000 subschemas of one name");
+    assert_eq!(Schema::compile(&many).unwrap_err().code(), "SINEW-4006");
+    let most = named(64, 700);
+    assert!(References::of_schema(&most).is_some());
+    let schema = named(64, 2_000);
+    let references = References::of_schema(&schema).unwrap();
+    assert_eq!(expanded_size(&schema, &references), None);
+    assert!(References::of_schema(&named(65, 1)).is_none());
+}
+
 /// Loops end, and schemas that are small to write and huge to follow are refused.
 #[test]
 fn references_that_never_end() {
