@@ -40,6 +40,8 @@ pub(crate) const CPU_USED_UP_EXIT: i32 = 77;
 const MAX_DATA_BYTES: u64 = 256 << 20;
 /// Bytes in memory above which a worker ends after its answer.
 const RETIRE_BYTES: u64 = 96 << 20;
+/// Added to the scheduling priority's number of a worker: scripts get what their parent leaves.
+const NICENESS: i32 = 10;
 /// Processor time of a worker that was left behind; a last resort.
 const MAX_CPU_SECONDS: u64 = 600;
 /// Processor time after which a worker ends after its answer, well before the last resort.
@@ -69,6 +71,8 @@ fn limit_and_restart() -> io::Result<()> {
 
     // Where memory runs out, the machine ends a worker and not its parent. A machine without this file has no such choice.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    // Scripts give way to the process that they work for.
+    let _ = rustix::process::nice(NICENESS);
     for (resource, limit) in [
         (Resource::Data, MAX_DATA_BYTES),
         (Resource::Cpu, MAX_CPU_SECONDS),

@@ -205,7 +205,7 @@ impl WorkerPool {
 /// Workers of each pool.
 fn worker_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4)))
+    *COUNT.get_or_init(|| thread::available_parallelism().map_or(4, |count| count.get().clamp(4, 8)))
 }
 
 /// Evaluates requests for one thread of a pool.

@@ -539,7 +539,7 @@ async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &O
         for job in &again {
             match job {
                 Job::Task { call, .. } if shared.is_direct(call) => caution.watch(call.execution.clone()),
-                Job::Evaluation { call } => caution.watch(call.execution.clone()),
+                Job::Evaluation { call, .. } => caution.watch(call.execution.clone()),
                 _ => {}
             }
         }
