@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use sinew_script::{python_repr, python_str};
 
 use super::super::path::{ConditionValue, OUTPUT};
 use super::Piece;
-use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand};
+use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::parse::Expr;
 
 /// Whether the condition holds for these values of its templates.
@@ -83,20 +84,63 @@ impl<'a> Evaluation<'a> {
         Ok(last)
     }
 
+    /// Bytes that a template takes in a text at least, without making the text.
+    fn least_bytes(&self, at: usize) -> Evaluated<usize> {
+        let mut bytes = 0;
+        match self.templates.get(at) {
+            Some(ConditionValue::Value(value)) => add_least_bytes(value, &mut bytes)?,
+            Some(ConditionValue::OutputDict(output)) => add_least_bytes(output, &mut bytes)?,
+            None => {}
+        }
+        Ok(bytes)
+    }
+
+    /// Pays for more bytes at the end of a text.
+    fn pay_text(&mut self, text: &str, more: usize) -> Evaluated<()> {
+        check_size(text.len() + more, MAX_TEXT_BYTES, "text")?;
+        self.fuel.pay_copy(more)
+    }
+
     /// A string literal with its templates as Python's `str()` shows them.
     fn text(&mut self, pieces: &'a [Piece]) -> Evaluated<Operand<'a>> {
         let mut text = String::new();
         for piece in pieces {
+            let least = match piece {
+                Piece::Text(text) => text.len(),
+                Piece::Var(at) => self.least_bytes(*at)?,
+            };
+            self.pay_text(&text, least)?;
             let piece = match piece {
                 Piece::Text(text) => Cow::Borrowed(text.as_str()),
                 Piece::Var(at) => Cow::Owned(self.template_str(*at)),
             };
-            self.fuel.pay_copy(piece.len())?;
-            if text.len() + piece.len() > MAX_TEXT_BYTES {
-                return Err(format!("MemoryError: the text is larger than {MAX_TEXT_BYTES}"));
+            // Escapes make a text longer.
+            if piece.len() > least {
+                self.pay_text(&text, piece.len() - least)?;
             }
+            check_size(text.len() + piece.len(), MAX_TEXT_BYTES, "text")?;
             text.push_str(&piece);
         }
         Ok(Operand::Text(Cow::Owned(text)))
+    }
+}
+
+/// Adds the bytes that a value takes in a text at least. A value longer than the longest text is not read to its end.
+fn add_least_bytes(value: &Value, bytes: &mut usize) -> Evaluated<()> {
+    *bytes += match value {
+        Value::Null | Value::Bool(_) => "None".len(),
+        Value::Number(_) => 1,
+        Value::String(text) => text.len(),
+        Value::Array(items) => "[]".len() + items.len(),
+        Value::Object(members) => "{}".len() + members.len(),
+    };
+    check_size(*bytes, MAX_TEXT_BYTES, "text")?;
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| add_least_bytes(item, bytes)),
+        Value::Object(members) => members.iter().try_for_each(|(name, member)| {
+            *bytes += name.len();
+            add_least_bytes(member, bytes)
+        }),
+        _ => Ok(()),
     }
 }

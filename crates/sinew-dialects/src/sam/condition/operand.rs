@@ -301,7 +301,10 @@ impl Operand<'_> {
                 let name = part.type_name();
                 Err(format!("TypeError: 'in <string>' requires string as left operand, not {name}"))
             }
-            (Self::Dict(members), Self::Text(name)) => Ok(members.contains_key(&**name)),
+            (Self::Dict(members), Self::Text(name)) => {
+                fuel.pay_bytes(name.len())?;
+                Ok(members.contains_key(&**name))
+            }
             (Self::OutputDict(_), Self::Text(name)) => Ok(name == OUTPUT),
             (
                 Self::Dict(_) | Self::OutputDict(_),
@@ -516,7 +519,7 @@ fn too_large() -> String {
     "OverflowError: the result is too large".to_owned()
 }
 
-fn check_size(size: usize, max: usize, what: &str) -> Evaluated<()> {
+pub(super) fn check_size(size: usize, max: usize, what: &str) -> Evaluated<()> {
     if size > max {
         return Err(format!("MemoryError: the {what} is larger than {max}"));
     }

@@ -278,3 +278,29 @@ fn nodes_are_dicts_of_their_output() {
         assert!(failed.contains(error), "{source}: {failed}");
     }
 }
+
+/// Each mention of a long text pays for its length, whatever is done with it.
+#[test]
+fn long_texts_of_the_data_cost_fuel() {
+    let data = json!({
+        "key": "k".repeat(1 << 20),
+        "dict": {"a": 1},
+        "text": "x".repeat(1 << 20),
+        "zeros": vec![0; 1 << 20],
+        "escaped": ["\u{1}".repeat((1 << 20) + 1)],
+    });
+    let many = |one: &str, with: &str| vec![one; 100].join(with);
+    for (source, error) in [
+        (many("{{key.output}} in {{dict.output}}", " or "), "too many steps"),
+        (many("'{{text.output}}' == 'a'", " or "), "copies more than"),
+        ("'{{zeros.output}}{{zeros.output}}' == ''".to_owned(), "the text is larger"),
+        ("'{{escaped.output}}' == ''".to_owned(), "the text is larger"),
+    ] {
+        let failed = probe::condition(&source, &data).expect_err(&source);
+        assert!(failed.contains(error), "{failed}");
+    }
+    assert_eq!(
+        probe::condition("'{{text.output}}' == 'a' or {{key.output}} in {{dict.output}}", &data),
+        Ok(false)
+    );
+}
