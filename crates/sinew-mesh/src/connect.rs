@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fmt};
 
@@ -271,7 +272,7 @@ impl Dialer {
     async fn screened(&self) -> Result<(Line, Losses), MeshError> {
         let settings = &self.settings;
         let upstream = Upstream {
-            servers: settings.servers.clone(),
+            servers: settings.screenable(),
             ca: settings.ca.clone(),
             cert: settings.cert.clone(),
             tls_required: settings.ca.is_some() || settings.cert.is_some(),
@@ -283,16 +284,18 @@ impl Dialer {
         let options = settings.signed(ConnectOptions::new())?.0;
         let options = options.name(format!("{} {}", self.name, route.secret)).ignore_discovered_servers();
         let address = vec![route.address.clone()];
-        self.line(options, address, Some(route)).await
+        self.line(options, address, Some(Arc::new(route))).await
     }
 
     async fn line(
         &self,
         options: ConnectOptions,
         servers: Vec<ServerAddr>,
-        route: Option<ScreenedRoute>,
+        route: Option<Arc<ScreenedRoute>>,
     ) -> Result<(Line, Losses), MeshError> {
         let heard = self.denials.clone();
+        // The client may outlive the mesh and connect again: the port stays this process's for as long.
+        let held = route.clone();
         let (lost, losses) = mpsc::unbounded_channel();
         let client = options
             // Unlike the request ids below it, which the library counts up, the prefix cannot be guessed.
@@ -301,6 +304,7 @@ impl Dialer {
             .ping_interval(PING)
             .reconnect_delay_callback(|attempt| reconnect_after(attempt, rand::random()))
             .event_callback(move |event| {
+                let _ = &held;
                 log(&event);
                 heard.hear(&event);
                 if event == Event::Disconnected {
@@ -344,6 +348,13 @@ async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
         if !ended && (mesh.is_screened() || !count.add(Instant::now())) {
             continue;
         }
+        if dialer.settings.screenable().is_empty() {
+            tracing::error!(
+                ended,
+                "the connection was lost again; connections over WebSocket cannot be screened, so use a nats:// address"
+            );
+            return;
+        }
         tracing::warn!(
             ended,
             "the connection was lost again; from now on every message is checked before it is read"
@@ -365,6 +376,11 @@ async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
 }
 
 impl Settings {
+    /// Addresses that a screened connection can reach; it speaks no WebSocket.
+    fn screenable(&self) -> Vec<ServerAddr> {
+        self.servers.iter().filter(|server| !server.is_websocket()).cloned().collect()
+    }
+
     /// The options with the credentials, and the user's name if they say it.
     fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
         let mut named = None;

@@ -20,7 +20,7 @@ pub(crate) struct Line {
     pub(crate) client: async_nats::Client,
     pub(crate) jetstream: Context,
     /// The screened way to the server, if the connection takes it.
-    pub(crate) route: Option<ScreenedRoute>,
+    pub(crate) route: Option<Arc<ScreenedRoute>>,
 }
 
 /// Where answers to requests are heard.

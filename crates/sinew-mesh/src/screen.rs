@@ -21,6 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -30,6 +31,8 @@ use crate::wire::{FrameScreen, ReplacedFrame};
 
 /// Largest first line of either side.
 const MAX_GREETING_BYTES: usize = 1 << 20;
+/// Connections that have not named the secret yet; more are closed at once.
+const MAX_UNPROVED_CONNECTIONS: usize = 8;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Shortest time between two such messages in the log: a flood of them must not fill it.
@@ -90,6 +93,8 @@ struct RouteState {
     upstream: Upstream,
     tls: Arc<ClientConfig>,
     secret: String,
+    /// Permits of connections that have not named the secret yet.
+    unproved: Semaphore,
     /// Addresses that servers named.
     cluster: Mutex<Vec<ServerAddr>>,
     /// When a replaced message was last shown in the log at its usual level.
@@ -109,7 +114,9 @@ impl ScreenedRoute {
         let address = ServerAddr::from_str(&address).map_err(io::Error::other)?;
         let secret = random_token();
         let (cluster, shown) = (Mutex::default(), Mutex::default());
-        let state = Arc::new(RouteState { upstream, tls, secret: secret.clone(), cluster, shown });
+        let unproved = Semaphore::new(MAX_UNPROVED_CONNECTIONS);
+        let state = RouteState { upstream, tls, secret: secret.clone(), unproved, cluster, shown };
+        let state = Arc::new(state);
         let accepting = tokio::spawn(accept(listener, state)).abort_handle();
         Ok(Self { address, secret, accepting })
     }
@@ -142,17 +149,21 @@ async fn carry(local: TcpStream, state: Arc<RouteState>) {
 }
 
 async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
+    // The library names the secret only after the greeting of the server, so strangers cause dials, too.
+    let unproved = state.unproved.try_acquire().map_err(io::Error::other)?;
     local.set_nodelay(true)?;
     let (remote, info) = state.dial().await?;
     let (mut from_server, mut to_server) = tokio::io::split(remote);
     let (mut from_client, mut to_client) = local.into_split();
     let up = async {
-        let (hello, rest) = first_line(&mut from_client, BytesMut::new()).await?;
+        let hello = timeout(state.upstream.timeout, first_line(&mut from_client, BytesMut::new()));
+        let (hello, rest) = hello.await??;
         // The secret is for this process, not for the server's list of connections.
         let hello = String::from_utf8(hello.to_vec()).map_err(io::Error::other)?;
         if !hello.contains(&state.secret) {
             return Err(io::Error::other("a connection without the secret of the route"));
         }
+        drop(unproved);
         to_server.write_all(hello.replace(&format!(" {}", state.secret), "").as_bytes()).await?;
         to_server.write_all(&rest).await?;
         to_server.flush().await?;
@@ -341,6 +352,33 @@ mod tests {
             stream.write_all(hello.as_bytes()).await.unwrap();
             let answer = first_line(&mut stream, BytesMut::new()).await;
             assert_eq!(answer.is_ok_and(|(line, _)| &line[..] == b"PONG\r\n"), passes, "{name}");
+        }
+    }
+    #[tokio::test]
+    async fn strangers_hold_few_connections_and_not_for_long() {
+        let server = Server::start(ServerOptions::default()).await.unwrap();
+        let upstream = Upstream {
+            servers: vec![server.url().parse().unwrap()],
+            ca: None,
+            cert: None,
+            tls_required: false,
+            tls_first: false,
+            timeout: Duration::from_secs(1),
+        };
+        let route = ScreenedRoute::open(upstream).await.unwrap();
+        let mut strangers = Vec::new();
+        let mut greeted = 0;
+        for _ in 0..2 * MAX_UNPROVED_CONNECTIONS {
+            let mut stream = TcpStream::connect(("127.0.0.1", route.address.port())).await.unwrap();
+            greeted += usize::from(first_line(&mut stream, BytesMut::new()).await.is_ok());
+            strangers.push(stream);
+        }
+        assert_eq!(greeted, MAX_UNPROVED_CONNECTIONS);
+        // The silent ones are closed.
+        for mut stream in strangers {
+            let mut rest = Vec::new();
+            let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
+            assert!(closed.is_ok());
         }
     }
 }

@@ -323,6 +323,16 @@ async fn messages_that_break_the_connection_are_passed_over() {
         let next = mesh.client().new_inbox();
         let prefix = |inbox: &str| inbox.split('.').nth(1).unwrap().to_owned();
         assert_ne!(prefix(&inbox), prefix(&next));
+        // A client outlives its mesh and still finds the screen at its port.
+        let client = mesh.client();
+        drop((mesh, messages));
+        client.force_reconnect().await.unwrap();
+        let again = async {
+            while statistics.connects.load(Ordering::Relaxed) < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), again).await.unwrap();
     }
 }
 

@@ -220,3 +220,10 @@ fn losses_that_come_together_or_often_are_the_work_of_messages() {
         assert_eq!(last, Some(screened), "{seconds:?}");
     }
 }
+
+#[test]
+fn connections_over_websocket_are_not_screened() {
+    let screenable = |address: &str| World::new(&[], "", &[]).settle(url(address)).unwrap().screenable();
+    assert_eq!(screenable("ws://h:1,wss://i:2").len(), 0);
+    assert_eq!(screenable("nats://h:1").len(), 1);
+}
