@@ -172,8 +172,8 @@ impl ArtifactStore {
         let from = DeliverPolicy::LastPerSubject;
         let mut found = HashMap::new();
         let stream = objects.stream_name();
-        follow::sweep(&self.mesh, &stream, objects.descriptions(), from, |item| {
-            if let Some((task, meta)) = described(execution, &item.message.payload) {
+        follow::sweep(&self.mesh, &stream, objects.descriptions(), from, |message| {
+            if let Some((task, meta)) = described(execution, &message.payload) {
                 found.insert((task, meta.sha256.clone()), meta);
             }
             true

@@ -109,11 +109,11 @@ impl Fleet {
         // owner that is not among the living then was none when the living were counted, and claims are fenced.
         for kind in ["shard", "executor"] {
             let (stream, keys) = (self.mesh.fleet_stream(), self.mesh.fleet_subject(&format!("{kind}.>")));
-            sweep(&self.mesh, &stream, keys, DeliverPolicy::LastPerSubject, |item| {
-                if let Some(key) = item.message.subject.get(prefix..) {
-                    newest = newest.max(Some(item.time));
-                    if let Some(id) = seen.take(key, &item.message.payload, item.seq) {
-                        said.insert(id, item.time);
+            sweep(&self.mesh, &stream, keys, DeliverPolicy::LastPerSubject, |message| {
+                if let (Ok(info), Some(key)) = (message.info(), message.subject.get(prefix..)) {
+                    newest = newest.max(Some(info.published));
+                    if let Some(id) = seen.take(key, &message.payload, info.stream_sequence) {
+                        said.insert(id, info.published);
                     }
                 }
                 true
@@ -121,8 +121,8 @@ impl Fleet {
             .await?;
         }
         for (id, member) in &mut seen.members {
-            let silent = newest.zip(said.get(id)).map(|(newest, said)| newest.saturating_sub(*said));
-            member.silent = silent.map(Duration::from_millis).unwrap_or_default();
+            let silent = newest.zip(said.get(id)).map(|(newest, said)| newest - *said);
+            member.silent = silent.and_then(|silent| silent.try_into().ok()).unwrap_or_default();
         }
         Ok(seen)
     }

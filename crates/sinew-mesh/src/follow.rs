@@ -8,10 +8,11 @@ use async_nats::HeaderMap;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::pull::{BATCH_BYTES, Item, Link, Lost, Pull, milliseconds, redirected};
+use crate::pull::{Link, redirected};
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
@@ -74,6 +75,8 @@ pub(crate) fn follow(mesh: Mesh, source: Source, mut sink: impl FnMut(Step) + Se
     }))
 }
 
+/// The longest a server may be silent before the stream counts as out of sight, halved.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the beginning of a pass may pause before it counts as over: what was left of it has been removed meanwhile.
 const LULL: Duration = Duration::from_secs(1);
 
@@ -81,11 +84,15 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
     let lost = |reason: String| MeshError::Unreachable { what: "following a stream", reason };
     let link = Link::new(mesh);
     let consumer = open(mesh, &source.stream, source.filter.clone(), source.from).await?;
-    let (created, mut left) =
-        (milliseconds(consumer.cached_info().created), consumer.cached_info().num_pending);
+    let (created, mut left) = (consumer.cached_info().created, consumer.cached_info().num_pending);
     let began = Instant::now();
-    let mut pull = Pull::open(mesh, consumer).await?;
-    let budget = BATCH_BYTES.max(2 * mesh.client().max_payload());
+    let mut messages = consumer
+        .stream()
+        .heartbeat(HEARTBEAT)
+        .expires(6 * HEARTBEAT)
+        .messages()
+        .await
+        .map_err(|error| lost(error.to_string()))?;
     sink(Step::Begin);
     if left == 0 {
         sink(Step::Whole);
@@ -94,25 +101,24 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
     let mut ticks = interval(source.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if pull.asked() <= BATCH / 2 {
-            pull.ask(BATCH, budget).await.map_err(|Lost(reason)| lost(reason))?;
-        }
         tokio::select! {
-            item = pull.next() => {
-                // None: a request has ended, and is made again above.
-                let Some(item) = item.map_err(|Lost(reason)| lost(reason))? else { continue };
-                if item.nth != expected {
+            message = messages.next() => {
+                let message = message
+                    .ok_or_else(|| lost("the messages ended".to_owned()))?
+                    .map_err(|error| lost(error.to_string()))?;
+                let info = message.info().map_err(|error| lost(error.to_string()))?;
+                if info.consumer_sequence != expected {
                     return Err(lost("messages were lost on the way".to_owned()));
                 }
                 expected += 1;
                 heard = Instant::now();
                 // Both times are the server's, so its clock may be wrong against ours.
-                let age = Duration::from_millis(created.saturating_sub(item.time));
+                let age = Duration::try_from(created - info.published).unwrap_or_default();
                 let at = if left > 0 { began.checked_sub(age).unwrap_or(began) } else { heard };
-                let (seq, pending, message) = (item.seq, item.pending, item.message);
+                let (seq, pending) = (info.stream_sequence, info.pending);
+                let subject = message.subject.to_string();
                 if !message.headers.as_ref().is_some_and(is_foreign) {
-                    let subject = message.subject.to_string();
-                    sink(Step::Message { subject, body: message.payload, seq, at });
+                    sink(Step::Message { subject, body: message.message.payload, seq, at });
                 }
                 if left > 0 {
                     left = if pending == 0 { 0 } else { left - 1 };
@@ -184,7 +190,7 @@ pub(crate) async fn consumer(
     })
 }
 
-/// Messages asked for at once.
+/// Messages asked for at once by [`sweep`].
 const BATCH: usize = 500;
 
 /// Reads what a stream holds now, oldest first, until `take` says no.
@@ -193,7 +199,7 @@ pub(crate) async fn sweep(
     stream: &str,
     filter: String,
     from: DeliverPolicy,
-    take: impl FnMut(&Item) -> bool,
+    take: impl FnMut(&async_nats::jetstream::Message) -> bool,
 ) -> Result<(), MeshError> {
     sweep_with(mesh, stream, pull::Config { filter_subject: filter, deliver_policy: from, ..quiet() }, take)
         .await
@@ -204,33 +210,36 @@ pub(crate) async fn sweep_with(
     mesh: &Mesh,
     stream: &str,
     config: pull::Config,
-    mut take: impl FnMut(&Item) -> bool,
+    mut take: impl FnMut(&async_nats::jetstream::Message) -> bool,
 ) -> Result<(), MeshError> {
     let lost = |reason: String| MeshError::Unreachable { what: "reading a stream", reason };
     let consumer = consumer(mesh, stream, config).await?;
-    let (name, mut left) = (consumer.cached_info().name.clone(), consumer.cached_info().num_pending);
-    let mut pull = Pull::open(mesh, consumer).await?;
-    let budget = BATCH_BYTES.max(2 * mesh.client().max_payload());
+    let mut left = consumer.cached_info().num_pending;
     let mut expected = 1;
-    while left > 0 {
-        if pull.asked() == 0 {
-            let messages = usize::try_from(left).unwrap_or(BATCH).min(BATCH);
-            pull.ask(messages, budget).await.map_err(|Lost(reason)| lost(reason))?;
+    'all: while left > 0 {
+        let mut batch =
+            consumer.fetch().max_messages(BATCH).messages().await.map_err(|error| lost(error.to_string()))?;
+        let before = expected;
+        while let Some(message) = batch.next().await {
+            let message = message.map_err(|error| lost(error.to_string()))?;
+            let info = message.info().map_err(|error| lost(error.to_string()))?;
+            if info.consumer_sequence != expected {
+                return Err(lost("messages were lost on the way".to_owned()));
+            }
+            (expected, left) = (expected + 1, info.pending);
+            if message.headers.as_ref().and_then(undeliverable).is_none() && !take(&message) {
+                break 'all;
+            }
         }
-        // Nothing comes: the rest has been removed meanwhile.
-        let Ok(item) = timeout(LULL, pull.next()).await else { break };
-        let Some(item) = item.map_err(|Lost(reason)| lost(reason))? else { continue };
-        if item.nth != expected {
-            return Err(lost("messages were lost on the way".to_owned()));
-        }
-        (expected, left) = (expected + 1, item.pending);
-        if item.message.headers.as_ref().and_then(undeliverable).is_none() && !take(&item) {
+        // Nothing came: what was left has been removed meanwhile.
+        if expected == before {
             break;
         }
     }
-    // The server would remove the consumer by itself, a little later.
+    // It would go on its own, a little later.
+    let name = &consumer.cached_info().name;
     if let Ok(stream) = mesh.jetstream().get_stream_no_info(stream).await {
-        let _gone = stream.delete_consumer(&name).await;
+        let _gone = stream.delete_consumer(name).await;
     }
     Ok(())
 }

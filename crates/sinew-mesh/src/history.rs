@@ -167,11 +167,10 @@ impl Mesh {
                 inactive_threshold: Duration::from_secs(10),
                 ..follow::quiet()
             };
-            follow::sweep_with(self, &name, config, |item| {
-                if item.seq > end {
+            follow::sweep_with(self, &name, config, |message| {
+                if message.info().is_ok_and(|info| info.stream_sequence > end) {
                     return false;
                 }
-                let message = &item.message;
                 let Some(Subject::History { execution }) = Subject::parse(self.namespace(), &message.subject)
                 else {
                     return true;

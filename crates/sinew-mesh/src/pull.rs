@@ -43,7 +43,7 @@ const UNUSED: Duration = Duration::from_mins(1);
 /// Messages that a reader asks for at once.
 const BATCH: usize = 512;
 /// Bytes that a reader asks for at once; a message of the server's largest size must fit.
-pub(crate) const BATCH_BYTES: usize = 4 * 1024 * 1024;
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// The longest wait between two attempts to open a consumer again.
 const SLOWEST: Duration = Duration::from_secs(2);
 

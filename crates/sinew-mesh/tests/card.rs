@@ -12,11 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sinew_mesh::Mesh;
 use sinew_mesh::card::{BadCard, LARGEST_CARD, LONGEST_TEXT, check};
-use sinew_mesh::server::Server;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{Announcement, SCHEMAS, input_schema};
 use sinew_protocol::{Subject, Token};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 mod started;
 
@@ -307,61 +305,6 @@ async fn the_view_survives_the_servers_death() {
     other.announce(&card("after")).await.unwrap();
     tokio::time::timeout(SOON, cards.wait_for("after")).await.unwrap();
     assert!(cards.get("before").is_some());
-}
-
-/// Status lines that the server itself uses in its answers to a consumer.
-const STATUSES: [&str; 5] = ["100 Idle Heartbeat", "404 No Messages", "408 Timeout", "409 x", "503"];
-
-/// Publishes a message with a status line, which no client library writes.
-async fn send_status(server: &Server, subject: &str, status: &str) {
-    // nats-server 2.15.1 removes the status when it stores the message; readers must not rely on that.
-    let block = format!("NATS/1.0 {status}\r\nA: b\r\n\r\n");
-    let sizes = format!("{} {}", block.len(), block.len() + 2);
-    let mut stream =
-        BufReader::new(tokio::net::TcpStream::connect(("127.0.0.1", server.port())).await.unwrap());
-    let hello = "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}\r\n";
-    let frames = format!("{hello}HPUB {subject} {sizes}\r\n{block}{{}}\r\nPING\r\n");
-    stream.get_mut().write_all(frames.as_bytes()).await.unwrap();
-    let mut line = String::new();
-    while !line.starts_with("PONG") {
-        line.clear();
-        assert!(stream.read_line(&mut line).await.unwrap() > 0, "the server closed the connection");
-        assert!(!line.starts_with("-ERR"), "{line}");
-    }
-}
-
-#[tokio::test]
-async fn a_stored_status_line_hides_no_card() {
-    for status in STATUSES {
-        let (server, mesh) = started::mesh().await;
-        let live = mesh.cards();
-        mesh.announce(&card("before")).await.unwrap();
-        live.wait_for("before").await;
-        let subject = mesh.subject(&Subject::Card { agent: Token::of("rogue") });
-        send_status(&server, &subject, status).await;
-        assert_eq!(started::messages(&mesh, "CARDS").await, 2, "{status}");
-        mesh.announce(&card("after")).await.unwrap();
-        tokio::time::timeout(SOON, live.wait_for("after")).await.expect(status);
-        assert!(live.get("before").is_some(), "{status}");
-        // A view that begins later reads the message from the stream.
-        let later = mesh.cards();
-        tokio::time::timeout(SOON, later.wait_for("after")).await.expect(status);
-        assert!(later.get("before").is_some() && later.get("rogue").is_none(), "{status}");
-    }
-}
-
-#[tokio::test]
-async fn a_stored_status_line_hides_no_executor() {
-    for status in STATUSES {
-        let (server, mesh) = started::mesh().await;
-        let fleet = mesh.fleet();
-        assert!(fleet.claim(0, "first", 0).await.unwrap());
-        send_status(&server, "$KV.test_FLEET.shard.1", status).await;
-        assert!(fleet.claim(2, "third", 0).await.unwrap());
-        let seen = tokio::time::timeout(SOON, fleet.look()).await.expect(status).unwrap();
-        let owners: Vec<_> = seen.owners.keys().copied().filter(|shard| *shard != 1).collect();
-        assert_eq!(owners, [0, 2], "{status}");
-    }
 }
 
 #[tokio::test]
