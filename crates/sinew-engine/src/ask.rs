@@ -1,4 +1,4 @@
-//! What an agent or a worker is asked, and what it answers.
+//! Requests to agents, workflows and script workers, and their replies.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -45,7 +45,7 @@ pub struct FunctionCall {
     pub members: Vec<String>,
 }
 
-/// What came of one call.
+/// Result of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {

@@ -62,7 +62,7 @@ impl Default for Limits {
 pub(crate) enum Origin<'a> {
     /// A file of an author: it may include other files and name variables.
     Authored { variables: Variables<'a>, read: &'a dyn Fn(&Path) -> Result<Vec<u8>, String> },
-    /// Data: it stands for nothing but itself.
+    /// Data of a caller: variables, includes and tags are not allowed.
     Data,
 }
 

@@ -1,4 +1,4 @@
-//! What travels on connections: payloads of ports, converted by the functions of the connections.
+//! Payloads of connections: values of ports, converted by the functions of the connections.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
     Ok(Select::Tokens(sends))
 }
 
-/// What the out-edges of an activation carry, in the order in which tokens are sent.
+/// Payloads of the out-edges of an activation, in the order in which tokens are sent.
 fn deliveries<'a>(ctx: &Ctx<'a>, act: ActId) -> Vec<Delivery<'a>> {
     let one = ctx.act(act);
     let Some(output) = &one.output else { return Vec::new() };

@@ -62,7 +62,7 @@ const LOOKING_KEYWORDS: [&str; 24] = [
     "multipleOf",
 ];
 
-/// What the steps of a schema cost, and what of it grows.
+/// Prices of one validation step of a schema, and sizes of the compiled schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaCost {
     /// Price of a look, in steps.
