@@ -71,7 +71,7 @@ impl Mesh {
 }
 
 impl MeshSubscription {
-    /// The next message that can be read; none when the connection was closed or [`MeshSubscription::stop`] has let the
+    /// The next message that can be read; none when the connection was closed or `MeshSubscription::stop` has let the
     /// last one through. May be given up and called again.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
