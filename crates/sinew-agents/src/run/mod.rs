@@ -23,7 +23,7 @@ pub use task_folder::remove_stale_task_folders;
 use crate::error::AgentError;
 use crate::template::Environment;
 
-/// What a runner may read of the machine.
+/// The parts of the machine that a runner may read.
 pub(crate) struct Surroundings {
     pub(crate) environment: Arc<Environment>,
 }

@@ -65,7 +65,7 @@ async fn references_of_a_request_are_resolved_for_the_program() {
                 "SINEW-1018 error: environment variable NATS_CREDS is reserved: files never read NATS_* and SINEW_*",
             ),
         ),
-        // What was put in is a secret of the call.
+        // Values that were put in are secrets of the call.
         (
             "tr -d '\\n' >&2; exit 2",
             &listed,

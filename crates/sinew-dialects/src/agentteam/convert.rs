@@ -121,7 +121,7 @@ pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptErro
     convert_outcome(called.map_or_else(CallOutcome::Error, CallOutcome::Value))
 }
 
-/// What a call made of the payload.
+/// Result of a call over the payload.
 ///
 /// An exception is [`Converted::Raised`]; what is no exception of the function (time, memory) is an error.
 pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<Converted, ScriptError> {

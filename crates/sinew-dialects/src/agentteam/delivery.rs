@@ -80,7 +80,7 @@ fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
     batch
 }
 
-/// What one connection carries, before conversion.
+/// Payload of one connection, before conversion.
 struct Delivery<'a> {
     edge: EdgeIx,
     /// The value of the port as later nodes see it.
@@ -142,7 +142,7 @@ impl<'a> Delivery<'a> {
         Ok(())
     }
 
-    /// What the conversion function made of the next payload; none without one, or if it raised.
+    /// Returns the converted payload; `None` if the connection has no function or the function raised.
     fn converted(
         &self,
         ctx: &Ctx<'_>,
