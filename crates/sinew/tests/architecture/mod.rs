@@ -3,6 +3,9 @@
 //! Rules are data at the top; a new crate or a new arrow is a line here, and a reviewer's decision.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod documents;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-protocol", &[]),
     ("sinew-source", &[]),
     ("sinew-files", &[]),
+    ("sinew-telemetry", &["sinew-protocol", "sinew-source"]),
     ("sinew-script", &[]),
     ("sinew-diagram", &[]),
     ("sinew-plan", &["sinew-protocol"]),
@@ -45,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
+            "sinew-telemetry",
             "sinew-script",
             "sinew-diagram",
             "sinew-plan",
@@ -80,6 +85,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("resvg", "sinew-diagram"),
     ("granit-parser", "sinew-source"),
     ("reqwest", "sinew-agents"),
+    ("opentelemetry", "sinew-telemetry"),
+    ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
 ];
 

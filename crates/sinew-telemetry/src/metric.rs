@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// The kinds of metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub enum MetricKind {
     /// Only grows; its rate counts.
     Counter,
     /// Goes up and down.
@@ -19,31 +19,35 @@ pub(crate) enum Kind {
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric {
+pub struct MetricDescription {
     /// Its name, with the unit at its end where it has one.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub kind: MetricKind,
     /// Its unit.
-    pub(crate) unit: Unit,
+    pub unit: Unit,
     /// Its labels, all of few values.
     #[allow(dead_code, reason = "what deploy/ is checked against")]
-    pub(crate) labels: &'static [&'static str],
-    /// What it says.
-    pub(crate) help: &'static str,
+    pub labels: &'static [&'static str],
+    /// Meaning of the metric.
+    pub help: &'static str,
 }
 
 /// From a memory copy to a slow disk and far beyond.
-const FAST: &[f64] =
+const SHORT_SECONDS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// From a script to a person's answer.
-const SLOW: &[f64] =
+const LONG_SECONDS: &[f64] =
     &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
 /// Powers of two.
-const MANY: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+const COUNT_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 
-const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Counter, unit: Unit::Count, labels, help }
 }
 
 const fn gauge(
@@ -51,22 +55,22 @@ const fn gauge(
     unit: Unit,
     labels: &'static [&'static str],
     help: &'static str,
-) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, labels, help }
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Gauge, unit, labels, help }
 }
 
-const fn spread(
+const fn histogram(
     name: &'static str,
     unit: Unit,
     buckets: &'static [f64],
     labels: &'static [&'static str],
     help: &'static str,
-) -> Metric {
-    Metric { name, kind: Kind::Histogram(buckets), unit, labels, help }
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Histogram(buckets), unit, labels, help }
 }
 
 /// All of ours. Metrics of the process itself (`process_…`) are those of every Prometheus client.
-pub(crate) const TABLE: &[Metric] = &[
+pub const METRICS: &[MetricDescription] = &[
     gauge("sinew_build_info", Unit::Count, &["version", "role"], "1, with what runs here"),
     counter("sinew_executions_started_total", &[], "executions that began"),
     counter(
@@ -75,17 +79,17 @@ pub(crate) const TABLE: &[Metric] = &[
         "executions that ended: success, failure or cancelled",
     ),
     counter("sinew_executions_failed_total", &["code"], "executions that ended with a fault, by its code"),
-    spread(
+    histogram(
         "sinew_execution_seconds",
         Unit::Seconds,
-        SLOW,
+        LONG_SECONDS,
         &["status"],
         "from an execution's start to its end",
     ),
-    spread(
+    histogram(
         "sinew_activation_seconds",
         Unit::Seconds,
-        SLOW,
+        LONG_SECONDS,
         &["kind", "outcome"],
         "from the begin of a node's activation to its end, by kind of node",
     ),
@@ -119,8 +123,14 @@ pub(crate) const TABLE: &[Metric] = &[
         "connections replaced by one that checks every message, because messages broke them",
     ),
     counter("sinew_commits_total", &[], "commits stored in journals"),
-    spread("sinew_commit_entries", Unit::Count, MANY, &[], "entries of executions in one commit"),
-    spread("sinew_round_seconds", Unit::Seconds, FAST, &[], "from messages read to their commit stored"),
+    histogram("sinew_commit_entries", Unit::Count, COUNT_BUCKETS, &[], "entries of executions in one commit"),
+    histogram(
+        "sinew_round_seconds",
+        Unit::Seconds,
+        SHORT_SECONDS,
+        &[],
+        "from messages read to their commit stored",
+    ),
     gauge("sinew_shards_owned", Unit::Count, &[], "shards that this executor owns"),
     counter("sinew_takeovers_total", &[], "shards opened by this executor"),
     counter("sinew_refolds_total", &[], "open executions read again because something came in for them"),
@@ -129,10 +139,10 @@ pub(crate) const TABLE: &[Metric] = &[
 ];
 
 /// Renders what Prometheus reads.
-pub(super) type Page = Arc<dyn Fn() -> String + Send + Sync>;
+pub(super) type MetricsPage = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Makes this process collect metrics; once, whoever asks again gets the same.
-pub(super) fn install(role: &'static str) -> Page {
+pub(super) fn install(role: &'static str) -> MetricsPage {
     static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
     let handle = INSTALLED.get_or_init(|| {
         let recorder = builder().build_recorder();
@@ -154,33 +164,33 @@ pub(super) fn install(role: &'static str) -> Page {
 }
 
 /// Keeps memory bounded when nobody asks for metrics: samples are sorted into their buckets now and then.
-pub(super) async fn upkeep(page: Page) {
-    let mut turn = tokio::time::interval(UPKEEP);
+pub(super) async fn upkeep(page: MetricsPage) {
+    let mut turn = tokio::time::interval(UPKEEP_INTERVAL);
     loop {
         turn.tick().await;
         let _ = page();
     }
 }
 
-const UPKEEP: Duration = Duration::from_secs(10);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Refused are only histograms without buckets, and none of ours is.
 fn builder() -> PrometheusBuilder {
-    let described = TABLE.iter().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
-        Kind::Histogram(buckets) => {
+    let described = METRICS.iter().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
+        MetricKind::Histogram(buckets) => {
             builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)
         }
-        Kind::Counter | Kind::Gauge => Ok(builder),
+        MetricKind::Counter | MetricKind::Gauge => Ok(builder),
     });
     described.unwrap_or_default()
 }
 
 fn describe() {
-    for metric in TABLE {
+    for metric in METRICS {
         match metric.kind {
-            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
-            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
-            Kind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+            MetricKind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            MetricKind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
         }
     }
 }
@@ -215,19 +225,23 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions() {
-        for metric in TABLE {
-            let Metric { name, kind, unit, labels, help } = metric;
+        for metric in METRICS {
+            let MetricDescription { name, kind, unit, labels, help } = metric;
             assert!(name.starts_with("sinew_") && !help.is_empty() && !help.ends_with('.'), "{name}");
-            assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
+            assert_eq!(*kind == MetricKind::Counter, name.ends_with("_total"), "{name}");
             assert_eq!(*unit == Unit::Seconds, name.ends_with("_seconds"), "{name}");
             assert!(
                 labels.iter().all(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_')),
                 "{name}"
             );
-            if let Kind::Histogram(buckets) = kind {
+            if let MetricKind::Histogram(buckets) = kind {
                 assert!(buckets.len() > 3 && buckets.is_sorted(), "{name}");
             }
-            assert_eq!(TABLE.iter().filter(|other| other.name == *name).count(), 1, "{name} is there twice");
+            assert_eq!(
+                METRICS.iter().filter(|other| other.name == *name).count(),
+                1,
+                "{name} is there twice"
+            );
         }
     }
 }

@@ -10,19 +10,11 @@
 )]
 
 mod dialects;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-#[path = "../service/mesh.rs"]
-mod mesh;
 mod over_mesh;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-#[path = "../service/process.rs"]
-mod process;
 #[path = "../../../sinew-protocol/tests/sam_cases.rs"]
 mod protocol;
 mod rules;
 mod sam;
-#[path = "../service/stub.rs"]
-mod stub;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

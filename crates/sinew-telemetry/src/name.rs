@@ -49,14 +49,14 @@ const SPANS: [(&str, &str, &str, SpanKind); 5] = [
 
 /// A span in the words of the conventions.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct SpanName {
     pub(super) name: String,
     pub(super) kind: SpanKind,
     pub(super) attributes: Vec<KeyValue>,
 }
 
 /// Words a span that the code calls `name`.
-pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> Named {
+pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanName {
     let mut attributes: Vec<KeyValue> = fields
         .into_iter()
         .filter_map(|KeyValue { key, value, .. }| {
@@ -65,7 +65,7 @@ pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> Named 
         })
         .collect();
     let Some((_, operation, field, kind)) = SPANS.iter().find(|(of, ..)| *of == name).cloned() else {
-        return Named { name: format!("sinew {name}"), kind, attributes };
+        return SpanName { name: format!("sinew {name}"), kind, attributes };
     };
     let subject = ATTRIBUTES.iter().find(|(of, _)| *of == field).map_or(field, |(_, attribute)| *attribute);
     let subject = attributes.iter().find(|attribute| attribute.key == Key::new(subject));
@@ -74,7 +74,7 @@ pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> Named 
         _ => operation.to_owned(),
     };
     attributes.push(KeyValue::new(OPERATION, operation));
-    Named { name, kind, attributes }
+    SpanName { name, kind, attributes }
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@ use sinew_protocol::env::{
     OTLP_TRACES_PROTOCOL,
 };
 
-use super::TelemetryError;
+use crate::TelemetryError;
 
 /// A collector that was named. Headers and timeouts are read by the exporter itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Collector {
+pub(super) struct TraceCollector {
     endpoint: String,
 }
 
-impl Collector {
+impl TraceCollector {
     /// The collector that the environment names; none when it names none or switches traces off.
     pub(super) fn named(
         environment: &dyn Fn(&str) -> Option<String>,
@@ -32,12 +32,12 @@ impl Collector {
             (None, None) => return Ok(None),
         };
         if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
-            return Err(TelemetryError::Export("the endpoint is no http or https address".into()));
+            return Err(TelemetryError::Export("the endpoint is not an http or https address".into()));
         }
         match environment(OTLP_TRACES_PROTOCOL).or_else(|| environment(OTLP_PROTOCOL)).as_deref() {
             None | Some("http/protobuf") => Ok(Some(Self { endpoint })),
             Some(other) => Err(TelemetryError::Export(format!(
-                "protocol '{}' is not spoken here, only http/protobuf",
+                "protocol '{}' is not supported; use http/protobuf",
                 other.chars().take(32).collect::<String>().escape_debug()
             ))),
         }
@@ -45,7 +45,7 @@ impl Collector {
 
     /// The exporter for it.
     pub(super) fn exporter(&self) -> Result<SpanExporter, TelemetryError> {
-        // The exporter's HTTP client takes the process's default, and panics when there is none.
+        // The exporter's HTTP client panics without a default provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         SpanExporter::builder()
             .with_http()
@@ -60,10 +60,10 @@ impl Collector {
 mod tests {
     use super::*;
 
-    fn named(variables: &[(&str, &str)]) -> Result<Option<Collector>, TelemetryError> {
+    fn named(variables: &[(&str, &str)]) -> Result<Option<TraceCollector>, TelemetryError> {
         let find =
             |name: &str| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
-        Collector::named(&find)
+        TraceCollector::named(&find)
     }
 
     #[test]

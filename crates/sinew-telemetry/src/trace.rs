@@ -1,14 +1,14 @@
-//! Traces: spans of this process go to an OpenTelemetry collector, and join those of the processes before and after it.
+//! TraceExporter: spans of this process go to an OpenTelemetry collector, and join those of the processes before and after it.
 //!
 //! What belongs to one request is joined by the W3C `traceparent` of messages. Three ways lead into a trace:
 //!
 //! - a span with a field `trace_parent` (or `traceparent`) continues the trace that the field names, whatever span it was
 //!   opened in; so libraries need not know OpenTelemetry;
-//! - [`continue_from`] does the same with the headers of a message;
+//! - [`continue_trace`] does the same with the headers of a message;
 //! - a `tracing` event with target [`FINISHED`] is a span that has ended already, with an id and times of its own. What
 //!   lasts longer than a process, such as an execution, is told this way once it is over, from the journal.
 //!
-//! [`inject`] leads out of it, into the headers of the next message.
+//! [`inject_trace`] leads out of it, into the headers of the next message.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::collector::Collector;
-use super::{TelemetryError, name};
+use crate::collector::TraceCollector;
+use crate::{TelemetryError, name};
 
-/// Target of events that are spans which have ended. Fields: `span` (what it is called in the code), `traceparent` (its
+/// Target of events that are spans which have ended. SpanFields: `span` (what it is called in the code), `traceparent` (its
 /// parent; itself when it is the first of its trace), `id` (its own, 16 hex digits), `start` and `end` (milliseconds since 1970), and any of the fields that
 /// `name` knows; `error` marks it as failed.
 pub(crate) const FINISHED: &str = "sinew::span";
@@ -53,27 +53,27 @@ thread_local! {
 
 /// The exporter of this process.
 #[derive(Debug)]
-pub(super) struct Traces {
+pub(super) struct TraceExporter {
     provider: SdkTracerProvider,
-    ended: Shared,
+    ended: SpanQueue,
 }
 
-impl Traces {
+impl TraceExporter {
     /// Exports to this collector.
     pub(super) fn new(
         role: &str,
         id: Option<&str>,
-        collector: &Collector,
+        collector: &TraceCollector,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, TelemetryError> {
-        let exporter = Worded { inner: collector.exporter()?, failing: AtomicBool::new(false) };
+        let exporter = NamedSpanExporter { inner: collector.exporter()?, failing: AtomicBool::new(false) };
         Ok(Self::exporting(exporter, resource(role, id, environment)))
     }
 
     fn exporting(exporter: impl SpanExporter + 'static, resource: Resource) -> Self {
         let mut batches = BatchSpanProcessor::builder(exporter).build();
         batches.set_resource(&resource);
-        let ended = Shared(Arc::new(batches));
+        let ended = SpanQueue(Arc::new(batches));
         let provider =
             SdkTracerProvider::builder().with_span_processor(ended.clone()).with_resource(resource).build();
         Self { provider, ended }
@@ -93,9 +93,9 @@ impl Traces {
         let ours = filter_fn(|meta| {
             meta.is_span() && *meta.level() <= Level::INFO && meta.target().starts_with("sinew")
         });
-        let ended = Ended { to: self.ended.clone() };
+        let ended = EndedSpanLayer { to: self.ended.clone() };
         vec![
-            Continue.and_then(spans).and_then(Continued).with_filter(ours).boxed(),
+            EnterRemoteTrace.and_then(spans).and_then(LeaveRemoteTrace).with_filter(ours).boxed(),
             ended.with_filter(filter_fn(|meta| meta.is_event() && meta.target() == FINISHED)).boxed(),
         ]
     }
@@ -108,7 +108,7 @@ impl Traces {
     }
 }
 
-/// Who this process is. What the environment says of it comes first.
+/// Returns the attributes of this process. Attributes of the environment take precedence.
 fn resource(role: &str, id: Option<&str>, environment: &dyn Fn(&str) -> Option<String>) -> Resource {
     let mut said = vec![KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
     said.extend(id.map(|id| KeyValue::new("service.instance.id", id.to_owned())));
@@ -121,17 +121,17 @@ fn resource(role: &str, id: Option<&str>, environment: &dyn Fn(&str) -> Option<S
 
 /// Makes `span` continue the trace that a message belongs to; `header` reads the message's headers by name.
 #[allow(dead_code, reason = "for whoever receives requests with headers, such as a gateway; tests use it")]
-pub(crate) fn continue_from(span: &tracing::Span, header: &dyn Fn(&str) -> Option<String>) {
+pub fn continue_trace(span: &tracing::Span, header: &dyn Fn(&str) -> Option<String>) {
     let context = remote(header);
     if context.span().span_context().is_valid() {
-        // Nothing to join when nobody exports traces.
+        // Fails without an exporter, when there is no trace to join.
         let _ = span.set_parent(context);
     }
 }
 
 /// Writes the trace of the current span into a message's headers; nothing when no trace is recorded.
 #[allow(dead_code, reason = "for whoever sends messages of its own within a span; tests use it")]
-pub(crate) fn inject(set: &mut dyn FnMut(&str, String)) {
+pub fn inject_trace(set: &mut dyn FnMut(&str, String)) {
     struct Headers<'a>(&'a mut dyn FnMut(&str, String));
     impl Injector for Headers<'_> {
         fn set(&mut self, name: &str, value: String) {
@@ -163,11 +163,11 @@ fn remote(header: &dyn Fn(&str) -> Option<String>) -> Context {
 }
 
 /// Before the layer of OpenTelemetry: a span that names a trace is opened in it.
-struct Continue;
+struct EnterRemoteTrace;
 
-impl<S: Subscriber> Layer<S> for Continue {
+impl<S: Subscriber> Layer<S> for EnterRemoteTrace {
     fn on_new_span(&self, attributes: &Attributes<'_>, _: &Id, _: layer::Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = SpanFields::default();
         attributes.record(&mut fields);
         if let Some(parent) = TRACE_PARENT.iter().find_map(|name| fields.text(name)) {
             let context = remote(&|name| (name == "traceparent").then(|| parent.to_owned()));
@@ -179,22 +179,22 @@ impl<S: Subscriber> Layer<S> for Continue {
 }
 
 /// After it: the thread is where it was.
-struct Continued;
+struct LeaveRemoteTrace;
 
-impl<S: Subscriber> Layer<S> for Continued {
+impl<S: Subscriber> Layer<S> for LeaveRemoteTrace {
     fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: layer::Context<'_, S>) {
         CONTINUED.take();
     }
 }
 
 /// Turns events about spans that have ended into those spans.
-struct Ended {
-    to: Shared,
+struct EndedSpanLayer {
+    to: SpanQueue,
 }
 
-impl<S: Subscriber> Layer<S> for Ended {
+impl<S: Subscriber> Layer<S> for EndedSpanLayer {
     fn on_event(&self, event: &Event<'_>, _: layer::Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = SpanFields::default();
         event.record(&mut fields);
         if let Some(span) = ended(fields) {
             self.to.0.on_end(span);
@@ -202,7 +202,7 @@ impl<S: Subscriber> Layer<S> for Ended {
     }
 }
 
-fn ended(fields: Fields) -> Option<SpanData> {
+fn ended(fields: SpanFields) -> Option<SpanData> {
     let parent = fields.text("traceparent")?.to_owned();
     let parent = remote(&|name| (name == "traceparent").then(|| parent.clone()));
     let parent = parent.span().span_context().clone();
@@ -231,11 +231,11 @@ fn ended(fields: Fields) -> Option<SpanData> {
     })
 }
 
-/// Fields of a span or an event.
+/// SpanFields of a span or an event.
 #[derive(Debug, Default)]
-struct Fields(Vec<KeyValue>);
+struct SpanFields(Vec<KeyValue>);
 
-impl Fields {
+impl SpanFields {
     fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|field| field.key.as_str() == name).and_then(|field| match &field.value {
             opentelemetry::Value::String(text) => Some(text.as_str()),
@@ -251,7 +251,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for SpanFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.0.push(KeyValue::new(field.name(), value.to_owned()));
     }
@@ -271,9 +271,9 @@ impl Visit for Fields {
 
 /// The one queue to the exporter, for spans that live and for those that have ended.
 #[derive(Clone, Debug)]
-struct Shared(Arc<BatchSpanProcessor>);
+struct SpanQueue(Arc<BatchSpanProcessor>);
 
-impl SpanProcessor for Shared {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, span: &mut opentelemetry_sdk::trace::Span, context: &Context) {
         self.0.on_start(span, context);
     }
@@ -293,12 +293,12 @@ impl SpanProcessor for Shared {
 
 /// An exporter that gives spans their names, and says once that a collector is away, and once that it is back.
 #[derive(Debug)]
-struct Worded<E> {
+struct NamedSpanExporter<E> {
     inner: E,
     failing: AtomicBool,
 }
 
-impl<E: SpanExporter> SpanExporter for Worded<E> {
+impl<E: SpanExporter> SpanExporter for NamedSpanExporter<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         for span in &mut batch {

@@ -12,15 +12,7 @@ mod forged;
 mod garbage;
 mod hostile;
 mod ids;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-#[path = "../service/mesh.rs"]
-mod mesh;
 mod owners;
 mod poison;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-#[path = "../service/process.rs"]
-mod process;
 mod questions;
 mod signals;
-#[path = "../service/stub.rs"]
-mod stub;

@@ -4,10 +4,7 @@
 //! The processes are this program again, told by a variable which part to play.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-mod common;
-#[allow(dead_code, unused_imports, reason = "the services use what is not used here")]
-#[path = "../src/telemetry/mod.rs"]
-mod telemetry;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,6 +16,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+use sinew_telemetry::TelemetryOptions;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -81,7 +79,7 @@ async fn take(stream: TcpStream, all: Collected) {
 fn play(part: &str, header: Option<&str>, variables: &[(&str, &str)]) -> (Option<String>, Output) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "part", "--nocapture", "--include-ignored"])
+        .args(["--exact", "trace_of_processes::part", "--nocapture", "--include-ignored"])
         .env(PART, part)
         .stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_") || name == "SINEW_LOG") {
@@ -107,10 +105,10 @@ fn part() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let role = ["client", "executor", "agent"].into_iter().find(|role| *role == part).unwrap();
-        let options = telemetry::Options { id: Some(format!("{role}-1")), ..telemetry::Options::default() };
+        let options = TelemetryOptions { id: Some(format!("{role}-1")), ..TelemetryOptions::default() };
         let telemetry = match part.as_str() {
-            "client" => telemetry::client().unwrap(),
-            _ => telemetry::start(role, options).await.unwrap(),
+            "client" => sinew_telemetry::start_client().unwrap(),
+            _ => sinew_telemetry::start_service(role, options).await.unwrap(),
         };
         let read = |name: &str| header.clone().filter(|_| name == "traceparent");
         let span = match role {
@@ -122,11 +120,11 @@ fn part() {
             }
         };
         if role == "executor" {
-            telemetry::continue_from(&span, &read);
+            sinew_telemetry::continue_trace(&span, &read);
         }
         span.in_scope(|| {
             tracing::warn!(target: "sinew", password = "canary-password", "working with nats://me:canary-url@host");
-            telemetry::inject(&mut |name, value| println!("{name} {value}"));
+            sinew_telemetry::inject_trace(&mut |name, value| println!("{name} {value}"));
         });
         drop(span);
         let began = Instant::now();
@@ -252,47 +250,6 @@ async fn a_collector_that_is_away_costs_a_line_and_no_more() {
 fn without_a_collector_no_trace_is_made_up() {
     let (sent, output) = play("client", None, &[]);
     assert_eq!(sent, None, "{}", String::from_utf8_lossy(&output.stdout));
-}
-
-#[tokio::test]
-async fn a_service_answers_for_its_health_and_metrics() {
-    let options = telemetry::Options {
-        health: Some("127.0.0.1:0".parse().unwrap()),
-        ready: Arc::new(|| Err("it is not connected yet".to_owned())),
-        ..telemetry::Options::default()
-    };
-    let telemetry = telemetry::start("executor", options).await.unwrap();
-    let address = telemetry.address().unwrap();
-    metrics::counter!("sinew_tasks_total").increment(3);
-    let get = async |path: &str| {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream
-            .write_all(format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n").as_bytes())
-            .await
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    };
-    assert!(get("/readyz").await.ends_with("not ready: it is not connected yet\n"));
-    let page = get("/metrics").await;
-    for line in [
-        "sinew_tasks_total 3",
-        "# HELP sinew_tasks_total tasks sent to agents and sub-workflows",
-        "# TYPE process_resident_memory_bytes gauge",
-    ] {
-        assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
-    }
-    let version =
-        format!("sinew_build_info{{version=\"{}\",role=\"executor\"}} 1", env!("CARGO_PKG_VERSION"));
-    assert!(page.contains(&version), "{page}");
-    telemetry.stop(Duration::from_secs(1)).await;
-    let closed = async {
-        while TcpStream::connect(address).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), closed).await.unwrap();
 }
 
 #[test]

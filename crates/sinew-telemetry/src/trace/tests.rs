@@ -24,8 +24,8 @@ impl SpanExporter for Kept {
 /// The spans that leave when this is done.
 fn spans(work: impl FnOnce()) -> Vec<SpanData> {
     let kept = Kept::default();
-    let exporter = Worded { inner: kept.clone(), failing: AtomicBool::new(false) };
-    let traces = Traces::exporting(exporter, Resource::builder_empty().build());
+    let exporter = NamedSpanExporter { inner: kept.clone(), failing: AtomicBool::new(false) };
+    let traces = TraceExporter::exporting(exporter, Resource::builder_empty().build());
     let subscriber = tracing_subscriber::registry().with(traces.layer());
     tracing::subscriber::with_default(subscriber, work);
     traces.provider.force_flush().unwrap();
@@ -72,10 +72,10 @@ fn headers_carry_the_trace_from_span_to_span() {
     let mut headers = Vec::new();
     let all = spans(|| {
         let client = tracing::info_span!(target: "sinew", "start", workflow = "w");
-        client.in_scope(|| inject(&mut |name, value| headers.push((name.to_owned(), value))));
+        client.in_scope(|| inject_trace(&mut |name, value| headers.push((name.to_owned(), value))));
         let find = |name: &str| headers.iter().find(|(of, _)| of == name).map(|(_, value)| value.clone());
         let other = tracing::info_span!(target: "sinew", "take");
-        continue_from(&other, &find);
+        continue_trace(&other, &find);
     });
     let [start, take] = &all[..] else { panic!("{all:?}") };
     assert_eq!((start.name.as_ref(), take.name.as_ref()), ("invoke_workflow w", "sinew take"));
@@ -86,7 +86,7 @@ fn headers_carry_the_trace_from_span_to_span() {
 
 #[test]
 fn without_a_span_no_header_is_written() {
-    inject(&mut |name, value| panic!("{name}: {value}"));
+    inject_trace(&mut |name, value| panic!("{name}: {value}"));
 }
 
 #[test]

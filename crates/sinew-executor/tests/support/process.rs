@@ -22,8 +22,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::mesh::{PATIENCE, adapters};
-use crate::stub;
+use crate::support::mesh::{PATIENCE, adapters};
+use crate::support::stub;
 
 /// Says which role a process plays.
 const ROLE: &str = "SINEW_TEST_ROLE";
@@ -294,7 +294,7 @@ impl Adapter for FragileAdapter {
 }
 
 async fn connect(role: &Role, caller: &str) -> Mesh {
-    crate::mesh::connect(&role.url, &role.namespace, caller).await
+    crate::support::mesh::connect(&role.url, &role.namespace, caller).await
 }
 
 /// An agent that answers as the words of its stub say.

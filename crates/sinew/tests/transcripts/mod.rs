@@ -1,6 +1,6 @@
 //! Transcripts of every command of a mesh: what is typed and what comes back, on a terminal and not, in every format.
 //!
-//! `SNAPSHOTS=overwrite cargo test -p sinew --test transcripts` writes them anew; read the diff.
+//! `SNAPSHOTS=overwrite cargo test -p sinew --test integration transcripts` writes them anew; read the diff.
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -8,8 +8,6 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod plain;
 mod pty;
 mod script;
@@ -17,8 +15,8 @@ mod views;
 
 use std::time::Duration;
 
+use crate::common::{self, Role, World};
 use bytes::Bytes;
-use common::{Role, World};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use snapbox::{Data, assert_data_eq};

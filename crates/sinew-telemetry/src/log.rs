@@ -11,14 +11,14 @@ use tracing_subscriber::layer::Filter;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use super::{Options, TelemetryError};
+use super::{TelemetryError, TelemetryOptions};
 
-/// What is logged unless `SINEW_LOG` says otherwise: our own doings, and what others worry about.
-const DEFAULT: &str = "warn,sinew=info";
+/// Filter without `SINEW_LOG`: Sinew's own messages, and warnings of other crates.
+const DEFAULT_FILTER: &str = "warn,sinew=info";
 /// Said of themselves by crates whose troubles we word ourselves.
-const HUSHED: [&str; 2] = ["opentelemetry=off", "hyper=warn"];
+const FOREIGN_FILTERS: [&str; 2] = ["opentelemetry=off", "hyper=warn"];
 /// Variables whose values never reach a log.
-const SECRET: [&str; 5] = [
+const SECRET_VARIABLES: [&str; 5] = [
     sinew_protocol::env::NATS_PASSWORD,
     sinew_protocol::env::RESULT_KEY,
     sinew_protocol::env::NATS_TOKEN,
@@ -26,8 +26,8 @@ const SECRET: [&str; 5] = [
     sinew_protocol::env::OTLP_TRACES_HEADERS,
 ];
 /// Shorter secrets would blot out ordinary words.
-const SHORTEST_SECRET: usize = 4;
-const BLOT: &str = "[redacted]";
+const MIN_SECRET_BYTES: usize = 4;
+const REDACTED: &str = "[redacted]";
 
 /// Returns the filter of `SINEW_LOG`, in tracing's syntax. No setting opens what [`is_safe_to_log`] closes.
 pub(super) fn filter<S: Subscriber>(
@@ -38,7 +38,7 @@ pub(super) fn filter<S: Subscriber>(
     };
     let chosen = match wanted {
         Some(text) => parse(text),
-        None => parse(&format!("{DEFAULT},{}", HUSHED.join(","))),
+        None => parse(&format!("{DEFAULT_FILTER},{}", FOREIGN_FILTERS.join(","))),
     }?;
     Ok(chosen.and(filter_fn(is_safe_to_log)))
 }
@@ -55,14 +55,21 @@ fn is_safe_to_log(origin: &Metadata<'_>) -> bool {
 }
 
 /// The layer that writes lines.
-pub(super) fn layer<S, W>(options: &Options, scrubber: Scrubber, to: W) -> Box<dyn Layer<S> + Send + Sync>
+pub(super) fn layer<S, W>(
+    options: &TelemetryOptions,
+    scrubber: SecretScrubber,
+    to: W,
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let policy = EscapePolicy { keep_line_breaks: false, keep_styles: options.terminal && options.color };
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(Scrubbed { to, scrubber: Arc::new(scrubber), policy });
+    let lines = tracing_subscriber::fmt::layer().with_writer(ScrubbedWriter {
+        to,
+        scrubber: Arc::new(scrubber),
+        policy,
+    });
     if options.terminal {
         lines.with_ansi(options.color).compact().boxed()
     } else {
@@ -72,16 +79,16 @@ where
 
 /// Takes secrets out of lines.
 #[derive(Debug)]
-pub(super) struct Scrubber {
+pub(super) struct SecretScrubber {
     /// Longest first, so that no part of one survives another.
     secrets: Vec<String>,
 }
 
-impl Scrubber {
+impl SecretScrubber {
     /// Knows the secrets of this process's environment.
     pub(super) fn new(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut secrets = Vec::new();
-        for value in SECRET.iter().filter_map(|name| environment(name)) {
+        for value in SECRET_VARIABLES.iter().filter_map(|name| environment(name)) {
             // Headers are a list of `name=value`; each value is a secret of its own.
             let parts =
                 value.split(',').filter_map(|part| part.split_once('=')).map(|(_, secret)| secret.trim());
@@ -93,7 +100,7 @@ impl Scrubber {
         let escaped: Vec<String> =
             secrets.iter().filter_map(escaped).map(|text| text.trim_matches('"').to_owned()).collect();
         secrets.extend(escaped);
-        secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
+        secrets.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         Self { secrets }
@@ -104,7 +111,7 @@ impl Scrubber {
         let mut line = line.to_owned();
         for secret in &self.secrets {
             if line.contains(secret.as_str()) {
-                line = line.replace(secret.as_str(), BLOT);
+                line = line.replace(secret.as_str(), REDACTED);
             }
         }
         without_user_info(&line)
@@ -123,7 +130,7 @@ fn without_user_info(line: &str) -> String {
         let (authority, after) = after.split_at(authority);
         match authority.rsplit_once('@') {
             Some((_, host)) => {
-                clean.push_str(BLOT);
+                clean.push_str(REDACTED);
                 clean.push('@');
                 clean.push_str(host);
             }
@@ -136,13 +143,13 @@ fn without_user_info(line: &str) -> String {
 }
 
 /// Makes writers that clean every line. A line is one write: tracing formats it whole before it writes.
-struct Scrubbed<W> {
+struct ScrubbedWriter<W> {
     to: W,
-    scrubber: Arc<Scrubber>,
+    scrubber: Arc<SecretScrubber>,
     policy: EscapePolicy,
 }
 
-impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Scrubbed<W> {
+impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for ScrubbedWriter<W> {
     type Writer = Line<W::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
@@ -152,7 +159,7 @@ impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Scrubbed<W> {
 
 struct Line<W> {
     to: W,
-    scrubber: Arc<Scrubber>,
+    scrubber: Arc<SecretScrubber>,
     policy: EscapePolicy,
 }
 
@@ -207,8 +214,8 @@ mod tests {
     fn logged_with(wanted: Option<&str>, terminal: bool, log: impl FnOnce()) -> String {
         let kept = Kept::default();
         let to = kept.clone();
-        let options = Options { terminal, ..Options::default() };
-        let lines = layer(&options, Scrubber::new(&environment), move || to.clone());
+        let options = TelemetryOptions { terminal, ..TelemetryOptions::default() };
+        let lines = layer(&options, SecretScrubber::new(&environment), move || to.clone());
         let lines = lines.with_filter(filter(wanted).unwrap());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), log);
         let bytes = kept.0.lock().unwrap().clone();
@@ -226,7 +233,7 @@ mod tests {
                 tracing::warn!(target: "sinew", "http://canary-six@[::1]:80/a?b and tls://h:1, fine@example.org");
             });
             assert!(!text.contains("canary"), "{text}");
-            for kept in ["host:4222", "[::1]:80/a?b", "tls://h:1", "fine@example.org", BLOT] {
+            for kept in ["host:4222", "[::1]:80/a?b", "tls://h:1", "fine@example.org", REDACTED] {
                 assert!(text.contains(kept), "{kept} is missing: {text}");
             }
         }

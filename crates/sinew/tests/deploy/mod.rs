@@ -12,10 +12,6 @@ mod nats;
 mod topology;
 mod units;
 
-#[expect(dead_code, reason = "only the table of metrics is looked at here")]
-#[path = "../../src/telemetry/metric.rs"]
-mod metric;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -21,49 +21,53 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::TelemetryError;
-use super::metric::{Page, upkeep};
+use crate::TelemetryError;
+use crate::metric::{MetricsPage, upkeep};
 
-/// Says whether the service can take work, or why it cannot, in one sentence.
-pub(crate) type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Returns `Ok` while the service can take work, else the reason in one sentence.
+pub type ReadinessCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Connections that are open at once. Probes and a scraper have few; the rest is time for a probe to ask while others
 /// connect and stay silent.
 const MAX_CONNECTIONS: usize = 128;
 /// How long a connection may last: probes ask one thing.
-const LONGEST: Duration = Duration::from_secs(30);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the head of a request may take.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests here have no long heads.
-const MOST_HEAD: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// After a failed accept, for instance because the process has no file descriptor left.
-const PAUSE: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The listening port; closed on drop.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct HealthServer {
     address: SocketAddr,
     draining: Arc<AtomicBool>,
     stop: CancellationToken,
 }
 
-/// What requests are answered from.
-struct Site {
-    ready: Ready,
-    page: Page,
+/// State that requests are answered from.
+struct HealthState {
+    ready: ReadinessCheck,
+    page: MetricsPage,
     draining: Arc<AtomicBool>,
 }
 
-impl Health {
+impl HealthServer {
     /// Listens.
-    pub(super) async fn start(address: SocketAddr, ready: Ready, page: Page) -> Result<Self, TelemetryError> {
+    pub(super) async fn start(
+        address: SocketAddr,
+        ready: ReadinessCheck,
+        page: MetricsPage,
+    ) -> Result<Self, TelemetryError> {
         let failed = |error| TelemetryError::Port { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (draining, stop) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
-        let site = Arc::new(Site { ready, page: Arc::clone(&page), draining: Arc::clone(&draining) });
+        let site = Arc::new(HealthState { ready, page: Arc::clone(&page), draining: Arc::clone(&draining) });
         let stopped = stop.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -86,20 +90,20 @@ impl Health {
     }
 }
 
-impl Drop for Health {
+impl Drop for HealthServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) {
+async fn serve(listener: TcpListener, site: Arc<HealthState>, stop: CancellationToken) {
     let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::debug!(%error, "a connection to the health port was not taken");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
@@ -112,13 +116,13 @@ async fn serve(listener: TcpListener, site: Arc<Site>, stop: CancellationToken) 
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WITHIN)
-                .max_buf_size(MOST_HEAD)
+                .header_read_timeout(HEAD_TIMEOUT)
+                .max_buf_size(MAX_HEAD_BYTES)
                 .serve_connection(TokioIo::new(stream), answering);
             tokio::select! {
-                // Whoever breaks off or talks nonsense is told so by hyper; nobody else needs to know.
+                // hyper answers malformed requests itself; an aborted connection needs no report.
                 _ = connection => {}
-                () = tokio::time::sleep(LONGEST) => {}
+                () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
                 () = stop.cancelled() => {}
             }
         });
@@ -139,13 +143,13 @@ fn make_room(connections: &mut VecDeque<AbortHandle>) {
     }
 }
 
-impl Site {
+impl HealthState {
     fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".into());
         }
         match request.uri().path() {
-            // Whoever can answer is alive.
+            // A process that answers is alive.
             "/healthz" => response(StatusCode::OK, TEXT, "alive\n".into()),
             "/readyz" => match self.ready() {
                 Ok(()) => response(StatusCode::OK, TEXT, "ready\n".into()),
@@ -196,9 +200,9 @@ mod tests {
     async fn it_says_whether_it_is_alive_and_ready_and_why_not() {
         let state = Arc::new(Mutex::new(Err("no shard is open yet".to_owned())));
         let asked = Arc::clone(&state);
-        let ready: Ready = Arc::new(move || asked.lock().unwrap().clone());
-        let page: Page = Arc::new(|| "sinew_shards_owned 4\n".to_owned());
-        let health = Health::start("127.0.0.1:0".parse().unwrap(), ready, page).await.unwrap();
+        let ready: ReadinessCheck = Arc::new(move || asked.lock().unwrap().clone());
+        let page: MetricsPage = Arc::new(|| "sinew_shards_owned 4\n".to_owned());
+        let health = HealthServer::start("127.0.0.1:0".parse().unwrap(), ready, page).await.unwrap();
         let address = health.address();
 
         let answer = get(address, "/readyz").await;
@@ -219,10 +223,11 @@ mod tests {
 
     #[tokio::test]
     async fn it_answers_nothing_else() {
-        let page: Page = Arc::new(String::new);
-        let health = Health::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
+        let page: MetricsPage = Arc::new(String::new);
+        let health =
+            HealthServer::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
         let address = health.address();
-        let long = format!("GET /{} HTTP/1.1\r\nConnection: close\r\n\r\n", "a".repeat(2 * MOST_HEAD));
+        let long = format!("GET /{} HTTP/1.1\r\nConnection: close\r\n\r\n", "a".repeat(2 * MAX_HEAD_BYTES));
         for (request, status) in [
             ("GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", "404"),
             ("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "404"),
@@ -235,15 +240,17 @@ mod tests {
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:.40}: {answer}");
         }
         // A port that is taken is an error, not a second listener.
-        let taken = Health::start(address, Arc::new(|| Ok(())), Arc::new(String::new)).await.unwrap_err();
+        let taken =
+            HealthServer::start(address, Arc::new(|| Ok(())), Arc::new(String::new)).await.unwrap_err();
         assert_eq!(taken.code(), "SINEW-8060");
         drop(health);
     }
 
     #[tokio::test]
     async fn silent_connections_keep_no_probe_out() {
-        let page: Page = Arc::new(String::new);
-        let health = Health::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
+        let page: MetricsPage = Arc::new(String::new);
+        let health =
+            HealthServer::start("127.0.0.1:0".parse().unwrap(), Arc::new(|| Ok(())), page).await.unwrap();
         let address = health.address();
         let mut silent = Vec::new();
         for n in 0..3 * MAX_CONNECTIONS {
@@ -255,11 +262,11 @@ mod tests {
         }
         // Well below the five seconds after which a request without an end is given up.
         for path in ["/healthz", "/readyz"] {
-            let answer = tokio::time::timeout(HEAD_WITHIN / 5, get(address, path)).await.unwrap();
+            let answer = tokio::time::timeout(HEAD_TIMEOUT / 5, get(address, path)).await.unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
         let mut nothing = Vec::new();
         // The first connection was closed to make room, however that is told.
-        let _ = tokio::time::timeout(HEAD_WITHIN / 5, silent[0].read_to_end(&mut nothing)).await.unwrap();
+        let _ = tokio::time::timeout(HEAD_TIMEOUT / 5, silent[0].read_to_end(&mut nothing)).await.unwrap();
     }
 }

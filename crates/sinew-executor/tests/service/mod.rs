@@ -2,8 +2,3 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod ends;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-mod mesh;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-mod process;
-mod stub;

@@ -23,7 +23,7 @@ use sinew_protocol::task::{Draft, ResultArtifact, TaskExtra, result_task};
 use sinew_protocol::{Fault, TaskId, Token};
 use sinew_source::{Limits, LoadOptions};
 
-use crate::process::{Part, Process, Role};
+use crate::support::process::{Part, Process, Role};
 
 /// Longer than anything here takes on a loaded machine; shorter than a person waits.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
