@@ -42,6 +42,8 @@ pub(crate) enum EvaluationAction {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
+    /// Processor time of the evaluation.
+    pub(crate) cpu_micros: u64,
     /// The worker ends after this answer: it has grown, it has worked long enough, or the interpreter failed.
     pub(crate) retires: bool,
 }
