@@ -1,11 +1,11 @@
-//! `sinew execution cancel | pause | resume`: words to executions that go on.
+//! Commands to executions that go on: which executions are meant, the question before several are changed, and the answers.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_protocol::ExecutionId;
-use sinew_protocol::command::{CancelCommand, Command, PauseCommand, ResumeCommand};
+use sinew_protocol::command::Command;
 
 use super::NEEDS_MESH;
 use crate::connect::Connection;
@@ -14,17 +14,12 @@ use crate::output::Output;
 use crate::remote::Remote;
 use crate::views::{Standing, words};
 
-/// Several executions would be changed and nobody said yes.
+/// A command would change several executions and was not confirmed.
 const UNCONFIRMED: &str = "SINEW-8027";
-
-const CANCEL_EXAMPLES: &str = "Examples:
-  sinew execution cancel @latest --reason 'wrong input'
-  sinew execution cancel x7f3 y81c --yes
-  sinew execution cancel @latest --dry-run";
 
 /// Executions to change.
 #[derive(Args, Debug)]
-pub(super) struct Several {
+pub(super) struct TargetArgs {
     /// Ids, the first characters of them, or @latest
     #[arg(value_name = "ID|@latest", required = true)]
     ids: Vec<String>,
@@ -38,91 +33,34 @@ pub(super) struct Several {
     mesh: Connection,
 }
 
-/// Arguments of `sinew execution cancel`.
-#[derive(Args, Debug)]
-#[command(
-    long_about = "End executions: nothing new is begun, agents are told to stop, sub-workflows are ended too.",
-    after_help = CANCEL_EXAMPLES
-)]
-pub(crate) struct CancelArgs {
-    #[command(flatten)]
-    several: Several,
-    /// Why; recorded with the execution
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
-}
-
-/// Ends executions.
-pub(super) async fn cancel(args: &CancelArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Cancel(CancelCommand { execution, reason: args.reason.clone() });
-    signal(&args.several, "cancel", "cancelled", command, output).await
-}
-
-/// Arguments of `sinew execution pause`.
-#[derive(Args, Debug)]
-#[command(
-    long_about = "Start nothing new in executions: what agents work on goes on, and deadlines too.",
-    after_help = "Examples:\n  sinew execution pause @latest --reason 'the shop is closed'"
-)]
-pub(crate) struct PauseArgs {
-    #[command(flatten)]
-    several: Several,
-    /// Why; recorded with the execution
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
-}
-
-/// Pauses executions.
-pub(super) async fn pause(args: &PauseArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Pause(PauseCommand { execution, reason: args.reason.clone() });
-    signal(&args.several, "pause", "paused", command, output).await
-}
-
-/// Arguments of `sinew execution resume`.
-#[derive(Args, Debug)]
-#[command(
-    long_about = "Go on after a pause. Also takes up an execution that was set aside because executors ended over it \
-                  (SINEW-6061); `sinew execution list` and `sinew doctor` show such executions.",
-    after_help = "Examples:\n  sinew execution resume @latest"
-)]
-pub(crate) struct ResumeArgs {
-    #[command(flatten)]
-    several: Several,
-}
-
-/// Resumes executions.
-pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<Exit, Failure> {
-    let command = |execution| Command::Resume(ResumeCommand { execution });
-    signal(&args.several, "resume", "resumed", command, output).await
-}
-
-async fn signal(
-    several: &Several,
+/// Sends one command to each execution that was named.
+pub(super) async fn send_commands(
+    targets: &TargetArgs,
     verb: &str,
     done: &'static str,
     command: impl Fn(ExecutionId) -> Command,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    if let Some(file) = several.ids.iter().find(|id| id.contains(['.', '/'])) {
+    if let Some(file) = targets.ids.iter().find(|id| id.contains(['.', '/'])) {
         return Err(Failure::new(
             Exit::Usage,
             NEEDS_MESH,
             format!("{file} is a file; nothing goes on in it"),
         ));
     }
-    let remote = Remote::open(&several.mesh).await?;
+    let remote = Remote::open(&targets.mesh).await?;
     let mut found: Vec<ExecutionId> = Vec::new();
-    for text in &several.ids {
+    for text in &targets.ids {
         let id = remote.find(text).await?;
         if !found.contains(&id) {
             found.push(id);
         }
     }
     let names: Vec<&str> = found.iter().map(ExecutionId::as_str).collect();
-    if several.dry_run {
-        return would(&remote, &found, verb, output).await;
+    if targets.dry_run {
+        return tell_dry_run(&remote, &found, verb, output).await;
     }
-    if found.len() > 1 && !several.yes {
+    if found.len() > 1 && !targets.yes {
         confirm(&format!("{verb} {} executions: {}", found.len(), names.join(", ")))?;
     }
     let alone = found.len() == 1;
@@ -156,7 +94,7 @@ async fn signal(
 }
 
 /// Says what would become of executions, as far as it can be known before their owner decides.
-async fn would(remote: &Remote, ids: &[ExecutionId], verb: &str, output: &Output) -> Result<Exit, Failure> {
+async fn tell_dry_run(remote: &Remote, ids: &[ExecutionId], verb: &str, output: &Output) -> Result<Exit, Failure> {
     let mut rows: Vec<Value> = Vec::new();
     for id in ids {
         let standing = Standing::of(remote.record(id).await?.execution.state());
