@@ -211,6 +211,29 @@ fn every_code_that_can_be_printed_has_a_page() {
     none(&Vec::from_iter(wrong));
 }
 
+/// An execution takes inputs in one way: `Machine`. The rules it calls are private to the engine and called there only.
+#[test]
+fn rules_of_the_engine_are_called_by_the_machine_only() {
+    let engine = root().join("crates/sinew-engine/src");
+    let mut callers = BTreeSet::new();
+    for path in files(&engine, &|path| path.extension().is_some_and(|extension| extension == "rs")) {
+        let source = fs::read_to_string(&path).unwrap();
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code.filter(|line| !line.contains("fn ")) {
+            for rule in ["decide(", "react("] {
+                let called = |at: usize| {
+                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '.'))
+                };
+                if line.match_indices(rule).any(|(at, _)| called(at)) {
+                    let file = path.strip_prefix(&engine).unwrap().display();
+                    callers.insert(format!("{rule}…) in {file}"));
+                }
+            }
+        }
+    }
+    assert_eq!(Vec::from_iter(callers), ["decide(…) in machine.rs", "react(…) in machine.rs"]);
+}
+
 /// Variables of the environment are named once, where they are explained.
 #[test]
 fn variables_of_the_environment_stand_in_one_file() {

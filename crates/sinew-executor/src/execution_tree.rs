@@ -38,13 +38,13 @@ pub struct Run {
 
 /// Executions that run together.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct ExecutionTree {
     library: Arc<Library>,
     runs: Vec<Run>,
     pending: VecDeque<(usize, Action)>,
 }
 
-impl Fleet {
+impl ExecutionTree {
     /// No executions yet.
     pub fn new(library: Arc<Library>) -> Self {
         Self { library, runs: Vec::new(), pending: VecDeque::new() }
@@ -122,7 +122,7 @@ impl Fleet {
         for run in 0..self.runs.len() {
             let old = &self.runs[run].execution;
             let (id, program, journal) = (old.id().clone(), old.program().clone(), old.journal().to_vec());
-            self.runs[run].execution = Execution::recover(id, program, journal);
+            self.runs[run].execution = Execution::recover(id, program, &journal);
             let again = self.runs[run].execution.outstanding();
             self.pending.extend(again.into_iter().map(|action| (run, action)));
         }
@@ -131,7 +131,7 @@ impl Fleet {
 
     fn feed(&mut self, now: Time, run: usize, input: Input, out: &mut dyn Outside) -> Result<(), Refused> {
         let step = self.runs[run].execution.input(now, input)?;
-        out.observe(run, &self.runs[run].execution, &step.facts);
+        out.observe(run, &self.runs[run].execution, step.facts());
         self.pending.extend(step.actions.into_iter().map(|action| (run, action)));
         Ok(())
     }
