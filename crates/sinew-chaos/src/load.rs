@@ -33,7 +33,7 @@ pub(crate) struct Accepted {
     pub(crate) cancel: bool,
 }
 
-/// Who starts executions.
+/// Client that starts executions.
 #[derive(Clone)]
 pub(crate) struct Load {
     client: Client,
@@ -47,7 +47,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Nobody has started anything yet.
+    /// Returns a load that has started no execution yet.
     pub(crate) fn new(client: Client, seed: u64, large: u64, cancel: u32, work: Duration) -> Self {
         Self { client, accepted: Arc::default(), seed, large, cancel, work }
     }

@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 
 use roles::Place;
 
-/// What a part of this program gives, or why it cannot.
+/// Result of a part of this program.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Kills the processes of a mesh and judges what is left.
@@ -64,10 +64,10 @@ enum Command {
     },
 }
 
-/// What all kinds of runs are told.
+/// Arguments of all kinds of runs.
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
-    /// What the run follows from; a random one when absent.
+    /// Seed that decides the run; random when absent.
     #[arg(long)]
     seed: Option<u64>,
     /// Where everything is written and kept; a temporary folder when absent.

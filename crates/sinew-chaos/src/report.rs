@@ -1,4 +1,4 @@
-//! What a run says at its end, for people and for programs.
+//! Report of a run, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

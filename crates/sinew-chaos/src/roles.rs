@@ -1,4 +1,4 @@
-//! What the child processes do: executors and agents, until they are killed or their parent is gone.
+//! Work of the child processes: executors and agents, until they are killed or their parent has ended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ pub(crate) const AGENTS: [(&str, Delivery); 3] =
 /// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
 const ROOM: usize = 1024 * 1024;
 
-/// What is counted in the children.
+/// Metrics that children count.
 const WATCHED: [&str; 5] = [
     "sinew_takeovers_total",
     "sinew_fenced_total",
@@ -32,7 +32,7 @@ const WATCHED: [&str; 5] = [
     "sinew_quarantined_total",
 ];
 
-/// What all children are told.
+/// Arguments of all children.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Place {
     /// The broker.
@@ -52,7 +52,7 @@ impl Place {
         self.folder.join("ledger.jsonl")
     }
 
-    /// What children counted.
+    /// Returns the folder of the children's counts.
     pub(crate) fn counts(&self) -> PathBuf {
         self.folder.join("counts.log")
     }
@@ -157,7 +157,7 @@ fn prepare(place: &Place) -> Fallible<()> {
     let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
     metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;
-    // Nobody outlives the parent, however that ends.
+    // Children end with their parent, however it ends.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

@@ -115,7 +115,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     }
     let over = |queues: &[Arc<Queue>; 2]| queues.iter().all(|queue| queue.is_done());
     load.keep_open(args.open, || over(&queues)).await?;
-    // Those that live finish what is left; they end when this does.
+    // Processes that live finish the remaining work; they end with this vector.
     let mut alive: Vec<Living> = Vec::new();
     while let Some(done) = dying.join_next().await {
         alive.push(done??);
@@ -144,7 +144,7 @@ pub(crate) async fn points(args: PointsArgs) -> Fallible<bool> {
     report.write(common.json)
 }
 
-/// What happens to whom.
+/// Fault and its victim.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     KillExecutor(usize, Duration),

@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(300);
 /// How long a process may take to come to the point at which it dies.
 const TO_THE_POINT: Duration = Duration::from_secs(40);
 
-/// What is started.
+/// Kind of process in a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
     pub(crate) place: Place,
@@ -77,7 +77,7 @@ impl Role {
     }
 }
 
-/// What is done to a process.
+/// Fault of a process.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// `kill -9`, and the next one after so long.
@@ -88,7 +88,7 @@ pub(crate) enum Order {
     Say(oneshot::Sender<()>),
 }
 
-/// What was done, over all places of a kind.
+/// Numbers of faults over all slots of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) kills: AtomicU64,

@@ -1,5 +1,5 @@
-//! What is true after a run, from the journal, the history, the streams, the agents' ledger and the client's list of
-//! accepted starts; from nothing that a process only remembers.
+//! Verdict on a run, from the journal, the history, the streams, the agents' ledger and the client's list of accepted
+//! starts; never from a process's memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -351,7 +351,7 @@ async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executi
     Ok(())
 }
 
-/// What the children counted; not part of the verdict, but of whether the run was worth anything.
+/// Adds the children's counts. They do not decide the verdict, but show whether the run had an effect.
 fn counts(verdict: &mut Verdict, place: &Place) {
     for line in fs::read_to_string(place.counts()).unwrap_or_default().lines() {
         let Some((name, value)) = line.split_once(' ') else { continue };

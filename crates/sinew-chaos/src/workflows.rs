@@ -1,4 +1,4 @@
-//! What the executions of a chaos run do, and what must come out of one.
+//! Workflows of a chaos run, and their expected outputs.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ pub(crate) fn input(value: u64, large: bool) -> Value {
     json!({ "value": value, "pad": if large { PAD } else { 0 } })
 }
 
-/// What an agent answers; none when it has to fail this time.
+/// Returns the answer of an agent; `None` if it has to fail this time.
 pub(crate) fn answer(input: &Value, attempt: u32) -> Option<Value> {
     let number = |key: &str| input.get(key).and_then(Value::as_u64);
     if number("fails").is_some_and(|fails| u64::from(attempt) <= fails) {
@@ -114,7 +114,7 @@ pub(crate) fn answer(input: &Value, attempt: u32) -> Option<Value> {
     Some(json!({ "value": value, "items": items, "more": more, "carried": carried }))
 }
 
-/// What is wrong with the output of a journey.
+/// Returns the defect in the output of a journey.
 pub(crate) fn wrong(value: u64, output: &Value) -> Option<String> {
     let spread = output["spread"].as_array().cloned().unwrap_or_default();
     let spread: Vec<_> = spread.iter().map(|one| one["value"].as_u64()).collect();

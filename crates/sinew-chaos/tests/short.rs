@@ -46,7 +46,7 @@ fn nothing_is_lost_or_doubled_when_everything_is_killed() {
 #[cfg(feature = "crash-points")]
 #[test]
 fn every_place_can_be_died_at() {
-    // Those that need much of a large load to be reached are left to the long form.
+    // Crash points that need a large load are left to the long form.
     let without = "card,quarantine,piece,object,executor,open,event,rpc,reply";
     let report = report(&[
         "points",

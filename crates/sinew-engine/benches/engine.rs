@@ -1,4 +1,4 @@
-//! What a node costs the engine, and whether it costs the same in large graphs. Results and method: `README.md`.
+//! Cost of a node in the engine, in small and in large graphs. Results and method: `README.md`.
 #![expect(clippy::expect_used, reason = "a benchmark stops at the first surprise")]
 
 use std::collections::VecDeque;

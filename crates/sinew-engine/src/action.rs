@@ -1,4 +1,4 @@
-//! What must happen outside because of a fact, and what an execution waits for.
+//! Effects that a fact requires outside the engine, and the reasons why an execution waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::graph::Graph;
 use crate::state::{Phase, State, TimerKind};
 use crate::{ActId, Time};
 
-/// Something a shell does after the fact it comes from was stored. Doing it twice does no harm: the ids are the same.
+/// An effect that a shell carries out after its fact was stored. Repeating it does no harm: the ids are the same.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Send a task.
@@ -20,7 +20,7 @@ pub enum Action {
         act: ActId,
         /// Its attempt; with the activation it names the task.
         attempt: u32,
-        /// What is asked.
+        /// The request.
         ask: Arc<Ask>,
         /// When the attempt is given up.
         deadline: Option<Time>,
@@ -31,7 +31,7 @@ pub enum Action {
         act: ActId,
         /// Its attempt.
         attempt: u32,
-        /// Who works on it.
+        /// The request that is withdrawn.
         ask: Arc<Ask>,
     },
     /// The execution ended: archive it, answer its caller.
@@ -80,7 +80,7 @@ pub(crate) fn outstanding(_graph: &Graph, state: &State) -> Vec<Action> {
     actions
 }
 
-/// What an activation or an execution waits for.
+/// Reason why an activation or an execution waits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiting {
     /// The activation; none for the whole execution.
@@ -94,7 +94,7 @@ pub struct Waiting {
     pub until: Option<Time>,
 }
 
-/// What is waited for.
+/// Kind of waiting, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingFor {
@@ -131,7 +131,7 @@ pub enum WaitingFor {
     Turn,
     /// An operator's resume.
     Resume {
-        /// Who paused it and why.
+        /// Operator and reason of the pause.
         reason: String,
     },
     /// The end of the execution's own time.
@@ -161,7 +161,7 @@ pub(crate) fn due_matters(state: &State, kind: TimerKind) -> bool {
     }
 }
 
-/// What every open activation waits for, in the order in which they were made.
+/// Returns the reason of waiting of each open activation, oldest activation first.
 pub fn waiting(state: &State) -> Vec<Waiting> {
     let pause = state.paused.as_ref().map(|reason| Waiting {
         act: None,
@@ -172,7 +172,7 @@ pub fn waiting(state: &State) -> Vec<Waiting> {
     pause.into_iter().chain((0..state.acts.len() as ActId).filter_map(|act| waiting_of(state, act))).collect()
 }
 
-/// What one activation waits for; none if it is at work in the engine or over.
+/// Returns the reason why one activation waits; `None` if it is at work in the engine or over.
 pub fn waiting_of(state: &State, act: ActId) -> Option<Waiting> {
     let one = state.act(act);
     let name = || one.ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();

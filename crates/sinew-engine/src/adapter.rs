@@ -1,7 +1,7 @@
-//! What a dialect tells the engine: one adapter per dialect, no I/O.
+//! Hooks by which a dialect decides: one adapter per dialect, no I/O.
 //!
-//! The engine calls these hooks while it decides. They read the [`Ctx`] and say what is next; they never change
-//! state, schedule, wait or persist. What they say becomes facts, so a hook is never asked twice for one decision.
+//! The engine calls these hooks while it decides. They read the [`Ctx`] and return the next step; they never change
+//! state, schedule, wait or persist. Their results become facts, so a hook is called once per decision.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::ctx::Ctx;
 use crate::fact::{Answer, Child, Fact, Output, TokenValue, Wait};
 use crate::{ActId, Val};
 
-/// What an activation does next.
+/// Next step of an activation.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Ask an agent, or have scripts evaluated ([`Ask::evaluation`]); [`Adapter::shape`] sees the reply.
@@ -38,7 +38,7 @@ pub enum Step {
     Skip {
         /// Why, for people.
         reason: String,
-        /// What later nodes see.
+        /// Output that later nodes see.
         output: Output,
     },
     /// Failed. A retryable fault is tried again if the node's retry policy allows.
@@ -74,7 +74,7 @@ pub enum Select {
 pub struct Send {
     /// The edge.
     pub edge: EdgeIx,
-    /// What it carries.
+    /// Value of the token.
     pub value: TokenValue,
     /// Set (to the position) when each value on this edge makes an activation of its own.
     pub fan: Option<u32>,
@@ -111,10 +111,10 @@ pub trait Adapter: std::marker::Send + Sync {
         Ok(input)
     }
 
-    /// What a ready activation does first.
+    /// Returns the first step of a ready activation.
     fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step;
 
-    /// What follows a reply (the last of the activation's replies). By default the output is the result.
+    /// Returns the step after a reply, which is the activation's last reply. By default the output is the result.
     fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
         match ctx.act(act).replies.last().map(|replied| &replied.result) {
             Some(Ok(reply)) => Step::Done(Output::new(Arc::clone(&reply.output))),
@@ -123,7 +123,7 @@ pub trait Adapter: std::marker::Send + Sync {
         }
     }
 
-    /// What follows when the children ended. By default: the first failed child's fault, else `{"results": […]}`.
+    /// Returns the step after the children ended. By default: the first failed child's fault, else `{"results": […]}`.
     fn gather(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
         if let Some(fault) = ctx.child_fault(act) {
             return Step::Fail(fault.clone());
@@ -132,12 +132,12 @@ pub trait Adapter: std::marker::Send + Sync {
         Step::Done(Output::new(serde_json::json!({ "results": results })))
     }
 
-    /// What follows a person's answer. By default it is the output.
+    /// Returns the step after a person's answer. By default the answer is the output.
     fn answer(&self, _ctx: &Ctx<'_>, _act: ActId, answer: &Answer) -> Step {
         Step::Done(Output::new(answer.data.clone()))
     }
 
-    /// What follows sleep. By default: done, with null.
+    /// Returns the step after sleep. By default: done, with null.
     fn wake(&self, _ctx: &Ctx<'_>, _act: ActId) -> Step {
         Step::Done(Output::default())
     }

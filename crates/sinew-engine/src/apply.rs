@@ -401,7 +401,7 @@ impl State {
         self.reopened += 1;
     }
 
-    /// Nothing of before counts any more, but for the budget of activations.
+    /// Discards the state of all nodes, except for the budget of activations.
     fn start_afresh(&mut self, input: &Val) {
         for slot in self.slots.values_mut() {
             *slot = Slot { count: slot.count, ..Slot::default() };
@@ -433,7 +433,7 @@ impl State {
         }
     }
 
-    /// What an edge from a node that keeps its result has carried.
+    /// Restores the tokens that a node with a kept result sent along this edge.
     fn replay_tokens(&self, graph: &Graph, slot: &mut Slot, edge_ix: EdgeIx, from: NodeIx) {
         let Some(origin) = self.slots.get(&(ROOT, from)) else { return };
         let edge = graph.plan().edge(edge_ix);

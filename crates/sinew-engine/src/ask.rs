@@ -10,11 +10,11 @@ use crate::Val;
 pub struct Ask {
     /// Why it is asked: [`Ask::WORK`], [`Ask::ROUTE`], [`Ask::EVALUATION`] or the adapter's own word (`judge:tone`).
     pub tag: String,
-    /// Who is asked.
+    /// Receiver of the request.
     pub target: Target,
     /// The input.
     pub input: Val,
-    /// What to do, in words.
+    /// Instruction in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Rules, tools, model, structural tree, choices: what the dialect tells its agents beside the input.
@@ -44,7 +44,7 @@ impl Ask {
     pub const WORK: &str = "work";
     /// Which edge to take.
     pub const ROUTE: &str = "route";
-    /// What scripts of the workflow make of data.
+    /// Purpose of a request that evaluates a script of the workflow.
     pub const EVALUATION: &str = "evaluation";
     /// Milliseconds for an evaluation, unless it says otherwise.
     const EVALUATION_TIMEOUT_MS: u64 = 120_000;
@@ -87,7 +87,7 @@ impl Ask {
     }
 }
 
-/// Who is asked.
+/// Receiver of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -123,7 +123,7 @@ pub struct Reply {
     /// Artifacts it made (`{name, version, …}` each).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Value>,
-    /// What happened on the way (tool calls, stream chunks), in the dialect's words.
+    /// Events on the way (tool calls, stream chunks), in the dialect's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
     /// Tokens, cost, model: what the agent reports beside its output.

@@ -1,4 +1,4 @@
-//! What an adapter may look at while it is asked.
+//! View of the execution that an adapter reads while it decides.
 
 use std::cell::RefCell;
 

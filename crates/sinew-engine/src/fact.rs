@@ -18,7 +18,7 @@ use crate::{ActId, ScopeId, Time, Val};
 pub struct Round {
     /// When the input was decided.
     pub at: Time,
-    /// What followed from it.
+    /// Facts that followed from it.
     pub facts: Vec<Fact>,
 }
 
@@ -38,7 +38,7 @@ pub enum Fact {
         owner: ActId,
         /// Position among the owner's children.
         index: u32,
-        /// What this child works on.
+        /// Item of this child.
         item: Val,
     },
     /// Tokens left a node (`act` is none when the node died without being activated).
@@ -103,19 +103,19 @@ pub enum Fact {
         attempt: u32,
         /// Counts the attempts at this ask from 1.
         tries: u32,
-        /// What is asked.
+        /// The request.
         ask: Arc<Ask>,
         /// When the attempt is given up.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
     },
-    /// Something an agent said while working.
+    /// Progress of an agent.
     Progressed {
         /// The activation.
         act: ActId,
         /// Its attempt.
         attempt: u32,
-        /// What was said.
+        /// Content of the progress.
         value: Value,
     },
     /// An attempt ended.
@@ -158,7 +158,7 @@ pub enum Fact {
     Awaited {
         /// The activation.
         act: ActId,
-        /// What is to be decided, for whoever decides.
+        /// Question for the person who decides.
         wait: Arc<Wait>,
         /// When waiting ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ pub enum Fact {
         act: ActId,
         /// Why.
         reason: String,
-        /// What later nodes see.
+        /// Output that later nodes see.
         output: Output,
     },
     /// The activation failed.
@@ -214,7 +214,7 @@ pub enum Fact {
         act: ActId,
         /// Why.
         fault: Fault,
-        /// What later nodes see, in dialects that go on.
+        /// Output that later nodes see, in dialects that continue after a failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Output>,
     },
@@ -227,14 +227,14 @@ pub enum Fact {
     },
     /// An operator paused the execution.
     Paused {
-        /// Who and why, in their words.
+        /// Operator and reason, in their words.
         reason: String,
     },
     /// An operator resumed it.
     Resumed,
-    /// Somebody asked for the end.
+    /// A user or a parent requested cancellation.
     CancelRequested {
-        /// Who and why, in their words.
+        /// Caller and reason, in their words.
         reason: String,
     },
     /// The graph is done; exit nodes may follow.
@@ -250,7 +250,7 @@ pub enum Fact {
         acts: Vec<ActId>,
         /// Nodes in the root scope whose joins start afresh.
         reset: Vec<NodeIx>,
-        /// Who and why.
+        /// Operator and reason.
         reason: String,
         /// The execution begins afresh with this input, admitted by the adapter: nothing of before counts any more, and
         /// entry nodes follow. Then `acts` and `reset` are empty.
@@ -327,7 +327,7 @@ pub struct Start {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mode {
-    /// Nothing is asked of any agent; nodes that would be are noted and answer null.
+    /// No agent is called; nodes that would call one are noted and their output is null.
     pub dry_run: bool,
     /// Outputs taken as given, by node id: these nodes are not run.
     pub given: std::collections::BTreeMap<String, Val>,
@@ -342,20 +342,20 @@ pub struct Mode {
 pub struct Token {
     /// The edge.
     pub edge: EdgeIx,
-    /// What it carries.
+    /// Value of the token.
     pub value: TokenValue,
     /// Position, when one edge carries several values and each makes an activation of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan: Option<u32>,
 }
 
-/// What a token carries.
+/// Value of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenValue {
-    /// Nothing: the branch was not taken.
+    /// The branch was not taken.
     Dead,
-    /// Nothing, because the node failed: what depends on it must not run.
+    /// The node failed: nodes that depend on it must not run.
     Failed,
     /// The value of the edge's port.
     Port,
@@ -407,21 +407,21 @@ impl Output {
 pub struct Child {
     /// The node to run.
     pub body: NodeIx,
-    /// What it works on.
+    /// Item of the child.
     pub item: Val,
     /// Milliseconds to wait before it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
 }
 
-/// What a person is asked to decide.
+/// Question for a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// What the person reads.
+    /// Text that the person reads.
     pub prompt: String,
     /// The data to judge.
     pub data: Val,
-    /// Who may decide, in the dialect's words; anyone when empty.
+    /// Persons who may decide, in the dialect's words; anyone when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
     /// Milliseconds until the adapter is asked to answer for the person.
@@ -437,10 +437,10 @@ pub struct Answer {
     /// True if the wait ran out.
     #[serde(default)]
     pub timed_out: bool,
-    /// Who decided.
+    /// Person who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What they said.
+    /// Comment of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -473,7 +473,7 @@ pub enum Status {
     Success,
     /// It did not.
     Failure,
-    /// Somebody ended it.
+    /// A user or a parent cancelled it.
     Cancelled,
 }
 

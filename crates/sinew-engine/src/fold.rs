@@ -28,7 +28,7 @@ pub enum BadFact {
     NoSuch {
         /// Kind of the fact.
         fact: &'static str,
-        /// What the id is of.
+        /// Kind of the id.
         what: &'static str,
         /// The id.
         id: u32,
@@ -38,7 +38,7 @@ pub enum BadFact {
     OutOfOrder {
         /// Kind of the fact.
         fact: &'static str,
-        /// What is made.
+        /// Kind of the created item.
         what: &'static str,
         /// Its id.
         id: u32,

@@ -1,4 +1,4 @@
-//! What can happen to an execution: one closed list.
+//! Inputs of an execution: one closed list.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::ask::Reply;
 use crate::fact::{Answer, Mode};
 use crate::{ActId, Val};
 
-/// Something that happened outside.
+/// An event outside that an execution decides about.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Begin. Refused when the execution has begun already.
@@ -38,7 +38,7 @@ pub enum Input {
         act: ActId,
         /// The attempt.
         attempt: u32,
-        /// What it said.
+        /// Content of the progress.
         value: Value,
     },
     /// An activation emitted a value before its end.
@@ -63,36 +63,36 @@ pub enum Input {
     },
     /// End it.
     Cancel {
-        /// Who and why.
+        /// Operator and reason.
         reason: String,
     },
     /// Start nothing new.
     Pause {
-        /// Who and why.
+        /// Operator and reason.
         reason: String,
     },
     /// Go on.
     Resume,
     /// Run again what failed.
     Retry {
-        /// What of it, and with which input.
+        /// Scope and input of the retry.
         retry: Retry,
-        /// Who and why.
+        /// Operator and reason.
         reason: String,
     },
 }
 
-/// What an operator wants to run again. The default is all that failed or was cancelled, with the inputs it got.
+/// Scope of an operator's retry. By default: all activations that failed or were cancelled, with their inputs.
 ///
-/// What depends on a node that runs again always starts afresh; what ended well otherwise is kept.
+/// Nodes that depend on a retried node always start anew; other successful nodes keep their results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Retry {
     /// These nodes, and those that were cancelled: they never had their turn. All that failed, too, when empty.
     pub nodes: Vec<String>,
     /// These nodes and no others: what else failed or was cancelled stays as it is, and so does the outcome it leads to.
     pub only: bool,
-    /// What the one named node is to ask with instead of what it got. Without a name it is the input of the whole
-    /// execution, which begins afresh: nothing is kept.
+    /// Input that replaces the input of the one named node. Without a name it replaces the input of the execution, which then
+    /// begins anew and keeps no result.
     pub input: Option<Value>,
 }
 
@@ -124,7 +124,7 @@ pub enum Refused {
     /// It ended well, and others have used what it gave.
     #[error("node '{0}' did not fail")]
     DidNotFail(String),
-    /// What runs again beside it leads to it, so it takes what that gives.
+    /// The node depends on other retried nodes, so it takes their outputs.
     #[error("node '{0}' depends on others that run again, so it takes what they give: run only it again")]
     TakesFromOthers(String),
     /// It is run by a map, a loop or a fork, or by the end of the execution.
@@ -157,7 +157,7 @@ impl Refused {
     }
 }
 
-/// What a retry would do, without doing it.
+/// Effects that a retry would have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RetryPlan {
     /// Nodes whose outputs are kept.

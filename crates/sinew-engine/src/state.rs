@@ -26,7 +26,7 @@ pub struct State {
     pub acts: Vec<Activation>,
     /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
     pub(crate) scopes: Vec<Scope>,
-    /// What each node of each scope has received so far.
+    /// Tokens that each node of each scope has received so far.
     #[serde(with = "slots")]
     pub(crate) slots: BTreeMap<(ScopeId, NodeIx), Slot>,
     /// Activations that may start, in order.
@@ -49,7 +49,7 @@ pub struct State {
     pub(crate) open: u32,
     /// An operator paused it.
     pub paused: Option<String>,
-    /// Somebody asked for the end.
+    /// Reason of a requested cancellation.
     pub cancelling: Option<String>,
     /// The first failure that decides the outcome.
     pub failed: Option<(Option<ActId>, Fault)>,
@@ -84,13 +84,13 @@ pub struct Activation {
     pub running: Option<u32>,
     /// Attempts of the current ask so far.
     pub tries: u32,
-    /// What is or was asked last.
+    /// The current or last request.
     pub ask: Option<Arc<Ask>>,
-    /// What was asked in the attempt before.
+    /// Request of the previous attempt.
     pub asked_before: Option<Arc<Ask>>,
     /// Replies the adapter has seen, in order.
     pub replies: Vec<Replied>,
-    /// What a person is asked.
+    /// Question for a person.
     pub wait: Option<Arc<Wait>>,
     /// Children of a map, loop or fork.
     pub children: Option<Box<Children>>,
@@ -112,13 +112,13 @@ pub struct Activation {
     pub deadline: Option<Time>,
     /// Milliseconds to wait before it begins.
     pub delay_ms: Option<u64>,
-    /// What it waits for until when, besides its deadline.
+    /// Time that it waits for, besides its deadline.
     pub(crate) timer: Option<Timer>,
-    /// Nothing was run: the output was given or kept from before a retry.
+    /// The node did not run: its output was given, or kept by a retry.
     pub reused: bool,
     /// The activation it repeats after an operator's retry.
     pub again: Option<ActId>,
-    /// What an operator gave it to ask with, instead of what the adapter binds.
+    /// Input that an operator set, instead of the adapter's.
     #[serde(
         default,
         deserialize_with = "crate::serde_some::deserialize",
@@ -137,7 +137,7 @@ impl Activation {
         self.attempt.saturating_sub(answered + u32::from(waits))
     }
 
-    /// What an agent or a workflow was asked last; scripts that were evaluated since do not count.
+    /// Returns the last request to an agent or a workflow; later evaluations of scripts do not count.
     pub fn last_task(&self) -> Option<&Arc<Ask>> {
         self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_evaluation())
     }
@@ -155,7 +155,7 @@ pub struct Arrived {
     pub edge: Option<EdgeIx>,
     /// The activation that sent it.
     pub source: Option<ActId>,
-    /// What it carries.
+    /// Value of the token.
     pub value: Val,
     /// Position, when the edge carries several values.
     pub fan: Option<u32>,
@@ -230,7 +230,7 @@ impl End {
 /// Children of one activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Children {
-    /// What is to run, in order.
+    /// Children to run, in order.
     pub list: Vec<Child>,
     /// The activation of each child that was started.
     pub acts: Vec<ActId>,
@@ -249,15 +249,15 @@ pub struct Children {
 pub struct Scope {
     /// The scope it lies in.
     pub parent: ScopeId,
-    /// Whose child it is.
+    /// Activation that the child belongs to.
     pub owner: ActId,
     /// Position among the owner's children.
     pub index: u32,
-    /// What it works on.
+    /// Item of the child.
     pub item: Val,
 }
 
-/// What a node has received in one scope.
+/// Tokens that a node has received in one scope.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Slot {
     /// Live tokens no activation has taken yet.
@@ -282,18 +282,18 @@ pub(crate) struct Slot {
     pub(crate) count: u32,
 }
 
-/// Something that is due.
+/// A due time and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Timer {
     /// When.
     pub(crate) at: Time,
     /// For which activation; none for the execution's own wall time.
     pub(crate) act: Option<ActId>,
-    /// What happens then.
+    /// Effect of the timer.
     pub(crate) kind: TimerKind,
 }
 
-/// What happens when a timer is due.
+/// Effect of a due timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TimerKind {

@@ -1,6 +1,6 @@
-//! What the engine does, case by case and in general.
+//! Tests of the engine, case by case and in general.
 //!
-//! Cases are data: a plan in short hand ([`plan`]), what happens to it, and the facts that must follow ([`check`]).
+//! Cases are data: a plan in short hand ([`plan`]), its inputs, and the facts that must follow ([`check`]).
 //! After every input of every test the state must be the fold of the journal, as stored ([`world`]).
 
 mod adapter;

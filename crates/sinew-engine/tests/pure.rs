@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What must never be reached from the engine, by any path.
+/// Packages that the engine must not depend on, by any path.
 const BANNED: [&str; 8] = ["tokio", "async-nats", "reqwest", "hyper", "mio", "rustls", "rand", "getrandom"];
 /// For tests, benchmarks and build scripts of this crate and of those below it; nothing that ships reaches them.
 const NOT_SHIPPED: [&str; 6] = ["divan", "jsonschema", "proptest", "prost-build", "protox", "regex"];

@@ -39,13 +39,13 @@ pub struct Call {
     pub node: String,
     /// Owners and positions around it, outermost first.
     pub path: Vec<(String, u32)>,
-    /// What events call the activation: see [`crate::events::label`].
+    /// Name of the activation in events: see [`crate::events::label`].
     pub label: String,
     /// Depth in a chain of workflows at which the task runs.
     pub depth: u32,
     /// Attempts at this ask so far, this one included.
     pub tries: u32,
-    /// What is asked.
+    /// The request.
     pub ask: Arc<Ask>,
     /// When the attempt is given up.
     pub deadline: Option<Time>,

@@ -34,10 +34,10 @@ pub enum ClientError {
     /// The mesh.
     #[error(transparent)]
     Mesh(#[from] MeshError),
-    /// What was asked cannot be sent.
+    /// The request cannot be sent.
     #[error(transparent)]
     Command(#[from] BadCommand),
-    /// Nothing is known of the execution.
+    /// The execution is unknown.
     #[error("there is no execution {0}")]
     NotFound(ExecutionId),
     /// The same id was used for another start.
@@ -56,7 +56,7 @@ pub enum ClientError {
     /// The command was decided, and refused.
     #[error("{0}")]
     Refused(String),
-    /// Nobody has decided in time; the command is stored and will be.
+    /// No executor decided in time; the command is stored and will be decided.
     #[error("nobody has answered for {} s: is an executor running? The request is stored", .0.as_secs())]
     Undecided(Duration),
     /// A stored record cannot be read.
@@ -457,7 +457,7 @@ fn refusal(event: &Event) -> Option<Verdict> {
     (verdict.op == Operation::Start && !verdict.accepted).then_some(verdict)
 }
 
-/// Nobody owns the shard, or its owner hangs: the journal says the same.
+/// The shard has no owner, or its owner hangs: the journal has the same answer.
 fn is_silent(error: &MeshError) -> bool {
     matches!(error, MeshError::NobodyAnswers { .. } | MeshError::NoAnswer { .. })
 }

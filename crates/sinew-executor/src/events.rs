@@ -37,7 +37,7 @@ pub fn project(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshM
     }
 }
 
-/// What an activation is called in events: the node's id; children of maps and loops carry their position.
+/// Returns the name of an activation in events: the node's id; children of maps and loops carry their position.
 pub fn label(ctx: &Ctx<'_>, act: ActId) -> String {
     let one = ctx.act(act);
     let own = &ctx.plan().node(one.node).id;
@@ -54,7 +54,7 @@ fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (node_id, node_type) = (label(ctx, act), node.kind.clone());
-    // What only some kinds of node tell (cases, branches, wait_for, …) the dialect left in `extra.event`.
+    // Fields of some kinds of node (cases, branches, wait_for, …) stand in `extra.event` of the plan.
     let told = node.extra.get("event").and_then(Value::as_object).and_then(|told| {
         let mut told = told.clone();
         told.insert("node_id".into(), json!(node_id));

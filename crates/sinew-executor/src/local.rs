@@ -125,7 +125,7 @@ impl Local {
         self.root().clone()
     }
 
-    /// Nobody works, and time brings nothing but the end of a person's time or of the execution's own.
+    /// No agent works, and the only timers are those of a person or of the execution itself.
     fn waits_for_people(&self) -> bool {
         let root = self.root();
         let only_people =

@@ -78,7 +78,7 @@ pub fn result_name(workflow: &str, execution: &str) -> Result<ArtifactName, BadA
     ArtifactName::parse(&format!("{workflow}_{}_result.json", &digest[..4]))
 }
 
-/// What that artifact holds: the bare output, or `{status, message}`.
+/// Returns the content of that artifact: the bare output, or `{status, message}`.
 pub fn result_content(outcome: &Outcome) -> Value {
     match outcome.status {
         Status::Success => outcome.output.as_deref().cloned().unwrap_or_default(),

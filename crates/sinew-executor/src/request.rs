@@ -14,7 +14,7 @@ use crate::execution_tree::Call;
 /// On whose behalf an execution asks.
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
-    /// Who stores the input: the workflow's name on the mesh.
+    /// Owner of the stored input: the workflow's name on the mesh.
     pub app: String,
     /// The user.
     pub user: String,
@@ -44,7 +44,7 @@ pub struct Request {
     pub input: Option<(ArtifactRef, Value)>,
 }
 
-/// What is said last, so that a language model names its result.
+/// Last sentence of the instruction, so that a language model names its result.
 const REMINDER: &str = "Save your result as an artifact and end your last message with the marker \
      «result:artifact=<your_artifact_name>:<version> status=success». If you cannot do the work, end with \
      «result:status=error message=\"<why>\"». Without a marker the work counts as failed.";

@@ -12,7 +12,7 @@ use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
 use crate::library::{Library, Program};
 
-/// What a stubbed agent does with a task.
+/// Behaviour of a stubbed agent.
 #[derive(Clone, Debug)]
 pub enum Stubbed {
     /// It answers after so many milliseconds; on the way it says things.
@@ -21,7 +21,7 @@ pub enum Stubbed {
         after: Time,
         /// The answer.
         result: Result<Reply, Fault>,
-        /// What it says, each so many milliseconds from now.
+        /// Progress messages, each so many milliseconds from now.
         progress: Vec<(Time, Value)>,
     },
     /// It never answers.
@@ -43,7 +43,7 @@ pub trait Stub {
     fn cancelled(&mut self, _now: Time, _call: &Call) {}
 }
 
-/// Something a person does at a set time.
+/// An operation of a person at a set time.
 #[derive(Clone, Debug)]
 pub enum Signal {
     /// Answers the person's node of this id (the only one that waits when none).

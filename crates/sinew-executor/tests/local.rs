@@ -16,7 +16,7 @@ use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// What a node does stands in its `extra`: `{"ask": agent}`, `{"call": workflow}`, `{"map": n}` or `{"wait": prompt}`.
+/// Adapter that reads a node's work from `extra`: `{"ask": agent}`, `{"call": workflow}`, `{"map": n}`, `{"wait": prompt}`.
 struct Plain;
 
 impl Adapter for Plain {

@@ -18,14 +18,14 @@ pub(super) struct Arrival {
     tokens: Vec<Token>,
 }
 
-/// What a node's join makes of what arrived.
+/// Decision of a join about the tokens that arrived.
 enum Verdict {
     Wait,
     Run,
     Die(String),
 }
 
-/// What the tokens of one arrival come to.
+/// Outcome of the tokens of one arrival.
 #[derive(Default)]
 struct Batch {
     due: Vec<Due>,

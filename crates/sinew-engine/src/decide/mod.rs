@@ -1,7 +1,7 @@
-//! What an input means now.
+//! Meaning of an input now.
 //!
-//! `decide` applies each fact it makes, because every decision sees those before it. A shell whose append failed
-//! throws the state away and folds the journal again, which it must do anyway: somebody else has written to it.
+//! `decide` applies each fact that it makes, because every decision sees those before it. A shell whose append failed
+//! discards the state and folds the journal again, which is necessary anyway: another owner has written to it.
 
 mod flow;
 mod node;

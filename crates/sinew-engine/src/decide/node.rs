@@ -41,7 +41,7 @@ impl Decider<'_> {
         (one.scope == ROOT && one.owner.is_none()).then(|| Output::new(Arc::clone(value)))
     }
 
-    /// What the same child gave before an operator's retry.
+    /// Returns the output that the same child had before an operator's retry.
     fn kept(&self, act: ActId) -> Option<Output> {
         let owner = self.state.act(self.state.act(act).owner?);
         let before = self.state.act(owner.again?).children.as_ref()?;
@@ -122,7 +122,7 @@ impl Decider<'_> {
             return;
         }
         if self.state.paused.is_some() {
-            // What follows a reply or an answer waits for the resume, like everything else.
+            // In a paused execution the step after a reply or an answer waits for the resume, like all other work.
             self.emit(Fact::BackedOff { act, until: self.now, ask: Some(ask) });
             return;
         }
@@ -327,7 +327,7 @@ impl Decider<'_> {
         self.after_failure(act);
     }
 
-    /// What a failed activation does to the rest.
+    /// Carries out the effect of a failed activation on the other activations.
     pub(super) fn after_failure(&mut self, act: ActId) {
         let one = self.state.act(act);
         let scope = one.scope;
@@ -347,7 +347,7 @@ impl Decider<'_> {
             }
             Failure::Drain => {
                 self.emit(closed(Vec::new()));
-                // What an agent works on goes on to its end; what would only start more work does not.
+                // Activations at work continue to their end; activations that would start further work are cancelled.
                 for other in 0..self.state.acts.len() as ActId {
                     if self.state.act(other).phase != Phase::Running {
                         self.cancel_one(other, "the execution has failed");

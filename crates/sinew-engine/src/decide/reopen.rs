@@ -16,7 +16,7 @@ use crate::input::{Refused, Retry, RetryPlan};
 use crate::state::{End, State};
 use crate::{ActId, ROOT, Val};
 
-/// What a retry touches.
+/// Activations that a retry affects.
 struct Scope {
     /// Activations that run again, in the order in which they were made.
     again: Vec<ActId>,
@@ -24,7 +24,7 @@ struct Scope {
     reset: BTreeSet<NodeIx>,
 }
 
-/// What a retry would do. The same rule decides when it is carried out.
+/// Plans a retry without carrying it out. The same rule decides when it is carried out.
 pub(crate) fn plan_retry(
     graph: &Graph,
     adapter: &dyn Adapter,
@@ -131,8 +131,8 @@ fn scope(graph: &Graph, state: &State, retry: &Retry) -> Result<Scope, Refused> 
     Ok(Scope { again, reset })
 }
 
-/// What failed or was cancelled. Only the latest activation of a node in a scope counts: earlier failures were retried
-/// already.
+/// Lists activations that failed or were cancelled. Only the latest activation of a node in a scope counts: earlier
+/// failures were retried already.
 fn unfinished(graph: &Graph, state: &State) -> Vec<ActId> {
     let acts = 0..state.acts.len() as ActId;
     acts.filter(|act| {
@@ -215,7 +215,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// What a retry of other nodes left as it is: a failure, else what was cancelled and never had its turn.
+    /// Returns the end of the activations that a retry of other nodes left as they were: a failure, else a cancellation.
     pub(super) fn left_behind(&self) -> Option<(Option<ActId>, Fault)> {
         if self.state.reopened == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! What a failed activation does to the rest.
+//! Effects of a failed activation on the other activations.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What holds for any plan, whatever happens in whatever order, crashes included.
+//! Properties of any plan under any order of inputs, crashes included.
 //!
 //! Each seed is one plan and one history. A failing seed is printed; `SINEW_SEED=n cargo test -p sinew-engine` replays it.
 
@@ -96,7 +96,7 @@ fn any_plan(dice: &mut Dice) -> (String, Value) {
         "limits": { "activations": 40, "fan_out": 5, "iterations": 5, "edge": 4, "wall_ms": dice.pick(&[None, None, Some(700)]) },
         "fail_result": dice.chance(5),
     });
-    // Something must start, even if every node is in a cycle.
+    // One node must start, even if every node is in a cycle.
     settings["@"]["entry"] = json!(["n0"]);
     if dice.chance(30) {
         let on = ["always", "success", "failure", "cancel"];
@@ -343,7 +343,7 @@ fn check_prefix(history: &History, dice: &mut Dice) {
     assert!(again.state() == history.world.state());
 }
 
-/// What the facts of a whole history must hold.
+/// Checks the facts of a whole history.
 fn check_facts(world: &World) {
     let plan = world.graph().plan();
     let facts: Vec<Fact> =

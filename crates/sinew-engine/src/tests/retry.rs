@@ -221,7 +221,7 @@ fn a_retry_of_some_leaves_the_other_failures() {
 
 #[test]
 fn a_retry_of_only_some_leaves_what_was_cancelled_too() {
-    // What others depend on is left out, so the end is what it was, whatever the node itself comes to.
+    // Nodes that depend on it are left out, so the end stays the same, whatever the outcome of the node.
     check(
         "a>m b>m a>n",
         json!({ "@": { "failure": "stop" } }),
@@ -426,7 +426,7 @@ fn a_long_loop_is_retried_without_deep_recursion() {
     assert!(matches!(facts.last(), Some(Fact::Dispatched { .. })));
 }
 
-/// What `plan_retry` says is what the retry does.
+/// `plan_retry` announces exactly the effects of the retry.
 #[test]
 fn the_plan_of_a_retry_is_what_happens() {
     let settings = json!({

@@ -136,7 +136,7 @@ impl World {
             }
         }
         let parallel = self.graph().plan().profile.parallel;
-        // What waited for a person or for children comes back without queueing again.
+        // Activations that waited for a person or for children return without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();
         let working =
             |one: &&Activation| matches!(one.phase, Phase::Running | Phase::BackedOff | Phase::Sleeping);

@@ -11,7 +11,7 @@ use crate::Val;
 use crate::ask::{Ask, Reply, Target};
 use crate::fact::{Answer, Child, Fact, Made, Mode, Outcome, Output, Start, Status, Token, TokenValue, Wait};
 
-/// What is wrong with a fact, before its position is known.
+/// Defect of a fact, before its position is known.
 pub(super) enum Bad {
     UnknownFact,
     Missing(&'static str),

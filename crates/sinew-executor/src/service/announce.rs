@@ -131,7 +131,7 @@ impl Board {
     }
 }
 
-/// What `nats micro` is told of a workflow: of the version that is deployed now.
+/// Returns the description of a workflow for `nats micro`: of the version that is deployed now.
 pub(super) fn about(shared: &Shared, workflow: &str) -> About {
     let Some(version) = shared.programs.workflows.get(workflow) else { return About::default() };
     let deployment = &version.deployment;
@@ -192,7 +192,7 @@ async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
     let extensions = card.capabilities.extensions.get_or_insert_default();
     for (uri, params) in [
         (AGENT_TYPE, serde_json::json!({"type": "workflow"})),
-        // Nobody reads a queue of its name: it is asked at its door.
+        // Workflows have no queue: callers use the A2A endpoint.
         (DELIVERY, serde_json::json!({"delivery": "direct"})),
     ] {
         extensions.retain(|extension| extension.uri != uri);

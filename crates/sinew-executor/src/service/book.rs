@@ -20,12 +20,12 @@ use crate::library::Program;
 
 /// Verdicts on commands to executions that are not open, kept for whoever asks late.
 pub(super) const VERDICTS: usize = 1_000;
-/// What a folded execution takes beyond what its facts make, in bytes, about.
+/// Estimated bytes of a folded execution beyond those of its facts.
 const FOLDED: usize = 4 * 1024;
 /// Bytes in memory of a byte of encoded facts, about: values, maps and the names in them.
 const SWELL: usize = 4;
 
-/// What a shard's owner knows.
+/// State of a shard's owner.
 #[derive(Default)]
 pub(super) struct Book {
     /// Open executions whose facts are folded, in no order.
@@ -54,13 +54,13 @@ pub(super) struct Stage {
     pub(super) effects: Vec<Effect>,
 }
 
-/// What happens after a commit was stored, in order.
+/// Effects after a commit was stored, in order.
 pub(super) enum Effect {
     /// Facts to show.
     Facts { execution: ExecutionId, round: usize, facts: Vec<Fact> },
-    /// Something outside the engine.
+    /// An action of the engine.
     Act { execution: ExecutionId, action: Action },
-    /// What came of a command.
+    /// Verdict on a command.
     Verdict { execution: ExecutionId, workflow: String, verdict: Verdict },
     /// A sub-workflow could not be started: tell the task it answers.
     Stillborn { meta: Box<ExecutionMeta>, fault: Fault },
@@ -329,7 +329,7 @@ impl Book {
         self.open.get(execution)
     }
 
-    /// What the journal holds of an open execution.
+    /// Returns the stored part of an open execution.
     pub(super) fn stored(&self, execution: &ExecutionId) -> Option<&Stored> {
         let open = self.open.get(execution).map(|open| &open.stored);
         open.or_else(|| self.cold.get(execution).map(|cold| &cold.stored))

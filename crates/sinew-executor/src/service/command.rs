@@ -121,7 +121,7 @@ impl Shard {
                 (Some(Ok(open)), None) => self.book.reopen(stage, open),
                 (Some(Ok(open)), Some(_)) => {
                     let is_paused = open.state().paused.is_some();
-                    // What it has outstanding is done again, as after a takeover.
+                    // Its outstanding actions are repeated, as after a takeover.
                     let outstanding = open.outstanding();
                     self.book.reopen(stage, open);
                     stage.effects.extend(

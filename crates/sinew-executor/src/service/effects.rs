@@ -1,4 +1,4 @@
-//! What a stored commit sets off, as jobs for the outbox.
+//! Effects of a stored commit, as jobs for the outbox.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::outbox::Job;
 /// More than the headers of an event take, in bytes.
 const HEADERS: usize = 4 * 1024;
 
-/// What happens once the commit is stored.
+/// Returns the jobs of a stored commit.
 pub(super) fn jobs(shared: &Shared, book: &Book, now: Time, effects: Vec<Effect>) -> Vec<Job> {
     let mut jobs = Vec::with_capacity(effects.len());
     for effect in effects {

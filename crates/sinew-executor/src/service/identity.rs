@@ -11,7 +11,7 @@ const OTHER_START: &str = "SINEW-6041";
 /// The id has the form of one that is made from a key, and does not follow from the caller's.
 const UNPROVED_ID: &str = "SINEW-6063";
 
-/// What a start is, beside its id.
+/// Properties that identify a start, beside its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StartIdentity {
     origin: StartOrigin,

@@ -1,7 +1,7 @@
-//! What comes in, understood: subjects and bodies checked, plans and large values fetched.
+//! Decodes inputs: checks subjects and bodies, fetches plans and large values.
 //!
-//! Runs before a round is decided, and beside other messages of the round. What cannot be understood is set aside in
-//! the quarantine first, so that the journal's positions may pass it.
+//! Runs before a round is decided, and beside other messages of the round. An input that cannot be decoded is
+//! quarantined first, so that the journal's positions may pass it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const NOT_WORKED_ON: &str = "SINEW-6061";
 /// Owners ended over a message.
 const OWNERS_ENDED: &str = "SINEW-6062";
 
-/// Something that a shard's owner must decide about.
+/// An input that a shard's owner must decide about.
 pub(super) enum Arrival {
     Start(Box<Begin>),
     Signal(Box<Signal>),
@@ -94,12 +94,12 @@ pub(super) struct Signal {
 pub(super) struct Done {
     pub(super) execution: ExecutionId,
     pub(super) task: TaskId,
-    /// Who answered.
+    /// Agent that answered.
     pub(super) agent: Token,
     pub(super) result: Result<Reply, Fault>,
 }
 
-/// What a message means. Waits until the broker can be asked for what the message names.
+/// Decodes a message. Waits until the broker can be asked for the plans and values that the message names.
 pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received, book: &Book) -> Arrival {
     match (received.source, &received.subject) {
         (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
@@ -162,7 +162,7 @@ async fn command(
     let (id, caller) = (id.clone(), caller.clone());
     match command {
         Command::Start(mut command) => {
-            // Who asked is believed from executors only.
+            // Accept `behalf` only if an executor signed it.
             command.behalf.take_if(|behalf| !behalf.holds(&shared.key, &command.execution));
             let caller = command.behalf.as_ref().map_or(caller, |behalf| behalf.caller.clone());
             let identity = StartIdentity::of(&command, &caller, proves(shared, &command));

@@ -112,7 +112,7 @@ impl std::fmt::Debug for ServiceOptions {
     }
 }
 
-/// What all shards of an executor share.
+/// State that all shards of an executor share.
 struct Shared {
     mesh: Mesh,
     owner: Token,
@@ -297,7 +297,7 @@ impl Keeper {
             }
             self.reap().await;
             if tokio::time::Instant::now() >= beat {
-                // Whoever looks rarely cannot tell silence from not having looked.
+                // Poll at least five times per lease; otherwise a missed poll looks like a missed heartbeat.
                 beat = tokio::time::Instant::now() + BEAT.min(self.options.lease / 5);
                 if let Err(error) = self.share().await {
                     debug!(%error, "the fleet cannot be seen");
@@ -341,8 +341,8 @@ impl Keeper {
                 owned.stop.cancel();
             }
         }
-        // Whoever was taken for dead and is not writes on until it loses a race; a busy one wins them all, and keeps the new
-        // owner out. The record says whose turn it is.
+        // An executor that was taken for dead continues to write until it loses a race. A busy one wins all races and keeps the
+        // new owner out, so the record decides which of the two stops.
         for (shard, owned) in &mut self.shards {
             let owner = seen.owners.get(shard).and_then(|(owner, _)| owner.as_deref());
             if owner.is_some_and(|owner| owner != me) {

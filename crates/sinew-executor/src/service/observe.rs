@@ -1,8 +1,8 @@
-//! What operators measure of an execution: counts and durations from its facts, and its spans once they have ended.
+//! Metrics and spans of executions: counts and durations from facts, spans once they have ended.
 //!
-//! Called after a fact is stored, by whoever stored it, so nothing is counted twice across executors. A span's id is
-//! made of what it stands for, never of chance: whoever sends a task knows the span that will be told only when the
-//! task is over, perhaps by another executor.
+//! The executor that stored a fact reports it, so executors together count each fact once. A span's id is derived from
+//! its subject, never random: the sender of a task knows the id of a span that another executor may report after the
+//! task has ended.
 
 use sinew_engine::{ActId, Activation, Ctx, Fact, State, Time};
 use sinew_mesh::trace::TraceParent;
@@ -54,7 +54,7 @@ fn activation(
     fault: Option<&Fault>,
 ) {
     let one: &Activation = ctx.state.act(act);
-    // What never began took no time, and is no work that was done.
+    // An activation that never began took no time and did no work.
     let Some(began) = one.began_at else { return };
     let ended = one.ended_at.unwrap_or(now).max(began);
     let node = ctx.graph.plan().node(one.node);
@@ -142,7 +142,7 @@ fn seconds(from: Time, to: Time) -> f64 {
     to.saturating_sub(from) as f64 / 1000.0
 }
 
-/// What kind of node it is: few words, whatever the dialect calls it.
+/// Returns the kind of a node: one of few words, whatever the dialect calls it.
 const fn word(op: &Op) -> &'static str {
     match op {
         Op::Source => "source",

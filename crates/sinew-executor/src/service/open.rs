@@ -76,7 +76,7 @@ impl Log {
     }
 }
 
-/// What came of one input.
+/// Outcome of one input.
 pub(super) struct Decided {
     /// The round as the journal takes it; none when the input meant nothing.
     pub(super) round: Option<Bytes>,
@@ -99,9 +99,9 @@ pub(super) struct Open {
     /// The rounds are in `stored`.
     machine: Machine<()>,
     tasks: HashMap<TaskId, (ActId, u32)>,
-    /// What the shard's table of deadlines holds for it.
+    /// Its time in the shard's table of deadlines.
     pub(super) due: Option<Time>,
-    /// Something happened to it since the book last looked for room.
+    /// An input changed it since the memory limit was last checked.
     pub(super) touched: bool,
 }
 
@@ -184,7 +184,7 @@ impl Open {
         Ok(Decided { round: Some(bytes), facts: round.facts, actions })
     }
 
-    /// What must happen again because its end is not known.
+    /// Returns the actions to repeat because their end is not known.
     pub(super) fn outstanding(&self) -> Vec<Action> {
         self.machine.outstanding()
     }
@@ -194,7 +194,7 @@ impl Open {
         self.tasks.get(task).copied()
     }
 
-    /// What was asked in the running attempt of an activation.
+    /// Returns the request of an activation's running attempt.
     pub(super) fn ask(&self, act: ActId, attempt: u32) -> Option<&Arc<Ask>> {
         let one = self.machine.state().act(act);
         (one.attempt == attempt).then_some(one.ask.as_ref()).flatten()

@@ -1,7 +1,7 @@
-//! What happens outside once a commit is stored: tasks, sub-workflows, events, the archive.
+//! Effects outside once a commit is stored: tasks, sub-workflows, events, the archive.
 //!
-//! Everything here may happen again after a crash, always under the same ids; so it is tried until it works, and
-//! nothing waits for it but the end of a drain.
+//! Each job may be repeated after a crash, always under the same ids; so it is tried until it succeeds, and only the end of
+//! a drain waits for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::book::{Book, VERDICTS};
 use super::open::{Log, Open, Stored, UNREADABLE};
 use crate::library::Program;
 
-/// What a journal holds, as far as it was read.
+/// Content of a journal as far as it was read.
 #[derive(Default)]
 pub(crate) struct Reader {
     stored: HashMap<ExecutionId, Stored>,
@@ -31,7 +31,7 @@ impl Reader {
         self.positions
     }
 
-    /// What was read of one execution.
+    /// Returns the record of one execution as far as it was read.
     pub(crate) fn record(&self, execution: &ExecutionId) -> Option<ExecutionRecord> {
         self.stored.get(execution).map(Stored::record)
     }

@@ -51,7 +51,7 @@ const OWNERS_ENDED: &str = "SINEW-6061";
 pub(super) enum End {
     /// It was asked to.
     Drained,
-    /// Somebody else owns the shard.
+    /// Another executor owns the shard.
     Fenced,
     /// The broker could not be used.
     Lost(MeshError),
@@ -101,7 +101,7 @@ enum DueWork {
 struct Wear {
     /// Bytes written since old messages were removed.
     bytes: usize,
-    /// What lies before this is journaled again or removed; none while the journal is short.
+    /// Sequence below which the journal is rewritten or removed; `None` while the journal is short.
     cut: Option<u64>,
 }
 
@@ -178,7 +178,7 @@ impl Shard {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.inbox(id, book.positions).await?;
-        // What ended the last owner is in the first batch behind its last commit.
+        // The input that ended the last owner is in the first batch behind its last commit.
         caution.expect(inbox.waiting().min(2 * BATCH as u64));
         let checked = HashSet::new();
         let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution, checked };
@@ -343,7 +343,7 @@ impl Shard {
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(commit.entries.len() as f64);
         metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
-        // What others wait for first; what is only shown can be a moment late.
+        // Actions leave before events: agents and callers wait for actions.
         let (acts, shown): (Vec<_>, Vec<_>) =
             stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
         self.outbox.send(effects::jobs(&self.shared, &self.book, now, acts));

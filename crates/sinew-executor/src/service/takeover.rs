@@ -60,7 +60,7 @@ struct SuspectItem {
     deaths: u32,
 }
 
-/// What the owner of a shard has in hand, and what is suspected.
+/// Work in hand of a shard's owner, and the suspected items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TakeoverNote {
     /// The process that wrote the note.
@@ -173,7 +173,7 @@ impl TakeoverNote {
     ) -> Vec<Vec<T>> {
         let narrow = self.suspects.len().div_ceil(GROUP_COUNT);
         let mut groups: Vec<Vec<T>> = Vec::new();
-        // What the last group is of, and how many it may have.
+        // Kind and size limit of the last group.
         let mut last = (false, 0);
         for one in work {
             let key = item(&one);
@@ -276,7 +276,7 @@ mod tests {
             note.pass();
             assert!(note.is_suspicious() && note.forget_except(&HashSet::new()) && !note.is_suspicious());
         }
-        // Nothing in hand: killed from outside.
+        // No work in hand: killed from outside.
         note.hold(&[item(0)]);
         note = next(next(next(next(note))));
         assert!(note.condemned().is_empty());

@@ -1,4 +1,4 @@
-//! What a shard's owner answers about its executions.
+//! Answers of a shard's owner about its executions.
 
 use sinew_engine::{State, Status, Waiting, WaitingFor, waiting};
 use sinew_protocol::Fault;
@@ -85,7 +85,7 @@ pub fn ended(state: &State) -> Option<u64> {
     state.ended.then_some(state.at)
 }
 
-/// What it waits for, in a few words.
+/// Describes the reasons of waiting in a few words.
 pub fn words(waits: &[Waiting]) -> Option<String> {
     let mut all = waits.iter().filter_map(|wait| match &wait.what {
         WaitingFor::Agent { name, attempt, .. } if *attempt > 1 => {

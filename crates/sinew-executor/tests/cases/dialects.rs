@@ -23,7 +23,7 @@ use crate::support::process::Part;
 
 /// Runs at work at the same time.
 const AT_ONCE: usize = 6;
-/// What waits longer than this in virtual time is not waited for.
+/// Waits of more virtual milliseconds than this are not waited for.
 const LONGEST: Time = 1_000;
 /// A day: longer than any case that ends.
 const FOREVER: Time = 24 * 3_600_000;

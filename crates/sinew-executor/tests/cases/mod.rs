@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What came of a case: what is wrong with it, or why it is not ours to judge.
+/// Outcome of a case: its defects, or the reason why it is left out.
 enum Verdict {
     Judged(Vec<String>),
     LeftOut(&'static str),

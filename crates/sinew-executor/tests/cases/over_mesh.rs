@@ -26,7 +26,7 @@ use crate::support::process::{Part, Process};
 
 /// Cases at work at the same time.
 const AT_ONCE: usize = 6;
-/// What ends later than this in virtual time is not waited for.
+/// Cases that end later than this in virtual time are left out.
 const LONGEST: u64 = 5_000;
 /// Where nothing but the agents takes time, they take so many times more: a loaded machine is slower than virtual time.
 const SLOWER: u64 = 8;
@@ -35,7 +35,7 @@ const SLOWER: u64 = 8;
 const SHORT: [(&str, &str); 4] =
     [("\"0.05s\"", LONG), ("\"0.1s\"", LONG), ("0.1 seconds", "0.75 seconds"), ("0.15", "0.75")];
 const LONG: &str = "\"0.75s\"";
-/// What their agents' delays become, so that they are too late again.
+/// Factor for the delays of agents, so that late answers are late on the mesh, too.
 const LONGER: u64 = 15;
 
 /// A case that differs over the mesh.
@@ -44,7 +44,7 @@ const LONGER: u64 = 15;
 struct Differs {
     id: String,
     why: String,
-    /// What is not compared; everything when absent.
+    /// Aspects that are not compared; all of them when absent.
     #[serde(default)]
     without: Vec<String>,
 }
@@ -87,7 +87,7 @@ async fn all(delivery: Delivery) {
         if case["kind"] != "run" || only.as_ref().is_some_and(|only| only != id) {
             continue;
         }
-        // What binds nobody, and what does not load, is judged without a mesh.
+        // Cases without expectations and invalid definitions are judged without a mesh.
         let (Some(mut wanted), Ok(library)) = (wanted(case), load(case)) else { continue };
         let without = match differs.remove(id) {
             Some(case) if case.without.is_empty() => {
@@ -135,7 +135,7 @@ async fn all(delivery: Delivery) {
     assert_eq!(failed.len(), 0);
 }
 
-/// What both drivers must agree on: all but times, and the order of calls that are under way at once.
+/// Returns the aspects in which both drivers must agree: all but times, and the order of concurrent calls.
 fn comparable(seen: &Seen<'_>) -> Value {
     let mut end = seen.end();
     end.as_object_mut().unwrap().remove("elapsed_ms");
@@ -185,7 +185,7 @@ async fn run<'c>(
         client.signal(&Token::of("cancel"), cancel, PATIENCE).await.unwrap();
     }
     client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
-    // What agents still have to tell is on its way.
+    // The last reports of agents are on their way.
     agents.asked(reference.agents.calls.len()).await;
     let cancels = reference.agents.cancels.len();
     agents.until("all are told", |told| of(told, "cancelled").count() >= cancels).await;
@@ -256,7 +256,7 @@ fn of<'t>(told: &'t [Value], kind: &'static str) -> impl Iterator<Item = &'t Val
     told.iter().filter_map(move |line| line.get(kind))
 }
 
-/// What the agents have told.
+/// Returns the agents as their reports show them.
 fn told<'c>(case: &'c Value, agents: &Process, messages: &HashMap<String, Request>) -> Agents<'c> {
     let calls = agents.began().map(|call| {
         let task = call["task"].as_str().unwrap();

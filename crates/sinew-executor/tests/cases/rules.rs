@@ -6,7 +6,7 @@ use sinew_dialects::sam::{self, duration, probe};
 use crate::cases::Verdict;
 use crate::cases::sam::{load, same, wanted};
 
-/// What must come instead replaces what came: a value for an error, or an error for a value.
+/// A wanted value removes the wanted error, and a wanted error the wanted value.
 fn one_end(mut wanted: Map<String, Value>, case: &Value) -> Map<String, Value> {
     let ends = ["value", "value_not", "error_contains"];
     if let Some(want) = case.get("want")
@@ -31,7 +31,7 @@ pub(crate) fn judge(kind: &str, case: &Value) -> Verdict {
     };
     let part = wanted.get("error_contains").and_then(Value::as_str);
     match kind {
-        // What the fields of a valid definition mean is looked at in sinew-dialects.
+        // The fields of a valid definition are tested in sinew-dialects.
         "definition" => match (load(case), part) {
             (Ok(_), None) => {}
             (Ok(_), Some(_)) => must(false, "it is accepted".to_owned()),

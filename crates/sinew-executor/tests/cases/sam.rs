@@ -51,7 +51,7 @@ pub(crate) fn run(case: &Value) -> Verdict {
     Verdict::Judged(wrong)
 }
 
-/// What must hold; none where the case binds nobody.
+/// Returns the expectations of a case; `None` where the case has none.
 pub(crate) fn wanted(case: &Value) -> Option<Map<String, Value>> {
     let mut wanted = case["expect"].as_object().unwrap().clone();
     let want = case["want"].as_object();
@@ -68,11 +68,11 @@ pub(crate) fn wanted(case: &Value) -> Option<Map<String, Value>> {
             if want.get("state").is_some_and(|state| Some(state) != wanted.get("state")) {
                 wanted.retain(|key, _| !["output", "error_contains", "nacks"].contains(&key.as_str()));
             }
-            // What is asked for exactly is no longer asked for at the least.
+            // An exact expectation replaces the one of a minimum.
             if want.contains_key("finals") {
                 wanted.remove("finals_at_least");
             }
-            // What is valid has no error.
+            // A valid definition has no error.
             if want.contains_key("valid") {
                 wanted.remove("error_contains");
             }
@@ -117,7 +117,7 @@ pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) depth: u32,
     pub(crate) began: Time,
-    /// None if it never answers.
+    /// `None` if it never answers.
     pub(crate) ended: Option<Time>,
 }
 
@@ -169,7 +169,7 @@ impl Stub for Agents<'_> {
     }
 }
 
-/// What came of a run.
+/// Outcome of a case's execution.
 pub(crate) struct Seen<'c> {
     pub(crate) agents: Agents<'c>,
     outcome: Option<Outcome>,
@@ -201,7 +201,7 @@ impl<'c> Seen<'c> {
         Self { facts: sim.facts(), ..Self::folded(agents, sim.execution(), 0) }
     }
 
-    /// What the journal of an execution says, which began at this time, and what its agents say.
+    /// Reads the outcome from the journal of an execution that began at this time, and from the reports of its agents.
     pub(crate) fn folded(agents: Agents<'c>, execution: &Execution, began: Time) -> Self {
         let mut seen = Vec::new();
         execution.replay(|ctx, fact| seen.extend(events::project(ctx, execution.id(), fact)));
@@ -236,7 +236,7 @@ impl<'c> Seen<'c> {
         }
     }
 
-    /// What a crash must not change.
+    /// Returns the part of the outcome that a crash must not change.
     pub(crate) fn end(&self) -> Value {
         json!({
             "state": self.state(),

@@ -79,7 +79,7 @@ async fn a_workflow_is_called_like_an_agent() {
         "nobody asked for structure"
     );
 
-    // What is larger than a command.
+    // An input that is larger than a command.
     let large = "x".repeat(600_000);
     let (said, _) =
         call(&ada, "single", "SendMessage", message("m3", json!([{"data": {"value": large}}]))).await;
@@ -88,7 +88,7 @@ async fn a_workflow_is_called_like_an_agent() {
     let bytes = ada.artifacts().fetch(part["url"].as_str().unwrap()).await.unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), json!({"value": large}));
 
-    // What breaks the schema of the workflow is a failed task.
+    // An input that violates the workflow's schema gives a failed task.
     let (said, _) = call(&ada, "single", "SendMessage", message("m4", json!([{"data": {"value": 7}}]))).await;
     assert_eq!(state(&said["task"]), "TASK_STATE_FAILED", "{said}");
     assert!(said["task"]["metadata"]["sinew"]["fault"]["code"].is_string());
@@ -164,7 +164,7 @@ async fn deployed_workflows_are_announced_until_they_are_not() {
     service.drain().await;
 }
 
-/// What two executors say is the same, and the death of the one that was asked loses nothing.
+/// Two executors give the same answers, and the death of the one that was asked loses no call.
 #[tokio::test]
 async fn any_executor_answers_for_a_task_of_a_dead_one() {
     let mesh = TestMesh::new().await;

@@ -176,7 +176,7 @@ async fn circles_are_refused() {
     service.drain().await;
 }
 
-/// Who cancels the outermost execution ends the innermost task.
+/// Cancelling the outermost execution ends the innermost task.
 #[tokio::test]
 async fn a_cancellation_reaches_the_innermost_task() {
     let mesh = TestMesh::new().await;

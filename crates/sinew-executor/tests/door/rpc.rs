@@ -9,7 +9,7 @@ use sinew_protocol::header;
 
 use crate::support::mesh::{PATIENCE, Site};
 
-/// What is said back: result or error, and the number of the last event before it.
+/// Returns the result or error of a call, and the number of the last event before it.
 pub(crate) async fn call(mesh: &Mesh, agent: &str, method: &str, params: Value) -> (Value, Option<u64>) {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let mut headers = HeaderMap::new();

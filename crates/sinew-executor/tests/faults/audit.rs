@@ -1,4 +1,4 @@
-//! What must hold whatever was broken, read from a record.
+//! Rules that each record must follow after any fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 

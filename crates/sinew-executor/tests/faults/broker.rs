@@ -94,7 +94,7 @@ async fn an_executor_leaves_in_time_while_the_broker_hangs() {
         ..ServiceOptions::new(adapters)
     };
     let executor = Service::start(mesh.connect("one").await, options).await.unwrap();
-    // Something to hand over: the chain waits for an agent that is not there.
+    // The chain waits for an agent that is away, so there is work to hand over.
     begun(&client, "waits", "chain", json!({ "value": 1 })).await;
     mesh.server.pause().await.unwrap();
     // Well below what any single request to the broker may take.

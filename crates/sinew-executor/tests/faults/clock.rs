@@ -36,7 +36,7 @@ async fn other_times(broker: String) -> String {
                     while let Some(at) = waiting.windows(right.len()).position(|window| window == right) {
                         waiting[at..at + wrong.len()].copy_from_slice(&wrong);
                     }
-                    // What may be the beginning of the text waits for its end.
+                    // Text that may be the beginning of the variable waits for its end.
                     let kept = (1..right.len()).rev().find(|n| waiting.ends_with(&right[..*n])).unwrap_or(0);
                     let rest = waiting.split_off(waiting.len() - kept);
                     if to_client.write_all(&waiting).await.is_err() {

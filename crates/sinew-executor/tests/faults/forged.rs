@@ -209,7 +209,7 @@ async fn forged_results_are_not_accepted() {
             .filter(|fact| matches!(fact, Fact::Replied { .. } | Fact::Late { .. }));
         assert_eq!(replies.count(), 1, "a forged result became a fact");
     }
-    // What did not prove its task is kept for a person to look at.
+    // Results without a valid proof are kept in the quarantine.
     let aside = scene.mesh.mesh.quarantined(2_000).await.unwrap();
     let forged = aside.iter().filter(|one| one.reason.contains("SINEW-6034")).count();
     println!("1,000 forged results: 0 accepted, {forged} set aside");

@@ -104,7 +104,7 @@ async fn garbage_everywhere() {
     assert!(of("COMMANDS") >= 2 * bodies().len() * 6, "commands: {}", of("COMMANDS"));
     assert!(of("RESULTS") >= 2 * bodies().len(), "results: {}", of("RESULTS"));
     assert!(aside.iter().filter(|one| !one.subject.is_empty()).all(|one| !one.reason.is_empty()));
-    // Nothing of it is in the way of the next owner.
+    // The garbage does not stop the next owner.
     executor.kill9().await;
     let mut next = mesh.executor_process("next").await;
     let execution = begun(&client, "after", "chain", json!({ "value": "after" })).await;

@@ -165,7 +165,7 @@ impl Guarded {
             user("boss", &[Role::Provisioner, Role::Admin]),
             user("first", &[Role::Executor]),
             user("second", &[Role::Executor]),
-            // Whatever the mesh itself may publish, written by somebody who has stolen its credentials.
+            // A thief with stolen credentials may publish everything that the mesh itself may publish.
             user("thief", &[Role::Executor, Role::Admin]),
             user("tester", &[Role::Client]),
             user("vandal", &[Role::Client]),

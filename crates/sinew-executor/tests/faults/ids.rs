@@ -10,7 +10,7 @@ use crate::faults::audit::{single, succeeded};
 use crate::faults::signals::ask;
 use crate::support::mesh::{PATIENCE, TestMesh, start};
 
-/// What the starter of an execution learns of it.
+/// Returns the answer that the starter of an execution gets.
 async fn learns(client: &Client, execution: &ExecutionId) -> Result<String, ClientError> {
     let outcome = client.own_outcome(execution, "single", Some(PATIENCE)).await?;
     Ok(outcome.unwrap().output.unwrap()["value"].as_str().unwrap().to_owned())
@@ -59,7 +59,7 @@ async fn a_known_id_is_refused_to_others_while_it_is_open_and_after() {
     assert_eq!(seen.output.unwrap()["value"], "ada's", "a closed execution was replaced");
     let other = learns(&mallory, &id).await.unwrap_err();
     assert!(matches!(other, ClientError::OtherStart(_)), "{other}");
-    // Whoever comes after mallory's start comes after the decision about it.
+    // A start behind mallory's start is decided after it.
     let next = start(&ada, "next", "single", json!({ "value": "next" }));
     let next_id = next.execution.clone();
     ada.start(next).await.unwrap();

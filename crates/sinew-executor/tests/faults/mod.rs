@@ -1,6 +1,6 @@
-//! What may break, broken on purpose: processes, the broker, messages, clocks. Against a real nats-server.
+//! Faults made on purpose: processes, the broker, messages, clocks. Against a real nats-server.
 //!
-//! Judged from journals and from what agents in other processes say they did. A test whose fault did not happen fails.
+//! Judged from journals and from reports of agents in other processes. A test whose fault did not happen fails.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod agents;

@@ -78,7 +78,7 @@ async fn owners_that_fight_do_no_harm() {
     for (nth, execution) in executions.iter().enumerate() {
         assert_eq!(succeeded(&client, execution).await, json!({ "value": format!("k{nth}") }));
     }
-    // Whoever is at work is on record in the end.
+    // The record names the executor at work in the end.
     let recorded = async {
         while fleet.owner(0).await.unwrap().is_none() {
             look.tick().await;

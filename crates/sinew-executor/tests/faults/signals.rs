@@ -1,4 +1,4 @@
-//! What people ask of executions over the mesh: twice, late, without right, and over the death of an owner.
+//! Commands of people over the mesh: twice, late, without the right, and over the death of an owner.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ async fn approvals_are_for_those_who_may_and_count_once() {
     assert_eq!(by, [if yes.accepted { "ann" } else { "bob" }]);
 }
 
-/// What failed and is closed goes on from the history; what succeeded is kept.
+/// A closed failure is taken up again from the history; successful nodes keep their results.
 #[tokio::test]
 async fn a_closed_execution_is_retried() {
     let mesh = TestMesh::new().await;
@@ -203,7 +203,7 @@ async fn a_closed_execution_is_retried() {
     assert_eq!(names, BTreeMap::from([("one", 1), ("two", 2)]));
 }
 
-/// What waits is kept as it stands in the journal, and is as good as new when its answer comes.
+/// A waiting execution is kept as stored in the journal, and is folded again when its answer comes.
 #[tokio::test]
 async fn what_waits_takes_no_room() {
     let mesh = TestMesh::new().await;

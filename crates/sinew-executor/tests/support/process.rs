@@ -30,7 +30,7 @@ const ROLE: &str = "SINEW_TEST_ROLE";
 /// Begins the lines that are meant for the test; the test harness prints others.
 const MARK: &str = "@@";
 
-/// What a process does.
+/// Part that a process plays.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Role {
     pub(crate) url: String,
@@ -64,7 +64,7 @@ pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: mpsc::UnboundedReceiver<Value>,
-    /// What it has told so far.
+    /// Reports so far.
     pub(crate) told: Vec<Value>,
 }
 

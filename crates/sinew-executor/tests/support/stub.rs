@@ -1,4 +1,4 @@
-//! What a stubbed agent answers, in the words of `tests/cases/sam.json`; `pass` gives the input back.
+//! Answers of a stubbed agent, in the words of `tests/cases/sam.json`; `pass` returns the input.
 
 use serde_json::{Value, json};
 

@@ -43,10 +43,10 @@ const AT_ONCE: usize = 4_096;
 const REOPEN: Duration = Duration::from_secs(1);
 /// How long the end of a cancelled execution is waited for.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(10);
-/// What is said to who wants webhooks.
+/// Answer to requests for webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
-/// What is said back: a result with the number of the last event before it, or a refusal.
+/// Outcome of a call: a result with the number of the last event before it, or an error.
 type Said = Result<(Value, Option<u64>), A2aError>;
 
 /// The doors of all workflows in one executor.
@@ -88,7 +88,7 @@ impl Doors {
         if let Err(error) = server.stop().await {
             debug!(workflow = &*workflow, %error, "the door was not closed");
         }
-        // What came before it was closed.
+        // Calls that arrived before the subscription was closed are answered.
         while let Some(call) = server.next().await {
             self.take(&workflow, &listed, call).await;
         }

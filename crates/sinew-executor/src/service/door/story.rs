@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// One event of the story before it is worded.
 enum Told {
-    /// Something happened.
+    /// An event of the execution.
     Event(Box<MeshMessage>),
     /// A person is asked.
     Asked(String),
@@ -144,7 +144,7 @@ fn line(
         let body = serde_json::to_vec(event).unwrap_or_default();
         (body.len() <= LARGEST_STATUS).then(|| Bytes::from(body))
     };
-    // What is too large for a stream is in the task; its number must not be missing.
+    // Output that is too large for a stream stands in the task; its number must not be missing.
     let state = last.filter(|_| end.is_some()).map_or(TaskState::Working, |task| task.status.state);
     let body = small(&event).or_else(|| small(&status(state, None))).unwrap_or_default();
     Line { seq, end, body }
