@@ -26,7 +26,7 @@ pub(crate) struct FileAgents {
     pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
-/// What marks the folder of a node plugin.
+/// File that marks the folder of a node plugin.
 const PLUGIN: &str = "definition.json";
 /// How deep plugins may lie below `nodes/`.
 const PLUGIN_DEPTH: u32 = 4;
@@ -61,7 +61,7 @@ fn plugin_folders(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
         found.push(folder.to_owned());
         return;
     }
-    // What cannot be listed has no agents; a graph that needs them says so.
+    // A folder that cannot be listed has no agents; a graph that needs them reports them missing.
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let inside =
         entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

@@ -14,7 +14,7 @@ use crate::output::Output;
 pub(crate) struct Kept {
     /// The folder.
     pub(crate) folder: PathBuf,
-    /// What agents write to.
+    /// Store that agents write to.
     pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
@@ -28,7 +28,7 @@ impl Kept {
         Ok(Self { folder, artifacts: Arc::new(artifacts) })
     }
 
-    /// What was stored, with the newest version of each under its own name; a folder that nothing was stored in goes.
+    /// Lists the stored artifacts and copies the newest version of each to its own name. Removes an empty folder.
     pub(crate) fn finish(&self, output: &Output) -> Vec<ArtifactMeta> {
         let stored = self.artifacts.list().unwrap_or_default();
         if stored.is_empty() {

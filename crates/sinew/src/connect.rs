@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     /// How long to wait for the server (`5s`) [env: `NATS_TIMEOUT`]
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     pub(crate) nats_timeout: Option<String>,
-    /// Who asks: the name in subjects that commands are recorded under [default: by the credentials, else the user]
+    /// Caller under which commands are recorded [default: by the credentials, else the user]
     #[arg(long = "as", value_name = "NAME", hide_short_help = true)]
     pub(crate) caller: Option<String>,
 }

@@ -17,7 +17,7 @@ use crate::load::Loaded;
 /// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
 const MOST_DRAWING: usize = 24 * 1024;
 
-/// What was deployed.
+/// A deployed workflow.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Deployed {
     /// The workflow.

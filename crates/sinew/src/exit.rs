@@ -67,9 +67,9 @@ pub(crate) struct Failure {
     pub(crate) code: &'static str,
     /// One sentence.
     pub(crate) message: String,
-    /// What to do about it.
+    /// Advice on how to mend it.
     pub(crate) hint: Option<String>,
-    /// What is wrong in which file, when that is why.
+    /// Findings in files, if those are the reason.
     pub(crate) diagnostics: Option<Diagnostics>,
 }
 

@@ -256,7 +256,7 @@ pub(crate) fn document(failure: &Failure) -> Value {
     error
 }
 
-/// What a document, or each of a list, is called by other commands; none if they have no use for it.
+/// Returns the names by which other commands take a document, or each of a list; `None` if they take none.
 fn names(value: &Value) -> Option<Vec<&str>> {
     fn name(one: &Value) -> Option<&str> {
         NAMED_BY.iter().find_map(|key| one.get(key)?.as_str())

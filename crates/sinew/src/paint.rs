@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::output;
 
-/// What was painted last, so that it can be painted over.
+/// The last painted lines, which the next ones overwrite.
 #[derive(Debug, Default)]
 pub(crate) struct Painter {
     painted: usize,

@@ -32,7 +32,7 @@ const MAX_EXPORT_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct About {
-    /// Who started it.
+    /// Caller who started it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) caller: String,
     /// The user.

@@ -22,7 +22,7 @@ pub(crate) struct Row {
     /// Milliseconds from begin to end (or now).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duration_ms: Option<Time>,
-    /// Who works on it.
+    /// Agent that works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
     /// Why it failed or waits, or how its children stand.
@@ -82,7 +82,7 @@ impl Word {
         matches!(self, Self::Running | Self::Waiting)
     }
 
-    /// Nothing more will happen to it.
+    /// Returns true if it has ended.
     pub(crate) const fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
     }

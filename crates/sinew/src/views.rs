@@ -1,7 +1,7 @@
-//! What people and programs see of an execution: pure projections of its [`Record`](crate::record::Record).
+//! Views of an execution for people and programs: pure projections of its [`Record`](crate::record::Record).
 //!
-//! Nothing here reads a clock, a file or the network: `now` is an argument. Each view is a document that serialises,
-//! and a text of the same for people.
+//! A view reads no clock, no file and no network: `now` is an argument. Each view is a document that serialises, and a
+//! text of the same for people.
 
 pub(crate) mod describe;
 pub(crate) mod diff;
@@ -35,7 +35,7 @@ pub(crate) enum Standing {
     Success,
     /// It did not
     Failure,
-    /// Somebody ended it
+    /// A user or a parent cancelled it
     Cancelled,
 }
 
@@ -94,7 +94,7 @@ impl Standing {
         matches!(self, Self::Success | Self::Failure | Self::Cancelled)
     }
 
-    /// What a command that follows the execution ends with.
+    /// Returns the exit code of a command that follows the execution.
     pub(crate) const fn exit(self) -> Exit {
         match self {
             Self::Success => Exit::Ok,

@@ -19,7 +19,7 @@ fn bench(folder: &TempDir, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let held = "exec 9>&1; exec \"$0\" bench --only jobs --shards 4 \"$@\"";
     command.args(["-c", held, env!("CARGO_BIN_EXE_sinew")]).args(args).stdin(Stdio::null());
-    // Who is killed leaves its folders behind.
+    // A killed process leaves its folders behind.
     command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -1,4 +1,4 @@
-//! What the command line says: transcripts in `cmd/`, and what holds for every command.
+//! Transcripts of commands in `cmd/`, and rules that hold for every command.
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -579,7 +579,7 @@ fn the_time_of_a_command_counts_from_its_call() {
     }
 }
 
-/// Nothing is fetched unless somebody says so, and then nothing from this machine or its neighbours.
+/// Addresses are fetched only on request, and never from this machine or its neighbours.
 #[test]
 fn urls_are_read_on_request_and_from_public_addresses_only() {
     let here = tempfile::tempdir().unwrap();

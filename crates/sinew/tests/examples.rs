@@ -19,7 +19,7 @@ fn sinew(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sinew")).args(args).current_dir(root()).output().unwrap()
 }
 
-/// What `sinew` prints, if it ends well.
+/// Returns the output of `sinew`, which must succeed.
 fn printed(args: &[&str]) -> String {
     let output = sinew(args);
     let told = String::from_utf8_lossy(&output.stderr);

@@ -49,7 +49,7 @@ fn an_incident_is_found_understood_retried_and_watched() {
     world.ok(&["workflow", "deploy", "flows"]);
     assert!(world.ok(&["workflow", "deploy", "flows"]).starts_with("unchanged  orders@"));
 
-    // Somebody starts it twice with one key, and it fails once.
+    // Two starts with one key begin one execution, and it fails once.
     let start = [
         "run",
         "orders",
@@ -94,7 +94,7 @@ fn an_incident_is_found_understood_retried_and_watched() {
     assert_eq!((&tree[0]["activations"], &tree[1]["activations"]), (&json!(1), &json!(2)), "{tree:#}");
     let verdicts = world.json(&["execution", "describe", &id])["commands"].clone();
     assert_eq!((&verdicts[0]["op"], &verdicts[0]["accepted"]), (&json!("retry"), &json!(true)));
-    // What succeeded cannot be retried; that is said before anything is sent.
+    // A success cannot be retried; the command reports it before anything is sent.
     world.ends(&["execution", "retry", &id], 6);
 
     // Taken along as a file, it says the same, and this version decides it the same.
@@ -192,7 +192,7 @@ fn what_goes_on_is_steered_and_what_waits_says_for_what() {
         world.json(&["run", "orders.yaml", "--mesh", "--input-artifact", &address, "-q"])["output"],
         json!({"booked": 6})
     );
-    // What cannot begin is refused at once, also to who does not wait for the end.
+    // A workflow that cannot begin is refused at once, also without --wait.
     let (before, digest) = address.split_once("sha256=").unwrap();
     let gone = format!("{before}sha256={}{}", "0".repeat(8), &digest[8..]);
     for how in ["--detach", "--wait"] {
@@ -233,7 +233,7 @@ fn agents_and_tools_are_found_and_called() {
     let checks = world.json(&["doctor"]);
     assert!(checks.as_array().unwrap().iter().all(|check| check["state"] == "ok"), "{checks:#}");
     assert_eq!(agents.stop(), Some(0));
-    // Whoever leaves takes its card with it.
+    // A leaving agent removes its card.
     world.ends(&["agent", "describe", "Pricing", "--mesh"], 3);
 }
 
@@ -277,7 +277,7 @@ fn every_answer_is_data_and_every_failure_has_its_code() {
             };
             assert!(read, "{args:?} -o {format}: {out}");
         }
-        // Whatever people see is words: no escape sequences where nobody looks.
+        // Output that does not go to a terminal contains no escape sequences.
         assert!(!world.ok(args).contains('\u{1b}'), "{args:?}");
     }
     let fails: &[(&[&str], i32, &str)] = &[
@@ -363,7 +363,7 @@ fn dev_deploys_what_is_saved() {
     told.wait_for("deployed orders@");
     let second = version();
     assert_ne!(first, second);
-    // What is broken is told of, and what is deployed stays.
+    // A broken file is reported, and the deployed version stays.
     world.write("workflows/orders.yaml", "workflow: [");
     told.wait_for("nothing was deployed");
     assert_eq!(version(), second);
@@ -374,7 +374,7 @@ fn dev_deploys_what_is_saved() {
     assert_eq!(dev.stop(), Some(0));
 }
 
-/// What was given leads the same way: nothing runs that did not run before, and nothing is left out.
+/// Given outputs lead along the same paths: no node runs that did not run before, and none is left out.
 #[test]
 fn a_fork_goes_the_way_of_the_old_execution() {
     let (world, _executor) = World::new();
@@ -457,7 +457,7 @@ fn who_follows_the_logs_hears_agents_while_they_work() {
     assert_eq!(world.ok(&["execution", "logs", "slow"]), "");
 }
 
-/// What `nats micro ls`, `info` and `stats` ask for.
+/// Requests of `nats micro ls`, `info` and `stats`.
 #[test]
 fn agents_and_workflows_are_services_that_the_nats_command_line_lists() {
     let (world, executor) = World::new();

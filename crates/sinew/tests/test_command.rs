@@ -29,7 +29,7 @@ fn an_update_replaces_what_was_wrong_and_nothing_else() {
     let path = here.path().join("failing.test.yaml");
     let before = std::fs::read_to_string(&path).unwrap();
     let output = sinew(here.path(), &["test", "--update"]);
-    // What no value can mend still fails.
+    // Defects that no value can mend still fail.
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("+      order: [check, ship]"), "{}", text(&output.stderr));
     let after = std::fs::read_to_string(&path).unwrap();

@@ -25,7 +25,7 @@ use common::{Role, World, text};
 const PART: &str = "SINEW_TEST_PART";
 const HEADER: &str = "SINEW_TEST_TRACEPARENT";
 
-/// What a collector got.
+/// Spans that a collector received.
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Received>>);
 
@@ -210,7 +210,7 @@ fn a_run_on_a_mesh_is_one_trace_from_client_to_agent() {
     let mut run = traced(&["run", "greet.yaml", "--mesh", "-p", "name=ada", "--wait"]);
     let ran = run.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     assert!(ran.status.success() && text(&ran.stdout).contains("hello ada"), "{}", text(&ran.stderr));
-    // Whoever ends sends what is left.
+    // Ending processes export their remaining spans.
     for role in [agent, executor] {
         role.stop();
     }

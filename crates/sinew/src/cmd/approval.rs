@@ -16,7 +16,7 @@ use crate::remote::Remote;
 use crate::views::waiting::{self, Wait};
 use crate::views::words;
 
-/// Nothing waits for a person there.
+/// No node of the execution waits for a person.
 const NOT_WAITING: &str = "SINEW-8041";
 /// Records fetched at the same time.
 const AT_ONCE: usize = 16;
@@ -195,7 +195,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What is decided.
+/// Decision of a person.
 struct Decision {
     data: Value,
     comment: Option<String>,

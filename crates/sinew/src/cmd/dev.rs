@@ -157,7 +157,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     failed.map_or(Ok(Exit::Ok), Err)
 }
 
-/// What was named, else the usual folder if it is there.
+/// Returns the named paths, else the usual folder if it exists.
 fn places(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
     match named {
         [] if Path::new(usual).is_dir() => vec![PathBuf::from(usual)],
@@ -184,7 +184,7 @@ async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
     })
 }
 
-/// What was started, and what to type next.
+/// Started services, and the next commands to type.
 struct Banner<'a> {
     args: &'a DevArgs,
     url: String,

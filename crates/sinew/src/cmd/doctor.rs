@@ -35,7 +35,7 @@ pub(crate) struct DoctorArgs {
     /// Set right what provisioning can set right
     #[arg(long)]
     fix: bool,
-    /// What these credentials are for [default: the roles they come closest to]
+    /// Role of these credentials [default: the closest roles]
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',', value_parser = role)]
     roles: Vec<Role>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ impl Doctor {
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
         let Failure { exit, message, hint, code, .. } = failure;
-        // What these credentials may not look at is not therefore wrong.
+        // A check that these credentials may not make is a warning, not a failure.
         let state = if exit == Exit::Denied { State::Warn } else { State::Fail };
         self.checks.push(Check { what: check, state, message, hint, code: Some(code) });
     }
@@ -158,7 +158,7 @@ impl Doctor {
         let info = mesh.client().server_info();
         let text = format!("nats-server {} at {}:{}", info.version, info.host, info.port);
         self.say("server", State::Ok, text, None);
-        // What is too small for anything is a problem of its own.
+        // A limit below every need is reported as a problem of its own.
         if info.max_payload < PAYLOAD && !mesh.has_small_payload() {
             let text = format!("the server takes messages of at most {} bytes", info.max_payload);
             self.say("payload", State::Warn, text, Some("set max_payload to 1MB or more"));

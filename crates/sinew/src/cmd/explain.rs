@@ -7,7 +7,7 @@ use sinew_protocol::code;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// Nobody knows the code.
+/// The code is unknown.
 const UNKNOWN_CODE: &str = "SINEW-8011";
 
 const EXAMPLES: &str = "Examples:

@@ -62,7 +62,7 @@ pub(crate) struct NewWorkflow {
 pub(crate) struct NewAgent {
     /// Its name: letters, digits, - and _
     name: String,
-    /// What it is
+    /// Kind of the agent
     #[arg(long, value_enum, default_value_t = Kind::Script)]
     kind: Kind,
     /// The folder to write into
@@ -70,7 +70,7 @@ pub(crate) struct NewAgent {
     dir: PathBuf,
 }
 
-/// What an agent is.
+/// Kind of a new agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// A Python function in a sandbox

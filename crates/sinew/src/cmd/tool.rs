@@ -49,14 +49,14 @@ pub(crate) struct DeclareArgs {
     /// Only these tools or workflows [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Whose words
+    /// API whose format is used
     #[arg(long = "for", value_enum, default_value_t = Api::Openai)]
     api: Api,
     #[command(flatten)]
     mesh: Connection,
 }
 
-/// Whose words a declaration is in.
+/// API that a declaration is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Api {
     /// OpenAI's function tools

@@ -1,4 +1,4 @@
-//! What an execution did, counted per node and edge of its plan.
+//! State of an execution, counted per node and edge of its plan.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sinew_plan::NodeIx;
 
 use crate::tree::{self, Word};
 
-/// What an execution did so far.
+/// State of an execution so far.
 #[derive(Debug)]
 pub(crate) struct Run {
     marks: Vec<Mark>,
@@ -98,7 +98,7 @@ impl Run {
 
 fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
     let Some(last) = acts.last() else {
-        // What an execution has left behind unvisited was not on its way.
+        // Nodes that an ended execution did not visit were not on its way.
         let skipped = state.ended || state.died(ROOT, ix).is_some();
         let status = if skipped { Status::Skipped } else { Status::Planned };
         return Mark { status, note: None };

@@ -6,7 +6,7 @@ use sinew_executor::Execution;
 
 use super::Record;
 
-/// What stands in the place of a text.
+/// Replacement for a text.
 const GONE: &str = "[redacted]";
 
 /// The record with all values, questions, comments and messages taken out; names of nodes and agents stay.
@@ -26,7 +26,7 @@ pub(crate) fn redact(record: &Record) -> Record {
     Record { about, execution: Execution::recover(id, program, &rounds), commands, redacted: true }
 }
 
-/// What is scrubbed keeps its shape, so it reads back.
+/// Redacts a round. Values keep their shape, so that the round can be decoded.
 fn round(round: &Round) -> Option<Round> {
     let facts: Vec<Value> =
         round.facts.iter().map(|fact| serde_json::to_value(fact).unwrap_or_default()).collect();

@@ -64,7 +64,7 @@ pub(crate) struct Failure {
     /// Where it began; none if no node is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// What the execution says, then what each node around says, then the attempts of the innermost.
+    /// Message of the execution, then of each node around the failure, then the attempts of the innermost one.
     pub(crate) chain: Vec<Cause>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Cause {
     /// The node; none for the execution itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// Who was asked.
+    /// Agent that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
     /// Which attempt.
@@ -174,7 +174,7 @@ fn cause(record: &Record, act: ActId, attempt: Option<u32>, at: Option<Time>, fa
     Cause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
 }
 
-/// What went wrong in the attempts of an activation, in order.
+/// Returns the faults of an activation's attempts, in order.
 fn attempts(record: &Record, wanted: ActId) -> Vec<Cause> {
     let mut found = Vec::new();
     for round in record.execution.journal() {

@@ -24,7 +24,7 @@ pub(crate) struct Comparison {
     pub(crate) same: bool,
     first: Side,
     second: Side,
-    /// What makes the first's input the second's.
+    /// Patch from the first input to the second.
     input: Vec<Value>,
     /// The same for their outputs.
     output: Vec<Value>,
@@ -52,7 +52,7 @@ struct Node {
     first: Option<Stood>,
     #[serde(skip_serializing_if = "Option::is_none")]
     second: Option<Stood>,
-    /// What makes the first's output the second's.
+    /// Patch from the first output to the second.
     output: Vec<Value>,
 }
 
@@ -153,7 +153,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, Stood> {
     found
 }
 
-/// What makes one value the other: JSON Patch. Each operation says what was there, which the standard lets pass.
+/// Returns the JSON Patch from one value to the other. Each operation also states the old value, which the standard allows.
 fn patch(before: &Value, after: &Value) -> Vec<Value> {
     let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
     let Value::Array(mut operations) = operations else { return Vec::new() };

@@ -9,7 +9,7 @@ use sinew_protocol::Vocabulary;
 use super::words;
 use crate::record::Record;
 
-/// Whose words.
+/// Vocabulary of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
     /// Messages of the mesh protocol.
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     place: (usize, usize),
     #[serde(serialize_with = "words::serialize")]
     pub(crate) at: Time,
-    /// What it is.
+    /// Kind of the event.
     #[serde(rename = "type")]
     pub(crate) kind: String,
     /// The node it is about, with its place in maps and loops.

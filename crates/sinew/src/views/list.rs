@@ -22,9 +22,9 @@ pub(crate) struct Row {
     pub(crate) started: Time,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
     pub(crate) ended: Option<Time>,
-    /// Who started it.
+    /// Caller who started it.
     pub(crate) caller: String,
-    /// What it waits for, in one line.
+    /// Reason of waiting, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -11,7 +11,7 @@ use sinew_executor::Program;
 use super::Standing;
 use crate::record::Record;
 
-/// What came of it.
+/// Outcome of the replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Report {
     pub(crate) execution: String,
@@ -140,7 +140,7 @@ fn input(graph: &Graph, state: &State, round: &Round, fact: &Fact) -> Option<Inp
     })
 }
 
-/// What an operator gave a node to ask with.
+/// Returns the input that an operator set for a node.
 fn given(fact: &Fact) -> Option<&Val> {
     let Fact::Activated(made) = fact else { return None };
     made.input.as_ref()

@@ -13,7 +13,7 @@ use crate::tree::{self, Word};
 /// Columns that an input gets.
 const INPUT_WIDTH: usize = 60;
 
-/// What a retry would do.
+/// Effects that a retry would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Preview {
     pub(crate) execution: String,
@@ -28,12 +28,12 @@ pub(crate) struct Preview {
     pub(crate) reset: Vec<String>,
     /// Nodes that are not touched: they did not run, or stay failed, and nothing before them runs again.
     pub(crate) untouched: Vec<String>,
-    /// What the one node asks with instead of what it got, or the input with which the execution begins afresh.
+    /// Input that replaces the node's input, or the input with which the execution begins anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input: Option<Value>,
 }
 
-/// What a retry would do. The engine's own rule decides.
+/// Plans a retry by the engine's own rule.
 pub(crate) fn preview(record: &Record, retry: &Retry) -> Result<Preview, Refused> {
     let program = record.execution.program();
     let graph = &program.graph;

@@ -1,4 +1,4 @@
-//! What an execution waits for: for every node that is not moving for what, since when and until when.
+//! Reasons of waiting: for each node at rest the reason, the start and the deadline.
 
 use std::collections::BTreeMap;
 
@@ -34,19 +34,19 @@ pub(crate) struct Wait {
     /// The agent that is waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    /// What a person is asked.
+    /// Question for the person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) question: Option<Question>,
 }
 
-/// What a person is asked.
+/// Question for a person.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Question {
-    /// What the person reads.
+    /// Text that the person reads.
     pub(crate) prompt: String,
     /// The data to judge.
     pub(crate) data: Value,
-    /// Who may decide; anyone when empty.
+    /// Persons who may decide; anyone when empty.
     pub(crate) allowed: Vec<String>,
 }
 

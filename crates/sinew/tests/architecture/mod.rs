@@ -74,7 +74,7 @@ const PURE: &[&str] = &[
     "sinew-diagram",
 ];
 
-/// What no pure crate reaches, however indirectly.
+/// Packages that a pure crate must not depend on, however indirectly.
 const IMPURE: &[&str] = &["tokio", "mio", "async-nats", "reqwest", "hyper", "rustls"];
 
 /// Crates that only one of ours names: replacing them is a change in one place.
@@ -265,7 +265,7 @@ fn no_file_names_a_path_of_a_machine() {
     for path in files(&root(), &|_| true) {
         let Ok(content) = fs::read_to_string(&path) else { continue };
         for (number, line) in content.lines().enumerate() {
-            // What a longer path or address ends in (`{folder}/jobs/`, `example.org/home/`) is no path of a machine.
+            // The end of a longer path or address (`{folder}/jobs/`, `example.org/home/`) is not a path of a machine.
             let starts_there = |at: usize| {
                 !line[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}'))
             };
@@ -279,7 +279,7 @@ fn no_file_names_a_path_of_a_machine() {
     none(&wrong);
 }
 
-/// What cargo knows of the workspace.
+/// Output of `cargo metadata`.
 struct Metadata(Value);
 
 fn metadata() -> Metadata {

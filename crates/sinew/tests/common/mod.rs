@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// What a process says, line by line, as it says it.
+/// Output of a process, line by line as it comes.
 pub struct Said(mpsc::Receiver<String>);
 
 impl Said {

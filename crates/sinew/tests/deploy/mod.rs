@@ -65,7 +65,7 @@ fn has(tool: &str, get: &str) -> bool {
     false
 }
 
-/// What a program said, and whether it was content.
+/// Returns the output of a program and whether it succeeded.
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

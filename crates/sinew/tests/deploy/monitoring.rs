@@ -36,7 +36,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What the code emits: kind and labels of each name, with where.
+/// Returns the metrics that the code emits: kind and labels of each name, with the place.
 fn emitted() -> BTreeMap<String, BTreeSet<(String, Vec<String>)>> {
     let call =
         Regex::new(r"(?s)\b(counter|gauge|histogram)!\(\s*(.*?)\)\s*\.(?:increment|set|record)\(").unwrap();
@@ -133,7 +133,7 @@ impl ExprVisitor for Names {
     }
 }
 
-/// What is wrong with an expression.
+/// Returns the defects of an expression.
 fn complaints(expression: &str) -> Vec<String> {
     let parsed = match parser::parse(&expression.replace("$__rate_interval", "5m")) {
         Ok(parsed) => parsed,
@@ -251,7 +251,7 @@ fn the_readme_explains_every_metric() {
             "the README speaks of {name}, which is not there"
         );
     }
-    // What the specification names, by its own words.
+    // Metrics that the specification names, in its own words.
     for asked in [
         "node_execution.duration_ms",
         "workflow_execution.tokens_used",

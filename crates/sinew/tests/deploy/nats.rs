@@ -15,7 +15,7 @@ pub(super) fn server() -> PathBuf {
     Server::find_or_install(&script).unwrap_or_else(|error| panic!("no nats-server: {error}"))
 }
 
-/// What `nats-server -t` says of a configuration in a folder.
+/// Runs `nats-server -t` on a configuration in a folder.
 fn tried(server: &Path, folder: &Path, file: &Path) -> Output {
     Command::new(server)
         .arg("-t")

@@ -113,7 +113,7 @@ impl Compose<'_> {
         service
     }
 
-    /// What a service must wait for.
+    /// Returns the services that a service must wait for.
     fn waits(&self, name: &str) -> Vec<(String, String)> {
         let on = self.service(name)["depends_on"].as_object().into_iter().flatten();
         on.map(|(other, how)| (other.clone(), how["condition"].as_str().unwrap().to_owned())).collect()
@@ -168,7 +168,7 @@ impl Compose<'_> {
     }
 }
 
-/// What an address answers to a GET.
+/// Returns the answer of an address to a GET.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -225,7 +225,7 @@ fn the_topology_runs_an_execution_and_stops() {
     assert_eq!(compose.service("executor")["environment"]["NATS_URL"], "nats://nats:4222");
     let here = [("NATS_URL", url.as_str())];
 
-    // What must have ended well before others begin.
+    // Services that must have ended well before others begin.
     assert_eq!(compose.waits("provision"), [("nats".to_owned(), "service_healthy".to_owned())]);
     let provisioned =
         compose.command("provision", sinew, &here).args(compose.words("provision")).output().unwrap();
@@ -259,7 +259,7 @@ fn the_topology_runs_an_execution_and_stops() {
     for (process, health) in &running {
         assert!(get(health, "/readyz").starts_with("HTTP/1.0 200"), "{} is not ready", process.name);
     }
-    // Who was begun last stops first; all of them drain.
+    // The service that began last stops first; all of them drain.
     for (process, _) in running.into_iter().rev() {
         let name = process.name.clone();
         assert_eq!(process.stop(), Some(0), "{name}: {}", read(&log(&name)));

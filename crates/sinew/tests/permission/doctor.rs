@@ -1,10 +1,10 @@
-//! What `sinew doctor` says of the credentials it runs with.
+//! Report of `sinew doctor` about the credentials that it runs with.
 
 use serde_json::Value;
 
 use crate::permission::world::{NORTH, ROLES, World, accounts, accounts_with};
 
-/// What it says of rights: state, code and message of each.
+/// Returns state, code and message of each finding about rights.
 fn rights(world: &World, role: &str, args: &[&str], code: i32) -> Vec<[String; 3]> {
     let (out, _) = world.ends(&NORTH, role, &[&["doctor", "-o", "json"], args].concat(), code);
     let checks: Vec<Value> = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
@@ -31,7 +31,7 @@ fn the_table_is_neither_too_wide_nor_too_narrow() {
     let found = rights(&world, "client", &["--role", "agent"], 1);
     let (states, codes): (Vec<_>, Vec<_>) = found.iter().map(|found| (&*found[0], &*found[1])).unzip();
     assert_eq!((states, codes), (vec!["fail", "warn"], vec!["SINEW-7025", "SINEW-7026"]), "{found:?}");
-    // Who may do everything.
+    // A user with all rights.
     let [found] = &rights(&world, "root", &[], 1)[..] else { panic!("root") };
     assert_eq!((&*found[0], &*found[1]), ("warn", "SINEW-7026"), "{found:?}");
 }

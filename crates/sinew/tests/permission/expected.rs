@@ -1,4 +1,4 @@
-//! What each role may do, written down by hand from what the roles are for, not from the code that grants it.
+//! Rights of each role, written by hand from the purpose of the roles, not from the code that grants them.
 //!
 //! Roles: Agent, Executor, Client, Operator, adMin, Provisioner. `{me}` is the user's own name, `{x}` another's.
 
@@ -39,7 +39,7 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
 
 /// Subjects of the mesh: who may hear them. A queue group stands behind a blank.
 pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
-    // What is stored is read from streams, not overheard.
+    // Stored messages are read from streams, not from subscriptions.
     ("journal.0", ""),
     ("journal.>", ""),
     ("history.>", ""),
@@ -162,7 +162,7 @@ pub(crate) const OTHERS: &[(&str, &str)] = &[
     ("$JS.API.DIRECT.GET.{ns}_TASKS.{ns}.v1.task.{me}.e.t", "EOM"),
     ("$JS.API.DIRECT.GET.{ns}_QUARANTINE.{ns}.v1.quarantine.TASKS.1", "AEOM"),
     ("$JS.API.DIRECT.GET.{ns}_QUARANTINE.{ns}.v1.quarantine.RESULTS.1", "EOM"),
-    // What the mesh was made with is for everybody, the executors' key for them and whoever makes it.
+    // Every role reads the settings of the mesh; only executors and the provisioner read the executors' key.
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.settings", "AECOMP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.result_key", "EP"),
     ("$JS.API.DIRECT.GET.KV_{ns}_FLEET.$KV.{ns}_FLEET.shard.0", "EOM"),

@@ -27,7 +27,7 @@ fn in_both_shapes(test: fn(&World)) {
     });
 }
 
-/// What came and is none of the server's own words.
+/// Returns the received messages that are not the server's own.
 fn heard(wire: &mut Wire) -> BTreeSet<String> {
     let own = |subject: &str| ["$JS.EVENT.", "_R_.", "_INBOX"].iter().any(|own| subject.starts_with(own));
     let came = wire.came.drain(..).map(|message| message.subject);
@@ -58,7 +58,7 @@ fn only_what_an_agent_may_say_and_hear_passes_between_a_guest_and_its_tenant() {
             assert!(from.settle().is_empty() && to.settle().is_empty());
             let may = probes.iter().filter(|probe| probe.0 == subscribe && probe.2);
             let may: BTreeSet<_> = may.map(|probe| probe.1.clone()).collect();
-            // What its own account answers does not pass.
+            // Answers of the guest's own account do not pass.
             let may: BTreeSet<_> =
                 may.into_iter().filter(|subject| subject != "$SYS.REQ.USER.INFO").collect();
             assert!(may.len() >= 6, "{may:?}");
@@ -67,7 +67,7 @@ fn only_what_an_agent_may_say_and_hear_passes_between_a_guest_and_its_tenant() {
     });
 }
 
-/// What can be changed of a tenant: its streams but that of cards, the card and the queue of another agent.
+/// Returns the parts of a tenant that a guest could change: its streams but cards, and card and queue of another agent.
 fn state(world: &World) -> BTreeMap<&'static str, Value> {
     let mut root = world.wire(&NORTH, "root");
     let mut ask = |call: &str| root.request(&format!("$JS.API.{call}"), "").expect("root may").body;
@@ -169,7 +169,7 @@ fn what_a_guest_has_the_server_deliver_changes_nothing() {
         }
         assert_eq!(state(world), before);
 
-        // Whoever is inside does harm at each of these places. That a server refuses nothing of it is known of this one.
+        // A user inside the account can do harm at each of these places. This server is known not to refuse it.
         let info = root.request("$SYS.REQ.USER.INFO", "").unwrap().body;
         if serde_json::from_str::<Value>(&info).unwrap()["server"]["ver"] != "2.15.1" {
             eprintln!("another server: nobody has looked whether it does this");

@@ -66,7 +66,7 @@ fn every_header(world: &World, agent: &str) {
             }
         }
     }
-    // What was there before is there.
+    // The earlier messages are still there.
     for (kind, subject) in [("RESULTS", "north.v1.result.0.other.e.t0.k"), ("CARDS", "north.v1.card.other0")]
     {
         let call = format!("$JS.API.DIRECT.GET.{}.{subject}", NORTH.stream(kind));

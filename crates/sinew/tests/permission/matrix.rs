@@ -75,7 +75,7 @@ fn every_role_may_do_what_it_is_for_and_nothing_else() {
         assert!(made > 2_000, "{made} probes");
     }
     let [world, _] = worlds;
-    // Whoever does not log in, or with another's password, is nobody.
+    // A connection without a valid login has no rights.
     for (user, password) in [("n-agent", "wrong"), ("", ""), ("n-nobody", crate::permission::world::PASSWORD)]
     {
         let refused = Wire::login(world.server.port(), user, password).err();

@@ -59,7 +59,7 @@ fn end_to_end(more: &str) {
     run("admin", &["workflow", "deploy", "orders.yaml", "approve.json"]);
     assert!(run("client", &["workflow", "list", "--mesh"]).contains("orders"));
 
-    // Somebody starts one, and looks at it.
+    // A client starts an execution and reads it.
     let done =
         json(&run("client", &["run", "orders", "--mesh", "-p", "amount=3", "--id", "one", "-o", "json"]));
     assert_eq!(done["output"], json!({"booked": 14}), "{done}");
@@ -102,7 +102,7 @@ fn end_to_end(more: &str) {
     run("client", &["execution", "resume", "four"]);
     run("client", &["execution", "cancel", "four", "--yes"]);
 
-    // Whoever operates it.
+    // Commands of the operator.
     run("operator", &["mesh", "check"]);
     for role in ["operator", "admin"] {
         assert!(run(role, &["agent", "ping", "Pricing"]).contains("Pricing"), "{role}");

@@ -1,4 +1,4 @@
-//! What somebody may not do ends at once, with exit code 7, the subject, and who may.
+//! Refused operations end at once, with exit code 7, the subject, and the roles that have the right.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ const FLOW: &str = "workflow:\n  description: One.\n  version: '1.0'\n  nodes:\n
 const PRICING: &str = "name: Pricing\nrun: {script: {source: \"lambda input: 1\"}}\n";
 const BOOKING: &str = "name: Booking\nrun: {script: {source: \"lambda input: 1\"}}\n";
 
-/// Whatever waits for an answer that does not come waits for longer.
+/// A wait for an answer that does not come takes longer than this.
 const AT_ONCE: Duration = Duration::from_millis(4_500);
 
-/// Who, the command, what is in the subject, what is said about who may.
+/// User, command, part of the subject, part of the message about the roles.
 const CASES: &[(&str, &[&str], &str, &str)] = &[
     ("client", &["workflow", "deploy", "other.yaml"], "$O.north_PLANS.", "takes the role admin"),
     ("client", &["run", "other.yaml", "--mesh", "-q"], "$O.north_PLANS.", "takes the role admin"),

@@ -136,8 +136,8 @@ fn attack(world: &World) {
     assert!(aside.as_array().unwrap().len() >= 4, "{aside:#}");
 }
 
-/// What no configuration of a server can keep from whoever may read or acknowledge one message: an answer without a body is
-/// a valid call. [`Role::opens`](sinew_protocol::permission::Role::opens) says so; when a server refuses, it need not.
+/// A user who may read or acknowledge one message can make the server obey an answer without a body, whatever the server's
+/// configuration: see [`Role::opens`](sinew_protocol::permission::Role::opens). A server that refuses is right, too.
 #[test]
 fn an_empty_answer_is_obeyed_as_a_call() {
     let world = World::new("");

@@ -35,7 +35,7 @@ fn cut_off(world: &World) {
     assert!(began.elapsed() < CUT_WITHIN, "{:?}", began.elapsed());
     let again = Wire::login(world.server.port(), &user, PASSWORD).err();
     assert!(again.as_deref().is_some_and(|why| why.contains("Authorization")), "{again:?}");
-    // Nobody else was disturbed.
+    // The other tenant was not disturbed.
     assert!(other.settle().is_empty());
     assert!(other.may_publish(&format!("north.v1.card.{}", NORTH.user("agent2"))));
 }
@@ -93,7 +93,7 @@ fn probe(world: &World) {
     let complaints: Vec<_> = south.settle();
     assert!(complaints.is_empty(), "{complaints:?}");
     assert!(north.settle().is_empty());
-    // What the server tells the north of its own calls may come late.
+    // The server's own messages to the north about its calls may come late.
     north.came.retain(|message| !message.subject.starts_with("$JS.EVENT.ADVISORY."));
     let heard: Vec<_> = north.came.iter().map(|message| &message.subject).collect();
     assert!(heard.is_empty(), "of {probes} probes came {heard:?}");

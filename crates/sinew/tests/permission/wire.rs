@@ -65,7 +65,7 @@ impl Wire {
         self.writer.write_all(words.as_bytes()).expect("the server reads");
     }
 
-    /// What the server had to complain about all that was said so far.
+    /// Returns the server's complaints about all that was sent so far.
     pub(crate) fn settle(&mut self) -> Vec<String> {
         // A server that has closed the connection says why before that.
         let _ = self.writer.write_all(b"PING\r\n");

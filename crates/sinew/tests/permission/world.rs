@@ -17,7 +17,7 @@ pub(crate) const PASSWORD: &str = "not-a-secret-7f3a";
 pub(crate) const NORTH: Tenant = Tenant { account: "NORTH", namespace: "north", prefix: "n-" };
 pub(crate) const SOUTH: Tenant = Tenant { account: "SOUTH", namespace: "south", prefix: "s-" };
 
-/// What is kept apart by an account.
+/// A tenant, separated by an account.
 #[derive(Clone, Copy)]
 pub(crate) struct Tenant {
     pub(crate) account: &'static str,
@@ -58,8 +58,8 @@ impl Tenant {
     }
 }
 
-/// What is inside `accounts { … }` for these users and guests of a tenant, as the command prints it, with a user for
-/// everything in each account.
+/// Returns the content of `accounts { … }` for these users and guests of a tenant, as the command prints it, with a user
+/// of all rights in each account.
 pub(crate) fn account(tenant: &Tenant, users: &[(String, &str)], guests: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     command.args(["mesh", "permissions", "--format", "nats", "--part"]).env("SINEW_TEST_PASSWORD", PASSWORD);
@@ -161,7 +161,7 @@ impl World {
         self.folder.path().join("roles.log")
     }
 
-    /// What services have logged.
+    /// Returns the logs of the services.
     pub(crate) fn logged(&self) -> String {
         read_to_string(self.log()).unwrap_or_default()
     }
@@ -211,7 +211,7 @@ impl World {
         Wire::login(self.server.port(), &user, PASSWORD).unwrap_or_else(|error| panic!("{user}: {error}"))
     }
 
-    /// What the server says of a stream, asked by who may do everything.
+    /// Returns the server's description of a stream, requested by a user with all rights.
     #[track_caller]
     pub(crate) fn state(&self, tenant: &Tenant, kind: &str) -> Value {
         let call = format!("$JS.API.STREAM.INFO.{}", tenant.stream(kind));

@@ -49,7 +49,7 @@ workflow:
     - {id: one, type: agent, agent_name: Pricing, input: {amount: "{{_map_item}}"}}
   output_mapping: {prices: "{{each.output.results}}"}
 "#;
-/// Nobody serves its agent.
+/// Workflow of an agent that is not served.
 const LONELY: &str = r#"
 workflow:
   description: Waits for an agent.
@@ -125,7 +125,7 @@ async fn vandal_with(world: &World, body: Bytes) {
     assert!(seen.is_ok(), "a command without meaning was not set aside within {PATIENCE:?}");
 }
 
-/// What is painted over and over ends with a whole line, and with nothing hidden.
+/// A repainted view ends with a whole line, and with a visible cursor.
 #[test]
 fn ctrl_c_leaves_what_is_painted_and_the_terminal_as_it_was() {
     let (world, _roles) = world();

@@ -1,4 +1,4 @@
-//! What differs from one time to the next, in words that do not: times, ids, digests, addresses.
+//! Replaces the parts that differ from one time to the next: times, ids, digests, addresses.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ const RULES: &[(&str, &str)] = &[
     (r"127\.0\.0\.1:\d+", "[HOST]"),
     (r"nats-server \d+\.\d+\.\d+", "nats-server [VERSION]"),
     (r"process \d+", "process [PID]"),
-    // Who asks is called by user and machine, where nobody says otherwise.
+    // The default caller is named by user and machine.
     (r"\bada-[A-Za-z0-9_.-]*[A-Za-z0-9]", "ada-[MACHINE]"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[TIME]"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "[UUID]"),

@@ -15,7 +15,7 @@ use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr
 
 use super::common::kill;
 
-/// What the painter writes before it paints over lines: so many up, and all below is gone.
+/// Sequence with which the painter overwrites lines: some lines up, and all below is gone.
 static OVER: LazyLock<Regex> = LazyLock::new(|| Regex::new("\u{1b}\\[(\\d+)A\r\u{1b}\\[J").expect("a rule"));
 /// Bold, a colour, or the end of either.
 static COLOUR: LazyLock<Regex> = LazyLock::new(|| Regex::new("\u{1b}\\[[0-9;]*m").expect("a rule"));
@@ -93,7 +93,7 @@ pub(crate) fn interrupted(mut command: Command, word: &str, patience: Duration) 
     (child.wait().expect("it ends").code(), String::from_utf8(screen).expect("it writes UTF-8"))
 }
 
-/// What is seen in the end: lines that were painted over are not.
+/// Returns the final screen, without lines that were overwritten.
 pub(crate) fn seen(screen: &str) -> String {
     let mut seen = String::new();
     let mut last = 0;

@@ -45,7 +45,7 @@ pub(crate) fn play(world: &World, transcript: &str) -> String {
     let mut out = String::new();
     let mut before = "";
     for (line, back) in typed.iter().zip(played) {
-        // What is said stands with what is typed below it.
+        // The output of a command stands below the command.
         let apart = !out.is_empty() && !before.starts_with('#');
         let _ = writeln!(out, "{}{line}", if apart { "\n" } else { "" });
         out.push_str(&back);
@@ -58,7 +58,7 @@ fn is_typed(line: &str) -> bool {
     ["# ", "$ ", "% ", "* "].iter().any(|sign| line.starts_with(sign))
 }
 
-/// What came back of a command.
+/// Result of a command.
 struct Back {
     code: Option<i32>,
     out: String,
@@ -170,7 +170,7 @@ fn in_all_formats(world: &World, command: &str) -> String {
     shown
 }
 
-/// What was said as JSON: one document on stdout, or one object on stderr that says why there is none.
+/// Reads output as JSON: one document on stdout, or one object on stderr that gives the reason.
 fn document(json: &Back) -> Result<Value, String> {
     let read = |text: &str| {
         serde_json::from_str::<Value>(text).map_err(|error| format!("-o json is no JSON: {error}: {text}"))

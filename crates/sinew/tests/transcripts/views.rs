@@ -183,7 +183,7 @@ fn question() -> Value {
     })
 }
 
-/// What is wrong with what a command wrote.
+/// Returns the defect in the output of a command.
 fn complaint(written: &str) -> Option<String> {
     /// Styles of our own, and what the painter writes before it paints over lines.
     static OURS: LazyLock<Regex> = LazyLock::new(|| {

@@ -95,7 +95,7 @@ pub(crate) struct CallArgs {
     /// Text for an agent that takes `{text}`
     #[arg(short, long, conflicts_with = "input")]
     message: Option<String>,
-    /// What to do, in words
+    /// Instruction in words
     #[arg(long)]
     instruction: Option<String>,
     /// Give up after this time, counted from the call (`30s`, `5m`)

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::views::words;
 
-/// What an agent answers cannot be read.
+/// The answer of an agent cannot be read.
 const UNREADABLE: &str = "SINEW-7056";
 
 /// Arguments of `sinew agent ping`.

@@ -1,4 +1,4 @@
-//! What a bench asks of its driver, and what the driver answers: lines of JSON.
+//! Requests of a benchmark to its driver, and the driver's answers: lines of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,13 +45,13 @@ pub(super) enum Order {
     Owners,
 }
 
-/// What one measurement took.
+/// Durations of one measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Took {
     pub(super) seconds: f64,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
-    /// What was counted, if something was.
+    /// Counted quantity, if the measurement has one.
     #[serde(default)]
     pub(super) number: usize,
 }

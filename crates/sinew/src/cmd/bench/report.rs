@@ -1,4 +1,4 @@
-//! What was measured, as a table and as data: medians, ratios to the floor, and the goals they are held to.
+//! Measurements as a table and as data: medians, ratios to the floor, and the goals.
 
 use std::fmt::Write as _;
 

@@ -17,7 +17,7 @@ use crate::cmd::serve::{self, ExecutorArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// Something in a process of a bench failed.
+/// A process of a benchmark failed.
 const BROKEN: &str = "SINEW-8081";
 /// The agents; the workflows name them.
 pub(super) const QUEUED: &str = "bench_queued";
@@ -31,13 +31,13 @@ pub(crate) enum Role {
     /// Two agents that answer what they get
     #[command(hide = true)]
     Agent(At),
-    /// What answers the bare loops
+    /// Answer the bare loops
     #[command(hide = true)]
     Echo(At),
     /// Does what it reads from stdin, and says how long it took
     #[command(hide = true)]
     Driver(At),
-    /// What `sinew serve executor` is, as long as the bench is there
+    /// Serve as an executor until the benchmark ends
     #[command(hide = true)]
     Executor(Box<ExecutorArgs>),
 }
@@ -118,7 +118,7 @@ async fn agent(at: &At) -> Result<(), Broken> {
     }
 }
 
-/// Whoever started this process holds the other end of stdin.
+/// The parent process holds the other end of stdin.
 async fn parent_is_gone() {
     let mut lines = lines();
     while lines.recv().await.is_some() {}

@@ -1,4 +1,4 @@
-//! What grows with what: open executions, wide fan-outs, memory, recovery; two executors beside one.
+//! Growth with open executions and wide fan-outs: time, memory, recovery; two executors beside one.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ pub(super) struct AtWidth {
     pub(super) cpu_us_per_item: f64,
 }
 
-/// What grows with what.
+/// Measurements of growth.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Size {
     pub(super) open: Vec<AtOpen>,

@@ -23,7 +23,7 @@ const MOST: usize = 5_000;
 /// Levels of folders.
 const DEPTH: usize = 8;
 
-/// What tells that a file changed.
+/// Times and sizes that show whether a file changed.
 type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// Workflow files that are looked at.
@@ -69,7 +69,7 @@ fn stamps(paths: &[PathBuf]) -> Stamps {
     let mut found = Stamps::new();
     for path in paths {
         look(path, DEPTH, &mut found);
-        // What a file includes lies beside it.
+        // Included files lie beside the file.
         if !path.is_dir() {
             let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
             look(folder, 2, &mut found);

@@ -30,7 +30,7 @@ impl Changes {
         };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
         let events = remote.mesh().events(&filter, From::Now).await?;
-        // What happened between the first look and the subscription is seen now.
+        // Events between the first read and the subscription are in this record.
         let record = remote.record(record.execution.id()).await?;
         Ok(Self { record, remote, events })
     }
@@ -48,7 +48,7 @@ impl Changes {
                 return Ok(false);
             }
             let _ = tokio::time::timeout(AT_LEAST, self.events.next()).await;
-            // What is told together is looked at together.
+            // Events that come together lead to one read.
             tokio::time::sleep(AT_MOST).await;
             while self.events.try_next().is_some() {}
             self.record = self.remote.record(self.record.execution.id()).await?;

@@ -19,7 +19,7 @@ use crate::views::words;
 /// An output that another execution cannot be given.
 pub(super) const NOT_GIVEN: &str = "SINEW-8043";
 
-/// What is done with the new execution.
+/// Handling of the new execution.
 #[derive(Args, Debug)]
 pub(super) struct LaunchArgs {
     /// Say what would be started, and do nothing

@@ -95,7 +95,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
         ended = facts => ended?,
         () = live(args, &remote, &mut feed, &known, output) => {}
     }
-    // What was said before the end is here already.
+    // Progress from before the end has arrived already.
     while let Some(Some(progress)) = feed.next().now_or_never() {
         let known = known.borrow();
         if let Some(said) = known.get(&progress.task).and_then(|who| heard(&progress, who)) {
@@ -106,7 +106,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
 }
 
 impl LogsArgs {
-    /// What the facts tell.
+    /// Returns the log lines of the facts.
     fn stored(&self, record: &Record) -> Vec<Value> {
         let lines = events::lines(record, Words::Facts);
         lines.iter().filter_map(spoken).filter(|said| self.takes(said)).collect()
@@ -139,7 +139,7 @@ impl LogsArgs {
     }
 }
 
-/// Who works on a task.
+/// Agent and node of a task.
 struct Who {
     node: String,
     attempt: u32,
@@ -185,7 +185,7 @@ async fn live(
     std::future::pending::<()>().await;
 }
 
-/// What somebody said who works on a task, if that is what came.
+/// Returns the progress message of an agent; `None` if the update holds none.
 fn heard(progress: &Progress, who: &Who) -> Option<Value> {
     let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
         return None;
@@ -211,7 +211,7 @@ fn heard(progress: &Progress, who: &Who) -> Option<Value> {
     }))
 }
 
-/// What an agent said, as text.
+/// Returns the text of an agent's progress.
 fn worded(value: &Value) -> String {
     let text = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
     text.map_or_else(|| value.to_string(), str::to_owned)

@@ -102,7 +102,7 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
     block_traced(async {
         tokio::select! {
             done = done => done,
-            // Who only looks leaves; the execution goes on.
+            // A watcher leaves; the execution continues.
             _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
         }
     })

@@ -61,7 +61,7 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
 /// How an execution is followed.
 #[derive(Clone, Debug)]
 pub(crate) struct Follow {
-    /// What of the tree is shown.
+    /// Parts of the tree to show.
     pub(crate) options: Options,
     /// How long.
     pub(crate) deadline: Deadline,

@@ -19,7 +19,7 @@ const PROVISION_EXAMPLES: &str = "Examples:
   sinew mesh provision --replicas 3 --retention 30d
   sinew mesh provision --dry-run";
 
-/// What the settings of a mesh are called among what provisioning changes.
+/// Name of the mesh's settings among the changes of provisioning.
 const SETTINGS: &str = "settings";
 
 /// Arguments of `sinew mesh provision`.
@@ -74,7 +74,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
     }
     let new = matches!(mesh.layout().await, Err(MeshError::NotProvisioned { .. }));
     let changes = mesh.provision(&options).await?;
-    // What is changed of the settings is not told; those of a mesh that was there were not made.
+    // Changed settings are reported only for a new mesh.
     let made = |change: &Change| change.differed.is_empty() && (new || change.of != SETTINGS);
     let rows: Vec<Value> = changes
         .iter()

@@ -24,7 +24,7 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
     Ok(value)
 }
 
-/// What a flag gives: JSON, `@file` or `-`.
+/// Reads the value of a flag: JSON, `@file` or `-`.
 pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
     match (text, text.strip_prefix('@')) {
         ("-", _) => load::read_data(Path::new("-")),

@@ -44,10 +44,10 @@ pub(crate) struct OnMesh {
     /// The execution's id, instead of a new one
     #[arg(long, value_name = "ID", help_heading = "On a mesh")]
     id: Option<String>,
-    /// What makes a repeated command the same execution
+    /// Key that identifies repeated starts of one execution
     #[arg(long, value_name = "KEY", conflicts_with = "id", help_heading = "On a mesh")]
     idempotency_key: Option<String>,
-    /// What to find it by. May be repeated
+    /// Label that lists can be filtered by. May be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "On a mesh")]
     labels: Vec<String>,
     /// An input that lies on the mesh already: the address that `sinew artifact put` printed
@@ -104,7 +104,7 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
 /// How long a command that does not wait for the end waits for the beginning.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// What is to be started.
+/// Workflow to start.
 enum Wanted {
     File(Box<Loaded>),
     Name { name: String, version: Option<String> },

@@ -62,7 +62,7 @@ pub(crate) struct RunArgs {
     /// Dialect of the file, instead of what its content says
     #[arg(long)]
     dialect: Option<String>,
-    /// Who does work the file leaves open
+    /// Agent for work that the file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
     /// Read texts that the file or the input names by URL, at public addresses
@@ -345,7 +345,7 @@ fn refused(execution: &Execution) -> bool {
     execution.state().start.as_ref().is_some_and(|start| start.refused.is_some())
 }
 
-/// What a dry run would have asked, in order.
+/// Reports the requests of a dry run, in order.
 fn report_asks(execution: &Execution, output: &Output) {
     let plan = execution.program().graph.plan();
     let facts = execution.journal().iter().flat_map(|round| &round.facts);

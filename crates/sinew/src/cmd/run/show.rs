@@ -1,4 +1,4 @@
-//! What one sees while an execution runs: a live tree on a terminal, one line per change elsewhere.
+//! Progress of an execution: a live tree on a terminal, one line per change elsewhere.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ pub(crate) struct View {
     painter: Painter,
 }
 
-/// What is painted: taken from the execution at most every [`REPAINT`], so that a busy one is not slowed down.
+/// Painted tree: taken from the execution at most every [`REPAINT`], so that a busy execution is not slowed down.
 struct Picture {
     name: String,
     word: &'static str,

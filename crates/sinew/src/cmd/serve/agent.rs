@@ -151,7 +151,7 @@ async fn answer(
     Ok(agent.call(call).await?.output)
 }
 
-/// What a ready-made agent stores travels with its result.
+/// Artifacts of a ready-made agent travel with its result.
 struct TaskArtifacts(sinew_agent::Artifacts);
 
 impl Artifacts for TaskArtifacts {

@@ -1,4 +1,4 @@
-//! What a case expects against what was seen.
+//! Compares the expectations of a case with the outcome.
 
 use serde_json::Value;
 use sinew_source::{Diagnostics, Node, Span};
@@ -195,7 +195,7 @@ fn calls(name: &str, seen: &Seen) -> u64 {
     counts.into_iter().find(|count| *count > 0).unwrap_or(0) as u64
 }
 
-/// What a node's agent was given at last.
+/// Returns the last input of a node's agent.
 fn input<'s>(name: &str, seen: &'s Seen) -> Option<&'s Value> {
     let work = || seen.asked.iter().rev().filter(|one| one.work);
     let one = work().find(|one| one.label == name).or_else(|| work().find(|one| one.node == name))?;

@@ -15,7 +15,7 @@ pub(super) struct Coverage {
     workflows: BTreeMap<String, Covered>,
 }
 
-/// What cases reached of one workflow.
+/// Parts of one workflow that cases reached.
 #[derive(Debug)]
 pub(super) struct Covered {
     /// The workflow; of several of one name, the last.

@@ -12,9 +12,9 @@ const LONGEST: usize = 200;
 pub(super) struct Difference {
     /// Where, in the expected value as in the seen one.
     pub(super) pointer: String,
-    /// What was expected; none if nothing was.
+    /// Expected value; `None` if the case expects none.
     pub(super) expected: Option<Value>,
-    /// What was seen; none if nothing was.
+    /// Found value; `None` if there is none.
     pub(super) seen: Option<Value>,
 }
 

@@ -32,21 +32,21 @@ pub(super) struct Case {
     pub(super) name: String,
     /// Where its name stands.
     pub(super) span: Span,
-    /// What is tested.
+    /// Workflow under test.
     pub(super) subject: Subject,
     /// The dialect, if the content does not say it.
     pub(super) dialect: Option<String>,
     /// Input of the execution.
     pub(super) input: Value,
-    /// What agents answer.
+    /// Answers of agents.
     pub(super) stubs: Stubs,
-    /// What people do.
+    /// Operations of people.
     pub(super) signals: Vec<(Time, Signal, Span)>,
     /// Facts after which all memory is lost.
     pub(super) crashes: Vec<(usize, Span)>,
-    /// What is compared.
+    /// Expected outcome.
     pub(super) expect: Option<Node>,
-    /// What a refused workflow is refused for.
+    /// Expected defect of an invalid workflow.
     pub(super) invalid: Option<Node>,
     /// The whole case, as it stands in the file.
     pub(super) node: Node,

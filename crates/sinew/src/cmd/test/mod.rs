@@ -100,7 +100,7 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
             let (mut verdict, seen) = bench.case(case);
             if let (true, Some(seen)) = (args.update && !verdict.passed(), &seen) {
                 let made = update::edits(&text, case, seen, &verdict.found);
-                // What nobody expects (a refused signal, an agent not listed) cannot be written down.
+                // A refused signal or an unlisted agent cannot be written down as an expectation.
                 let only =
                     |one: &Mismatch| one.update.is_some() || case.expect.is_none() && one.what == NOTHING;
                 verdict.updated = !made.is_empty() && verdict.found.iter().all(only);
@@ -160,7 +160,7 @@ fn finish(
     if good && broken.is_empty() && !verdicts.is_empty() { Exit::Ok } else { Exit::Failed }
 }
 
-/// What a case without expectations is told.
+/// Message for a case without expectations.
 const NOTHING: &str = "nothing is expected";
 
 /// Cases of one file at work.

@@ -1,4 +1,4 @@
-//! What is printed: lines for people, JSON and JUnit for programs.
+//! Reports of test results: lines for people, JSON and JUnit for programs.
 
 use std::fmt::Write as _;
 
@@ -162,7 +162,7 @@ pub(super) fn junit(verdicts: &[Verdict]) -> String {
     xml
 }
 
-/// What XML cannot hold is shown as the replacement character.
+/// Replaces characters that XML cannot hold.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

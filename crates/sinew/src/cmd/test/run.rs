@@ -16,7 +16,7 @@ use crate::tree::{self, Word};
 /// Virtual time ends here: what has not ended after a hundred years never does.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
 
-/// What came of a run.
+/// Outcome of a test execution.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// `success`, `failure`, `cancelled`, `paused`, or `running` if nothing will ever happen again.
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) listed: Vec<String>,
     /// All that agents were asked.
     pub(super) asked: Vec<Asked>,
-    /// What began, in order.
+    /// Begun nodes, in order.
     pub(super) order: Vec<String>,
     /// Virtual milliseconds to the end.
     pub(super) elapsed: Time,
@@ -41,7 +41,7 @@ pub(super) struct Seen {
     pub(super) result: Value,
     /// Facts over all executions.
     pub(super) facts: usize,
-    /// What must not happen in any case.
+    /// Violations that fail every case.
     pub(super) wrong: Vec<String>,
     /// Positions of signals that were refused, with why.
     pub(super) refused: Vec<String>,
@@ -49,7 +49,7 @@ pub(super) struct Seen {
     pub(super) executions: Vec<Execution>,
 }
 
-/// What came of a node.
+/// Outcome of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NodeSeen {
     /// A word.
@@ -176,7 +176,7 @@ fn elapsed(execution: &Execution) -> Option<Time> {
 }
 
 impl Seen {
-    /// What must be the same whatever was lost on the way.
+    /// Returns the part of the outcome that crashes must not change.
     pub(super) fn essence(&self) -> Value {
         let nodes: IndexMap<&str, Value> = self
             .nodes

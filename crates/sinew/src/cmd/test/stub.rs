@@ -172,14 +172,14 @@ fn fault(node: &Node) -> Fault {
     }
 }
 
-/// Something that was asked.
+/// A request to an agent.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// The node's id.
     pub(super) node: String,
     /// The node's id, or its position under the map or loop it is a child of.
     pub(super) label: String,
-    /// Who was asked.
+    /// Agent that was asked.
     pub(super) agent: String,
     /// Whether it was the node's own work.
     pub(super) work: bool,
@@ -193,7 +193,7 @@ pub(super) struct Player {
     counts: BTreeMap<String, usize>,
     /// All that was asked, in order.
     pub(super) asked: Vec<Asked>,
-    /// Who was asked although nobody listed them: agent and node.
+    /// Agent and node of requests to agents that the case does not list.
     pub(super) unlisted: Vec<(String, String)>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Edit {
     text: String,
 }
 
-/// What must change so that the case holds.
+/// Returns the edits that make the case hold.
 pub(super) fn edits(text: &str, case: &Case, seen: &Seen, found: &[Mismatch]) -> Vec<Edit> {
     let Some(expect) = &case.expect else {
         return new_block(text, case, seen).into_iter().collect();
@@ -29,7 +29,7 @@ pub(super) fn edits(text: &str, case: &Case, seen: &Seen, found: &[Mismatch]) ->
     let mut edits = Vec::new();
     let mut done: Vec<&str> = Vec::new();
     for (key, value) in found.iter().filter_map(|mismatch| mismatch.update.as_ref()) {
-        // What an alias or a merge brings in belongs to others too: it is left alone.
+        // Members from an alias or a merge belong to other places, too, and stay as they are.
         let own = |member: &&Member| member.key_span.start >= case.node.span.start;
         let Some(member) = expect.member(key).filter(own).filter(|_| !done.contains(&key.as_str())) else {
             continue;
@@ -89,7 +89,7 @@ fn new_block(text: &str, case: &Case, seen: &Seen) -> Option<Edit> {
     Some(Edit { range: at..at, text })
 }
 
-/// What a case would expect first: how it ends, how its nodes end, who is asked how often.
+/// Returns first expectations of a case: its end, the ends of its nodes, the number of requests to each agent.
 fn expectations(seen: &Seen) -> Value {
     let mut expect = serde_json::Map::new();
     expect.insert("status".into(), seen.status.into());

@@ -32,7 +32,7 @@ pub(crate) struct ConvertArgs {
     which: Which,
     #[command(flatten)]
     form: Form,
-    /// What leaves the port, for --try: JSON, or @FILE
+    /// Value at the port, for --try: JSON, or @FILE
     #[arg(long, value_name = "JSON|@FILE", requires = "connection")]
     sample: Option<String>,
 }
@@ -47,7 +47,7 @@ struct Form {
     /// Another dialect, as far as it can say it
     #[arg(long, value_name = "DIALECT", value_parser = ["sam"])]
     to: Option<String>,
-    /// What the conversion function of a connection makes of sample data
+    /// Try the conversion function of a connection on sample data
     #[arg(long = "try", value_name = "CONNECTION", requires = "sample")]
     connection: Option<String>,
 }
@@ -90,7 +90,7 @@ fn impossible(losses: &[Loss], output: &Output) -> Failure {
     )
 }
 
-/// What is lost, one line each.
+/// Reports the lost parts, one line each.
 fn report(losses: &[Loss], output: &Output) {
     for loss in losses {
         let word = if loss.fatal { "impossible" } else { "changed" };

@@ -34,7 +34,7 @@ pub(crate) struct DeployArgs {
     /// Take the files as this dialect, whatever they look like
     #[arg(long)]
     dialect: Option<String>,
-    /// Who does work a file leaves open
+    /// Agent for work that the file leaves open
     #[arg(long, value_name = "KIND=AGENT")]
     default_agent: Vec<String>,
     /// Read texts that the files name by URL, at public addresses

@@ -7,7 +7,7 @@ use sinew_source::{Diagnostic, Diagnostics, Sources};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
 
-/// Nothing to work on.
+/// No workflow was found.
 pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
 /// A file is larger than its limit.
 const TOO_LARGE: &str = "SINEW-1006";
@@ -88,7 +88,7 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
     diagnostics
 }
 
-/// What lowering found, and what only the finished plan shows.
+/// Returns the findings of lowering, and those that only the finished plan shows.
 fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
     for lowered in &loaded.workflows {
@@ -128,7 +128,7 @@ fn is_candidate(name: &str) -> bool {
     matches!(extension, "yaml" | "yml" | "json") && !other && !name.starts_with('.')
 }
 
-/// Nothing was found where something should be.
+/// Returns the error for paths without a workflow.
 pub(super) fn nothing(exit: Exit, paths: &[PathBuf]) -> Failure {
     let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     Failure::new(exit, NOTHING_FOUND, format!("no workflow file in {}", places.join(", "))).hint(

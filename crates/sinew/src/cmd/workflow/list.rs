@@ -31,7 +31,7 @@ pub(crate) struct ListArgs {
     /// Files and folders
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What is deployed on the mesh that the environment or the selected context names
+    /// List deployed workflows of the mesh that the environment or the selected context names
     #[arg(long)]
     mesh: bool,
     #[command(flatten)]

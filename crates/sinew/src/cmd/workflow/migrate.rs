@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::load;
 use crate::output::{Format, Output};
 
-/// Nothing to migrate, or (with --check) something.
+/// No file needs a migration, or (with --check) one does.
 const MIGRATION: &str = "SINEW-2307";
 /// The dialect that has older shapes.
 const DIALECT: &str = "agentteam";
@@ -85,7 +85,7 @@ pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failu
     Ok(if args.check && !clean { Exit::Failed } else { Exit::Ok })
 }
 
-/// What is done and what is left, for people.
+/// Reports the changes and the remaining work, for people.
 fn say(migration: &agentteam::Migration, document: &Document, check: bool, output: &Output) {
     let done = if check { "to rewrite" } else { "rewritten" };
     for (name, line, what) in migration.changes.iter().map(|note| place(note, document)) {

@@ -66,7 +66,7 @@ fn nothing(error: &NoTrial, file: &Path) -> Failure {
     Failure::new(exit, NOTHING_TO_TRY, format!("{}: {error}", file.display())).hint(hint)
 }
 
-/// What became of the sample.
+/// Returns the outcome of the sample.
 fn outcome(trial: &Trial) -> &'static str {
     match (&trial.error, trial.fell_back()) {
         (None, _) => "converted",
