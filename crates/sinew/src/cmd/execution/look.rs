@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::Value;
-use sinew_engine::End;
+use sinew_engine::ActivationEnd;
 use sinew_executor::local;
 use sinew_protocol::Vocabulary;
 
@@ -13,7 +13,7 @@ use super::changes::Changes;
 use super::{Found, Which};
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::tree::Word;
+use crate::tree::NodeStatus;
 use crate::views::describe;
 use crate::views::events::{self, Line, Words};
 use crate::views::tree::{self, Options};
@@ -96,7 +96,7 @@ pub(super) struct Folding {
     depth: Option<usize>,
     /// Open all levels, but count children with this status. May be repeated
     #[arg(long, value_enum, value_name = "STATUS")]
-    fold: Vec<Word>,
+    fold: Vec<NodeStatus>,
     /// Open all levels
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,
@@ -284,7 +284,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             print(&value.value);
         }
         return match (one.end, &one.output, &one.fault) {
-            (Some(End::Succeeded | End::Skipped), ..) => Ok(Exit::Ok),
+            (Some(ActivationEnd::Succeeded | ActivationEnd::Skipped), ..) => Ok(Exit::Ok),
             (Some(_), _, Some(fault)) => {
                 Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone()))
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_engine::{End, Mode, ROOT, Val};
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use super::Which;
 use super::look::NO_SUCH_NODE;
@@ -105,7 +105,7 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
     let old = record.execution.ctx().input().to_string();
     let given = args.input.clone().unwrap_or(old);
     let begun = nodes(record.plan(), &args.from)?;
-    let mut mode = Mode { from: args.from.clone(), ..Mode::default() };
+    let mut mode = ExecutionMode { from: args.from.clone(), ..ExecutionMode::default() };
     if args.memoize {
         mode.given = outputs(&record, &behind(record.plan(), &begun))?;
     }
@@ -129,7 +129,7 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
             format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
         return Err(Failure::new(Exit::Conflict, NOT_GIVEN, why).hint("set the output that it looks at"));
     }
-    let mut mode = Mode { given: outputs(&record, &again)?, ..Mode::default() };
+    let mut mode = ExecutionMode { given: outputs(&record, &again)?, ..ExecutionMode::default() };
     mode.given.extend(set);
     let input = Value::clone(record.execution.ctx().input());
     let new = New { label: FORK_OF, input, mode, latest: false };
@@ -140,7 +140,7 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
 struct New {
     label: &'static str,
     input: Value,
-    mode: Mode,
+    mode: ExecutionMode,
     /// With the newest version of the workflow.
     latest: bool,
 }
@@ -183,7 +183,7 @@ async fn start(
     command.labels.clone_from(&record.about.labels);
     command.labels.insert(new.label.into(), record.id().to_owned());
     command.user.clone_from(&record.about.user);
-    if new.mode != Mode::default() {
+    if new.mode != ExecutionMode::default() {
         command.mode = serde_json::to_value(&new.mode).unwrap_or_default();
     }
     output.note(&format!("starting {workflow} ({shown})"));
@@ -199,7 +199,7 @@ async fn start(
 }
 
 /// `NODE.output=VALUE`, as a node and what it is said to have given.
-fn given(text: &str) -> Result<(String, Val), Failure> {
+fn given(text: &str) -> Result<(String, SharedJson), Failure> {
     let wrong = || Failure::usage(format!("--set takes NODE.output=VALUE, not '{text}'"));
     let (node, value) = text.split_once('=').ok_or_else(wrong)?;
     let node = node.strip_suffix(".output").filter(|node| !node.is_empty()).ok_or_else(wrong)?;
@@ -211,7 +211,7 @@ fn given(text: &str) -> Result<(String, Val), Failure> {
 }
 
 /// Nodes of the workflow itself, by name. What a map or a loop runs begins and ends with it.
-fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIx>, Failure> {
+fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Failure> {
     let find = |name: &String| {
         let found = plan.find(name).filter(|ix| !plan.node(*ix).inner);
         found.ok_or_else(|| {
@@ -225,7 +225,7 @@ fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIx>, Failure> {
 }
 
 /// These nodes and all that depend on them.
-fn behind(plan: &Plan, begun: &[NodeIx]) -> BTreeSet<NodeIx> {
+fn behind(plan: &Plan, begun: &[NodeIndex]) -> BTreeSet<NodeIndex> {
     let mut found = BTreeSet::new();
     let mut left = begun.to_vec();
     while let Some(ix) = left.pop() {
@@ -239,15 +239,15 @@ fn behind(plan: &Plan, begun: &[NodeIx]) -> BTreeSet<NodeIx> {
 /// Outputs of the nodes of the workflow itself that ended well, except these.
 ///
 /// What a node computes is computed again, and people are asked again: where their tokens went is not in a value.
-fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> Result<BTreeMap<String, Val>, Failure> {
+fn outputs(record: &Record, except: &BTreeSet<NodeIndex>) -> Result<BTreeMap<String, SharedJson>, Failure> {
     let state = record.execution.state();
     let plan = record.plan();
     let mut kept = BTreeMap::new();
     let mut at_ports = Vec::new();
-    for ix in (0..plan.nodes.len() as NodeIx).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
+    for ix in (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
         let one = state.last(ROOT, ix).map(|act| state.act(act));
         let Some(output) =
-            one.filter(|one| one.end == Some(End::Succeeded)).and_then(|one| one.output.as_ref())
+            one.filter(|one| one.end == Some(ActivationEnd::Succeeded)).and_then(|one| one.output.as_ref())
         else {
             continue;
         };
@@ -270,6 +270,13 @@ fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> Result<BTreeMap<String
 }
 
 /// True if others work for the node; what it computes itself, and what people say, decides where tokens go.
-fn is_work(plan: &Plan, ix: NodeIx) -> bool {
-    matches!(plan.node(ix).op, Op::Agent | Op::Workflow | Op::Map { .. } | Op::Loop { .. } | Op::Fork { .. })
+fn is_work(plan: &Plan, ix: NodeIndex) -> bool {
+    matches!(
+        plan.node(ix).op,
+        NodeOperation::Agent
+            | NodeOperation::Workflow
+            | NodeOperation::Map { .. }
+            | NodeOperation::Loop { .. }
+            | NodeOperation::Fork { .. }
+    )
 }
