@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::{LowerOptions, Lowered};
 use sinew_engine::{
-    Action, Adapter, Answer, Ask, Ctx, Graph, Input, Machine, Mode, Reply, State, apply, decode_round,
-    encode_round, waiting,
+    Action, Adapter, AdapterContext, EngineInput, ExecutionMode, ExecutionState, IndexedPlan, Machine,
+    PersonAnswer, TaskReply, TaskRequest, apply, decode_round, encode_round, waiting,
 };
 use sinew_plan::PlanError;
 use sinew_protocol::{ArtifactName, ArtifactUri};
@@ -161,7 +161,7 @@ fn hostile() -> Value {
 }
 
 /// Runs a workflow of the `sam` dialect whose agents all answer the same; returns what was asked.
-fn run_sam(workflow: &Value, answer: &Value) -> Vec<Arc<Ask>> {
+fn run_sam(workflow: &Value, answer: &Value) -> Vec<Arc<TaskRequest>> {
     let sam = sinew_dialects::by_name("sam").expect("the dialect is there");
     let document = Document { root: Node::from_json(workflow), sources: Sources::default() };
     let lowered = lower(sam, document).unwrap_or_default();
@@ -169,19 +169,24 @@ fn run_sam(workflow: &Value, answer: &Value) -> Vec<Arc<Ask>> {
 }
 
 /// Runs a plan until it ends, waits for what never comes, or has had all its inputs.
-fn run(lowered: Lowered, adapter: &'static dyn Adapter, answer: &Value) -> Vec<Arc<Ask>> {
+fn run(lowered: Lowered, adapter: &'static dyn Adapter, answer: &Value) -> Vec<Arc<TaskRequest>> {
     let mut plan = lowered.plan;
     plan.limits.activations = plan.limits.activations.min(ACTIVATIONS);
-    let graph = match Graph::new(Arc::new(plan)) {
+    let graph = match IndexedPlan::new(Arc::new(plan)) {
         Ok(graph) => Arc::new(graph),
         // Legal to draw and to look at; only running it is refused.
         Err(PlanError::NoEntry) => return Vec::new(),
         Err(error) => panic!("what a dialect lowers holds together: {error}"),
     };
     let mut machine = Machine::<()>::new(Arc::clone(&graph), adapter);
-    let (mut folded, mut now) = (State::new(), 0);
+    let (mut folded, mut now) = (ExecutionState::new(), 0);
     let mut asked = Vec::new();
-    let start = Input::Start { input: answer.clone(), mode: Mode::default(), depth: 0, chain: Vec::new() };
+    let start = EngineInput::Start {
+        input: answer.clone(),
+        mode: ExecutionMode::default(),
+        depth: 0,
+        chain: Vec::new(),
+    };
     let mut inputs = VecDeque::from([start]);
     for _ in 0..INPUTS {
         let Some(input) = inputs.pop_front().or_else(|| from_outside(&machine, &mut now)) else { break };
@@ -190,21 +195,21 @@ fn run(lowered: Lowered, adapter: &'static dyn Adapter, answer: &Value) -> Vec<A
         assert_eq!(read, decided.round, "and read as it was written");
         for fact in &read.facts {
             apply(&graph, &mut folded, read.at, fact);
-            let _ = adapter.project(&Ctx::new(&graph, &folded, now), fact);
+            let _ = adapter.project(&AdapterContext::new(&graph, &folded, now), fact);
         }
         for action in decided.actions {
             let Action::Send { act, attempt, ask, .. } = action else { continue };
             asked.push(ask);
-            inputs.push_back(Input::Done { act, attempt, result: Ok(Reply::new(answer.clone())) });
+            inputs.push_back(EngineInput::Done { act, attempt, result: Ok(TaskReply::new(answer.clone())) });
         }
         assert_eq!(&folded, machine.state(), "facts say everything");
     }
-    let _ = adapter.native_result(&Ctx::new(&graph, machine.state(), now));
+    let _ = adapter.native_result(&AdapterContext::new(&graph, machine.state(), now));
     asked
 }
 
 /// What happens when no agent is at work: a person says yes, or time passes.
-fn from_outside(machine: &Machine<()>, now: &mut u64) -> Option<Input> {
+fn from_outside(machine: &Machine<()>, now: &mut u64) -> Option<EngineInput> {
     let state = machine.state();
     if state.ended {
         return None;
@@ -214,9 +219,9 @@ fn from_outside(machine: &Machine<()>, now: &mut u64) -> Option<Input> {
         _ => None,
     });
     if let Some(act) = person {
-        let answer = Answer { data: json!({ "approved": true }), ..Answer::default() };
-        return Some(Input::Answer { act, answer });
+        let answer = PersonAnswer { data: json!({ "approved": true }), ..PersonAnswer::default() };
+        return Some(EngineInput::Answer { act, answer });
     }
     *now = machine.next_deadline()?.0.max(*now);
-    Some(Input::Tick)
+    Some(EngineInput::Tick)
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
-use sinew_engine::{Fact, Status, Target, decode_round};
+use sinew_engine::{Fact, RequestTarget, TerminalStatus, decode_round};
 use sinew_executor::Execution;
 use sinew_executor::client::Client;
 use sinew_mesh::history::HistoryFilter;
@@ -182,9 +182,12 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
         twice(format!("it began {starts} times and ended {ends} times"));
     }
     let (mut tasks, mut children) = (BTreeMap::new(), BTreeSet::new());
-    for ((act, attempt), target) in sent.into_iter().filter(|(_, target)| *target != Target::Evaluation) {
+    for ((act, attempt), target) in
+        sent.into_iter().filter(|(_, target)| *target != RequestTarget::Evaluation)
+    {
         let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
-        let agent = matches!(&target, Target::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
+        let agent =
+            matches!(&target, RequestTarget::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
         if !agent {
             children.insert(ExecutionId::child(&id, &activation, attempt));
         }
@@ -207,20 +210,20 @@ fn ends(verdict: &mut Verdict, all: &BTreeMap<ExecutionId, Told>, accepted: &[Ac
         };
         verdict.terminal += 1;
         match outcome.status {
-            Status::Success => {
+            TerminalStatus::Success => {
                 verdict.success += 1;
                 let output = outcome.output.as_deref().cloned().unwrap_or_default();
                 verdict
                     .wrong
                     .extend(workflows::wrong(one.value, &output).map(|what| format!("{id}: {what}")));
             }
-            Status::Cancelled => {
+            TerminalStatus::Cancelled => {
                 verdict.cancelled += 1;
                 if !one.cancel {
                     verdict.wrong.push(format!("{id} was cancelled, but nobody asked for it"));
                 }
             }
-            Status::Failure => {
+            TerminalStatus::Failure => {
                 verdict.failure += 1;
                 let why = outcome.fault.as_ref().map(|fault| format!("{}: {}", fault.code, fault.message));
                 verdict.wrong.push(format!("{id} failed: {}", why.unwrap_or_default()));

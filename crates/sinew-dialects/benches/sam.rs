@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sinew_dialects::{LowerOptions, by_name};
-use sinew_engine::{Action, Graph, Input, Machine, Mode, Reply};
+use sinew_engine::{Action, EngineInput, ExecutionMode, IndexedPlan, Machine, TaskReply};
 use sinew_plan::Plan;
 use sinew_source::{Document, Limits, LoadOptions, load};
 
@@ -93,14 +93,15 @@ fn run_conditions(bencher: divan::Bencher<'_, '_>, nodes: usize) {
     bencher.counter(divan::counter::ItemsCount::new(nodes)).bench(|| run(&graph));
 }
 
-fn graph(nodes: usize, conditions: bool) -> Arc<Graph> {
-    Arc::new(Graph::new(Arc::new(lower(parse(&file(nodes, conditions))))).expect("a sound plan"))
+fn graph(nodes: usize, conditions: bool) -> Arc<IndexedPlan> {
+    Arc::new(IndexedPlan::new(Arc::new(lower(parse(&file(nodes, conditions))))).expect("a sound plan"))
 }
 
-fn run(graph: &Arc<Graph>) -> Machine<()> {
+fn run(graph: &Arc<IndexedPlan>) -> Machine<()> {
     let adapter = by_name("sam").expect("the dialect").adapter();
     let mut machine = Machine::new(Arc::clone(graph), adapter);
-    let start = Input::Start { input: json!({}), mode: Mode::default(), depth: 0, chain: Vec::new() };
+    let start =
+        EngineInput::Start { input: json!({}), mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
     let mut decided = machine.handle(0, start).expect("it starts");
     loop {
         let next = decided.actions.iter().find_map(|action| match action {
@@ -108,8 +109,8 @@ fn run(graph: &Arc<Graph>) -> Machine<()> {
             _ => None,
         });
         let Some((act, attempt)) = next else { break };
-        let result = Ok(Reply::new(json!({"n": 1, "s": "x"})));
-        decided = machine.handle(1, Input::Done { act, attempt, result }).expect("it goes on");
+        let result = Ok(TaskReply::new(json!({"n": 1, "s": "x"})));
+        decided = machine.handle(1, EngineInput::Done { act, attempt, result }).expect("it goes on");
     }
     assert!(machine.state().ended, "every bench runs to its end");
     machine

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use sinew_plan::{EdgeIx, Join, NodeIx, Plan, PlanEdge};
+use sinew_plan::{EdgeIndex, JoinRule, NodeIndex, Plan, PlanEdge};
 
 use crate::Dialect;
 
@@ -32,9 +32,9 @@ pub enum Portability {
     /// A choice between edges.
     Choice {
         /// Conditions in order, each with the edge it opens.
-        cases: Vec<(String, EdgeIx)>,
+        cases: Vec<(String, EdgeIndex)>,
         /// The edge that opens when no condition holds.
-        default: Option<EdgeIx>,
+        default: Option<EdgeIndex>,
     },
     /// Brings branches together and gives what arrived.
     Merge,
@@ -50,10 +50,10 @@ pub enum Portability {
 #[derive(Debug)]
 pub struct PlanGraph<'p> {
     plan: &'p Plan,
-    incoming: Vec<Vec<EdgeIx>>,
-    outgoing: Vec<Vec<EdgeIx>>,
-    ids: BTreeMap<&'p str, NodeIx>,
-    labels: BTreeMap<&'p str, NodeIx>,
+    incoming: Vec<Vec<EdgeIndex>>,
+    outgoing: Vec<Vec<EdgeIndex>>,
+    ids: BTreeMap<&'p str, NodeIndex>,
+    labels: BTreeMap<&'p str, NodeIndex>,
     /// What the dialect keeps at the plan, once it was asked for.
     extra: OnceCell<Option<Box<dyn Any>>>,
 }
@@ -64,14 +64,14 @@ impl<'p> PlanGraph<'p> {
         let mut incoming = vec![Vec::new(); plan.nodes.len()];
         let mut outgoing = vec![Vec::new(); plan.nodes.len()];
         for (ix, edge) in plan.edges.iter().enumerate() {
-            outgoing[edge.from as usize].push(ix as EdgeIx);
-            incoming[edge.to as usize].push(ix as EdgeIx);
+            outgoing[edge.from as usize].push(ix as EdgeIndex);
+            incoming[edge.to as usize].push(ix as EdgeIndex);
         }
         let (mut ids, mut labels) = (BTreeMap::new(), BTreeMap::new());
         for (ix, node) in plan.nodes.iter().enumerate() {
-            ids.entry(node.id.as_str()).or_insert(ix as NodeIx);
+            ids.entry(node.id.as_str()).or_insert(ix as NodeIndex);
             if let Some(label) = &node.label {
-                labels.entry(label.as_str()).or_insert(ix as NodeIx);
+                labels.entry(label.as_str()).or_insert(ix as NodeIndex);
             }
         }
         Self { plan, incoming, outgoing, ids, labels, extra: OnceCell::new() }
@@ -89,21 +89,21 @@ impl<'p> PlanGraph<'p> {
     }
 
     /// Returns the flow edges that reach a node, in the order of the plan.
-    pub fn edges_into(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+    pub fn edges_into(&self, node: NodeIndex) -> impl Iterator<Item = (EdgeIndex, &'p PlanEdge)> + Clone {
         self.flow(&self.incoming[node as usize])
     }
 
     /// Returns the flow edges that leave a node, in the order of the plan.
-    pub fn edges_out_of(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+    pub fn edges_out_of(&self, node: NodeIndex) -> impl Iterator<Item = (EdgeIndex, &'p PlanEdge)> + Clone {
         self.flow(&self.outgoing[node as usize])
     }
 
     /// Returns the node with this id, or else the first with this label.
-    pub fn named(&self, name: &str) -> Option<NodeIx> {
+    pub fn named(&self, name: &str) -> Option<NodeIndex> {
         self.ids.get(name).or_else(|| self.labels.get(name)).copied()
     }
 
-    fn flow(&self, edges: &[EdgeIx]) -> impl Iterator<Item = (EdgeIx, &'p PlanEdge)> + Clone {
+    fn flow(&self, edges: &[EdgeIndex]) -> impl Iterator<Item = (EdgeIndex, &'p PlanEdge)> + Clone {
         let plan = self.plan;
         edges.iter().map(move |ix| (*ix, plan.edge(*ix))).filter(|(_, edge)| !edge.attach)
     }
@@ -133,7 +133,7 @@ pub struct Converted {
 pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
     let graph = PlanGraph::new(plan);
     let mut writer = Writer { plan, graph: &graph, kinds: Vec::new(), losses: Vec::new() };
-    for node in 0..plan.nodes.len() as NodeIx {
+    for node in 0..plan.nodes.len() as NodeIndex {
         let mut losses = Vec::new();
         writer.kinds.push(dialect.portable(&graph, node, &mut losses));
         for what in losses {
@@ -142,7 +142,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     }
     writer.refuse_cycles();
     let nodes: Vec<Value> =
-        (0..plan.nodes.len() as NodeIx).filter_map(|node| writer.node(node).map(Value::Object)).collect();
+        (0..plan.nodes.len() as NodeIndex).filter_map(|node| writer.node(node).map(Value::Object)).collect();
     if writer.losses.iter().any(|loss| loss.fatal) {
         return Err(writer.losses);
     }
@@ -168,12 +168,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn lose(&mut self, node: NodeIx, fatal: bool, what: impl Into<String>) {
+    fn lose(&mut self, node: NodeIndex, fatal: bool, what: impl Into<String>) {
         let node = self.plan.node(node).id.clone();
         self.losses.push(Loss { node, what: what.into(), fatal });
     }
 
-    fn kind(&self, node: NodeIx) -> &Portability {
+    fn kind(&self, node: NodeIndex) -> &Portability {
         &self.kinds[node as usize]
     }
 
@@ -181,11 +181,11 @@ impl Writer<'_> {
     fn refuse_cycles(&mut self) {
         // Nodes without an edge from or to those that are left go, again and again; what stays lies on a cycle or
         // between two.
-        let nodes = 0..self.plan.nodes.len() as NodeIx;
+        let nodes = 0..self.plan.nodes.len() as NodeIndex;
         let mut before: Vec<usize> = nodes.clone().map(|node| self.graph.edges_into(node).count()).collect();
         let mut after: Vec<usize> = nodes.clone().map(|node| self.graph.edges_out_of(node).count()).collect();
         let mut left = vec![true; before.len()];
-        let mut open: Vec<NodeIx> = nodes.clone().collect();
+        let mut open: Vec<NodeIndex> = nodes.clone().collect();
         while let Some(node) = open.pop() {
             let at = node as usize;
             if (before[at] > 0 && after[at] > 0) || !std::mem::replace(&mut left[at], false) {
@@ -205,7 +205,7 @@ impl Writer<'_> {
         }
     }
 
-    fn node(&mut self, node: NodeIx) -> Option<Map<String, Value>> {
+    fn node(&mut self, node: NodeIndex) -> Option<Map<String, Value>> {
         let mut out = Map::new();
         out.insert("id".into(), json!(self.plan.node(node).id));
         match self.kind(node).clone() {
@@ -247,7 +247,7 @@ impl Writer<'_> {
             Portability::Node(members) => out.extend(members),
         }
         let depends_on = self.dependencies(node);
-        if depends_on.len() > 1 && self.plan.node(node).join != (Join::Resolved { quorum: None }) {
+        if depends_on.len() > 1 && self.plan.node(node).join != (JoinRule::Resolved { quorum: None }) {
             self.lose(node, false, "runs once per arriving value here, but once in all in sam");
         }
         if !depends_on.is_empty() {
@@ -271,7 +271,7 @@ impl Writer<'_> {
 
     /// The one node a case leads to; the edges of a port that leads to several have no word in `sam`. `ports` counts
     /// the edges of each port of the node.
-    fn target(&mut self, node: NodeIx, edge: EdgeIx, ports: &BTreeMap<&str, usize>) -> String {
+    fn target(&mut self, node: NodeIndex, edge: EdgeIndex, ports: &BTreeMap<&str, usize>) -> String {
         let port = &self.plan.edge(edge).port;
         if ports.get(port.as_str()).is_some_and(|count| *count > 1) {
             self.lose(node, true, format!("its branch '{port}' leads to several nodes, a sam case to one"));
@@ -280,7 +280,7 @@ impl Writer<'_> {
     }
 
     /// Ids of the nodes it depends on; a start node is none.
-    fn dependencies(&self, node: NodeIx) -> Vec<String> {
+    fn dependencies(&self, node: NodeIndex) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let before = self.graph.edges_into(node).map(|(_, edge)| edge.from);
         before
@@ -291,7 +291,7 @@ impl Writer<'_> {
 
     /// What the nodes at the end gave, by id. Only one of several branches may have run, hence `coalesce`.
     fn output_mapping(&self) -> Value {
-        let last = (0..self.plan.nodes.len() as NodeIx).filter(|node| {
+        let last = (0..self.plan.nodes.len() as NodeIndex).filter(|node| {
             let works = matches!(
                 self.kind(*node),
                 Portability::Agent { .. } | Portability::Merge | Portability::Node(_)

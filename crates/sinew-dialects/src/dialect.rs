@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_source::{Diagnostics, Document, Node, Span};
 
 use crate::convert::{PlanGraph, Portability};
@@ -47,12 +47,12 @@ pub trait Dialect: Sync {
 
     /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
     /// By default: agents with nothing but their name, and nothing else.
-    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, _losses: &mut Vec<String>) -> Portability {
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIndex, _losses: &mut Vec<String>) -> Portability {
         let node = graph.plan().node(node);
         match (&node.op, &node.agent) {
             _ if node.attached => Portability::Attached,
-            (Op::Source, _) => Portability::Start,
-            (Op::Agent, Some(agent)) => {
+            (NodeOperation::Source, _) => Portability::Start,
+            (NodeOperation::Agent, Some(agent)) => {
                 Portability::Agent { agent: agent.clone(), instruction: None, input: None }
             }
             _ => Portability::Not(format!("there is no word for '{}'", node.kind)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_engine::Reply;
+use sinew_engine::TaskReply;
 
 use crate::testing::{Bench, Stubbed, lower};
 use crate::{Dialect, Loss, by_name, to_sam};
@@ -198,10 +198,12 @@ fn an_execution_of_a_long_chain_needs_little_stack() {
                 let dialect = by_name(dialect).expect("a dialect of this name");
                 let plan = lower(dialect, &workflow).expect("it lowers").plan;
                 let mut bench = Bench::new(plan, dialect.adapter());
-                let mut stub = |_: &str, _: &sinew_engine::Ask| Stubbed {
+                let mut stub = |_: &str, _: &sinew_engine::TaskRequest| Stubbed {
                     after: 1,
                     progress: Vec::new(),
-                    result: Ok(Reply::new(json!({ "text": "x", "outputs": { "result": { "text": "x" } } }))),
+                    result: Ok(TaskReply::new(
+                        json!({ "text": "x", "outputs": { "result": { "text": "x" } } }),
+                    )),
                 };
                 bench.start(json!({}), &mut stub);
                 bench.state().acts.len()

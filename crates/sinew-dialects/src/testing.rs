@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sinew_engine::{
-    ActId, Action, Adapter, Answer, Ask, Ctx, Graph, Input, Machine, Mode, NativeEvent, Refused, Reply,
-    State, Time, fold,
+    Action, ActivationId, Adapter, AdapterContext, EngineInput, ExecutionMode, ExecutionState, IndexedPlan,
+    InputRefusal, Machine, NativeEvent, PersonAnswer, TaskReply, TaskRequest, Time, fold,
 };
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
@@ -26,34 +26,34 @@ pub(crate) struct Stubbed {
     /// What is said at once.
     pub(crate) progress: Vec<Value>,
     /// The answer.
-    pub(crate) result: Result<Reply, Fault>,
+    pub(crate) result: Result<TaskReply, Fault>,
 }
 
 /// An answer that comes later: activation, attempt, what it says.
-type Due = (ActId, u32, Result<Reply, Fault>);
+type Due = (ActivationId, u32, Result<TaskReply, Fault>);
 
 /// One execution.
 pub(crate) struct Bench {
     machine: Machine<()>,
     /// The same facts folded one by one, as projections see them.
-    shown: State,
+    shown: ExecutionState,
     now: Time,
     seq: u64,
     due: BTreeMap<(Time, u64), Due>,
     /// The dialect's own events so far.
     pub(crate) events: Vec<NativeEvent>,
     /// Everything that was asked, with the node that asked.
-    pub(crate) asked: Vec<(String, Arc<Ask>)>,
+    pub(crate) asked: Vec<(String, Arc<TaskRequest>)>,
 }
 
-type Stub<'s> = dyn FnMut(&str, &Ask) -> Stubbed + 's;
+type Stub<'s> = dyn FnMut(&str, &TaskRequest) -> Stubbed + 's;
 
 impl Bench {
     pub(crate) fn new(plan: Plan, adapter: &'static dyn Adapter) -> Self {
-        let graph = Graph::new(Arc::new(plan)).expect("the plan holds together");
+        let graph = IndexedPlan::new(Arc::new(plan)).expect("the plan holds together");
         Self {
             machine: Machine::new(Arc::new(graph), adapter),
-            shown: State::new(),
+            shown: ExecutionState::new(),
             now: 0,
             seq: 0,
             due: BTreeMap::new(),
@@ -62,17 +62,17 @@ impl Bench {
         }
     }
 
-    pub(crate) fn graph(&self) -> &Graph {
+    pub(crate) fn graph(&self) -> &IndexedPlan {
         self.machine.graph()
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
     /// Starts and goes on until nothing more happens by itself.
     pub(crate) fn start(&mut self, input: Value, stub: &mut Stub<'_>) {
-        let start = Input::Start { input, mode: Mode::default(), depth: 0, chain: Vec::new() };
+        let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth: 0, chain: Vec::new() };
         self.input(start, stub).expect("a fresh execution starts");
         self.go_on(stub);
     }
@@ -80,8 +80,8 @@ impl Bench {
     /// Answers the person that is waited for, if one is.
     pub(crate) fn answer(&mut self, data: Value, stub: &mut Stub<'_>) {
         let Some(act) = self.state().waiting().next() else { return };
-        let answer = Answer { data, ..Answer::default() };
-        self.input(Input::Answer { act, answer }, stub).expect("it waits");
+        let answer = PersonAnswer { data, ..PersonAnswer::default() };
+        self.input(EngineInput::Answer { act, answer }, stub).expect("it waits");
         self.go_on(stub);
     }
 
@@ -96,7 +96,7 @@ impl Bench {
 
     /// The dialect's own result object.
     pub(crate) fn native(&self) -> Value {
-        self.machine.adapter().native_result(&Ctx::new(self.graph(), self.state(), self.now))
+        self.machine.adapter().native_result(&AdapterContext::new(self.graph(), self.state(), self.now))
     }
 
     /// The dialect's own events, as lines.
@@ -117,7 +117,8 @@ impl Bench {
                 self.tick(at, stub);
             } else if let Some(((at, _), (act, attempt, result))) = self.due.pop_first() {
                 self.now = self.now.max(at);
-                self.input(Input::Done { act, attempt, result }, stub).expect("replies are never refused");
+                self.input(EngineInput::Done { act, attempt, result }, stub)
+                    .expect("replies are never refused");
             } else {
                 break;
             }
@@ -134,16 +135,16 @@ impl Bench {
 
     fn tick(&mut self, at: Time, stub: &mut Stub<'_>) {
         self.now = self.now.max(at);
-        self.input(Input::Tick, stub).expect("time is never refused");
+        self.input(EngineInput::Tick, stub).expect("time is never refused");
     }
 
-    pub(crate) fn input(&mut self, input: Input, stub: &mut Stub<'_>) -> Result<(), Refused> {
+    pub(crate) fn input(&mut self, input: EngineInput, stub: &mut Stub<'_>) -> Result<(), InputRefusal> {
         let decided = self.machine.handle(self.now, input)?;
         let mut said = Vec::new();
         for fact in decided.facts() {
             let graph = self.machine.graph();
             fold(graph, &mut self.shown, self.now, fact).expect("a fact of our own making");
-            let ctx = Ctx::new(graph, &self.shown, self.now);
+            let ctx = AdapterContext::new(graph, &self.shown, self.now);
             self.events.extend(self.machine.adapter().project(&ctx, fact));
         }
         for action in decided.actions {
@@ -161,7 +162,7 @@ impl Bench {
             self.due.insert((self.now + stubbed.after, self.seq), (act, attempt, stubbed.result));
         }
         for (act, attempt, value) in said {
-            self.input(Input::Progress { act, attempt, value }, stub)?;
+            self.input(EngineInput::Progress { act, attempt, value }, stub)?;
         }
         Ok(())
     }
@@ -169,9 +170,9 @@ impl Bench {
 
 /// What a worker answers to an evaluation.
 #[expect(clippy::disallowed_methods, reason = "the shell of these tests")]
-fn evaluated(ask: &Ask) -> Reply {
+fn evaluated(ask: &TaskRequest) -> TaskReply {
     let outcomes = sinew_script::CallBatch::read(&ask.input).expect("a batch of calls").perform();
-    Reply::new(serde_json::to_value(outcomes).expect("outcomes are data"))
+    TaskReply::new(serde_json::to_value(outcomes).expect("outcomes are data"))
 }
 
 /// The cases of a dialect and a kind, of all files in `tests/cases` or in the folder that `SINEW_CASES` names.

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::{Dialect, LowerOptions};
 use sinew_engine::{
-    ActId, Action, Adapter, Answer, Ask, Ctx, Fact, Graph, Input, Machine, Mode, Reply, Retry, State, Status,
-    Time, decode_round, encode_round, fold,
+    Action, ActivationId, Adapter, AdapterContext, EngineInput, ExecutionMode, ExecutionState, Fact,
+    IndexedPlan, Machine, PersonAnswer, RetryRequest, TaskReply, TaskRequest, TerminalStatus, Time,
+    decode_round, encode_round, fold,
 };
 use sinew_plan::PlanError;
 use sinew_protocol::{Fault, FaultKind};
@@ -53,7 +54,7 @@ impl Dice {
 /// A workflow that can be run, and the values its author thought of.
 struct Subject {
     name: String,
-    graph: Arc<Graph>,
+    graph: Arc<IndexedPlan>,
     adapter: &'static dyn Adapter,
     input: Value,
     /// What agents and people may say.
@@ -66,16 +67,16 @@ struct World<'a> {
     machine: Machine<Vec<Vec<u8>>>,
     now: Time,
     /// Sent, and neither answered nor given up.
-    tasks: BTreeMap<(ActId, u32), Arc<Ask>>,
+    tasks: BTreeMap<(ActivationId, u32), Arc<TaskRequest>>,
     loud: bool,
 }
 
 impl World<'_> {
-    fn state(&self) -> &State {
+    fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
-    fn give(&mut self, input: Input) -> bool {
+    fn give(&mut self, input: EngineInput) -> bool {
         let Ok(decided) = self.machine.handle(self.now, input) else { return false };
         for fact in decided.facts() {
             if self.loud {
@@ -94,7 +95,7 @@ impl World<'_> {
                 Action::Finish(_) => {}
             }
         }
-        let sent: BTreeSet<(ActId, u32)> = self
+        let sent: BTreeSet<(ActivationId, u32)> = self
             .machine
             .outstanding()
             .into_iter()
@@ -103,14 +104,14 @@ impl World<'_> {
                 Action::Cancel { .. } | Action::Finish(_) => None,
             })
             .collect();
-        let open: BTreeSet<(ActId, u32)> = self.tasks.keys().copied().collect();
+        let open: BTreeSet<(ActivationId, u32)> = self.tasks.keys().copied().collect();
         assert_eq!(sent, open, "what is sent again after a crash is what has no answer");
         true
     }
 
     /// The state as the stored bytes give it; every fact of a round is one that may follow.
-    fn folded(&self) -> State {
-        let mut state = State::new();
+    fn folded(&self) -> ExecutionState {
+        let mut state = ExecutionState::new();
         for bytes in self.machine.journal() {
             let round = decode_round(bytes).expect("what is written is read");
             assert_eq!(&encode_round(&round), bytes, "and is written the same way again");
@@ -122,10 +123,10 @@ impl World<'_> {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the shell of these tests")]
-    fn reply(&self, dice: &mut Dice, ask: &Ask) -> Result<Reply, Fault> {
+    fn reply(&self, dice: &mut Dice, ask: &TaskRequest) -> Result<TaskReply, Fault> {
         if ask.is_evaluation() {
             let outcomes = sinew_script::CallBatch::read(&ask.input).expect("a batch of calls").perform();
-            return Ok(Reply::new(serde_json::to_value(outcomes).expect("outcomes are data")));
+            return Ok(TaskReply::new(serde_json::to_value(outcomes).expect("outcomes are data")));
         }
         match dice.roll(12) {
             0 => return Err(Fault::failure("SINEW-5101", "it did not work")),
@@ -149,50 +150,51 @@ impl World<'_> {
             }
             _ => dice.pick(&self.subject.words).clone(),
         };
-        Ok(Reply::new(output))
+        Ok(TaskReply::new(output))
     }
 
     fn any_input(&mut self, dice: &mut Dice) {
-        let tasks: Vec<(ActId, u32)> = self.tasks.keys().copied().collect();
-        let persons: Vec<ActId> = self.state().waiting().collect();
-        let any = (dice.roll(self.state().acts.len() + 1) as ActId, dice.roll(4) as u32);
+        let tasks: Vec<(ActivationId, u32)> = self.tasks.keys().copied().collect();
+        let persons: Vec<ActivationId> = self.state().waiting().collect();
+        let any = (dice.roll(self.state().acts.len() + 1) as ActivationId, dice.roll(4) as u32);
         let reason = "somebody".to_owned();
         match dice.roll(100) {
             0..48 if !tasks.is_empty() => {
                 let (act, attempt) = *dice.pick(&tasks);
                 let result = self.reply(dice, &self.tasks[&(act, attempt)].clone());
-                self.give(Input::Done { act, attempt, result: result.clone() });
+                self.give(EngineInput::Done { act, attempt, result: result.clone() });
                 if dice.roll(8) == 0 {
-                    self.give(Input::Done { act, attempt, result });
+                    self.give(EngineInput::Done { act, attempt, result });
                 }
             }
             48..58 if !persons.is_empty() => {
-                let answer = Answer { data: dice.pick(&self.subject.words).clone(), ..Answer::default() };
-                self.give(Input::Answer { act: *dice.pick(&persons), answer });
+                let answer =
+                    PersonAnswer { data: dice.pick(&self.subject.words).clone(), ..PersonAnswer::default() };
+                self.give(EngineInput::Answer { act: *dice.pick(&persons), answer });
             }
             58..72 => {
                 let due = self.machine.next_deadline().map_or(self.now, |(at, _)| at);
                 self.now = self.now.max(due) + *dice.pick(&[0, 0, 1, 90]);
-                self.give(Input::Tick);
+                self.give(EngineInput::Tick);
             }
             72..76 if !tasks.is_empty() => {
                 let (act, attempt) = *dice.pick(&tasks);
                 let value = Arc::new(dice.pick(&self.subject.words).clone());
-                self.give(Input::Yield { act, attempt, port: "output".into(), value });
+                self.give(EngineInput::Yield { act, attempt, port: "output".into(), value });
             }
             76..79 => {
-                let result = Ok(Reply::new(dice.pick(&self.subject.words).clone()));
-                self.give(Input::Done { act: any.0, attempt: any.1, result });
+                let result = Ok(TaskReply::new(dice.pick(&self.subject.words).clone()));
+                self.give(EngineInput::Done { act: any.0, attempt: any.1, result });
             }
             79..82 => {
                 let value = dice.pick(&self.subject.words).clone();
-                self.give(Input::Progress { act: any.0, attempt: any.1, value });
+                self.give(EngineInput::Progress { act: any.0, attempt: any.1, value });
             }
-            82..85 => drop(self.give(Input::Pause { reason })),
-            85..90 => drop(self.give(Input::Resume)),
-            90 => drop(self.give(Input::Cancel { reason })),
-            91 => drop(self.give(Input::Answer { act: any.0, answer: Answer::default() })),
-            92 => drop(self.give(Input::Retry { retry: self.retry(dice), reason })),
+            82..85 => drop(self.give(EngineInput::Pause { reason })),
+            85..90 => drop(self.give(EngineInput::Resume)),
+            90 => drop(self.give(EngineInput::Cancel { reason })),
+            91 => drop(self.give(EngineInput::Answer { act: any.0, answer: PersonAnswer::default() })),
+            92 => drop(self.give(EngineInput::Retry { retry: self.retry(dice), reason })),
             _ => {
                 let folded = self.folded();
                 assert!(folded == *self.state(), "the state is the fold of the journal");
@@ -204,16 +206,16 @@ impl World<'_> {
     }
 
     /// Of all that failed; of one node, alone or not, with another input or not; of everything.
-    fn retry(&self, dice: &mut Dice) -> Retry {
+    fn retry(&self, dice: &mut Dice) -> RetryRequest {
         let only = dice.roll(2) == 0;
         let input = (dice.roll(2) == 0).then(|| dice.pick(&self.subject.words).clone());
         match dice.roll(4) {
-            0 => Retry { input: Some(self.subject.input.clone()), ..Retry::default() },
+            0 => RetryRequest { input: Some(self.subject.input.clone()), ..RetryRequest::default() },
             1 => {
                 let nodes = vec![dice.pick(&self.subject.graph.plan().nodes).id.clone()];
-                Retry { nodes, only, input }
+                RetryRequest { nodes, only, input }
             }
-            _ => Retry::default(),
+            _ => RetryRequest::default(),
         }
     }
 
@@ -224,17 +226,17 @@ impl World<'_> {
                 return;
             }
             let input = if self.state().paused.is_some() {
-                Input::Resume
+                EngineInput::Resume
             } else if let Some(((act, attempt), ask)) = self.tasks.first_key_value() {
-                Input::Done { act: *act, attempt: *attempt, result: self.reply(dice, &Arc::clone(ask)) }
+                EngineInput::Done { act: *act, attempt: *attempt, result: self.reply(dice, &Arc::clone(ask)) }
             } else if let Some(act) = self.state().waiting().next() {
                 let data = dice.pick(&[json!({ "approved": true }), json!("reject"), json!(7)]).clone();
-                Input::Answer { act, answer: Answer { data, ..Answer::default() } }
+                EngineInput::Answer { act, answer: PersonAnswer { data, ..PersonAnswer::default() } }
             } else {
                 let (due, _) =
                     self.machine.next_deadline().expect("it has not ended, so something is waited for");
                 self.now = self.now.max(due);
-                Input::Tick
+                EngineInput::Tick
             };
             assert!(self.give(input), "what is waited for is welcome");
         }
@@ -243,10 +245,10 @@ impl World<'_> {
 
     /// What every history must hold: one outcome for each activation, tasks with ids of their own, one end at a time.
     fn check_facts(&self) {
-        let mut outcomes: BTreeSet<ActId> = BTreeSet::new();
-        let mut closed: BTreeSet<ActId> = BTreeSet::new();
-        let mut sent: BTreeSet<(ActId, u32)> = BTreeSet::new();
-        let mut replied: BTreeSet<(ActId, u32)> = BTreeSet::new();
+        let mut outcomes: BTreeSet<ActivationId> = BTreeSet::new();
+        let mut closed: BTreeSet<ActivationId> = BTreeSet::new();
+        let mut sent: BTreeSet<(ActivationId, u32)> = BTreeSet::new();
+        let mut replied: BTreeSet<(ActivationId, u32)> = BTreeSet::new();
         let mut ended = false;
         for fact in self.machine.journal().iter().flat_map(|bytes| decode_round(bytes).unwrap().facts) {
             let after_the_end = matches!(fact, Fact::Late { .. } | Fact::Reopened { .. });
@@ -278,25 +280,25 @@ impl World<'_> {
     /// The dialect's own events and result, from the journal alone.
     fn project(&self) {
         let Subject { graph, adapter, .. } = self.subject;
-        let mut state = State::new();
+        let mut state = ExecutionState::new();
         for round in self.machine.journal().iter().map(|bytes| decode_round(bytes).unwrap()) {
             for fact in &round.facts {
                 fold(graph, &mut state, round.at, fact).unwrap();
-                let _ = adapter.project(&Ctx::new(graph, &state, round.at), fact);
+                let _ = adapter.project(&AdapterContext::new(graph, &state, round.at), fact);
             }
         }
-        let _ = adapter.native_result(&Ctx::new(graph, &state, self.now));
+        let _ = adapter.native_result(&AdapterContext::new(graph, &state, self.now));
     }
 }
 
 /// One history from its start to its end; how it ended.
-fn history(subject: &Subject, seed: u64, loud: bool) -> Status {
+fn history(subject: &Subject, seed: u64, loud: bool) -> TerminalStatus {
     let mut dice = Dice(seed);
     let machine = Machine::new(Arc::clone(&subject.graph), subject.adapter);
     let mut world = World { subject, machine, now: 0, tasks: BTreeMap::new(), loud };
     let input = if dice.roll(10) == 0 { dice.pick(&subject.words).clone() } else { subject.input.clone() };
-    let mode = Mode { dry_run: dice.roll(30) == 0, ..Mode::default() };
-    assert!(world.give(Input::Start { input, mode, depth: 0, chain: vec![] }), "it starts");
+    let mode = ExecutionMode { dry_run: dice.roll(30) == 0, ..ExecutionMode::default() };
+    assert!(world.give(EngineInput::Start { input, mode, depth: 0, chain: vec![] }), "it starts");
     for _ in 0..dice.roll(usize::try_from(INPUTS).unwrap()) {
         world.any_input(&mut dice);
     }
@@ -304,7 +306,7 @@ fn history(subject: &Subject, seed: u64, loud: bool) -> Status {
     let status = world.state().outcome.as_ref().unwrap().status;
     if dice.roll(2) == 0 {
         let retry = world.retry(&mut dice);
-        if world.give(Input::Retry { retry, reason: "somebody".into() }) {
+        if world.give(EngineInput::Retry { retry, reason: "somebody".into() }) {
             world.finish(&mut dice);
         }
     }
@@ -387,7 +389,7 @@ fn add(all: &mut Vec<Subject>, dialect: &'static dyn Dialect, document: Document
         plan.limits.activations = plan.limits.activations.min(60);
         plan.limits.edge = plan.limits.edge.min(12);
         plan.limits.iterations = plan.limits.iterations.min(12);
-        let graph = match Graph::new(Arc::new(plan)) {
+        let graph = match IndexedPlan::new(Arc::new(plan)) {
             Ok(graph) => Arc::new(graph),
             Err(PlanError::NoEntry) => continue,
             Err(error) => panic!("{name}: {error}"),

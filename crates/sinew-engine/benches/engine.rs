@@ -8,10 +8,14 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Action, Adapter, Ask, Child, Ctx, Fact, Graph, Input, Machine, Mode, Reply, State, Step, Time,
-    Val, decode_round, encode_round,
+    Action, ActivationId, Adapter, AdapterContext, ChildSpec, EngineInput, ExecutionMode, ExecutionState,
+    Fact, IndexedPlan, Machine, NodeDecision, SharedJson, TaskReply, TaskRequest, Time, decode_round,
+    encode_round,
 };
-use sinew_plan::{Failure, Join, Limits, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_plan::{
+    FailurePolicy, JoinRule, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode, ReadyOrder,
+    RetryPolicy, SchedulingProfile,
+};
 use sinew_protocol::Fault;
 
 #[global_allocator]
@@ -29,35 +33,36 @@ impl Adapter for Bench {
         "bench"
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let node = ctx.node_of(act);
-        let input = ctx.act(act).inputs.first().map(|arrived| Val::clone(&arrived.value)).unwrap_or_default();
+        let input =
+            ctx.act(act).inputs.first().map(|arrived| SharedJson::clone(&arrived.value)).unwrap_or_default();
         match node.op {
-            Op::Map { body } => {
+            NodeOperation::Map { body } => {
                 let count = node.extra.as_u64().unwrap_or_default();
                 let children =
-                    (0..count).map(|n| Child { body, item: json!(n).into(), delay_ms: None }).collect();
-                Step::Fan { children, limit: None, fail_fast: false }
+                    (0..count).map(|n| ChildSpec { body, item: json!(n).into(), delay_ms: None }).collect();
+                NodeDecision::Fan { children, limit: None, fail_fast: false }
             }
-            _ => Step::Ask(Box::new(Ask::agent("echo", input))),
+            _ => NodeDecision::Ask(Box::new(TaskRequest::agent("echo", input))),
         }
     }
 
-    fn result(&self, _ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, _ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         Ok(Value::Null)
     }
 }
 
-fn plan(count: u32, edges: impl Iterator<Item = (u32, u32)>, body: Option<u64>) -> Graph {
+fn plan(count: u32, edges: impl Iterator<Item = (u32, u32)>, body: Option<u64>) -> IndexedPlan {
     let node = |n: u32| PlanNode {
         id: format!("n{n}"),
         kind: "agent".into(),
         label: None,
-        op: if body.is_some() && n == 0 { Op::Map { body: 1 } } else { Op::Agent },
-        join: Join::Resolved { quorum: None },
+        op: if body.is_some() && n == 0 { NodeOperation::Map { body: 1 } } else { NodeOperation::Agent },
+        join: JoinRule::Resolved { quorum: None },
         rank: n,
         agent: None,
-        retry: Retry::default(),
+        retry: RetryPolicy::default(),
         attempt_timeout_ms: Some(60_000),
         timeout_ms: None,
         inner: body.is_some() && n == 1,
@@ -77,18 +82,23 @@ fn plan(count: u32, edges: impl Iterator<Item = (u32, u32)>, body: Option<u64>) 
         attach: false,
         extra: Value::Null,
     };
-    Graph::new(Arc::new(Plan {
+    IndexedPlan::new(Arc::new(Plan {
         format: Plan::FORMAT,
         dialect: "bench".into(),
         name: "bench".into(),
         description: String::new(),
         version: None,
-        profile: Profile { order: Order::Rank, parallel: 0, failure: Failure::Stop, pause: Pause::NodeLocal },
+        profile: SchedulingProfile {
+            order: ReadyOrder::Rank,
+            parallel: 0,
+            failure: FailurePolicy::Stop,
+            pause: PausePolicy::NodeLocal,
+        },
         nodes: (0..count).map(node).collect(),
         edges: (0..).zip(edges).map(edge).collect(),
         entry: vec![0],
         exits: Vec::new(),
-        limits: Limits::default(),
+        limits: PlanLimits::default(),
         input_schema: None,
         output_schema: None,
         extra: Value::Null,
@@ -96,36 +106,36 @@ fn plan(count: u32, edges: impl Iterator<Item = (u32, u32)>, body: Option<u64>) 
     .expect("the plan is well formed")
 }
 
-fn chain(size: u32) -> Graph {
+fn chain(size: u32) -> IndexedPlan {
     plan(size, (1..size).map(|n| (n - 1, n)), None)
 }
 
 /// One node to all others but the last, and from these to the last.
-fn diamond(size: u32) -> Graph {
+fn diamond(size: u32) -> IndexedPlan {
     plan(size, (1..size - 1).flat_map(move |n| [(0, n), (n, size - 1)]), None)
 }
 
-fn map(size: u32) -> Graph {
+fn map(size: u32) -> IndexedPlan {
     plan(2, std::iter::empty(), Some(u64::from(size) - 1))
 }
 
 /// An execution with its agents: the oldest task is answered first.
 struct Run {
     machine: Machine<()>,
-    tasks: VecDeque<(ActId, u32)>,
-    reply: Val,
+    tasks: VecDeque<(ActivationId, u32)>,
+    reply: SharedJson,
     /// Encoded rounds, if they are to be kept.
     journal: Option<Vec<Vec<u8>>>,
 }
 
 impl Run {
-    fn new(graph: &Arc<Graph>, journal: bool) -> Self {
-        let reply = Val::new(json!({ "text": "x".repeat(150), "score": 7 }));
+    fn new(graph: &Arc<IndexedPlan>, journal: bool) -> Self {
+        let reply = SharedJson::new(json!({ "text": "x".repeat(150), "score": 7 }));
         let machine = Machine::new(Arc::clone(graph), &Bench);
         Self { machine, tasks: VecDeque::new(), reply, journal: journal.then(Vec::new) }
     }
 
-    fn give(&mut self, input: Input) {
+    fn give(&mut self, input: EngineInput) {
         let decided = self.machine.handle(0, input).expect("the input is welcome");
         for action in decided.actions {
             if let Action::Send { act, attempt, .. } = action {
@@ -138,9 +148,9 @@ impl Run {
     }
 
     fn start(&mut self) {
-        self.give(Input::Start {
+        self.give(EngineInput::Start {
             input: json!({ "x": 1 }),
-            mode: Mode::default(),
+            mode: ExecutionMode::default(),
             depth: 0,
             chain: Vec::new(),
         });
@@ -149,15 +159,15 @@ impl Run {
     fn finish(mut self) -> Self {
         self.start();
         while let Some((act, attempt)) = self.tasks.pop_front() {
-            let reply = Reply { output: Val::clone(&self.reply), ..Reply::default() };
-            self.give(Input::Done { act, attempt, result: Ok(reply) });
+            let reply = TaskReply { output: SharedJson::clone(&self.reply), ..TaskReply::default() };
+            self.give(EngineInput::Done { act, attempt, result: Ok(reply) });
         }
         assert!(self.machine.state().ended);
         self
     }
 }
 
-type Make = fn(u32) -> Graph;
+type Make = fn(u32) -> IndexedPlan;
 
 const SHAPES: [(&str, Make); 3] = [("chain", chain), ("diamond", diamond), ("map", map)];
 
@@ -165,7 +175,7 @@ fn shapes() -> impl Iterator<Item = String> {
     SHAPES.iter().flat_map(|(name, _)| [100, 1_000, 10_000].map(|size| format!("{name} {size}")))
 }
 
-fn graph(shape: &str) -> (Arc<Graph>, u32) {
+fn graph(shape: &str) -> (Arc<IndexedPlan>, u32) {
     let (name, size) = shape.split_once(' ').expect("a shape and a size");
     let size = size.parse().expect("a size");
     let (_, make) = SHAPES.iter().find(|(known, _)| *known == name).expect("a shape");
@@ -200,13 +210,17 @@ fn fold_unchecked(bencher: Bencher<'_, '_>, shape: &str) {
     bench_fold(bencher, shape, sinew_engine::apply);
 }
 
-fn bench_fold(bencher: Bencher<'_, '_>, shape: &str, fold: impl Fn(&Graph, &mut State, Time, &Fact)) {
+fn bench_fold(
+    bencher: Bencher<'_, '_>,
+    shape: &str,
+    fold: impl Fn(&IndexedPlan, &mut ExecutionState, Time, &Fact),
+) {
     let (graph, _) = graph(shape);
     let journal = Run::new(&graph, true).finish().journal.unwrap_or_default();
     let facts: usize =
         journal.iter().map(|bytes| decode_round(bytes).map_or(0, |round| round.facts.len())).sum();
     bencher.counter(ItemsCount::new(facts)).bench_local(|| {
-        let mut state = State::new();
+        let mut state = ExecutionState::new();
         for bytes in &journal {
             let round = decode_round(black_box(bytes)).expect("what was encoded just now");
             for fact in &round.facts {
@@ -226,8 +240,12 @@ fn idle(bencher: Bencher<'_, '_>, done: u32) {
         run.start();
         for _ in 0..done {
             let (act, attempt) = run.tasks.pop_front().expect("a task");
-            let output = Val::new(Value::clone(&run.reply));
-            run.give(Input::Done { act, attempt, result: Ok(Reply { output, ..Reply::default() }) });
+            let output = SharedJson::new(Value::clone(&run.reply));
+            run.give(EngineInput::Done {
+                act,
+                attempt,
+                result: Ok(TaskReply { output, ..TaskReply::default() }),
+            });
         }
         run.machine
     });

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::ask::Ask;
+use crate::ask::TaskRequest;
 use crate::decide::ATTEMPT_TIMED_OUT;
-use crate::fact::{Fact, Outcome, Wait};
-use crate::graph::Graph;
-use crate::state::{Phase, State, TimerKind};
-use crate::{ActId, Time};
+use crate::fact::{ExecutionOutcome, Fact, PersonRequest};
+use crate::graph::IndexedPlan;
+use crate::state::{ActivationPhase, ExecutionState, TimerKind};
+use crate::{ActivationId, Time};
 
 /// An effect that a shell carries out after its fact was stored. Repeating it does no harm: the ids are the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,29 +17,29 @@ pub enum Action {
     /// Send a task.
     Send {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Its attempt; with the activation it names the task.
         attempt: u32,
         /// The request.
-        ask: Arc<Ask>,
+        ask: Arc<TaskRequest>,
         /// When the attempt is given up.
         deadline: Option<Time>,
     },
     /// Tell an agent that its task is given up.
     Cancel {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Its attempt.
         attempt: u32,
         /// The request that is withdrawn.
-        ask: Arc<Ask>,
+        ask: Arc<TaskRequest>,
     },
     /// The execution ended: archive it, answer its caller.
-    Finish(Outcome),
+    Finish(ExecutionOutcome),
 }
 
 /// Actions of one fact of the round that was just applied.
-pub(crate) fn react(_graph: &Graph, state: &State, fact: &Fact) -> Vec<Action> {
+pub(crate) fn react(_graph: &IndexedPlan, state: &ExecutionState, fact: &Fact) -> Vec<Action> {
     match fact {
         Fact::Dispatched { act, attempt, ask, deadline, .. } => {
             vec![Action::Send { act: *act, attempt: *attempt, ask: Arc::clone(ask), deadline: *deadline }]
@@ -53,7 +53,7 @@ pub(crate) fn react(_graph: &Graph, state: &State, fact: &Fact) -> Vec<Action> {
     }
 }
 
-fn cancel(state: &State, act: ActId, attempt: Option<u32>) -> Option<Action> {
+fn cancel(state: &ExecutionState, act: ActivationId, attempt: Option<u32>) -> Option<Action> {
     let one = state.act(act);
     let attempt = attempt?;
     // The facts of a whole round may be applied by now, the dispatch of the next attempt among them.
@@ -62,12 +62,12 @@ fn cancel(state: &State, act: ActId, attempt: Option<u32>) -> Option<Action> {
 }
 
 /// Actions whose outcome is not known from the facts: what a shell performs again after it folded a journal.
-pub(crate) fn outstanding(_graph: &Graph, state: &State) -> Vec<Action> {
+pub(crate) fn outstanding(_graph: &IndexedPlan, state: &ExecutionState) -> Vec<Action> {
     let mut actions = Vec::new();
     for (act, one) in state.acts.iter().enumerate() {
         let (Some(attempt), Some(ask)) = (one.running, &one.ask) else { continue };
-        let act = act as ActId;
-        actions.push(if one.phase == Phase::Running {
+        let act = act as ActivationId;
+        actions.push(if one.phase == ActivationPhase::Running {
             let deadline = one.timer.map(|timer| timer.at);
             Action::Send { act, attempt, ask: Arc::clone(ask), deadline }
         } else {
@@ -82,9 +82,9 @@ pub(crate) fn outstanding(_graph: &Graph, state: &State) -> Vec<Action> {
 
 /// Reason why an activation or an execution waits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Waiting {
+pub struct OpenWait {
     /// The activation; none for the whole execution.
-    pub act: Option<ActId>,
+    pub act: Option<ActivationId>,
     /// For what.
     #[serde(rename = "for")]
     pub what: WaitingFor,
@@ -117,7 +117,7 @@ pub enum WaitingFor {
     /// Time to pass.
     Sleep,
     /// A person.
-    Person(Arc<Wait>),
+    Person(Arc<PersonRequest>),
     /// Children.
     Children {
         /// Ended.
@@ -139,22 +139,24 @@ pub enum WaitingFor {
 }
 
 /// When the execution must be woken, and for whom and why.
-pub(crate) fn next_deadline(state: &State) -> Option<(Time, Waiting)> {
+pub(crate) fn next_deadline(state: &ExecutionState) -> Option<(Time, OpenWait)> {
     let timer = state.timers.iter().find(|timer| due_matters(state, timer.kind))?;
     let waiting = match timer.act {
-        Some(act) => waiting_of(state, act).unwrap_or(Waiting {
+        Some(act) => waiting_of(state, act).unwrap_or(OpenWait {
             act: Some(act),
             what: WaitingFor::Sleep,
             since: state.at,
             until: Some(timer.at),
         }),
-        None => Waiting { act: None, what: WaitingFor::Wall, since: state.started_at, until: Some(timer.at) },
+        None => {
+            OpenWait { act: None, what: WaitingFor::Wall, since: state.started_at, until: Some(timer.at) }
+        }
     };
     Some((timer.at, waiting))
 }
 
 /// A pause stops what would start something; deadlines go on.
-pub(crate) fn due_matters(state: &State, kind: TimerKind) -> bool {
+pub(crate) fn due_matters(state: &ExecutionState, kind: TimerKind) -> bool {
     match kind {
         TimerKind::Backoff | TimerKind::Sleep => state.paused.is_none(),
         TimerKind::Attempt | TimerKind::Person | TimerKind::Activation | TimerKind::Wall => true,
@@ -162,29 +164,36 @@ pub(crate) fn due_matters(state: &State, kind: TimerKind) -> bool {
 }
 
 /// Returns the reason of waiting of each open activation, oldest activation first.
-pub fn waiting(state: &State) -> Vec<Waiting> {
-    let pause = state.paused.as_ref().map(|reason| Waiting {
+pub fn waiting(state: &ExecutionState) -> Vec<OpenWait> {
+    let pause = state.paused.as_ref().map(|reason| OpenWait {
         act: None,
         what: WaitingFor::Resume { reason: reason.clone() },
         since: state.at,
         until: None,
     });
-    pause.into_iter().chain((0..state.acts.len() as ActId).filter_map(|act| waiting_of(state, act))).collect()
+    pause
+        .into_iter()
+        .chain((0..state.acts.len() as ActivationId).filter_map(|act| waiting_of(state, act)))
+        .collect()
 }
 
 /// Returns the reason why one activation waits; `None` if it is at work in the engine or over.
-pub fn waiting_of(state: &State, act: ActId) -> Option<Waiting> {
+pub fn waiting_of(state: &ExecutionState, act: ActivationId) -> Option<OpenWait> {
     let one = state.act(act);
     let name = || one.ask.as_ref().map(|ask| ask.target.name().to_owned()).unwrap_or_default();
     let what = match one.phase {
-        Phase::Ready | Phase::Deferred => WaitingFor::Turn,
-        Phase::Running if one.ask.as_ref().is_some_and(|ask| ask.is_evaluation()) => WaitingFor::Evaluation,
-        Phase::Running => WaitingFor::Agent { name: name(), attempt: one.attempt, tries: one.tries },
-        Phase::BackedOff if one.tries == 0 => WaitingFor::Turn,
-        Phase::BackedOff => WaitingFor::Retry { tries: one.tries },
-        Phase::Sleeping => WaitingFor::Sleep,
-        Phase::Waiting => WaitingFor::Person(one.wait.clone().unwrap_or_default()),
-        Phase::Owning => {
+        ActivationPhase::Ready | ActivationPhase::Deferred => WaitingFor::Turn,
+        ActivationPhase::Running if one.ask.as_ref().is_some_and(|ask| ask.is_evaluation()) => {
+            WaitingFor::Evaluation
+        }
+        ActivationPhase::Running => {
+            WaitingFor::Agent { name: name(), attempt: one.attempt, tries: one.tries }
+        }
+        ActivationPhase::BackedOff if one.tries == 0 => WaitingFor::Turn,
+        ActivationPhase::BackedOff => WaitingFor::Retry { tries: one.tries },
+        ActivationPhase::Sleeping => WaitingFor::Sleep,
+        ActivationPhase::Waiting => WaitingFor::Person(one.wait.clone().unwrap_or_default()),
+        ActivationPhase::Owning => {
             let children = one.children.as_deref()?;
             WaitingFor::Children {
                 done: children.acts.len() as u32 - children.active,
@@ -192,8 +201,8 @@ pub fn waiting_of(state: &State, act: ActId) -> Option<Waiting> {
                 of: children.list.len() as u32,
             }
         }
-        Phase::Begun | Phase::Settled | Phase::Closed => return None,
+        ActivationPhase::Begun | ActivationPhase::Settled | ActivationPhase::Closed => return None,
     };
     let until = one.timer.map(|timer| timer.at).into_iter().chain(one.deadline).min();
-    Some(Waiting { act: Some(act), what, since: one.began_at.unwrap_or(one.made_at), until })
+    Some(OpenWait { act: Some(act), what, since: one.began_at.unwrap_or(one.made_at), until })
 }

@@ -16,17 +16,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sinew_plan::{EdgeIx, Failure, Join, NodeIx, Pause, PlanEdge};
+use sinew_plan::{EdgeIndex, FailurePolicy, JoinRule, NodeIndex, PausePolicy, PlanEdge};
 
-use crate::fact::{Child, Fact, Made, Output, Token, TokenValue};
-use crate::graph::Graph;
+use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, TokenValue};
+use crate::graph::IndexedPlan;
 use crate::state::{
-    Activation, Arrived, Children, End, Phase, Replied, Scope, Slot, State, Timer, TimerKind,
+    Activation, ActivationEnd, ActivationPhase, ArrivedToken, ChildScope, ChildSet, EngineTimer,
+    ExecutionState, JoinSlot, RecordedReply, TimerKind,
 };
-use crate::{ActId, ROOT, ScopeId, Time, Val};
+use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
 /// Folds one fact into the state.
-pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
+pub fn apply(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) {
     state.at = state.at.max(at);
     match fact {
         Fact::Started(start) => {
@@ -36,7 +37,7 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
             state.arm_wall(graph, at);
         }
         Fact::Opened { parent, owner, index, item, .. } => {
-            state.scopes.push(Scope {
+            state.scopes.push(ChildScope {
                 parent: *parent,
                 owner: *owner,
                 index: *index,
@@ -62,7 +63,7 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
         }
         Fact::Deferred { act, human } => {
             state.unqueue(*act);
-            state.set_phase(*act, Phase::Deferred);
+            state.set_phase(*act, ActivationPhase::Deferred);
             state.acts[*act as usize].deferred = Some(*human);
             if *human {
                 state.humans.push_back(*act);
@@ -73,12 +74,12 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
         Fact::Undeferred { act } => {
             state.deferred.retain(|other| other != act);
             state.humans.retain(|other| other != act);
-            state.set_phase(*act, Phase::Ready);
+            state.set_phase(*act, ActivationPhase::Ready);
             state.ready.push_front(*act);
         }
         Fact::Began { act } => {
             state.unqueue(*act);
-            state.set_phase(*act, Phase::Begun);
+            state.set_phase(*act, ActivationPhase::Begun);
             let node = graph.plan().node(state.act(*act).node);
             let timeout = node.timeout_ms;
             let one = &mut state.acts[*act as usize];
@@ -86,14 +87,18 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
             if let Some(timeout) = timeout {
                 let deadline = at.saturating_add(timeout);
                 one.deadline = Some(deadline);
-                state.timers.insert(Timer { at: deadline, act: Some(*act), kind: TimerKind::Activation });
+                state.timers.insert(EngineTimer {
+                    at: deadline,
+                    act: Some(*act),
+                    kind: TimerKind::Activation,
+                });
             }
         }
         Fact::Noted { .. } | Fact::Progressed { .. } => {}
         Fact::Late { act, attempt } => {
             let one = &mut state.acts[*act as usize];
             // Its agent was to be told that it is given up; it has answered, so that is settled.
-            if one.running == Some(*attempt) && one.phase == Phase::Closed {
+            if one.running == Some(*attempt) && one.phase == ActivationPhase::Closed {
                 one.running = None;
             }
         }
@@ -102,7 +107,7 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
             state.place(graph, Some(*act), scope, tokens);
         }
         Fact::Dispatched { act, attempt, tries, ask, deadline } => {
-            state.set_phase(*act, Phase::Running);
+            state.set_phase(*act, ActivationPhase::Running);
             let one = &mut state.acts[*act as usize];
             one.tries = *tries;
             one.attempt = *attempt;
@@ -113,16 +118,16 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
             }
         }
         Fact::Replied { act, attempt, result, retried } => {
-            state.set_phase(*act, Phase::Begun);
+            state.set_phase(*act, ActivationPhase::Begun);
             let one = &mut state.acts[*act as usize];
             one.running = None;
             if !retried {
                 let tag = one.ask.as_ref().map(|ask| ask.tag.clone()).unwrap_or_default();
-                one.replies.push(Replied { tag, attempt: *attempt, result: result.clone() });
+                one.replies.push(RecordedReply { tag, attempt: *attempt, result: result.clone() });
             }
         }
         Fact::BackedOff { act, until, ask } => {
-            state.set_phase(*act, Phase::BackedOff);
+            state.set_phase(*act, ActivationPhase::BackedOff);
             if let Some(ask) = ask {
                 let one = &mut state.acts[*act as usize];
                 one.ask = Some(Arc::clone(ask));
@@ -132,27 +137,27 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
         }
         Fact::Slept { act, until } => {
             state.unqueue(*act);
-            state.set_phase(*act, Phase::Sleeping);
+            state.set_phase(*act, ActivationPhase::Sleeping);
             state.acts[*act as usize].delay_ms = None;
             state.set_timer(*act, *until, TimerKind::Sleep);
         }
         Fact::Awaited { act, wait, deadline } => {
-            state.set_phase(*act, Phase::Waiting);
+            state.set_phase(*act, ActivationPhase::Waiting);
             state.acts[*act as usize].wait = Some(Arc::clone(wait));
-            if graph.plan().profile.pause == Pause::FreezeDefer && state.frozen.is_none() {
+            if graph.plan().profile.pause == PausePolicy::FreezeDefer && state.frozen.is_none() {
                 state.frozen = Some(*act);
-                state.frozen_at = state.acts.len() as ActId;
+                state.frozen_at = state.acts.len() as ActivationId;
             }
             if let Some(deadline) = deadline {
                 state.set_timer(*act, *deadline, TimerKind::Person);
             }
         }
         Fact::Answered { act, .. } => {
-            state.set_phase(*act, Phase::Begun);
+            state.set_phase(*act, ActivationPhase::Begun);
             state.unfreeze(*act);
         }
         Fact::Fanned { act, children, limit, fail_fast } => {
-            state.set_phase(*act, Phase::Owning);
+            state.set_phase(*act, ActivationPhase::Owning);
             let own = state.acts[*act as usize].children.get_or_insert_default();
             own.list.extend(children.iter().cloned());
             own.limit = *limit;
@@ -160,17 +165,19 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
         }
         Fact::Completed { act, output, reused } => {
             state.acts[*act as usize].reused = *reused;
-            state.end(at, *act, End::Succeeded, Some(output.clone()));
+            state.end(at, *act, ActivationEnd::Succeeded, Some(output.clone()));
         }
-        Fact::Skipped { act, output, .. } => state.end(at, *act, End::Skipped, Some(output.clone())),
+        Fact::Skipped { act, output, .. } => {
+            state.end(at, *act, ActivationEnd::Skipped, Some(output.clone()))
+        }
         Fact::Failed { act, fault, output } => {
             state.acts[*act as usize].fault = Some(fault.clone());
-            state.end(at, *act, End::Failed, output.clone());
+            state.end(at, *act, ActivationEnd::Failed, output.clone());
             let one = state.act(*act);
             if one.owner.is_none()
                 && state.outcome.is_none()
                 && state.failed.is_none()
-                && graph.plan().profile.failure != Failure::RouteOn
+                && graph.plan().profile.failure != FailurePolicy::RouteOn
             {
                 state.failed = Some((Some(*act), fault.clone()));
             }
@@ -178,7 +185,7 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
         Fact::Cancelled { act, .. } => {
             // `running` stays: the attempt is still out there, and `react` tells its agent.
             let running = state.act(*act).running;
-            state.end(at, *act, End::Cancelled, None);
+            state.end(at, *act, ActivationEnd::Cancelled, None);
             state.close(*act);
             state.acts[*act as usize].running = running;
         }
@@ -204,14 +211,14 @@ pub fn apply(graph: &Graph, state: &mut State, at: Time, fact: &Fact) {
     }
 }
 
-impl State {
-    fn arm_wall(&mut self, graph: &Graph, at: Time) {
+impl ExecutionState {
+    fn arm_wall(&mut self, graph: &IndexedPlan, at: Time) {
         if let Some(wall) = graph.plan().limits.wall_ms {
-            self.timers.insert(Timer { at: at.saturating_add(wall), act: None, kind: TimerKind::Wall });
+            self.timers.insert(EngineTimer { at: at.saturating_add(wall), act: None, kind: TimerKind::Wall });
         }
     }
 
-    fn set_phase(&mut self, act: ActId, phase: Phase) {
+    fn set_phase(&mut self, act: ActivationId, phase: ActivationPhase) {
         let before = self.acts[act as usize].phase;
         self.active -= u32::from(holds_place(before));
         self.active += u32::from(holds_place(phase));
@@ -221,22 +228,22 @@ impl State {
         }
     }
 
-    fn set_timer(&mut self, act: ActId, at: Time, kind: TimerKind) {
-        let timer = Timer { at, act: Some(act), kind };
+    fn set_timer(&mut self, act: ActivationId, at: Time, kind: TimerKind) {
+        let timer = EngineTimer { at, act: Some(act), kind };
         self.timers.insert(timer);
         self.acts[act as usize].timer = Some(timer);
     }
 
     /// The wait that froze the execution is over; another person may be waited for still.
-    fn unfreeze(&mut self, act: ActId) {
+    fn unfreeze(&mut self, act: ActivationId) {
         if self.frozen == Some(act) {
             let next = self.waiting().next();
             self.frozen = next;
         }
     }
 
-    fn unqueue(&mut self, act: ActId) {
-        if self.act(act).phase != Phase::Ready {
+    fn unqueue(&mut self, act: ActivationId) {
+        if self.act(act).phase != ActivationPhase::Ready {
             return;
         }
         if self.ready.front() == Some(&act) {
@@ -246,16 +253,16 @@ impl State {
         }
     }
 
-    fn end(&mut self, at: Time, act: ActId, end: End, output: Option<Output>) {
+    fn end(&mut self, at: Time, act: ActivationId, end: ActivationEnd, output: Option<ActivationOutput>) {
         match self.act(act).phase {
-            Phase::Ready => self.unqueue(act),
-            Phase::Deferred => {
+            ActivationPhase::Ready => self.unqueue(act),
+            ActivationPhase::Deferred => {
                 self.deferred.retain(|other| *other != act);
                 self.humans.retain(|other| *other != act);
             }
             _ => {}
         }
-        self.set_phase(act, Phase::Settled);
+        self.set_phase(act, ActivationPhase::Settled);
         self.unfreeze(act);
         let one = &mut self.acts[act as usize];
         one.end = Some(end);
@@ -263,14 +270,14 @@ impl State {
         one.running = None;
         one.output = output;
         if let Some(deadline) = one.deadline {
-            self.timers.remove(&Timer { at: deadline, act: Some(act), kind: TimerKind::Activation });
+            self.timers.remove(&EngineTimer { at: deadline, act: Some(act), kind: TimerKind::Activation });
         }
         let (owner, exit) = (self.act(act).owner, self.outcome.is_some());
         if let Some(owner) = owner
             && let Some(children) = &mut self.acts[owner as usize].children
         {
             children.active = children.active.saturating_sub(1);
-            if end == End::Failed && children.failed.is_none() {
+            if end == ActivationEnd::Failed && children.failed.is_none() {
                 children.failed = Some(act);
             }
         }
@@ -279,14 +286,20 @@ impl State {
         }
     }
 
-    fn close(&mut self, act: ActId) {
-        if self.act(act).phase != Phase::Closed {
-            self.set_phase(act, Phase::Closed);
+    fn close(&mut self, act: ActivationId) {
+        if self.act(act).phase != ActivationPhase::Closed {
+            self.set_phase(act, ActivationPhase::Closed);
             self.open -= 1;
         }
     }
 
-    fn place(&mut self, graph: &Graph, act: Option<ActId>, scope: ScopeId, tokens: &[Token]) {
+    fn place(
+        &mut self,
+        graph: &IndexedPlan,
+        act: Option<ActivationId>,
+        scope: ScopeId,
+        tokens: &[EdgeToken],
+    ) {
         for token in tokens {
             let edge = graph.plan().edge(token.edge);
             let target = graph.plan().node(edge.to);
@@ -303,8 +316,8 @@ impl State {
             let slot = self.slots.entry((scope, edge.to)).or_default();
             slot.count_token(edge, token);
             if let Some(value) = value {
-                let arrived = Arrived { edge: Some(token.edge), source: act, value, fan: token.fan };
-                let queued = slot.last.filter(|_| target.join == Join::Once && token.fan.is_none());
+                let arrived = ArrivedToken { edge: Some(token.edge), source: act, value, fan: token.fan };
+                let queued = slot.last.filter(|_| target.join == JoinRule::Once && token.fan.is_none());
                 match queued {
                     // A node that is queued but has not begun gathers what still arrives.
                     Some(queued) if self.acts[queued as usize].phase.is_queued() => {
@@ -316,14 +329,14 @@ impl State {
         }
     }
 
-    fn port_value(&self, act: Option<ActId>, port: &str) -> Val {
+    fn port_value(&self, act: Option<ActivationId>, port: &str) -> SharedJson {
         act.and_then(|act| self.act(act).output.as_ref())
             .and_then(|output| output.at(port).cloned().or_else(|| Some(Arc::clone(&output.value))))
             .unwrap_or_default()
     }
 
-    fn activate(&mut self, at: Time, made: &Made) {
-        let Made { act, node, scope, from, take, owner, value, again, position, input } = made;
+    fn activate(&mut self, at: Time, made: &NewActivation) {
+        let NewActivation { act, node, scope, from, take, owner, value, again, position, input } = made;
         let (mut inputs, mut input) = (Vec::new(), input.clone());
         if let Some(slot) = self.slots.get_mut(&(*from, *node)) {
             let count = take.map_or(slot.arrived.len(), |take| slot.arrived.len().min(take as usize));
@@ -334,7 +347,7 @@ impl State {
             inputs.clone_from(&again.inputs);
             input = input.or_else(|| again.input.clone());
         }
-        inputs.extend(value.iter().map(|value| Arrived {
+        inputs.extend(value.iter().map(|value| ArrivedToken {
             edge: None,
             source: *owner,
             value: Arc::clone(value),
@@ -347,7 +360,7 @@ impl State {
         slot.died = None;
         let mut delay_ms = None;
         if let Some(children) = owner.and_then(|owner| self.acts[owner as usize].children.as_mut()) {
-            delay_ms = children.list.get(children.acts.len()).and_then(|child: &Child| child.delay_ms);
+            delay_ms = children.list.get(children.acts.len()).and_then(|child: &ChildSpec| child.delay_ms);
             children.acts.push(*act);
             children.active += 1;
         }
@@ -357,7 +370,7 @@ impl State {
             owner: *owner,
             ordinal,
             inputs,
-            phase: Phase::Ready,
+            phase: ActivationPhase::Ready,
             attempt: 0,
             running: None,
             tries: 0,
@@ -391,7 +404,7 @@ impl State {
         }
     }
 
-    fn reopen(&mut self, graph: &Graph, at: Time) {
+    fn reopen(&mut self, graph: &IndexedPlan, at: Time) {
         self.arm_wall(graph, at);
         self.ended = false;
         self.outcome = None;
@@ -402,9 +415,9 @@ impl State {
     }
 
     /// Discards the state of all nodes, except for the budget of activations.
-    fn start_afresh(&mut self, input: &Val) {
+    fn start_afresh(&mut self, input: &SharedJson) {
         for slot in self.slots.values_mut() {
-            *slot = Slot { count: slot.count, ..Slot::default() };
+            *slot = JoinSlot { count: slot.count, ..JoinSlot::default() };
         }
         self.taken.fill(0);
         if let Some(start) = &mut self.start {
@@ -415,12 +428,12 @@ impl State {
     }
 
     /// Joins of these nodes have received what nodes that keep their results sent, and nothing else.
-    fn reset(&mut self, graph: &Graph, acts: &[ActId], reset: &[NodeIx]) {
-        let again: BTreeSet<NodeIx> = acts.iter().map(|act| self.act(*act).node).collect();
+    fn reset(&mut self, graph: &IndexedPlan, acts: &[ActivationId], reset: &[NodeIndex]) {
+        let again: BTreeSet<NodeIndex> = acts.iter().map(|act| self.act(*act).node).collect();
         for node in reset {
-            let mut slot = Slot {
+            let mut slot = JoinSlot {
                 count: self.slots.get(&(ROOT, *node)).map_or(0, |slot| slot.count),
-                ..Slot::default()
+                ..JoinSlot::default()
             };
             for edge in graph.in_edges(*node) {
                 let from = graph.plan().edge(*edge).from;
@@ -434,10 +447,10 @@ impl State {
     }
 
     /// Restores the tokens that a node with a kept result sent along this edge.
-    fn replay_tokens(&self, graph: &Graph, slot: &mut Slot, edge_ix: EdgeIx, from: NodeIx) {
+    fn replay_tokens(&self, graph: &IndexedPlan, slot: &mut JoinSlot, edge_ix: EdgeIndex, from: NodeIndex) {
         let Some(origin) = self.slots.get(&(ROOT, from)) else { return };
         let edge = graph.plan().edge(edge_ix);
-        let unsent = |value| Token { edge: edge_ix, value, fan: None };
+        let unsent = |value| EdgeToken { edge: edge_ix, value, fan: None };
         let Some(act) = origin.last else {
             if origin.died.is_some() {
                 let value = if origin.failed { TokenValue::Failed } else { TokenValue::Dead };
@@ -447,7 +460,7 @@ impl State {
         };
         let one = self.act(act);
         let mut sent = one.sent.iter().filter(|token| token.edge == edge_ix).peekable();
-        if sent.peek().is_none() && one.phase == Phase::Closed {
+        if sent.peek().is_none() && one.phase == ActivationPhase::Closed {
             slot.count_token(edge, &unsent(TokenValue::Dead));
         }
         for token in sent {
@@ -457,14 +470,19 @@ impl State {
                 TokenValue::Given(value) => Arc::clone(value),
                 TokenValue::Dead | TokenValue::Failed => continue,
             };
-            slot.arrived.push_back(Arrived { edge: Some(edge_ix), source: Some(act), value, fan: token.fan });
+            slot.arrived.push_back(ArrivedToken {
+                edge: Some(edge_ix),
+                source: Some(act),
+                value,
+                fan: token.fan,
+            });
         }
     }
 }
 
-impl Slot {
+impl JoinSlot {
     /// Counts a token towards the node's join. Values that share an edge resolve it once.
-    fn count_token(&mut self, edge: &PlanEdge, token: &Token) {
+    fn count_token(&mut self, edge: &PlanEdge, token: &EdgeToken) {
         if token.fan.is_some_and(|position| position > 0) {
             return;
         }
@@ -486,11 +504,18 @@ impl Slot {
 }
 
 /// Phases that take one of the places of the profile's `parallel`.
-const fn holds_place(phase: Phase) -> bool {
-    matches!(phase, Phase::Begun | Phase::Running | Phase::BackedOff | Phase::Sleeping | Phase::Settled)
+const fn holds_place(phase: ActivationPhase) -> bool {
+    matches!(
+        phase,
+        ActivationPhase::Begun
+            | ActivationPhase::Running
+            | ActivationPhase::BackedOff
+            | ActivationPhase::Sleeping
+            | ActivationPhase::Settled
+    )
 }
 
-impl Children {
+impl ChildSet {
     /// The position of the child that is started next, if another may start now.
     pub(crate) fn next(&self) -> Option<u32> {
         let next = self.acts.len();

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Val;
+use crate::SharedJson;
 
 /// A task for an agent or another workflow, as the adapter words it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Why it is asked: [`Ask::WORK`], [`Ask::ROUTE`], [`Ask::EVALUATION`] or the adapter's own word (`judge:tone`).
+pub struct TaskRequest {
+    /// Why it is asked: [`TaskRequest::WORK`], [`TaskRequest::ROUTE`], [`TaskRequest::EVALUATION`] or the adapter's own word (`judge:tone`).
     pub tag: String,
     /// Receiver of the request.
-    pub target: Target,
+    pub target: RequestTarget,
     /// The input.
-    pub input: Val,
+    pub input: SharedJson,
     /// Instruction in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
@@ -39,7 +39,7 @@ pub struct Ask {
     pub timeout_ms: Option<u64>,
 }
 
-impl Ask {
+impl TaskRequest {
     /// The node's own work.
     pub const WORK: &str = "work";
     /// Which edge to take.
@@ -50,25 +50,25 @@ impl Ask {
     const EVALUATION_TIMEOUT_MS: u64 = 120_000;
 
     /// Work for an agent.
-    pub fn agent(name: impl Into<String>, input: impl Into<Val>) -> Self {
+    pub fn agent(name: impl Into<String>, input: impl Into<SharedJson>) -> Self {
         Self {
             tag: Self::WORK.into(),
-            target: Target::Agent(name.into()),
+            target: RequestTarget::Agent(name.into()),
             input: input.into(),
             ..Self::default()
         }
     }
 
     /// Work for another workflow.
-    pub fn workflow(name: impl Into<String>, input: impl Into<Val>) -> Self {
-        Self { target: Target::Workflow(name.into()), ..Self::agent("", input) }
+    pub fn workflow(name: impl Into<String>, input: impl Into<SharedJson>) -> Self {
+        Self { target: RequestTarget::Workflow(name.into()), ..Self::agent("", input) }
     }
 
     /// Scripts to evaluate. The shell performs them on a worker; no agent is asked.
-    pub fn evaluation(input: impl Into<Val>) -> Self {
+    pub fn evaluation(input: impl Into<SharedJson>) -> Self {
         Self {
             tag: Self::EVALUATION.into(),
-            target: Target::Evaluation,
+            target: RequestTarget::Evaluation,
             timeout_ms: Some(Self::EVALUATION_TIMEOUT_MS),
             ..Self::agent("", input)
         }
@@ -76,7 +76,7 @@ impl Ask {
 
     /// Whether a worker evaluates scripts, and no agent is asked.
     pub fn is_evaluation(&self) -> bool {
-        self.target == Target::Evaluation
+        self.target == RequestTarget::Evaluation
     }
 
     /// The same with another tag.
@@ -90,7 +90,7 @@ impl Ask {
 /// Receiver of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum RequestTarget {
     /// The agent of this name.
     Agent(String),
     /// The workflow of this name.
@@ -99,13 +99,13 @@ pub enum Target {
     Evaluation,
 }
 
-impl Default for Target {
+impl Default for RequestTarget {
     fn default() -> Self {
         Self::Agent(String::new())
     }
 }
 
-impl Target {
+impl RequestTarget {
     /// The name, whatever it names.
     pub fn name(&self) -> &str {
         match self {
@@ -117,9 +117,9 @@ impl Target {
 
 /// An agent's answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct TaskReply {
     /// The output.
-    pub output: Val,
+    pub output: SharedJson,
     /// Artifacts it made (`{name, version, …}` each).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Value>,
@@ -131,9 +131,9 @@ pub struct Reply {
     pub usage: Value,
 }
 
-impl Reply {
+impl TaskReply {
     /// An answer that is an output and nothing else.
-    pub fn new(output: impl Into<Val>) -> Self {
+    pub fn new(output: impl Into<SharedJson>) -> Self {
         Self { output: output.into(), ..Self::default() }
     }
 }

@@ -3,21 +3,21 @@
 use std::cell::RefCell;
 
 use serde_json::Value;
-use sinew_plan::{EdgeIx, NodeIx, Plan, PlanNode};
+use sinew_plan::{EdgeIndex, NodeIndex, Plan, PlanNode};
 use sinew_protocol::Fault;
 
-use crate::fact::{Mode, Outcome};
-use crate::graph::Graph;
-use crate::state::{Activation, End, State};
-use crate::{ActId, ROOT, ScopeId, Time, Val};
+use crate::fact::{ExecutionMode, ExecutionOutcome};
+use crate::graph::IndexedPlan;
+use crate::state::{Activation, ActivationEnd, ExecutionState};
+use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
 /// Read access to one execution, for one hook of an adapter.
 #[derive(Debug)]
-pub struct Ctx<'a> {
+pub struct AdapterContext<'a> {
     /// The plan and its adjacency.
-    pub graph: &'a Graph,
+    pub graph: &'a IndexedPlan,
     /// The state.
-    pub state: &'a State,
+    pub state: &'a ExecutionState,
     /// The time of the decision. Values made from it are recorded, so replay never reads it again.
     pub now: Time,
     notes: RefCell<Vec<Value>>,
@@ -25,7 +25,7 @@ pub struct Ctx<'a> {
 
 /// How a node stands, as later nodes see it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen<'a> {
+pub enum NodeView<'a> {
     /// Not reached (yet).
     Absent,
     /// At work.
@@ -33,12 +33,12 @@ pub enum Seen<'a> {
     /// Will not run: its branch was not taken.
     Dead(&'a str),
     /// Ended, with this output (null when it has none).
-    Ended(End, Option<&'a Val>),
+    Ended(ActivationEnd, Option<&'a SharedJson>),
 }
 
-impl<'a> Ctx<'a> {
+impl<'a> AdapterContext<'a> {
     /// A context for one hook.
-    pub fn new(graph: &'a Graph, state: &'a State, now: Time) -> Self {
+    pub fn new(graph: &'a IndexedPlan, state: &'a ExecutionState, now: Time) -> Self {
         Self { graph, state, now, notes: RefCell::new(Vec::new()) }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// How the execution was started: dry run, given results.
-    pub fn mode(&self) -> Option<&'a Mode> {
+    pub fn mode(&self) -> Option<&'a ExecutionMode> {
         self.state.start.as_ref().map(|start| &start.mode)
     }
 
@@ -63,17 +63,17 @@ impl<'a> Ctx<'a> {
     }
 
     /// The activation.
-    pub fn act(&self, act: ActId) -> &'a Activation {
+    pub fn act(&self, act: ActivationId) -> &'a Activation {
         self.state.act(act)
     }
 
     /// The activation's node.
-    pub fn node_of(&self, act: ActId) -> &'a PlanNode {
+    pub fn node_of(&self, act: ActivationId) -> &'a PlanNode {
         self.plan().node(self.act(act).node)
     }
 
     /// The latest activation of a node, seen from a scope: the scope itself, then those around it.
-    pub fn latest(&self, mut scope: ScopeId, node: NodeIx) -> Option<ActId> {
+    pub fn latest(&self, mut scope: ScopeId, node: NodeIndex) -> Option<ActivationId> {
         loop {
             if let Some(act) = self.state.last(scope, node) {
                 return Some(act);
@@ -83,38 +83,38 @@ impl<'a> Ctx<'a> {
     }
 
     /// How a node stands, seen from a scope.
-    pub fn seen(&self, mut scope: ScopeId, node: NodeIx) -> Seen<'a> {
+    pub fn seen(&self, mut scope: ScopeId, node: NodeIndex) -> NodeView<'a> {
         if let Some(act) = self.latest(scope, node) {
             let act = self.act(act);
             return match act.end {
-                Some(end) => Seen::Ended(end, act.output.as_ref().map(|output| &output.value)),
-                None => Seen::Open,
+                Some(end) => NodeView::Ended(end, act.output.as_ref().map(|output| &output.value)),
+                None => NodeView::Open,
             };
         }
         loop {
             if let Some(reason) = self.state.died(scope, node) {
-                return Seen::Dead(reason);
+                return NodeView::Dead(reason);
             }
             match self.state.scope(scope) {
                 Some(inner) => scope = inner.parent,
-                None => return Seen::Absent,
+                None => return NodeView::Absent,
             }
         }
     }
 
     /// The nearest item around a scope: what it is and its position. None in the root.
-    pub fn item(&self, scope: ScopeId) -> Option<(&'a Val, u32)> {
+    pub fn item(&self, scope: ScopeId) -> Option<(&'a SharedJson, u32)> {
         self.state.scope(scope).map(|scope| (&scope.item, scope.index))
     }
 
     /// True if an edge may still be taken.
-    pub fn edge_open(&self, edge: EdgeIx) -> bool {
+    pub fn edge_open(&self, edge: EdgeIndex) -> bool {
         let edge = self.plan().edge(edge);
         edge.budget.is_none_or(|budget| self.state.taken(edge.counter) < budget)
     }
 
     /// Outputs of the children of a map, loop or fork, in order; null for those that have none.
-    pub fn child_outputs(&self, act: ActId) -> impl Iterator<Item = Val> + '_ {
+    pub fn child_outputs(&self, act: ActivationId) -> impl Iterator<Item = SharedJson> + '_ {
         let acts = self.act(act).children.as_ref().map_or(&[][..], |children| &children.acts);
         acts.iter().map(|child| {
             self.act(*child).output.as_ref().map(|output| output.value.clone()).unwrap_or_default()
@@ -122,13 +122,13 @@ impl<'a> Ctx<'a> {
     }
 
     /// The fault of the first child that failed.
-    pub fn child_fault(&self, act: ActId) -> Option<&'a Fault> {
+    pub fn child_fault(&self, act: ActivationId) -> Option<&'a Fault> {
         let children = self.act(act).children.as_ref()?;
         children.failed.and_then(|child| self.act(child).fault.as_ref())
     }
 
     /// The outcome, once the graph is done (exit nodes see it).
-    pub fn outcome(&self) -> Option<&'a Outcome> {
+    pub fn outcome(&self) -> Option<&'a ExecutionOutcome> {
         self.state.outcome.as_ref()
     }
 

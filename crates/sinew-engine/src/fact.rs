@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sinew_plan::{EdgeIx, NodeIx};
+use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
 
-use crate::ask::{Ask, Reply};
-use crate::{ActId, ScopeId, Time, Val};
+use crate::ask::{TaskReply, TaskRequest};
+use crate::{ActivationId, ScopeId, SharedJson, Time};
 
 /// One round of the journal: the facts of one input, decided at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Round {
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
     /// The execution began.
-    Started(Arc<Start>),
+    Started(Arc<ExecutionStart>),
     /// A child scope was opened for one item, branch or iteration of `owner`.
     Opened {
         /// The new scope; ids count up from 1 (0 is the root).
@@ -35,30 +35,30 @@ pub enum Fact {
         /// The scope it lies in.
         parent: ScopeId,
         /// The map, loop, fork or fanning activation.
-        owner: ActId,
+        owner: ActivationId,
         /// Position among the owner's children.
         index: u32,
         /// Item of this child.
-        item: Val,
+        item: SharedJson,
     },
     /// Tokens left a node (`act` is none when the node died without being activated).
     Routed {
         /// The activation whose outputs travel.
-        act: Option<ActId>,
+        act: Option<ActivationId>,
         /// Scope of the tokens.
         scope: ScopeId,
         /// One entry per edge that carries a live or dead token, in sending order.
-        tokens: Vec<Token>,
+        tokens: Vec<EdgeToken>,
         /// Why the walk ends here, if it does although there are edges.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         end: Option<String>,
     },
     /// Tokens became an activation, which is now ready.
-    Activated(Made),
+    Activated(NewActivation),
     /// A node will not run in this scope.
     Died {
         /// The node.
-        node: NodeIx,
+        node: NodeIndex,
         /// The scope.
         scope: ScopeId,
         /// For people: which edge or veto decided it.
@@ -67,44 +67,44 @@ pub enum Fact {
     /// A token came too late to matter.
     Dropped {
         /// The edge it came on.
-        edge: EdgeIx,
+        edge: EdgeIndex,
         /// Its scope.
         scope: ScopeId,
     },
     /// A ready activation was put aside because a person is waited for.
     Deferred {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// True for a waiting person's node, false for work that runs after the answer.
         human: bool,
     },
     /// A deferred activation is ready again.
     Undeferred {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
     },
     /// A ready activation began.
     Began {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
     },
     /// A note of the dialect's adapter, for its own events and for operators.
     Noted {
         /// The activation it is about.
-        act: Option<ActId>,
+        act: Option<ActivationId>,
         /// The dialect's own words.
         note: Value,
     },
     /// A task was sent to an agent.
     Dispatched {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Counts the tasks of this activation from 1; with the activation it names the task.
         attempt: u32,
         /// Counts the attempts at this ask from 1.
         tries: u32,
         /// The request.
-        ask: Arc<Ask>,
+        ask: Arc<TaskRequest>,
         /// When the attempt is given up.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
@@ -112,7 +112,7 @@ pub enum Fact {
     /// Progress of an agent.
     Progressed {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Its attempt.
         attempt: u32,
         /// Content of the progress.
@@ -121,45 +121,45 @@ pub enum Fact {
     /// An attempt ended.
     Replied {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Its attempt.
         attempt: u32,
         /// The agent's answer, or why there is none.
         #[serde(with = "crate::serde_result")]
-        result: Result<Arc<Reply>, Fault>,
+        result: Result<Arc<TaskReply>, Fault>,
         /// True if the same ask is tried again, so the adapter does not see this result.
         retried: bool,
     },
     /// An answer came for an attempt that no longer counts; kept for the audit only.
     Late {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The attempt.
         attempt: u32,
     },
     /// The next attempt waits.
     BackedOff {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Until then.
         until: Time,
         /// A new ask that was not sent because the execution is paused; none when the same ask is tried again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ask: Option<Arc<Ask>>,
+        ask: Option<Arc<TaskRequest>>,
     },
     /// The activation sleeps.
     Slept {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Until then.
         until: Time,
     },
     /// The activation waits for a person.
     Awaited {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Question for the person who decides.
-        wait: Arc<Wait>,
+        wait: Arc<PersonRequest>,
         /// When waiting ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
@@ -167,16 +167,16 @@ pub enum Fact {
     /// A person decided, or the wait ran out.
     Answered {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The decision.
-        answer: Arc<Answer>,
+        answer: Arc<PersonAnswer>,
     },
     /// The activation waits for children.
     Fanned {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The children to run, added to those there are.
-        children: Arc<Vec<Child>>,
+        children: Arc<Vec<ChildSpec>>,
         /// Children that may run at the same time.
         limit: Option<u32>,
         /// Whether the first failed child ends the others.
@@ -185,16 +185,16 @@ pub enum Fact {
     /// An activation emitted values before its end.
     Yielded {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The values, one token per edge that carries them.
-        tokens: Vec<Token>,
+        tokens: Vec<EdgeToken>,
     },
     /// The activation ended well.
     Completed {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Its outputs.
-        output: Output,
+        output: ActivationOutput,
         /// True if the output was given at the start and nothing was run.
         #[serde(default)]
         reused: bool,
@@ -202,26 +202,26 @@ pub enum Fact {
     /// A gate kept the activation from running; it counts as done, with this output.
     Skipped {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Why.
         reason: String,
         /// Output that later nodes see.
-        output: Output,
+        output: ActivationOutput,
     },
     /// The activation failed.
     Failed {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Why.
         fault: Fault,
         /// Output that later nodes see, in dialects that continue after a failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        output: Option<Output>,
+        output: Option<ActivationOutput>,
     },
     /// The activation was given up.
     Cancelled {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Why.
         reason: String,
     },
@@ -240,16 +240,16 @@ pub enum Fact {
     /// The graph is done; exit nodes may follow.
     Concluded {
         /// The outcome it will end with.
-        outcome: Outcome,
+        outcome: ExecutionOutcome,
     },
     /// The execution ended. Nothing but [`Fact::Reopened`] and [`Fact::Late`] follows.
     Ended,
     /// A failed or cancelled execution goes on after an operator's retry.
     Reopened {
         /// Activations that run again (as new activations).
-        acts: Vec<ActId>,
+        acts: Vec<ActivationId>,
         /// Nodes in the root scope whose joins start afresh.
-        reset: Vec<NodeIx>,
+        reset: Vec<NodeIndex>,
         /// Operator and reason.
         reason: String,
         /// The execution begins afresh with this input, admitted by the adapter: nothing of before counts any more, and
@@ -259,17 +259,17 @@ pub enum Fact {
             skip_serializing_if = "Option::is_none",
             deserialize_with = "crate::serde_some::deserialize"
         )]
-        input: Option<Val>,
+        input: Option<SharedJson>,
     },
 }
 
 /// An activation as it is made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct NewActivation {
     /// Ids count up from 0.
-    pub act: ActId,
+    pub act: ActivationId,
     /// The node.
-    pub node: NodeIx,
+    pub node: NodeIndex,
     /// Scope of the activation.
     pub scope: ScopeId,
     /// Scope whose inbox the tokens are taken from (differs from `scope` for fanned tokens).
@@ -279,17 +279,17 @@ pub struct Made {
     pub take: Option<u32>,
     /// The activation whose child this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<ActId>,
+    pub owner: Option<ActivationId>,
     /// Start value for activations no token made (entry nodes, children, exits).
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
-    pub value: Option<Val>,
+    pub value: Option<SharedJson>,
     /// The activation this one repeats, inputs included, after an operator's retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub again: Option<ActId>,
+    pub again: Option<ActivationId>,
     /// Place in the queue of ready activations; the end when none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
@@ -299,19 +299,19 @@ pub struct Made {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
-    pub input: Option<Val>,
+    pub input: Option<SharedJson>,
 }
 
 /// How an execution was started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct ExecutionStart {
     /// Digest of the plan it runs.
     pub plan: String,
     /// Its input, admitted by the adapter.
-    pub input: Val,
+    pub input: SharedJson,
     /// Partial and dry runs.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: ExecutionMode,
     /// Depth in a chain of sub-workflows; 0 = outermost.
     #[serde(default)]
     pub depth: u32,
@@ -326,11 +326,11 @@ pub struct Start {
 /// Partial and dry runs. The default runs everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Mode {
+pub struct ExecutionMode {
     /// No agent is called; nodes that would call one are noted and their output is null.
     pub dry_run: bool,
     /// Outputs taken as given, by node id: these nodes are not run.
-    pub given: std::collections::BTreeMap<String, Val>,
+    pub given: std::collections::BTreeMap<String, SharedJson>,
     /// Start at these nodes instead of the plan's entry.
     pub from: Vec<String>,
     /// Start nothing after these nodes.
@@ -339,9 +339,9 @@ pub struct Mode {
 
 /// A token on an edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Token {
+pub struct EdgeToken {
     /// The edge.
-    pub edge: EdgeIx,
+    pub edge: EdgeIndex,
     /// Value of the token.
     pub value: TokenValue,
     /// Position, when one edge carries several values and each makes an activation of its own.
@@ -360,7 +360,7 @@ pub enum TokenValue {
     /// The value of the edge's port.
     Port,
     /// A value made for this edge.
-    Given(Val),
+    Given(SharedJson),
 }
 
 impl TokenValue {
@@ -372,29 +372,29 @@ impl TokenValue {
 
 /// Outputs of an activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Output {
+pub struct ActivationOutput {
     /// The node's output as a whole.
-    pub value: Val,
+    pub value: SharedJson,
     /// Values by port; empty when the whole output is all there is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ports: Vec<(String, Val)>,
+    pub ports: Vec<(String, SharedJson)>,
 }
 
-impl Output {
+impl ActivationOutput {
     /// An output without ports.
-    pub fn new(value: impl Into<Val>) -> Self {
+    pub fn new(value: impl Into<SharedJson>) -> Self {
         Self { value: value.into(), ports: Vec::new() }
     }
 
     /// Adds the value of a port.
     #[must_use]
-    pub fn port(mut self, name: impl Into<String>, value: impl Into<Val>) -> Self {
+    pub fn port(mut self, name: impl Into<String>, value: impl Into<SharedJson>) -> Self {
         self.ports.push((name.into(), value.into()));
         self
     }
 
     /// The value at a port; the whole output when there are no ports.
-    pub fn at(&self, port: &str) -> Option<&Val> {
+    pub fn at(&self, port: &str) -> Option<&SharedJson> {
         if self.ports.is_empty() {
             return Some(&self.value);
         }
@@ -404,11 +404,11 @@ impl Output {
 
 /// A child of a map, loop or fork.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Child {
+pub struct ChildSpec {
     /// The node to run.
-    pub body: NodeIx,
+    pub body: NodeIndex,
     /// Item of the child.
-    pub item: Val,
+    pub item: SharedJson,
     /// Milliseconds to wait before it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
@@ -416,11 +416,11 @@ pub struct Child {
 
 /// Question for a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct PersonRequest {
     /// Text that the person reads.
     pub prompt: String,
     /// The data to judge.
-    pub data: Val,
+    pub data: SharedJson,
     /// Persons who may decide, in the dialect's words; anyone when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
@@ -431,7 +431,7 @@ pub struct Wait {
 
 /// A person's decision, or the end of waiting for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct PersonAnswer {
     /// The decision as it was given; null when the wait ran out.
     pub data: Value,
     /// True if the wait ran out.
@@ -447,28 +447,28 @@ pub struct Answer {
 
 /// How an execution ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ExecutionOutcome {
     /// The terminal state.
-    pub status: Status,
+    pub status: TerminalStatus,
     /// The output, on success (and in dialects that give one on failure).
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "crate::serde_some::deserialize"
     )]
-    pub output: Option<Val>,
+    pub output: Option<SharedJson>,
     /// Why it failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// The activation that failed first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<ActId>,
+    pub cause: Option<ActivationId>,
 }
 
 /// A terminal state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum TerminalStatus {
     /// It did what it was meant to.
     Success,
     /// It did not.
@@ -477,7 +477,7 @@ pub enum Status {
     Cancelled,
 }
 
-impl Status {
+impl TerminalStatus {
     /// The word operators see.
     pub const fn as_str(self) -> &'static str {
         match self {

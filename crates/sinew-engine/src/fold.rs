@@ -3,18 +3,18 @@
 //! `apply` trusts its facts, because `decide` has just made them. What was read back may hold anything that decodes, so
 //! here every id must exist and every fact must be possible where its activation stands (the table in `apply.rs`).
 
-use sinew_plan::{EdgeIx, NodeIx};
+use sinew_plan::{EdgeIndex, NodeIndex};
 
 use crate::apply::apply;
-use crate::fact::{Child, Fact, Made, Start, Token};
-use crate::graph::Graph;
-use crate::state::{Activation, Phase, State};
-use crate::{ActId, ROOT, ScopeId, Time};
+use crate::fact::{ChildSpec, EdgeToken, ExecutionStart, Fact, NewActivation};
+use crate::graph::IndexedPlan;
+use crate::state::{Activation, ActivationPhase, ExecutionState};
+use crate::{ActivationId, ROOT, ScopeId, Time};
 
 /// A fact that cannot follow the ones before it. The journal is damaged, or it is of another plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadFact {
+pub enum FactError {
     /// The execution runs another plan than the one it is folded with.
     #[error("the journal is of plan {found}, not of {expected}")]
     OtherPlan {
@@ -51,7 +51,7 @@ pub enum BadFact {
         /// Kind of the fact.
         fact: &'static str,
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// Where it stands.
         phase: &'static str,
     },
@@ -65,7 +65,7 @@ pub enum BadFact {
     },
 }
 
-impl BadFact {
+impl FactError {
     /// The operator code.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -78,23 +78,23 @@ impl BadFact {
 
 /// Folds one fact of a stored journal into the state. A refused fact changes nothing; the state is that of the facts
 /// before it.
-pub fn fold(graph: &Graph, state: &mut State, at: Time, fact: &Fact) -> Result<(), BadFact> {
-    Check { graph, state, fact: kind(fact) }.check(fact)?;
+pub fn fold(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) -> Result<(), FactError> {
+    FactCheck { graph, state, fact: kind(fact) }.check(fact)?;
     apply(graph, state, at, fact);
     Ok(())
 }
 
 /// One fact being checked.
-struct Check<'a> {
-    graph: &'a Graph,
-    state: &'a State,
+struct FactCheck<'a> {
+    graph: &'a IndexedPlan,
+    state: &'a ExecutionState,
     fact: &'static str,
 }
 
-type Checked = Result<(), BadFact>;
+type CheckResult = Result<(), FactError>;
 
-impl Check<'_> {
-    fn check(&self, fact: &Fact) -> Checked {
+impl FactCheck<'_> {
+    fn check(&self, fact: &Fact) -> CheckResult {
         self.timely(fact)?;
         match fact {
             Fact::Started(start) => self.started(start),
@@ -106,7 +106,7 @@ impl Check<'_> {
             Fact::Routed { act, scope, tokens, .. } => {
                 if let Some(act) = act {
                     let one = self.act(*act)?;
-                    self.can(*act, one.end.is_some() && one.phase != Phase::Closed)?;
+                    self.can(*act, one.end.is_some() && one.phase != ActivationPhase::Closed)?;
                 }
                 self.scope(*scope)?;
                 self.tokens(tokens)
@@ -121,54 +121,54 @@ impl Check<'_> {
                 self.scope(*scope)
             }
             Fact::Deferred { act, .. } => {
-                self.phase(*act, |phase| matches!(phase, Phase::Ready | Phase::Sleeping))
+                self.phase(*act, |phase| matches!(phase, ActivationPhase::Ready | ActivationPhase::Sleeping))
             }
-            Fact::Undeferred { act } => self.phase(*act, |phase| phase == Phase::Deferred),
+            Fact::Undeferred { act } => self.phase(*act, |phase| phase == ActivationPhase::Deferred),
             Fact::Began { act } => {
                 let one = self.act(*act)?;
-                let asleep = one.phase == Phase::Sleeping && one.began_at.is_none();
-                self.can(*act, one.phase == Phase::Ready || asleep)
+                let asleep = one.phase == ActivationPhase::Sleeping && one.began_at.is_none();
+                self.can(*act, one.phase == ActivationPhase::Ready || asleep)
             }
             Fact::Noted { act, .. } => act.map_or(Ok(()), |act| self.act(act).map(drop)),
             Fact::Progressed { act, attempt, .. } => {
-                self.phase(*act, |phase| phase == Phase::Running)?;
+                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
                 self.attempt(*act, *attempt)
             }
             Fact::Late { act, attempt } => self.attempt(*act, *attempt),
             Fact::Yielded { act, tokens } => {
-                self.phase(*act, |phase| phase == Phase::Running)?;
+                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
                 self.tokens(tokens)
             }
             Fact::Dispatched { act, attempt, .. } => {
                 let one = self.act(*act)?;
-                self.can(*act, is_deciding(one) || one.phase == Phase::BackedOff)?;
+                self.can(*act, is_deciding(one) || one.phase == ActivationPhase::BackedOff)?;
                 self.next("attempt", *attempt, one.attempt as usize + 1)
             }
             Fact::Replied { act, attempt, .. } => {
-                self.phase(*act, |phase| phase == Phase::Running)?;
+                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
                 if self.act(*act)?.running == Some(*attempt) { Ok(()) } else { self.no("attempt", *attempt) }
             }
             Fact::BackedOff { act, .. } => {
                 let one = self.act(*act)?;
-                self.can(*act, is_deciding(one) || one.phase == Phase::BackedOff)
+                self.can(*act, is_deciding(one) || one.phase == ActivationPhase::BackedOff)
             }
             Fact::Slept { act, .. } => {
                 let one = self.act(*act)?;
-                self.can(*act, one.phase == Phase::Ready || (is_deciding(one) && one.end.is_none()))
+                self.can(*act, one.phase == ActivationPhase::Ready || (is_deciding(one) && one.end.is_none()))
             }
-            Fact::Answered { act, .. } => self.phase(*act, |phase| phase == Phase::Waiting),
+            Fact::Answered { act, .. } => self.phase(*act, |phase| phase == ActivationPhase::Waiting),
             Fact::Fanned { act, children, .. } => {
                 self.open(*act)?;
-                children.iter().try_for_each(|Child { body, .. }| self.node(*body))
+                children.iter().try_for_each(|ChildSpec { body, .. }| self.node(*body))
             }
             Fact::Awaited { act, .. } | Fact::Completed { act, .. } | Fact::Skipped { act, .. } => {
                 self.open(*act)
             }
             Fact::Failed { act, .. } | Fact::Cancelled { act, .. } => {
-                self.phase(*act, |phase| phase != Phase::Closed)
+                self.phase(*act, |phase| phase != ActivationPhase::Closed)
             }
             Fact::Reopened { acts, reset, .. } => {
-                acts.iter().try_for_each(|act| self.phase(*act, |phase| phase == Phase::Closed))?;
+                acts.iter().try_for_each(|act| self.phase(*act, |phase| phase == ActivationPhase::Closed))?;
                 reset.iter().try_for_each(|node| self.node(*node))
             }
             Fact::Paused { .. }
@@ -180,7 +180,7 @@ impl Check<'_> {
     }
 
     /// The fact may come now, as far as the whole execution is concerned.
-    fn timely(&self, fact: &Fact) -> Checked {
+    fn timely(&self, fact: &Fact) -> CheckResult {
         let state = self.state;
         let wrong = match fact {
             Fact::Started(_) => state.start.is_some().then_some("has started already"),
@@ -194,17 +194,17 @@ impl Check<'_> {
             Fact::Ended => state.outcome.is_none().then_some("has no outcome"),
             _ => None,
         };
-        wrong.map_or(Ok(()), |state| Err(BadFact::Untimely { fact: self.fact, state }))
+        wrong.map_or(Ok(()), |state| Err(FactError::Untimely { fact: self.fact, state }))
     }
 
-    fn started(&self, start: &Start) -> Checked {
+    fn started(&self, start: &ExecutionStart) -> CheckResult {
         if start.plan == self.graph.digest() {
             return Ok(());
         }
-        Err(BadFact::OtherPlan { found: start.plan.clone(), expected: self.graph.digest().to_owned() })
+        Err(FactError::OtherPlan { found: start.plan.clone(), expected: self.graph.digest().to_owned() })
     }
 
-    fn activated(&self, made: &Made) -> Checked {
+    fn activated(&self, made: &NewActivation) -> CheckResult {
         self.next("activation", made.act, self.state.acts.len())?;
         self.node(made.node)?;
         self.scope(made.scope)?;
@@ -214,71 +214,78 @@ impl Check<'_> {
             let planned = one.children.as_ref().is_some_and(|own| own.acts.len() < own.list.len());
             self.can(owner, planned)?;
         }
-        made.again.map_or(Ok(()), |again| self.phase(again, |phase| phase == Phase::Closed))
+        made.again.map_or(Ok(()), |again| self.phase(again, |phase| phase == ActivationPhase::Closed))
     }
 
-    fn tokens(&self, tokens: &[Token]) -> Checked {
+    fn tokens(&self, tokens: &[EdgeToken]) -> CheckResult {
         tokens.iter().try_for_each(|token| self.edge(token.edge))
     }
 
-    fn act(&self, act: ActId) -> Result<&Activation, BadFact> {
+    fn act(&self, act: ActivationId) -> Result<&Activation, FactError> {
         match self.state.acts.get(act as usize) {
             Some(one) => Ok(one),
-            None => Err(BadFact::NoSuch { fact: self.fact, what: "activation", id: act }),
+            None => Err(FactError::NoSuch { fact: self.fact, what: "activation", id: act }),
         }
     }
 
-    fn scope(&self, scope: ScopeId) -> Checked {
+    fn scope(&self, scope: ScopeId) -> CheckResult {
         let exists = scope == ROOT || scope as usize <= self.state.scopes.len();
         if exists { Ok(()) } else { self.no("scope", scope) }
     }
 
-    fn node(&self, node: NodeIx) -> Checked {
+    fn node(&self, node: NodeIndex) -> CheckResult {
         if (node as usize) < self.graph.plan().nodes.len() { Ok(()) } else { self.no("node", node) }
     }
 
-    fn edge(&self, edge: EdgeIx) -> Checked {
+    fn edge(&self, edge: EdgeIndex) -> CheckResult {
         if (edge as usize) < self.graph.plan().edges.len() { Ok(()) } else { self.no("edge", edge) }
     }
 
     /// An attempt that was dispatched.
-    fn attempt(&self, act: ActId, attempt: u32) -> Checked {
+    fn attempt(&self, act: ActivationId, attempt: u32) -> CheckResult {
         let known = (1..=self.act(act)?.attempt).contains(&attempt);
         if known { Ok(()) } else { self.no("attempt", attempt) }
     }
 
     /// The activation is deciding what is next, or its children or its sleep lead on.
-    fn open(&self, act: ActId) -> Checked {
+    fn open(&self, act: ActivationId) -> CheckResult {
         let one = self.act(act)?;
-        let ways = matches!(one.phase, Phase::Begun | Phase::Sleeping | Phase::Owning);
+        let ways =
+            matches!(one.phase, ActivationPhase::Begun | ActivationPhase::Sleeping | ActivationPhase::Owning);
         self.can(act, ways && one.end.is_none())
     }
 
-    fn phase(&self, act: ActId, wanted: impl Fn(Phase) -> bool) -> Checked {
+    fn phase(&self, act: ActivationId, wanted: impl Fn(ActivationPhase) -> bool) -> CheckResult {
         self.can(act, wanted(self.act(act)?.phase))
     }
 
-    fn can(&self, act: ActId, can: bool) -> Checked {
+    fn can(&self, act: ActivationId, can: bool) -> CheckResult {
         if can {
             return Ok(());
         }
         let phase = phase_word(self.act(act)?.phase);
-        Err(BadFact::WrongPhase { fact: self.fact, act, phase })
+        Err(FactError::WrongPhase { fact: self.fact, act, phase })
     }
 
-    fn next(&self, what: &'static str, id: u32, next: usize) -> Checked {
+    fn next(&self, what: &'static str, id: u32, next: usize) -> CheckResult {
         let next = u32::try_from(next).unwrap_or(u32::MAX);
-        if id == next { Ok(()) } else { Err(BadFact::OutOfOrder { fact: self.fact, what, id, next }) }
+        if id == next { Ok(()) } else { Err(FactError::OutOfOrder { fact: self.fact, what, id, next }) }
     }
 
-    fn no(&self, what: &'static str, id: u32) -> Checked {
-        Err(BadFact::NoSuch { fact: self.fact, what, id })
+    fn no(&self, what: &'static str, id: u32) -> CheckResult {
+        Err(FactError::NoSuch { fact: self.fact, what, id })
     }
 }
 
 /// Between two facts of a round: the adapter was asked, or is about to be.
 const fn is_deciding(one: &Activation) -> bool {
-    matches!(one.phase, Phase::Begun | Phase::Settled | Phase::Sleeping | Phase::Owning)
+    matches!(
+        one.phase,
+        ActivationPhase::Begun
+            | ActivationPhase::Settled
+            | ActivationPhase::Sleeping
+            | ActivationPhase::Owning
+    )
 }
 
 /// The word for a fact, as its JSON has it.
@@ -318,17 +325,17 @@ const fn kind(fact: &Fact) -> &'static str {
 }
 
 /// The word for a phase, as its JSON has it.
-const fn phase_word(phase: Phase) -> &'static str {
+const fn phase_word(phase: ActivationPhase) -> &'static str {
     match phase {
-        Phase::Ready => "ready",
-        Phase::Deferred => "deferred",
-        Phase::Begun => "begun",
-        Phase::Running => "running",
-        Phase::BackedOff => "backed_off",
-        Phase::Sleeping => "sleeping",
-        Phase::Waiting => "waiting",
-        Phase::Owning => "owning",
-        Phase::Settled => "settled",
-        Phase::Closed => "closed",
+        ActivationPhase::Ready => "ready",
+        ActivationPhase::Deferred => "deferred",
+        ActivationPhase::Begun => "begun",
+        ActivationPhase::Running => "running",
+        ActivationPhase::BackedOff => "backed_off",
+        ActivationPhase::Sleeping => "sleeping",
+        ActivationPhase::Waiting => "waiting",
+        ActivationPhase::Owning => "owning",
+        ActivationPhase::Settled => "settled",
+        ActivationPhase::Closed => "closed",
     }
 }

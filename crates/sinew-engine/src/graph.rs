@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use sinew_plan::{EdgeIx, NodeIx, Plan, PlanError};
+use sinew_plan::{EdgeIndex, NodeIndex, Plan, PlanError};
 
 /// A checked plan and what is looked up in it all the time.
 #[derive(Clone, Debug)]
-pub struct Graph {
+pub struct IndexedPlan {
     plan: Arc<Plan>,
     digest: String,
-    out: Vec<Vec<EdgeIx>>,
-    incoming: Vec<Vec<EdgeIx>>,
+    out: Vec<Vec<EdgeIndex>>,
+    incoming: Vec<Vec<EdgeIndex>>,
     required: Vec<u32>,
     counters: usize,
 }
 
-impl Graph {
+impl IndexedPlan {
     /// Checks the plan and indexes it.
     pub fn new(plan: Arc<Plan>) -> Result<Self, PlanError> {
         sinew_plan::check(&plan)?;
@@ -23,8 +23,8 @@ impl Graph {
         let mut incoming = vec![Vec::new(); plan.nodes.len()];
         let mut required = vec![0; plan.nodes.len()];
         for (ix, edge) in plan.edges.iter().enumerate().filter(|(_, edge)| !edge.attach) {
-            out[edge.from as usize].push(ix as EdgeIx);
-            incoming[edge.to as usize].push(ix as EdgeIx);
+            out[edge.from as usize].push(ix as EdgeIndex);
+            incoming[edge.to as usize].push(ix as EdgeIndex);
             required[edge.to as usize] += u32::from(!edge.quorum);
         }
         let counters = plan.edges.iter().map(|edge| edge.counter as usize + 1).max().unwrap_or(0);
@@ -43,17 +43,17 @@ impl Graph {
     }
 
     /// Flow edges that leave a node, in sending order.
-    pub fn out_edges(&self, node: NodeIx) -> &[EdgeIx] {
+    pub fn out_edges(&self, node: NodeIndex) -> &[EdgeIndex] {
         &self.out[node as usize]
     }
 
     /// Flow edges that reach a node.
-    pub fn in_edges(&self, node: NodeIx) -> &[EdgeIx] {
+    pub fn in_edges(&self, node: NodeIndex) -> &[EdgeIndex] {
         &self.incoming[node as usize]
     }
 
     /// How many edges into a node do not count towards its quorum.
-    pub(crate) fn required(&self, node: NodeIx) -> u32 {
+    pub(crate) fn required(&self, node: NodeIndex) -> u32 {
         self.required[node as usize]
     }
 

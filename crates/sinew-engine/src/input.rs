@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sinew_protocol::Fault;
 
-use crate::ask::Reply;
-use crate::fact::{Answer, Mode};
-use crate::{ActId, Val};
+use crate::ask::TaskReply;
+use crate::fact::{ExecutionMode, PersonAnswer};
+use crate::{ActivationId, SharedJson};
 
 /// An event outside that an execution decides about.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum EngineInput {
     /// Begin. Refused when the execution has begun already.
     Start {
         /// The input, not yet admitted.
         input: Value,
         /// Partial and dry runs.
-        mode: Mode,
+        mode: ExecutionMode,
         /// Depth in a chain of sub-workflows.
         depth: u32,
         /// Names of the workflows above.
@@ -26,16 +26,16 @@ pub enum Input {
     /// An attempt ended.
     Done {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The attempt.
         attempt: u32,
         /// The answer, or why there is none.
-        result: Result<Reply, Fault>,
+        result: Result<TaskReply, Fault>,
     },
     /// An agent said something while working.
     Progress {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The attempt.
         attempt: u32,
         /// Content of the progress.
@@ -44,22 +44,22 @@ pub enum Input {
     /// An activation emitted a value before its end.
     Yield {
         /// The activation.
-        act: ActId,
+        act: ActivationId,
         /// The attempt.
         attempt: u32,
         /// The port.
         port: String,
         /// The value.
-        value: Val,
+        value: SharedJson,
     },
     /// Time passed: whatever is due happens.
     Tick,
     /// A person decided.
     Answer {
         /// The activation that waits.
-        act: ActId,
+        act: ActivationId,
         /// The decision.
-        answer: Answer,
+        answer: PersonAnswer,
     },
     /// End it.
     Cancel {
@@ -76,7 +76,7 @@ pub enum Input {
     /// Run again what failed.
     Retry {
         /// Scope and input of the retry.
-        retry: Retry,
+        retry: RetryRequest,
         /// Operator and reason.
         reason: String,
     },
@@ -86,7 +86,7 @@ pub enum Input {
 ///
 /// Nodes that depend on a retried node always start anew; other successful nodes keep their results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Retry {
+pub struct RetryRequest {
     /// These nodes, and those that were cancelled: they never had their turn. All that failed, too, when empty.
     pub nodes: Vec<String>,
     /// These nodes and no others: what else failed or was cancelled stays as it is, and so does the outcome it leads to.
@@ -99,7 +99,7 @@ pub struct Retry {
 /// A command that cannot be carried out in the state the execution is in. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum InputRefusal {
     /// It has not begun.
     #[error("the execution has not been started")]
     NotStarted,
@@ -141,7 +141,7 @@ pub enum Refused {
     BadInput(String),
     /// The activation does not wait for a person.
     #[error("activation {0} does not wait for an answer")]
-    NotWaiting(ActId),
+    NotWaiting(ActivationId),
     /// It is paused already.
     #[error("the execution is paused already")]
     Paused,
@@ -150,7 +150,7 @@ pub enum Refused {
     NotPaused,
 }
 
-impl Refused {
+impl InputRefusal {
     /// The operator code.
     pub const fn code(&self) -> &'static str {
         "SINEW-6010"

@@ -29,30 +29,34 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use action::{Action, Waiting, WaitingFor, waiting, waiting_of};
-pub use adapter::{Adapter, NativeEvent, Select, Send, Step, out_edges};
+pub use action::{Action, OpenWait, WaitingFor, waiting, waiting_of};
+pub use adapter::{Adapter, NativeEvent, NodeDecision, OutgoingToken, RouteDecision, out_edges};
 pub use apply::apply;
-pub use ask::{Ask, Reply, Target};
-pub use ctx::{Ctx, Seen};
+pub use ask::{RequestTarget, TaskReply, TaskRequest};
+pub use ctx::{AdapterContext, NodeView};
 pub use decide::ATTEMPT_TIMED_OUT;
 pub use fact::{
-    Answer, Child, Fact, Made, Mode, Outcome, Output, Round, Start, Status, Token, TokenValue, Wait,
+    ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
+    NewActivation, PersonAnswer, PersonRequest, Round, TerminalStatus, TokenValue,
 };
-pub use fold::{BadFact, fold};
-pub use graph::Graph;
-pub use input::{Input, Refused, Retry, RetryPlan};
-pub use machine::{Decided, Journal, Machine};
-pub use state::{Activation, Arrived, Children, End, Phase, Replied, Scope, State};
+pub use fold::{FactError, fold};
+pub use graph::IndexedPlan;
+pub use input::{EngineInput, InputRefusal, RetryPlan, RetryRequest};
+pub use machine::{Decided, Machine, RoundJournal};
+pub use state::{
+    Activation, ActivationEnd, ActivationPhase, ArrivedToken, ChildScope, ChildSet, ExecutionState,
+    RecordedReply,
+};
 pub use wire::{WireError, decode_round, encode_round};
 
 /// Milliseconds since the Unix epoch (or since the start of a test).
 pub type Time = u64;
 /// An activation within its execution, counted from 0.
-pub type ActId = u32;
+pub type ActivationId = u32;
 /// A scope within its execution; [`ROOT`] is the whole of it.
 pub type ScopeId = u32;
 /// A JSON value that many places may hold.
-pub type Val = Arc<Value>;
+pub type SharedJson = Arc<Value>;
 
 /// The scope of the whole execution.
 pub const ROOT: ScopeId = 0;

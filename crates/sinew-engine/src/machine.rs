@@ -2,38 +2,38 @@
 
 use std::sync::Arc;
 
-use crate::action::{Action, Waiting, next_deadline, outstanding, react};
+use crate::action::{Action, OpenWait, next_deadline, outstanding, react};
 use crate::adapter::Adapter;
 use crate::apply::apply;
-use crate::ctx::Ctx;
+use crate::ctx::AdapterContext;
 use crate::decide::{decide, plan_retry};
 use crate::fact::{Fact, Round};
-use crate::fold::{BadFact, fold};
-use crate::graph::Graph;
-use crate::input::{Input, Refused, Retry, RetryPlan};
-use crate::state::State;
+use crate::fold::{FactError, fold};
+use crate::graph::IndexedPlan;
+use crate::input::{EngineInput, InputRefusal, RetryPlan, RetryRequest};
+use crate::state::ExecutionState;
 use crate::wire::encode_round;
-use crate::{ActId, Time};
+use crate::{ActivationId, Time};
 
 /// Keeper of the rounds of one execution.
-pub trait Journal {
+pub trait RoundJournal {
     /// Appends the round of one input.
     fn append(&mut self, round: &Round);
 }
 
 /// The shell keeps the rounds.
-impl Journal for () {
+impl RoundJournal for () {
     fn append(&mut self, _round: &Round) {}
 }
 
-impl Journal for Vec<Round> {
+impl RoundJournal for Vec<Round> {
     fn append(&mut self, round: &Round) {
         self.push(round.clone());
     }
 }
 
 /// Rounds as a store has them, see [`encode_round`].
-impl Journal for Vec<Vec<u8>> {
+impl RoundJournal for Vec<Vec<u8>> {
     fn append(&mut self, round: &Round) {
         self.push(encode_round(round));
     }
@@ -44,9 +44,9 @@ impl Journal for Vec<Vec<u8>> {
 /// The machine reads no clock and stores nothing outside its memory. A shell stores the round of each [`Decided`]
 /// before it performs the actions. A shell that could not store a round replaces the machine by a replayed one.
 pub struct Machine<J = Vec<Round>> {
-    graph: Arc<Graph>,
+    graph: Arc<IndexedPlan>,
     adapter: &'static dyn Adapter,
-    state: State,
+    state: ExecutionState,
     journal: J,
 }
 
@@ -72,19 +72,19 @@ impl Decided {
     }
 }
 
-impl<J: Journal + Default> Machine<J> {
+impl<J: RoundJournal + Default> Machine<J> {
     /// Returns a machine that has not started.
-    pub fn new(graph: Arc<Graph>, adapter: &'static dyn Adapter) -> Self {
-        Self::from_state(graph, adapter, State::new(), J::default())
+    pub fn new(graph: Arc<IndexedPlan>, adapter: &'static dyn Adapter) -> Self {
+        Self::from_state(graph, adapter, ExecutionState::new(), J::default())
     }
 
     /// Folds a stored journal. Refuses a damaged one and one of another plan; [`Machine::outstanding`] has the actions
     /// to perform again.
     pub fn replay<'r>(
-        graph: Arc<Graph>,
+        graph: Arc<IndexedPlan>,
         adapter: &'static dyn Adapter,
         rounds: impl IntoIterator<Item = &'r Round>,
-    ) -> Result<Self, BadFact> {
+    ) -> Result<Self, FactError> {
         let mut machine = Self::new(graph, adapter);
         for round in rounds {
             machine.replay_round(round)?;
@@ -94,7 +94,7 @@ impl<J: Journal + Default> Machine<J> {
 
     /// Folds a journal that this process wrote, without the checks of [`Machine::replay`].
     pub fn recover<'r>(
-        graph: Arc<Graph>,
+        graph: Arc<IndexedPlan>,
         adapter: &'static dyn Adapter,
         rounds: impl IntoIterator<Item = &'r Round>,
     ) -> Self {
@@ -109,14 +109,19 @@ impl<J: Journal + Default> Machine<J> {
     }
 }
 
-impl<J: Journal> Machine<J> {
+impl<J: RoundJournal> Machine<J> {
     /// Returns a machine that goes on from a state, for example a snapshot, and appends to this journal.
-    pub fn from_state(graph: Arc<Graph>, adapter: &'static dyn Adapter, state: State, journal: J) -> Self {
+    pub fn from_state(
+        graph: Arc<IndexedPlan>,
+        adapter: &'static dyn Adapter,
+        state: ExecutionState,
+        journal: J,
+    ) -> Self {
         Self { graph, adapter, state, journal }
     }
 
     /// Folds one more round of a stored journal. A round with an impossible fact leaves the state of the facts before it.
-    pub fn replay_round(&mut self, round: &Round) -> Result<(), BadFact> {
+    pub fn replay_round(&mut self, round: &Round) -> Result<(), FactError> {
         for fact in &round.facts {
             fold(&self.graph, &mut self.state, round.at, fact)?;
         }
@@ -128,7 +133,7 @@ impl<J: Journal> Machine<J> {
     ///
     /// A refused input changes nothing. A `now` before the last round counts as the time of that round, because time
     /// never runs backwards in a journal.
-    pub fn handle(&mut self, now: Time, input: Input) -> Result<Decided, Refused> {
+    pub fn handle(&mut self, now: Time, input: EngineInput) -> Result<Decided, InputRefusal> {
         let at = now.max(self.state.at);
         let facts = decide(&self.graph, self.adapter, &mut self.state, at, input)?;
         let actions = facts.iter().flat_map(|fact| react(&self.graph, &self.state, fact)).collect();
@@ -144,28 +149,28 @@ impl<J: Journal> Machine<J> {
         outstanding(&self.graph, &self.state)
     }
 
-    /// Returns the time at which the machine needs [`Input::Tick`], and for whom and why; `None` without a deadline.
-    pub fn next_deadline(&self) -> Option<(Time, Waiting)> {
+    /// Returns the time at which the machine needs [`EngineInput::Tick`], and for whom and why; `None` without a deadline.
+    pub fn next_deadline(&self) -> Option<(Time, OpenWait)> {
         next_deadline(&self.state)
     }
 
     /// Returns what a retry would do, without doing it.
-    pub fn plan_retry(&self, retry: &Retry) -> Result<RetryPlan, Refused> {
+    pub fn plan_retry(&self, retry: &RetryRequest) -> Result<RetryPlan, InputRefusal> {
         plan_retry(&self.graph, self.adapter, &self.state, retry)
     }
 
     /// Returns what an adapter sees now.
-    pub fn context(&self) -> Ctx<'_> {
-        Ctx::new(&self.graph, &self.state, self.state.at)
+    pub fn context(&self) -> AdapterContext<'_> {
+        AdapterContext::new(&self.graph, &self.state, self.state.at)
     }
 
     /// Returns the id in the plan of the node that an activation runs.
-    pub fn node_id(&self, act: ActId) -> &str {
+    pub fn node_id(&self, act: ActivationId) -> &str {
         &self.graph.plan().node(self.state.act(act).node).id
     }
 
     /// Returns the plan and its adjacency.
-    pub fn graph(&self) -> &Arc<Graph> {
+    pub fn graph(&self) -> &Arc<IndexedPlan> {
         &self.graph
     }
 
@@ -175,7 +180,7 @@ impl<J: Journal> Machine<J> {
     }
 
     /// Returns the fold of the rounds.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ExecutionState {
         &self.state
     }
 
@@ -187,12 +192,12 @@ impl<J: Journal> Machine<J> {
 
 impl Machine {
     /// Calls `visit` with each fact and what an adapter sees just after it.
-    pub fn visit_facts(&self, mut visit: impl FnMut(&Ctx<'_>, &Fact)) {
-        let mut state = State::new();
+    pub fn visit_facts(&self, mut visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
+        let mut state = ExecutionState::new();
         for round in &self.journal {
             for fact in &round.facts {
                 apply(&self.graph, &mut state, round.at, fact);
-                visit(&Ctx::new(&self.graph, &state, round.at), fact);
+                visit(&AdapterContext::new(&self.graph, &state, round.at), fact);
             }
         }
     }

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sinew_protocol::Fault;
 
-use crate::ask::Reply;
+use crate::ask::TaskReply;
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Out<'a> {
-    Ok(&'a Reply),
+    Ok(&'a TaskReply),
     Fault(&'a Fault),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum In {
-    Ok(Reply),
+    Ok(TaskReply),
     Fault(Fault),
 }
 
 pub(crate) fn serialize<S: Serializer>(
-    result: &Result<Arc<Reply>, Fault>,
+    result: &Result<Arc<TaskReply>, Fault>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     match result {
@@ -34,7 +34,7 @@ pub(crate) fn serialize<S: Serializer>(
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Result<Arc<Reply>, Fault>, D::Error> {
+) -> Result<Result<Arc<TaskReply>, Fault>, D::Error> {
     Ok(match In::deserialize(deserializer)? {
         In::Ok(reply) => Ok(Arc::new(reply)),
         In::Fault(fault) => Err(fault),

@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sinew_plan::{EdgeIx, NodeIx};
+use sinew_plan::{EdgeIndex, NodeIndex};
 use sinew_protocol::Fault;
 
-use crate::ask::{Ask, Reply};
-use crate::fact::{Child, Outcome, Output, Start, Token, Wait};
-use crate::{ActId, ROOT, ScopeId, Time, Val};
+use crate::ask::{TaskReply, TaskRequest};
+use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, ExecutionOutcome, ExecutionStart, PersonRequest};
+use crate::{ActivationId, ROOT, ScopeId, SharedJson, Time};
 
 /// State of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct ExecutionState {
     /// How it was started; none before [`crate::Fact::Started`].
-    pub start: Option<Arc<Start>>,
+    pub start: Option<Arc<ExecutionStart>>,
     /// When it was started.
     pub started_at: Time,
     /// When the last fact was applied.
@@ -25,24 +25,24 @@ pub struct State {
     /// All activations, in the order in which they were made.
     pub acts: Vec<Activation>,
     /// Child scopes; scope `n` is at `n - 1` (the root has no entry).
-    pub(crate) scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<ChildScope>,
     /// Tokens that each node of each scope has received so far.
     #[serde(with = "slots")]
-    pub(crate) slots: BTreeMap<(ScopeId, NodeIx), Slot>,
+    pub(crate) slots: BTreeMap<(ScopeId, NodeIndex), JoinSlot>,
     /// Activations that may start, in order.
-    pub(crate) ready: VecDeque<ActId>,
+    pub(crate) ready: VecDeque<ActivationId>,
     /// Put aside until a person has answered.
-    pub(crate) deferred: VecDeque<ActId>,
+    pub(crate) deferred: VecDeque<ActivationId>,
     /// Persons' nodes queued behind the one that waits.
-    pub(crate) humans: VecDeque<ActId>,
+    pub(crate) humans: VecDeque<ActivationId>,
     /// The activation whose person freezes the execution.
-    pub(crate) frozen: Option<ActId>,
+    pub(crate) frozen: Option<ActivationId>,
     /// Activations there were when it froze: what stands ready among them stood beside the one that waits.
-    pub(crate) frozen_at: ActId,
+    pub(crate) frozen_at: ActivationId,
     /// Traversals by counter.
     pub(crate) taken: Vec<u32>,
     /// Everything that is due at some time.
-    pub(crate) timers: BTreeSet<Timer>,
+    pub(crate) timers: BTreeSet<EngineTimer>,
     /// Activations that hold a place of the profile's `parallel`.
     pub(crate) active: u32,
     /// Activations that are not closed.
@@ -52,9 +52,9 @@ pub struct State {
     /// Reason of a requested cancellation.
     pub cancelling: Option<String>,
     /// The first failure that decides the outcome.
-    pub failed: Option<(Option<ActId>, Fault)>,
+    pub failed: Option<(Option<ActivationId>, Fault)>,
     /// The outcome, once the graph is done.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ExecutionOutcome>,
     /// Exit nodes already started.
     pub(crate) exits_started: u32,
     /// True once it ended.
@@ -67,17 +67,17 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activation {
     /// The node.
-    pub node: NodeIx,
+    pub node: NodeIndex,
     /// Its scope.
     pub scope: ScopeId,
     /// The activation whose child it is.
-    pub owner: Option<ActId>,
+    pub owner: Option<ActivationId>,
     /// Counts the activations of this node in this scope from 0.
     pub ordinal: u32,
     /// The live tokens it was made of, in arrival order.
-    pub inputs: Vec<Arrived>,
+    pub inputs: Vec<ArrivedToken>,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: ActivationPhase,
     /// The latest attempt; 0 before the first.
     pub attempt: u32,
     /// The attempt an answer is awaited for.
@@ -85,23 +85,23 @@ pub struct Activation {
     /// Attempts of the current ask so far.
     pub tries: u32,
     /// The current or last request.
-    pub ask: Option<Arc<Ask>>,
+    pub ask: Option<Arc<TaskRequest>>,
     /// Request of the previous attempt.
-    pub asked_before: Option<Arc<Ask>>,
+    pub asked_before: Option<Arc<TaskRequest>>,
     /// Replies the adapter has seen, in order.
-    pub replies: Vec<Replied>,
+    pub replies: Vec<RecordedReply>,
     /// Question for a person.
-    pub wait: Option<Arc<Wait>>,
+    pub wait: Option<Arc<PersonRequest>>,
     /// Children of a map, loop or fork.
-    pub children: Option<Box<Children>>,
+    pub children: Option<Box<ChildSet>>,
     /// How it ended.
-    pub end: Option<End>,
+    pub end: Option<ActivationEnd>,
     /// Outputs, once it ended with some.
-    pub output: Option<Output>,
+    pub output: Option<ActivationOutput>,
     /// Why it failed.
     pub fault: Option<Fault>,
     /// Tokens it sent.
-    pub sent: Vec<Token>,
+    pub sent: Vec<EdgeToken>,
     /// When it was made.
     pub made_at: Time,
     /// When it began.
@@ -113,18 +113,18 @@ pub struct Activation {
     /// Milliseconds to wait before it begins.
     pub delay_ms: Option<u64>,
     /// Time that it waits for, besides its deadline.
-    pub(crate) timer: Option<Timer>,
+    pub(crate) timer: Option<EngineTimer>,
     /// The node did not run: its output was given, or kept by a retry.
     pub reused: bool,
     /// The activation it repeats after an operator's retry.
-    pub again: Option<ActId>,
+    pub again: Option<ActivationId>,
     /// Input that an operator set, instead of the adapter's.
     #[serde(
         default,
         deserialize_with = "crate::serde_some::deserialize",
         skip_serializing_if = "Option::is_none"
     )]
-    pub input: Option<Val>,
+    pub input: Option<SharedJson>,
     /// Set once it was put aside while a person was waited for: true if it stood in the queue of persons' nodes.
     pub deferred: Option<bool>,
 }
@@ -132,51 +132,52 @@ pub struct Activation {
 impl Activation {
     /// Tasks that agents and workflows were given; scripts that a worker evaluated are none.
     pub fn tasks(&self) -> u32 {
-        let answered = self.replies.iter().filter(|reply| reply.tag == Ask::EVALUATION).count() as u32;
+        let answered =
+            self.replies.iter().filter(|reply| reply.tag == TaskRequest::EVALUATION).count() as u32;
         let waits = self.running.is_some() && self.ask.as_ref().is_some_and(|ask| ask.is_evaluation());
         self.attempt.saturating_sub(answered + u32::from(waits))
     }
 
     /// Returns the last request to an agent or a workflow; later evaluations of scripts do not count.
-    pub fn last_task(&self) -> Option<&Arc<Ask>> {
+    pub fn last_task(&self) -> Option<&Arc<TaskRequest>> {
         self.ask.iter().chain(&self.asked_before).find(|ask| !ask.is_evaluation())
     }
 
     /// The last reply of an agent or a workflow; outcomes of scripts are none.
-    pub fn last_reply(&self) -> Option<&Replied> {
-        self.replies.iter().rfind(|reply| reply.tag != Ask::EVALUATION)
+    pub fn last_reply(&self) -> Option<&RecordedReply> {
+        self.replies.iter().rfind(|reply| reply.tag != TaskRequest::EVALUATION)
     }
 }
 
 /// A live token as an activation received it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Arrived {
+pub struct ArrivedToken {
     /// The edge; none for start values.
-    pub edge: Option<EdgeIx>,
+    pub edge: Option<EdgeIndex>,
     /// The activation that sent it.
-    pub source: Option<ActId>,
+    pub source: Option<ActivationId>,
     /// Value of the token.
-    pub value: Val,
+    pub value: SharedJson,
     /// Position, when the edge carries several values.
     pub fan: Option<u32>,
 }
 
 /// A reply the adapter has seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Replied {
+pub struct RecordedReply {
     /// Tag of the ask.
     pub tag: String,
     /// The attempt.
     pub attempt: u32,
     /// The answer, or why there is none.
     #[serde(with = "crate::serde_result")]
-    pub result: Result<Arc<Reply>, Fault>,
+    pub result: Result<Arc<TaskReply>, Fault>,
 }
 
 /// Where an activation stands. See the table in `apply.rs` for the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum ActivationPhase {
     /// Queued.
     Ready,
     /// Put aside until a person has answered.
@@ -199,7 +200,7 @@ pub enum Phase {
     Closed,
 }
 
-impl Phase {
+impl ActivationPhase {
     /// True until it begins.
     pub const fn is_queued(self) -> bool {
         matches!(self, Self::Ready | Self::Deferred)
@@ -209,7 +210,7 @@ impl Phase {
 /// How an activation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum ActivationEnd {
     /// Well.
     Succeeded,
     /// Badly.
@@ -220,7 +221,7 @@ pub enum End {
     Cancelled,
 }
 
-impl End {
+impl ActivationEnd {
     /// True if it counts as done: it ran well, or a gate said that it need not run.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Succeeded | Self::Skipped)
@@ -229,11 +230,11 @@ impl End {
 
 /// Children of one activation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Children {
+pub struct ChildSet {
     /// Children to run, in order.
-    pub list: Vec<Child>,
+    pub list: Vec<ChildSpec>,
     /// The activation of each child that was started.
-    pub acts: Vec<ActId>,
+    pub acts: Vec<ActivationId>,
     /// Started and not ended.
     pub active: u32,
     /// Children that may run at the same time.
@@ -241,27 +242,27 @@ pub struct Children {
     /// Whether the first failed child ends the others.
     pub fail_fast: bool,
     /// The first child that failed.
-    pub failed: Option<ActId>,
+    pub failed: Option<ActivationId>,
 }
 
 /// A child scope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scope {
+pub struct ChildScope {
     /// The scope it lies in.
     pub parent: ScopeId,
     /// Activation that the child belongs to.
-    pub owner: ActId,
+    pub owner: ActivationId,
     /// Position among the owner's children.
     pub index: u32,
     /// Item of the child.
-    pub item: Val,
+    pub item: SharedJson,
 }
 
 /// Tokens that a node has received in one scope.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Slot {
+pub(crate) struct JoinSlot {
     /// Live tokens no activation has taken yet.
-    pub(crate) arrived: VecDeque<Arrived>,
+    pub(crate) arrived: VecDeque<ArrivedToken>,
     /// Tokens, live or dead.
     pub(crate) resolved: u32,
     /// Live ones.
@@ -277,18 +278,18 @@ pub(crate) struct Slot {
     /// It will not run.
     pub(crate) died: Option<String>,
     /// The latest activation.
-    pub(crate) last: Option<ActId>,
+    pub(crate) last: Option<ActivationId>,
     /// Activations so far.
     pub(crate) count: u32,
 }
 
 /// A due time and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Timer {
+pub(crate) struct EngineTimer {
     /// When.
     pub(crate) at: Time,
     /// For which activation; none for the execution's own wall time.
-    pub(crate) act: Option<ActId>,
+    pub(crate) act: Option<ActivationId>,
     /// Effect of the timer.
     pub(crate) kind: TimerKind,
 }
@@ -311,29 +312,29 @@ pub(crate) enum TimerKind {
     Wall,
 }
 
-impl State {
+impl ExecutionState {
     /// A state before the first fact.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The activation, which must exist: ids come from facts.
-    pub fn act(&self, act: ActId) -> &Activation {
+    pub fn act(&self, act: ActivationId) -> &Activation {
         &self.acts[act as usize]
     }
 
     /// The scope; none for the root.
-    pub fn scope(&self, scope: ScopeId) -> Option<&Scope> {
+    pub fn scope(&self, scope: ScopeId) -> Option<&ChildScope> {
         (scope != ROOT).then(|| &self.scopes[scope as usize - 1])
     }
 
     /// The latest activation of a node in exactly this scope.
-    pub fn last(&self, scope: ScopeId, node: NodeIx) -> Option<ActId> {
+    pub fn last(&self, scope: ScopeId, node: NodeIndex) -> Option<ActivationId> {
         self.slots.get(&(scope, node)).and_then(|slot| slot.last)
     }
 
     /// Why a node will not run in this scope, if that is so.
-    pub fn died(&self, scope: ScopeId, node: NodeIx) -> Option<&str> {
+    pub fn died(&self, scope: ScopeId, node: NodeIndex) -> Option<&str> {
         self.slots.get(&(scope, node)).and_then(|slot| slot.died.as_deref())
     }
 
@@ -343,17 +344,17 @@ impl State {
     }
 
     /// Activations that wait for a person.
-    pub fn waiting(&self) -> impl Iterator<Item = ActId> + '_ {
-        (0..self.acts.len() as ActId).filter(|act| self.act(*act).phase == Phase::Waiting)
+    pub fn waiting(&self) -> impl Iterator<Item = ActivationId> + '_ {
+        (0..self.acts.len() as ActivationId).filter(|act| self.act(*act).phase == ActivationPhase::Waiting)
     }
 }
 
 /// JSON has no tuple keys: slots travel as a list.
 mod slots {
-    use super::{BTreeMap, NodeIx, ScopeId, Slot};
+    use super::{BTreeMap, JoinSlot, NodeIndex, ScopeId};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    type Slots = BTreeMap<(ScopeId, NodeIx), Slot>;
+    type Slots = BTreeMap<(ScopeId, NodeIndex), JoinSlot>;
 
     pub(super) fn serialize<S: Serializer>(slots: &Slots, serializer: S) -> Result<S::Ok, S::Error> {
         slots.iter().collect::<Vec<_>>().serialize(serializer)

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sinew_engine::{ActId, Ask, State, Time};
-use sinew_plan::Limits;
+use sinew_engine::{ActivationId, ExecutionState, TaskRequest, Time};
+use sinew_plan::PlanLimits;
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
 use crate::library::Program;
@@ -17,7 +17,7 @@ pub struct TaskKey {
     /// Which execution; 0 is the one that was asked for.
     pub run: usize,
     /// The activation.
-    pub act: ActId,
+    pub act: ActivationId,
     /// The attempt.
     pub attempt: u32,
 }
@@ -46,7 +46,7 @@ pub struct Call {
     /// Attempts at this ask so far, this one included.
     pub tries: u32,
     /// The request.
-    pub ask: Arc<Ask>,
+    pub ask: Arc<TaskRequest>,
     /// When the attempt is given up.
     pub deadline: Option<Time>,
 }
@@ -55,9 +55,9 @@ pub struct Call {
 pub(crate) fn call(
     execution: &ExecutionId,
     program: &Program,
-    state: &State,
+    state: &ExecutionState,
     key: TaskKey,
-    ask: Arc<Ask>,
+    ask: Arc<TaskRequest>,
     deadline: Option<Time>,
 ) -> Call {
     let activation = activation_key(execution, program, state, key.act);
@@ -70,7 +70,10 @@ pub(crate) fn call(
         workflow: program.name().to_owned(),
         node: program.graph.plan().node(one.node).id.clone(),
         path: path(program, state, key.act),
-        label: crate::events::label(&sinew_engine::Ctx::new(&program.graph, state, state.at), key.act),
+        label: crate::events::label(
+            &sinew_engine::AdapterContext::new(&program.graph, state, state.at),
+            key.act,
+        ),
         depth: state.start.as_ref().map_or(0, |start| start.depth) + 1,
         tries: one.tries,
         ask,
@@ -79,7 +82,7 @@ pub(crate) fn call(
 }
 
 /// Owners and positions around an activation, outermost first.
-pub fn path(program: &Program, state: &State, act: ActId) -> Vec<(String, u32)> {
+pub fn path(program: &Program, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
     let plan = program.graph.plan();
     let mut path = Vec::new();
     let mut scope = state.act(act).scope;
@@ -95,8 +98,8 @@ pub fn path(program: &Program, state: &State, act: ActId) -> Vec<(String, u32)> 
 pub fn activation_key(
     execution: &ExecutionId,
     program: &Program,
-    state: &State,
-    act: ActId,
+    state: &ExecutionState,
+    act: ActivationId,
 ) -> ActivationKey {
     let one = state.act(act);
     let node = &program.graph.plan().node(one.node).id;
@@ -108,7 +111,7 @@ pub fn activation_key(
 /// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
 pub(crate) fn circle(program: &Program, chain: &[String]) -> Option<Fault> {
     let name = program.name();
-    let bounded = program.graph.plan().limits.depth != Limits::default().depth;
+    let bounded = program.graph.plan().limits.depth != PlanLimits::default().depth;
     if bounded || !chain.iter().any(|above| above == name) {
         return None;
     }

@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use sinew_engine::{Outcome, Round, decode_round};
+use sinew_engine::{ExecutionOutcome, Round, decode_round};
 use sinew_mesh::event::{Event, EventFilter, From as ReadFrom};
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
@@ -363,7 +363,7 @@ impl Client {
         &self,
         execution: &ExecutionId,
         patience: Option<Duration>,
-    ) -> Result<Option<Outcome>, ClientError> {
+    ) -> Result<Option<ExecutionOutcome>, ClientError> {
         self.followed(execution, None, patience).await
     }
 
@@ -374,7 +374,7 @@ impl Client {
         execution: &ExecutionId,
         workflow: &str,
         patience: Option<Duration>,
-    ) -> Result<Option<Outcome>, ClientError> {
+    ) -> Result<Option<ExecutionOutcome>, ClientError> {
         self.followed(execution, Some(workflow), patience).await
     }
 
@@ -384,7 +384,7 @@ impl Client {
         execution: &ExecutionId,
         own: Option<&str>,
         patience: Option<Duration>,
-    ) -> Result<Option<Outcome>, ClientError> {
+    ) -> Result<Option<ExecutionOutcome>, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = patience.map(|patience| Instant::now() + patience);
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
@@ -424,7 +424,7 @@ impl Client {
         execution: &ExecutionId,
         own: Option<&str>,
         refused: Option<Verdict>,
-    ) -> Result<Option<Outcome>, ClientError> {
+    ) -> Result<Option<ExecutionOutcome>, ClientError> {
         let Some(record) = self.record(execution).await? else {
             // A stranger's start of the same id may be refused before the own one is taken.
             return match refused {

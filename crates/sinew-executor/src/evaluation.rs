@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use serde_json::Value;
-use sinew_engine::{Ask, Reply};
+use sinew_engine::{TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 use sinew_script::{CallBatch, CallOutcome};
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 
 /// Evaluates on a worker; owners take turns. Lack of workers is not an answer: the calls without one are submitted
 /// again until each has an outcome, or until the returned future is dropped.
-pub(crate) async fn evaluate(owner: u64, ask: &Ask) -> Result<Reply, Fault> {
+pub(crate) async fn evaluate(owner: u64, ask: &TaskRequest) -> Result<TaskReply, Fault> {
     let submit = |outcomes| {
         let (sender, receiver) = oneshot::channel();
         batch_of(ask)?.resume(outcomes, owner, move |outcomes| drop(sender.send(outcomes)));
@@ -64,11 +64,11 @@ pub(crate) fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
 }
 
 /// Evaluates on a worker and waits for it.
-pub(crate) fn perform_evaluation(ask: &Ask) -> Result<Reply, Fault> {
+pub(crate) fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> {
     reply_of(&batch_of(ask)?.perform())
 }
 
-fn batch_of(ask: &Ask) -> Result<CallBatch, Fault> {
+fn batch_of(ask: &TaskRequest) -> Result<CallBatch, Fault> {
     CallBatch::read(&ask.input).map_err(|error| {
         Fault::error(UNREADABLE_REQUEST, format!("the scripts to evaluate cannot be read: {error}"))
             .with_retryable(false)
@@ -76,7 +76,7 @@ fn batch_of(ask: &Ask) -> Result<CallBatch, Fault> {
 }
 
 /// The outcomes as a reply, or a fault if a script was not even run.
-fn reply_of(outcomes: &[CallOutcome]) -> Result<Reply, Fault> {
+fn reply_of(outcomes: &[CallOutcome]) -> Result<TaskReply, Fault> {
     for outcome in outcomes {
         if let CallOutcome::Error(error) = outcome
             && outcome.is_unavailable()
@@ -85,7 +85,7 @@ fn reply_of(outcomes: &[CallOutcome]) -> Result<Reply, Fault> {
         }
     }
     let outcomes = serde_json::to_value(outcomes).unwrap_or(Value::Null);
-    Ok(Reply::new(outcomes))
+    Ok(TaskReply::new(outcomes))
 }
 
 #[cfg(test)]

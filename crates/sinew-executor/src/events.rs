@@ -4,8 +4,8 @@
 //! skipped node gets its result event too.
 
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Ctx, End, Fact, ROOT, Status};
-use sinew_plan::{NodeIx, Op};
+use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, ROOT, TerminalStatus};
+use sinew_plan::{NodeIndex, NodeOperation};
 use sinew_protocol::message::{
     MapStatus, MeshMessage, Outcome, WorkflowExecutionResultData, WorkflowExecutionStartData,
     WorkflowMapProgressData, WorkflowNodeExecutionResultData, WorkflowNodeExecutionStartData,
@@ -13,7 +13,7 @@ use sinew_protocol::message::{
 use sinew_protocol::{ArtifactRef, ExecutionId};
 
 /// Events of one fact that was just applied, in order.
-pub fn project(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshMessage> {
+pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshMessage> {
     match fact {
         Fact::Started(start) => vec![
             WorkflowExecutionStartData {
@@ -38,19 +38,19 @@ pub fn project(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshM
 }
 
 /// Returns the name of an activation in events: the node's id; children of maps and loops carry their position.
-pub fn label(ctx: &Ctx<'_>, act: ActId) -> String {
+pub fn label(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
     let one = ctx.act(act);
     let own = &ctx.plan().node(one.node).id;
     let Some(scope) = one.owner.and_then(|_| ctx.state.scope(one.scope)) else { return own.clone() };
     let owner = label(ctx, scope.owner);
     match ctx.node_of(scope.owner).op {
-        Op::Map { .. } => format!("{owner}_{}", scope.index),
-        Op::Loop { .. } => format!("{owner}_iter_{}", scope.index),
+        NodeOperation::Map { .. } => format!("{owner}_{}", scope.index),
+        NodeOperation::Loop { .. } => format!("{owner}_iter_{}", scope.index),
         _ => own.clone(),
     }
 }
 
-fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
+fn started(ctx: &AdapterContext<'_>, act: ActivationId) -> WorkflowNodeExecutionStartData {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (node_id, node_type) = (label(ctx, act), node.kind.clone());
@@ -74,13 +74,13 @@ fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
     data
 }
 
-fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
+fn ended(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<MeshMessage> {
     let one = ctx.act(act);
     let status = match one.end {
-        Some(End::Succeeded) => Outcome::Success,
-        Some(End::Skipped) => Outcome::Skipped,
-        Some(End::Cancelled) => Outcome::Cancelled,
-        Some(End::Failed) | None => Outcome::Error,
+        Some(ActivationEnd::Succeeded) => Outcome::Success,
+        Some(ActivationEnd::Skipped) => Outcome::Skipped,
+        Some(ActivationEnd::Cancelled) => Outcome::Cancelled,
+        Some(ActivationEnd::Failed) | None => Outcome::Error,
     };
     let mut result = WorkflowNodeExecutionResultData::new(label(ctx, act), status);
     result.error_message = one.fault.as_ref().map(|fault| fault.message.clone());
@@ -88,7 +88,7 @@ fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
     if let Some(output) = &one.output {
         let told = |key: &str| output.value.get(key);
         result.condition_result = told("condition_result").and_then(Value::as_bool);
-        if matches!(ctx.node_of(act).op, Op::Pure) {
+        if matches!(ctx.node_of(act).op, NodeOperation::Pure) {
             result.selected_branch = told("selected_branch").and_then(Value::as_str).map(str::to_owned);
         }
     }
@@ -98,13 +98,13 @@ fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
 }
 
 /// The artifact that holds an activation's output: the first its last reply named.
-fn output_artifact(ctx: &Ctx<'_>, act: ActId) -> Option<ArtifactRef> {
+fn output_artifact(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<ArtifactRef> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     serde_json::from_value(reply.artifacts.first()?.clone()).ok()
 }
 
-fn progress(ctx: &Ctx<'_>, owner: ActId) -> Option<WorkflowMapProgressData> {
-    if !matches!(ctx.node_of(owner).op, Op::Map { .. }) {
+fn progress(ctx: &AdapterContext<'_>, owner: ActivationId) -> Option<WorkflowMapProgressData> {
+    if !matches!(ctx.node_of(owner).op, NodeOperation::Map { .. }) {
         return None;
     }
     let children = ctx.act(owner).children.as_deref()?;
@@ -122,7 +122,12 @@ fn progress(ctx: &Ctx<'_>, owner: ActId) -> Option<WorkflowMapProgressData> {
     })
 }
 
-fn skipped(ctx: &Ctx<'_>, node: NodeIx, scope: u32, reason: &str) -> WorkflowNodeExecutionResultData {
+fn skipped(
+    ctx: &AdapterContext<'_>,
+    node: NodeIndex,
+    scope: u32,
+    reason: &str,
+) -> WorkflowNodeExecutionResultData {
     let mut id = ctx.plan().node(node).id.clone();
     if scope != ROOT
         && let Some(inner) = ctx.state.scope(scope)
@@ -134,15 +139,15 @@ fn skipped(ctx: &Ctx<'_>, node: NodeIx, scope: u32, reason: &str) -> WorkflowNod
     result
 }
 
-fn concluded(ctx: &Ctx<'_>, execution: &ExecutionId) -> Option<MeshMessage> {
+fn concluded(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Option<MeshMessage> {
     let outcome = ctx.outcome()?;
     let data = WorkflowExecutionResultData {
         workflow_name: Some(ctx.plan().name.clone()),
         execution_id: Some(execution.as_str().to_owned()),
         status: match outcome.status {
-            Status::Success => Outcome::Success,
-            Status::Failure => Outcome::Error,
-            Status::Cancelled => Outcome::Cancelled,
+            TerminalStatus::Success => Outcome::Success,
+            TerminalStatus::Failure => Outcome::Error,
+            TerminalStatus::Cancelled => Outcome::Cancelled,
         },
         output_artifact_ref: None,
         error_message: outcome.fault.as_ref().map(|fault| fault.message.clone()),

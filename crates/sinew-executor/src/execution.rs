@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sinew_engine::{Action, BadFact, Ctx, Decided, Fact, Input, Machine, NativeEvent};
-use sinew_engine::{Refused, Round, State, Time, Waiting};
+use sinew_engine::{Action, AdapterContext, Decided, EngineInput, Fact, FactError, Machine, NativeEvent};
+use sinew_engine::{ExecutionState, InputRefusal, OpenWait, Round, Time};
 use sinew_protocol::ExecutionId;
 
 use crate::library::Program;
@@ -24,7 +24,7 @@ impl Execution {
     }
 
     /// Folds a journal that was stored elsewhere, and refuses one that does not fit the plan.
-    pub fn read(id: ExecutionId, program: Program, journal: &[Round]) -> Result<Self, BadFact> {
+    pub fn read(id: ExecutionId, program: Program, journal: &[Round]) -> Result<Self, FactError> {
         let machine = Machine::replay(Arc::clone(&program.graph), program.adapter, journal)?;
         Ok(Self { id, program, machine })
     }
@@ -36,7 +36,7 @@ impl Execution {
     }
 
     /// Takes an input: decides, appends, applies, and returns what must happen.
-    pub fn input(&mut self, now: Time, input: Input) -> Result<Decided, Refused> {
+    pub fn input(&mut self, now: Time, input: EngineInput) -> Result<Decided, InputRefusal> {
         self.machine.handle(now, input)
     }
 
@@ -61,7 +61,7 @@ impl Execution {
     }
 
     /// Returns the fold of the journal.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
@@ -71,12 +71,12 @@ impl Execution {
     }
 
     /// Returns what an adapter sees of the execution.
-    pub fn ctx(&self) -> Ctx<'_> {
+    pub fn ctx(&self) -> AdapterContext<'_> {
         self.machine.context()
     }
 
     /// Returns the time at which the execution must be woken, and why.
-    pub fn next_deadline(&self) -> Option<(Time, Waiting)> {
+    pub fn next_deadline(&self) -> Option<(Time, OpenWait)> {
         self.machine.next_deadline()
     }
 
@@ -88,7 +88,7 @@ impl Execution {
     }
 
     /// Walks the journal: each fact with the state just after it.
-    pub fn replay(&self, visit: impl FnMut(&Ctx<'_>, &Fact)) {
+    pub fn replay(&self, visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
         self.machine.visit_facts(visit);
     }
 }

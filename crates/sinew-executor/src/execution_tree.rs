@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_engine::{Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, Status, Target, Time};
+use sinew_engine::{
+    Action, EngineInput, ExecutionMode, ExecutionOutcome, Fact, InputRefusal, RequestTarget, TaskReply,
+    TaskRequest, TerminalStatus, Time,
+};
 use sinew_protocol::{ExecutionId, Fault};
 
 pub use crate::call::{Call, TaskKey};
@@ -62,7 +65,7 @@ impl ExecutionTree {
         id: ExecutionId,
         program: Program,
         input: Value,
-        mode: Mode,
+        mode: ExecutionMode,
         out: &mut dyn Outside,
     ) {
         self.start_at_depth(now, id, program, input, mode, 0, out);
@@ -79,12 +82,12 @@ impl ExecutionTree {
         id: ExecutionId,
         program: Program,
         input: Value,
-        mode: Mode,
+        mode: ExecutionMode,
         depth: u32,
         out: &mut dyn Outside,
     ) {
         self.runs.push(Run { execution: Execution::new(id, program), parent: None });
-        let input = Input::Start { input, mode, depth, chain: Vec::new() };
+        let input = EngineInput::Start { input, mode, depth, chain: Vec::new() };
         // A first start is never refused.
         let _ = self.input(now, self.runs.len() - 1, input, out);
     }
@@ -94,9 +97,9 @@ impl ExecutionTree {
         &mut self,
         now: Time,
         run: usize,
-        input: Input,
+        input: EngineInput,
         out: &mut dyn Outside,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), InputRefusal> {
         self.feed(now, run, input, out)?;
         self.perform(now, out);
         Ok(())
@@ -106,7 +109,7 @@ impl ExecutionTree {
     pub fn tick(&mut self, now: Time, out: &mut dyn Outside) {
         for run in 0..self.runs.len() {
             if self.runs[run].execution.next_deadline().is_some_and(|(at, _)| at <= now) {
-                let _ = self.input(now, run, Input::Tick, out);
+                let _ = self.input(now, run, EngineInput::Tick, out);
             }
         }
     }
@@ -129,7 +132,13 @@ impl ExecutionTree {
         self.perform(now, out);
     }
 
-    fn feed(&mut self, now: Time, run: usize, input: Input, out: &mut dyn Outside) -> Result<(), Refused> {
+    fn feed(
+        &mut self,
+        now: Time,
+        run: usize,
+        input: EngineInput,
+        out: &mut dyn Outside,
+    ) -> Result<(), InputRefusal> {
         let step = self.runs[run].execution.input(now, input)?;
         out.observe(run, &self.runs[run].execution, step.facts());
         self.pending.extend(step.actions.into_iter().map(|action| (run, action)));
@@ -143,23 +152,25 @@ impl ExecutionTree {
                 Action::Send { act, attempt, ask, deadline } => {
                     let key = TaskKey { run, act, attempt };
                     match &ask.target {
-                        Target::Workflow(name) if self.child_of(key).is_none() => {
+                        RequestTarget::Workflow(name) if self.child_of(key).is_none() => {
                             let name = name.clone();
                             self.start_child(now, key, &name, &ask, out);
                         }
-                        Target::Workflow(_) => {} // it runs already: sent again after a crash
-                        Target::Agent(_) | Target::Evaluation => out.send(now, self.call(key, ask, deadline)),
+                        RequestTarget::Workflow(_) => {} // it runs already: sent again after a crash
+                        RequestTarget::Agent(_) | RequestTarget::Evaluation => {
+                            out.send(now, self.call(key, ask, deadline))
+                        }
                     }
                 }
                 Action::Cancel { act, attempt, ask } => {
                     let key = TaskKey { run, act, attempt };
                     match (&ask.target, self.child_of(key)) {
-                        (Target::Workflow(_), Some(child)) => {
+                        (RequestTarget::Workflow(_), Some(child)) => {
                             let reason = "its caller gave it up".to_owned();
-                            let _ = self.feed(now, child, Input::Cancel { reason }, out);
+                            let _ = self.feed(now, child, EngineInput::Cancel { reason }, out);
                         }
-                        (Target::Workflow(_), None) => {}
-                        (Target::Agent(_) | Target::Evaluation, _) => out.cancel(key),
+                        (RequestTarget::Workflow(_), None) => {}
+                        (RequestTarget::Agent(_) | RequestTarget::Evaluation, _) => out.cancel(key),
                     }
                 }
                 Action::Finish(outcome) => self.finish(now, run, outcome, out),
@@ -171,11 +182,11 @@ impl ExecutionTree {
         self.runs.iter().position(|run| run.parent == Some(key))
     }
 
-    fn start_child(&mut self, now: Time, key: TaskKey, name: &str, ask: &Ask, out: &mut dyn Outside) {
+    fn start_child(&mut self, now: Time, key: TaskKey, name: &str, ask: &TaskRequest, out: &mut dyn Outside) {
         let Some(program) = self.library.get(name).cloned() else {
             let text = format!("Workflow '{name}' not found");
             let fault = Fault::error(NO_SUCH_WORKFLOW, text).with_retryable(false);
-            let done = Input::Done { act: key.act, attempt: key.attempt, result: Err(fault) };
+            let done = EngineInput::Done { act: key.act, attempt: key.attempt, result: Err(fault) };
             let _ = self.feed(now, key.run, done, out);
             return;
         };
@@ -192,28 +203,39 @@ impl ExecutionTree {
         if let Some(fault) = circle(&program, &chain) {
             // As any failure of a sub-workflow.
             let result = Err(Fault { retryable: true, ..fault });
-            let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+            let _ = self.feed(
+                now,
+                key.run,
+                EngineInput::Done { act: key.act, attempt: key.attempt, result },
+                out,
+            );
             return;
         }
         self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key) });
-        let input = Input::Start { input: Value::clone(&ask.input), mode: Mode::default(), depth, chain };
+        let input = EngineInput::Start {
+            input: Value::clone(&ask.input),
+            mode: ExecutionMode::default(),
+            depth,
+            chain,
+        };
         let _ = self.feed(now, self.runs.len() - 1, input, out);
     }
 
-    fn finish(&mut self, now: Time, run: usize, outcome: Outcome, out: &mut dyn Outside) {
+    fn finish(&mut self, now: Time, run: usize, outcome: ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
         let result = match (outcome.status, outcome.output, outcome.fault) {
-            (Status::Success, output, _) => Ok(Reply::new(output.unwrap_or_default())),
+            (TerminalStatus::Success, output, _) => Ok(TaskReply::new(output.unwrap_or_default())),
             (_, _, Some(fault)) => Err(Fault { retryable: true, ..fault }),
             (status, _, None) => Err(Fault::failure(
                 SUB_WORKFLOW_FAILED,
                 format!("the sub-workflow ended with {}", status.as_str()),
             )),
         };
-        let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+        let _ =
+            self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
     }
 
-    fn call(&self, key: TaskKey, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
+    fn call(&self, key: TaskKey, ask: Arc<TaskRequest>, deadline: Option<Time>) -> Call {
         let execution = &self.runs[key.run].execution;
         crate::call::call(execution.id(), execution.program(), execution.state(), key, ask, deadline)
     }

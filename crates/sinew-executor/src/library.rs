@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sinew_engine::{Adapter, Graph, Journal, Machine};
+use sinew_engine::{Adapter, IndexedPlan, Machine, RoundJournal};
 use sinew_plan::{Plan, PlanError};
 
 /// A plan with the adapter of its dialect.
 #[derive(Clone)]
 pub struct Program {
     /// The plan, checked and indexed.
-    pub graph: Arc<Graph>,
+    pub graph: Arc<IndexedPlan>,
     /// Its dialect's adapter.
     pub adapter: &'static dyn Adapter,
 }
@@ -18,11 +18,11 @@ pub struct Program {
 impl Program {
     /// Checks the plan and pairs it with its adapter.
     pub fn new(plan: Plan, adapter: &'static dyn Adapter) -> Result<Self, PlanError> {
-        Ok(Self { graph: Arc::new(Graph::new(Arc::new(plan))?), adapter })
+        Ok(Self { graph: Arc::new(IndexedPlan::new(Arc::new(plan))?), adapter })
     }
 
     /// Returns an execution of the plan that has not started.
-    pub fn machine<J: Journal + Default>(&self) -> Machine<J> {
+    pub fn machine<J: RoundJournal + Default>(&self) -> Machine<J> {
         Machine::new(Arc::clone(&self.graph), self.adapter)
     }
 

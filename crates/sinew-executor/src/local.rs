@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use sinew_engine::{Fact, Input, Mode, Refused, Reply, Time, Waiting, WaitingFor};
+use sinew_engine::{EngineInput, ExecutionMode, Fact, InputRefusal, OpenWait, TaskReply, Time, WaitingFor};
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ pub trait Agents: Send + Sync + 'static {
         call: Call,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, Result<Reply, Fault>>;
+    ) -> BoxFuture<'static, Result<TaskReply, Fault>>;
 }
 
 /// Where an agent says what it is doing.
@@ -53,7 +53,7 @@ pub struct Control {
 
 impl Control {
     /// Gives the execution an input and waits for what it says. None once it has ended.
-    pub async fn input(&self, input: Input) -> Option<Result<(), Refused>> {
+    pub async fn input(&self, input: EngineInput) -> Option<Result<(), InputRefusal>> {
         let (sender, receiver) = oneshot::channel();
         self.sender.send(Message::Command(input, sender)).ok()?;
         receiver.await.ok()
@@ -62,9 +62,9 @@ impl Control {
 
 #[derive(Debug)]
 enum Message {
-    Done(TaskKey, Result<Reply, Fault>),
+    Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
-    Command(Input, oneshot::Sender<Result<(), Refused>>),
+    Command(EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
 }
 
 /// Runs one execution and its sub-workflows to the end.
@@ -101,7 +101,7 @@ impl Local {
         id: ExecutionId,
         program: Program,
         input: Value,
-        mode: Mode,
+        mode: ExecutionMode,
         mut idle: impl FnMut(&Execution) -> bool + Send,
     ) -> Execution {
         self.tree.start(now(), id, program, input, mode, &mut self.world);
@@ -129,7 +129,7 @@ impl Local {
     fn waits_for_people(&self) -> bool {
         let root = self.root();
         let only_people =
-            |(_, waiting): (Time, Waiting)| matches!(waiting.what, WaitingFor::Person(_) | WaitingFor::Wall);
+            |(_, waiting): (Time, OpenWait)| matches!(waiting.what, WaitingFor::Person(_) | WaitingFor::Wall);
         self.world.tasks.is_empty()
             && root.state().waiting().next().is_some()
             && root.next_deadline().is_none_or(only_people)
@@ -143,13 +143,13 @@ impl Local {
         match message {
             Message::Done(key, result) => {
                 self.world.tasks.remove(&key);
-                let input = Input::Done { act: key.act, attempt: key.attempt, result };
+                let input = EngineInput::Done { act: key.act, attempt: key.attempt, result };
                 if let Err(refused) = self.tree.input(now(), key.run, input, &mut self.world) {
                     debug!(%refused, "a result was not taken");
                 }
             }
             Message::Progress(key, value) => {
-                let input = Input::Progress { act: key.act, attempt: key.attempt, value };
+                let input = EngineInput::Progress { act: key.act, attempt: key.attempt, value };
                 let _ = self.tree.input(now(), key.run, input, &mut self.world);
             }
             Message::Command(input, reply) => {

@@ -1,7 +1,7 @@
 //! The other side of a request: what a workflow was sent, and what it answers in the end.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{Outcome, Status};
+use sinew_engine::{ExecutionOutcome, TerminalStatus};
 use sinew_protocol::a2a::{
     ContextId, Message, Part, PartContent, Task, TaskId, TaskState, TaskStatus, part_data,
 };
@@ -61,7 +61,7 @@ pub struct Ending<'a> {
     /// Its context.
     pub session: &'a str,
     /// How the execution ended.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a ExecutionOutcome,
     /// Where [`result_content`] was stored.
     pub artifact: ArtifactRef,
     /// True to answer with a structured result too: see [`wants_result`].
@@ -79,9 +79,9 @@ pub fn result_name(workflow: &str, execution: &str) -> Result<ArtifactName, BadA
 }
 
 /// Returns the content of that artifact: the bare output, or `{status, message}`.
-pub fn result_content(outcome: &Outcome) -> Value {
+pub fn result_content(outcome: &ExecutionOutcome) -> Value {
     match outcome.status {
-        Status::Success => outcome.output.as_deref().cloned().unwrap_or_default(),
+        TerminalStatus::Success => outcome.output.as_deref().cloned().unwrap_or_default(),
         _ => json!({ "status": "error", "message": message(outcome) }),
     }
 }
@@ -90,18 +90,20 @@ pub fn result_content(outcome: &Outcome) -> Value {
 pub fn task(ending: &Ending<'_>) -> Task {
     let Ending { workflow, outcome, artifact, .. } = ending;
     let (state, text) = match outcome.status {
-        Status::Success => {
+        TerminalStatus::Success => {
             (TaskState::Completed, format!("Workflow completed successfully. Output artifact: {artifact}"))
         }
-        Status::Failure => {
+        TerminalStatus::Failure => {
             (TaskState::Failed, format!("Workflow failed: {}. Error artifact: {artifact}", message(outcome)))
         }
-        Status::Cancelled => (TaskState::Canceled, format!("Workflow cancelled: {}", message(outcome))),
+        TerminalStatus::Cancelled => {
+            (TaskState::Canceled, format!("Workflow cancelled: {}", message(outcome)))
+        }
     };
     let mut parts = vec![Part::text(text)];
     if ending.structured {
         let result = match outcome.status {
-            Status::Success => WorkflowNodeResultData::success(artifact.clone()),
+            TerminalStatus::Success => WorkflowNodeResultData::success(artifact.clone()),
             _ => WorkflowNodeResultData::error(message(outcome)),
         };
         parts.push(MeshMessage::from(result).to_part(ending.vocabulary));
@@ -124,6 +126,6 @@ pub fn task(ending: &Ending<'_>) -> Task {
     }
 }
 
-fn message(outcome: &Outcome) -> &str {
+fn message(outcome: &ExecutionOutcome) -> &str {
     outcome.fault.as_ref().map_or("no reason is known", |fault| fault.message.as_str())
 }

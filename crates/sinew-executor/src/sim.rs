@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_engine::{Answer, Fact, Input, Mode, Phase, Refused, Reply, Retry, Time};
+use sinew_engine::{
+    ActivationPhase, EngineInput, ExecutionMode, Fact, InputRefusal, PersonAnswer, RetryRequest, TaskReply,
+    Time,
+};
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::evaluation::perform_evaluation;
@@ -20,7 +23,7 @@ pub enum Stubbed {
         /// Milliseconds from now.
         after: Time,
         /// The answer.
-        result: Result<Reply, Fault>,
+        result: Result<TaskReply, Fault>,
         /// Progress messages, each so many milliseconds from now.
         progress: Vec<(Time, Value)>,
     },
@@ -30,7 +33,7 @@ pub enum Stubbed {
 
 impl Stubbed {
     /// An answer at once.
-    pub fn now(result: Result<Reply, Fault>) -> Self {
+    pub fn now(result: Result<TaskReply, Fault>) -> Self {
         Self::Answer { after: 0, result, progress: Vec::new() }
     }
 }
@@ -47,7 +50,7 @@ pub trait Stub {
 #[derive(Clone, Debug)]
 pub enum Signal {
     /// Answers the person's node of this id (the only one that waits when none).
-    Answer(Option<String>, Answer),
+    Answer(Option<String>, PersonAnswer),
     /// Ends the execution.
     Cancel(String),
     /// Pauses it.
@@ -55,11 +58,11 @@ pub enum Signal {
     /// Resumes it.
     Resume,
     /// Retries what failed.
-    Retry(Retry),
+    Retry(RetryRequest),
 }
 
 enum Event {
-    Done(TaskKey, Result<Reply, Fault>),
+    Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
     Signal(Signal),
 }
@@ -69,7 +72,7 @@ pub struct Sim<S> {
     tree: ExecutionTree,
     world: World<S>,
     /// Signals that were refused, with why.
-    pub refused: Vec<(Signal, Refused)>,
+    pub refused: Vec<(Signal, InputRefusal)>,
     crashes: Vec<usize>,
     depth: u32,
 }
@@ -117,7 +120,7 @@ impl<S: Stub> Sim<S> {
     }
 
     /// Starts the execution and goes on until nothing more can happen, or virtual time reaches `until`.
-    pub fn run(&mut self, program: Program, input: Value, mode: Mode, until: Time) {
+    pub fn run(&mut self, program: Program, input: Value, mode: ExecutionMode, until: Time) {
         let id = ExecutionId::of("sim", "sim", program.name());
         let (now, depth) = (self.world.now, self.depth);
         self.tree.start_at_depth(now, id, program, input, mode, depth, &mut self.world);
@@ -148,9 +151,11 @@ impl<S: Stub> Sim<S> {
     fn happen(&mut self, event: Event) {
         let now = self.world.now;
         let (run, input) = match event {
-            Event::Done(TaskKey { run, act, attempt }, result) => (run, Input::Done { act, attempt, result }),
+            Event::Done(TaskKey { run, act, attempt }, result) => {
+                (run, EngineInput::Done { act, attempt, result })
+            }
             Event::Progress(TaskKey { run, act, attempt }, value) => {
-                (run, Input::Progress { act, attempt, value })
+                (run, EngineInput::Progress { act, attempt, value })
             }
             Event::Signal(signal) => {
                 let input = match self.input_of(&signal) {
@@ -166,23 +171,23 @@ impl<S: Stub> Sim<S> {
         let _ = self.tree.input(now, run, input, &mut self.world);
     }
 
-    fn input_of(&self, signal: &Signal) -> Result<Input, Refused> {
+    fn input_of(&self, signal: &Signal) -> Result<EngineInput, InputRefusal> {
         Ok(match signal.clone() {
             Signal::Answer(node, answer) => {
                 let execution = self.execution();
                 let plan = execution.program().graph.plan();
                 let waits = |act: &u32| {
                     let one = execution.state().act(*act);
-                    one.phase == Phase::Waiting
+                    one.phase == ActivationPhase::Waiting
                         && node.as_ref().is_none_or(|id| *id == plan.node(one.node).id)
                 };
-                let act = execution.state().waiting().find(waits).ok_or(Refused::NotWaiting(0))?;
-                Input::Answer { act, answer }
+                let act = execution.state().waiting().find(waits).ok_or(InputRefusal::NotWaiting(0))?;
+                EngineInput::Answer { act, answer }
             }
-            Signal::Cancel(reason) => Input::Cancel { reason },
-            Signal::Pause(reason) => Input::Pause { reason },
-            Signal::Resume => Input::Resume,
-            Signal::Retry(retry) => Input::Retry { retry, reason: "test".into() },
+            Signal::Cancel(reason) => EngineInput::Cancel { reason },
+            Signal::Pause(reason) => EngineInput::Pause { reason },
+            Signal::Resume => EngineInput::Resume,
+            Signal::Retry(retry) => EngineInput::Retry { retry, reason: "test".into() },
         })
     }
 

@@ -7,11 +7,17 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Adapter, Answer, Ask, Child, Ctx, Fact, Input, Mode, Reply, Status, Step, Wait};
+use sinew_engine::{
+    ActivationId, Adapter, AdapterContext, ChildSpec, EngineInput, ExecutionMode, Fact, NodeDecision,
+    PersonAnswer, PersonRequest, TaskReply, TaskRequest, TerminalStatus,
+};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Local, Observer, Progress};
 use sinew_executor::{Execution, Library, Program};
-use sinew_plan::{Failure, Join, Limits, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_plan::{
+    FailurePolicy, JoinRule, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode, ReadyOrder,
+    RetryPolicy, SchedulingProfile,
+};
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,24 +30,30 @@ impl Adapter for Plain {
         "plain"
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let extra = &ctx.node_of(act).extra;
         if let Some(agent) = extra["ask"].as_str() {
-            return Step::Ask(Box::new(Ask::agent(agent, json!({ "node": ctx.node_of(act).id }))));
+            return NodeDecision::Ask(Box::new(TaskRequest::agent(
+                agent,
+                json!({ "node": ctx.node_of(act).id }),
+            )));
         }
         if let Some(workflow) = extra["call"].as_str() {
-            return Step::Ask(Box::new(Ask::workflow(workflow, json!({}))));
+            return NodeDecision::Ask(Box::new(TaskRequest::workflow(workflow, json!({}))));
         }
         if let Some(prompt) = extra["wait"].as_str() {
-            return Step::Wait(Box::new(Wait { prompt: prompt.into(), ..Wait::default() }));
+            return NodeDecision::Wait(Box::new(PersonRequest {
+                prompt: prompt.into(),
+                ..PersonRequest::default()
+            }));
         }
         let children = (0..extra["map"].as_u64().unwrap_or(0))
-            .map(|n| Child { body: 1, item: Arc::new(json!(n)), delay_ms: None })
+            .map(|n| ChildSpec { body: 1, item: Arc::new(json!(n)), delay_ms: None })
             .collect();
-        Step::Fan { children, limit: Some(2), fail_fast: true }
+        NodeDecision::Fan { children, limit: Some(2), fail_fast: true }
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         let last = ctx.state.acts.iter().rfind(|act| act.owner.is_none());
         Ok(last.and_then(|act| act.output.as_ref()).map(|out| Value::clone(&out.value)).unwrap_or_default())
     }
@@ -52,13 +64,13 @@ fn node(id: &str, extra: Value) -> PlanNode {
         id: id.into(),
         kind: "plain".into(),
         label: None,
-        op: if extra.get("map").is_some() { Op::Map { body: 1 } } else { Op::Agent },
-        join: Join::Resolved { quorum: None },
+        op: if extra.get("map").is_some() { NodeOperation::Map { body: 1 } } else { NodeOperation::Agent },
+        join: JoinRule::Resolved { quorum: None },
         rank: 0,
         agent: None,
-        retry: Retry {
+        retry: RetryPolicy {
             limit: extra["retry"].as_u64().and_then(|n| n.try_into().ok()).unwrap_or(0),
-            ..Retry::default()
+            ..RetryPolicy::default()
         },
         attempt_timeout_ms: extra["timeout"].as_u64(),
         timeout_ms: None,
@@ -91,12 +103,17 @@ fn plan(name: &str, nodes: &[(&str, Value)]) -> Plan {
         name: name.into(),
         description: String::new(),
         version: None,
-        profile: Profile { order: Order::Fifo, parallel: 0, failure: Failure::Stop, pause: Pause::NodeLocal },
+        profile: SchedulingProfile {
+            order: ReadyOrder::Fifo,
+            parallel: 0,
+            failure: FailurePolicy::Stop,
+            pause: PausePolicy::NodeLocal,
+        },
         edges: edges.collect(),
         nodes,
         entry: vec![0],
         exits: vec![],
-        limits: Limits::default(),
+        limits: PlanLimits::default(),
         input_schema: None,
         output_schema: None,
         extra: Value::Null,
@@ -117,19 +134,19 @@ impl Agents for World {
         call: Call,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, Result<Reply, Fault>> {
+    ) -> BoxFuture<'static, Result<TaskReply, Fault>> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
         let (told, given_up) = (Arc::clone(&self.told), Arc::clone(&self.given_up));
         let agent = call.ask.target.name().to_owned();
         async move {
             match agent.as_str() {
-                "echo" => Ok(Reply::new(Value::clone(&call.ask.input))),
+                "echo" => Ok(TaskReply::new(Value::clone(&call.ask.input))),
                 "talks" => {
                     progress.say(json!("half"));
-                    Ok(Reply::new(json!("whole")))
+                    Ok(TaskReply::new(json!("whole")))
                 }
                 "flaky" if nth == 0 => Err(Fault::failure("SINEW-5090", "the first call fails")),
-                "flaky" => Ok(Reply::new(json!({ "tries": call.tries }))),
+                "flaky" => Ok(TaskReply::new(json!({ "tries": call.tries }))),
                 "dies" => panic!("an agent's bug"),
                 "hangs" => {
                     cancel.cancelled().await;
@@ -159,10 +176,10 @@ async fn run(plans: Vec<Plan>) -> Execution {
     let (library, program) = library(plans);
     let driver = Local::new(library, Arc::new(World::default()), Box::new(|_, _, _| {}));
     let id = ExecutionId::of("test", "local", "1");
-    driver.run(id, program, json!({}), Mode::default(), |_| false).await
+    driver.run(id, program, json!({}), ExecutionMode::default(), |_| false).await
 }
 
-fn outcome(execution: &Execution) -> (Status, Value, String) {
+fn outcome(execution: &Execution) -> (TerminalStatus, Value, String) {
     let outcome = execution.state().outcome.as_ref().expect("it ended");
     let output = outcome.output.as_deref().cloned().unwrap_or_default();
     let error = outcome.fault.as_ref().map(|fault| fault.message.clone()).unwrap_or_default();
@@ -171,7 +188,7 @@ fn outcome(execution: &Execution) -> (Status, Value, String) {
 
 #[tokio::test]
 async fn agents_answer_fail_die_and_run_out_of_time() {
-    use Status::{Failure, Success};
+    use TerminalStatus::{Failure, Success};
     let one = |extra: Value| vec![plan("one", &[("a", extra)])];
     let nested =
         |extra: Value| vec![plan("outer", &[("w", json!({"call": "sub"}))]), plan("sub", &[("x", extra)])];
@@ -230,18 +247,18 @@ async fn cancelling_reaches_the_agent_of_a_sub_workflow() {
     let driver = Local::new(library, Arc::clone(&world) as Arc<dyn Agents>, observer);
     let control = driver.control();
     let id = ExecutionId::of("test", "local", "2");
-    let running = tokio::spawn(driver.run(id, program, json!({}), Mode::default(), |_| false));
+    let running = tokio::spawn(driver.run(id, program, json!({}), ExecutionMode::default(), |_| false));
     dispatched.recv().await.expect("the inner task is sent");
     control
-        .input(Input::Cancel { reason: "enough".into() })
+        .input(EngineInput::Cancel { reason: "enough".into() })
         .await
         .expect("it runs")
         .expect("it may be cancelled");
     let execution = running.await.expect("the driver does not panic");
-    assert_eq!(outcome(&execution).0, Status::Cancelled);
+    assert_eq!(outcome(&execution).0, TerminalStatus::Cancelled);
     world.told.notified().await;
     assert_eq!(*world.given_up.lock().expect("not poisoned"), ["x"]);
-    assert!(control.input(Input::Resume).await.is_none(), "nobody listens after the end");
+    assert!(control.input(EngineInput::Resume).await.is_none(), "nobody listens after the end");
 }
 
 #[tokio::test]
@@ -258,14 +275,14 @@ async fn a_person_answers_or_the_wait_is_left() {
         let act = execution.state().waiting().next().expect("somebody is waited for");
         let control = control.clone();
         tokio::spawn(async move {
-            let answer = Answer { data: json!("yes"), ..Answer::default() };
-            control.input(Input::Answer { act, answer }).await
+            let answer = PersonAnswer { data: json!("yes"), ..PersonAnswer::default() };
+            control.input(EngineInput::Answer { act, answer }).await
         });
         true
     };
     let id = ExecutionId::of("test", "local", "3");
-    let execution = driver.run(id, program, json!({}), Mode::default(), idle).await;
-    assert_eq!(outcome(&execution), (Status::Success, json!({"node": "a"}), String::new()));
+    let execution = driver.run(id, program, json!({}), ExecutionMode::default(), idle).await;
+    assert_eq!(outcome(&execution), (TerminalStatus::Success, json!({"node": "a"}), String::new()));
 }
 
 #[tokio::test]

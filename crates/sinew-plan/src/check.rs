@@ -1,6 +1,6 @@
 //! Rules that each plan must follow, in every dialect.
 
-use crate::{Join, NodeIx, Op, Plan};
+use crate::{JoinRule, NodeIndex, NodeOperation, Plan};
 
 /// A plan the engine would not run. A dialect that lowers into one has a bug, or the plan was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum PlanError {
         /// Where the index stands.
         place: String,
         /// The index.
-        ix: NodeIx,
+        ix: NodeIndex,
     },
     /// Two nodes have one id.
     #[error("two nodes have the id '{0}'")]
@@ -53,8 +53,8 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.format != Plan::FORMAT {
         return Err(PlanError::Format(plan.format));
     }
-    let count = plan.nodes.len() as NodeIx;
-    let exists = |place: &dyn Fn() -> String, ix: NodeIx| {
+    let count = plan.nodes.len() as NodeIndex;
+    let exists = |place: &dyn Fn() -> String, ix: NodeIndex| {
         if ix < count { Ok(()) } else { Err(PlanError::NoNode { place: place(), ix }) }
     };
     let mut ids = std::collections::BTreeSet::new();
@@ -64,9 +64,14 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
         }
         let place = || format!("node '{}'", node.id);
         match &node.op {
-            Op::Map { body } | Op::Loop { body } => exists(&place, *body)?,
-            Op::Fork { bodies } => bodies.iter().try_for_each(|body| exists(&place, *body))?,
-            Op::Source | Op::Agent | Op::Pure | Op::Human | Op::Delay | Op::Workflow => {}
+            NodeOperation::Map { body } | NodeOperation::Loop { body } => exists(&place, *body)?,
+            NodeOperation::Fork { bodies } => bodies.iter().try_for_each(|body| exists(&place, *body))?,
+            NodeOperation::Source
+            | NodeOperation::Agent
+            | NodeOperation::Pure
+            | NodeOperation::Human
+            | NodeOperation::Delay
+            | NodeOperation::Workflow => {}
         }
     }
     for (n, edge) in plan.edges.iter().enumerate() {
@@ -101,7 +106,7 @@ fn check_quorums(plan: &Plan) -> Result<(), PlanError> {
         counting[edge.to as usize] += 1;
     }
     for (node, edges) in plan.nodes.iter().zip(counting) {
-        if let Join::Resolved { quorum: Some(quorum) } = node.join
+        if let JoinRule::Resolved { quorum: Some(quorum) } = node.join
             && (quorum == 0 || quorum > edges)
         {
             return Err(PlanError::Quorum { node: node.id.clone(), quorum, edges });

@@ -14,10 +14,10 @@ mod plan;
 
 pub use canonical::{canonical_json, digest};
 pub use check::{PlanError, check};
-pub use limits::Limits;
+pub use limits::PlanLimits;
 pub use plan::{
-    Counter, EdgeIx, Exit, ExitOn, Failure, Join, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode,
-    Profile, Retry, RetryOn,
+    EdgeIndex, ExitCondition, ExitNode, FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan,
+    PlanEdge, PlanNode, ReadyOrder, RetryCondition, RetryPolicy, SchedulingProfile, TraversalCounter,
 };
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Budgets of one execution. Reaching one ends the execution with a fault that names it; nothing hangs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct PlanLimits {
     /// Activations in all, over loops, maps and cycles.
     pub activations: u32,
     /// Children of one map or fork.
@@ -22,7 +22,7 @@ pub struct Limits {
     pub wall_ms: Option<u64>,
 }
 
-impl Default for Limits {
+impl Default for PlanLimits {
     fn default() -> Self {
         Self {
             activations: 200_000,

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Limits;
+use crate::PlanLimits;
 
 /// Index of a node in [`Plan::nodes`].
-pub type NodeIx = u32;
+pub type NodeIndex = u32;
 /// Index of an edge in [`Plan::edges`].
-pub type EdgeIx = u32;
+pub type EdgeIndex = u32;
 /// Index of a traversal counter; edges that share a budget share a counter.
-pub type Counter = u32;
+pub type TraversalCounter = u32;
 
 /// A workflow as the engine sees it. Made by a dialect, never by hand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,18 +27,18 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// How this dialect schedules; fixed per dialect, never a user's choice.
-    pub profile: Profile,
+    pub profile: SchedulingProfile,
     /// Nodes in file order.
     pub nodes: Vec<PlanNode>,
     /// Edges; the order of a node's out-edges is the order in which tokens are sent.
     pub edges: Vec<PlanEdge>,
     /// Nodes that receive the start token, in the order in which they are started.
-    pub entry: Vec<NodeIx>,
+    pub entry: Vec<NodeIndex>,
     /// Nodes run after the graph is done, in order, when their condition on the outcome holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub exits: Vec<Exit>,
+    pub exits: Vec<ExitNode>,
     /// Budgets.
-    pub limits: Limits,
+    pub limits: PlanLimits,
     /// JSON Schema of the execution's input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
@@ -55,18 +55,18 @@ impl Plan {
     pub const FORMAT: u32 = 1;
 
     /// The node at `ix`; a plan that passed [`crate::check`] has it.
-    pub fn node(&self, ix: NodeIx) -> &PlanNode {
+    pub fn node(&self, ix: NodeIndex) -> &PlanNode {
         &self.nodes[ix as usize]
     }
 
     /// The edge at `ix`; a plan that passed [`crate::check`] has it.
-    pub fn edge(&self, ix: EdgeIx) -> &PlanEdge {
+    pub fn edge(&self, ix: EdgeIndex) -> &PlanEdge {
         &self.edges[ix as usize]
     }
 
     /// Index of the node with this id.
-    pub fn find(&self, id: &str) -> Option<NodeIx> {
-        self.nodes.iter().position(|node| node.id == id).map(|ix| ix as NodeIx)
+    pub fn find(&self, id: &str) -> Option<NodeIndex> {
+        self.nodes.iter().position(|node| node.id == id).map(|ix| ix as NodeIndex)
     }
 }
 
@@ -81,18 +81,18 @@ pub struct PlanNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Operation of the node.
-    pub op: Op,
+    pub op: NodeOperation,
     /// When tokens make an activation.
-    pub join: Join,
-    /// Tie-break among nodes that become ready together ([`Order::Rank`]).
+    pub join: JoinRule,
+    /// Tie-break among nodes that become ready together ([`ReadyOrder::Rank`]).
     #[serde(default)]
     pub rank: u32,
     /// Agent, workflow or person this node works with, for events and drawings; the adapter decides at bind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// New attempts after a failed one.
-    #[serde(default, skip_serializing_if = "Retry::is_none")]
-    pub retry: Retry,
+    #[serde(default, skip_serializing_if = "RetryPolicy::is_none")]
+    pub retry: RetryPolicy,
     /// Milliseconds one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_timeout_ms: Option<u64>,
@@ -113,7 +113,7 @@ pub struct PlanNode {
 /// Operation of a node. Decides the drawing and the static checks; the adapter's `bind` decides what happens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Op {
+pub enum NodeOperation {
     /// Emits what the execution was started with.
     Source,
     /// A task to an agent.
@@ -129,24 +129,24 @@ pub enum Op {
     /// One child activation per item.
     Map {
         /// The node that is run for each item.
-        body: NodeIx,
+        body: NodeIndex,
     },
     /// Child activations one after another while a condition holds.
     Loop {
         /// The node that is run again.
-        body: NodeIx,
+        body: NodeIndex,
     },
     /// One child activation per branch.
     Fork {
         /// The branches, in order.
-        bodies: Vec<NodeIx>,
+        bodies: Vec<NodeIndex>,
     },
 }
 
 /// When tokens make an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Join {
+pub enum JoinRule {
     /// Every live token is an activation.
     Each,
     /// The first live token queues the node, inputs gather until it starts, later ones are dropped and recorded.
@@ -163,11 +163,11 @@ pub enum Join {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanEdge {
     /// Node the token leaves.
-    pub from: NodeIx,
+    pub from: NodeIndex,
     /// Port of `from` whose value travels.
     pub port: String,
     /// Node the token reaches.
-    pub to: NodeIx,
+    pub to: NodeIndex,
     /// Input of `to` it arrives at.
     pub handle: String,
     /// Label on drawings.
@@ -177,7 +177,7 @@ pub struct PlanEdge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u32>,
     /// The counter its traversals are counted in.
-    pub counter: Counter,
+    pub counter: TraversalCounter,
     /// Dead here means dead for the target, whatever else is live.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub veto: bool,
@@ -194,17 +194,17 @@ pub struct PlanEdge {
 
 /// A node that runs when the graph is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub struct ExitNode {
     /// The node.
-    pub node: NodeIx,
+    pub node: NodeIndex,
     /// For which outcome.
-    pub on: ExitOn,
+    pub on: ExitCondition,
 }
 
 /// The outcome an exit node waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExitOn {
+pub enum ExitCondition {
     /// Taken after every outcome.
     Always,
     /// Only after success.
@@ -218,11 +218,11 @@ pub enum ExitOn {
 /// New attempts after a failed one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// New attempts at the most; 0 = none.
     pub limit: u32,
     /// Which failures are tried again.
-    pub on: RetryOn,
+    pub on: RetryCondition,
     /// Milliseconds before the first new attempt.
     pub delay_ms: u64,
     /// Factor between two delays.
@@ -233,13 +233,20 @@ pub struct Retry {
     pub jitter_ms: u64,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { limit: 0, on: RetryOn::Always, delay_ms: 0, factor: 1.0, max_delay_ms: None, jitter_ms: 0 }
+        Self {
+            limit: 0,
+            on: RetryCondition::Always,
+            delay_ms: 0,
+            factor: 1.0,
+            max_delay_ms: None,
+            jitter_ms: 0,
+        }
     }
 }
 
-impl Retry {
+impl RetryPolicy {
     /// True if a failed attempt is never tried again.
     pub fn is_none(&self) -> bool {
         self.limit == 0
@@ -267,7 +274,7 @@ impl Retry {
 /// Which failures are tried again (Argo's `retryPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RetryOn {
+pub enum RetryCondition {
     /// All that are marked retryable.
     #[default]
     Always,
@@ -279,21 +286,21 @@ pub enum RetryOn {
 
 /// How a dialect schedules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct SchedulingProfile {
     /// In which order ready activations start.
-    pub order: Order,
+    pub order: ReadyOrder,
     /// Activations that may run at the same time in one execution; 0 = no limit.
     pub parallel: u32,
     /// Effect of a failed activation on the other nodes.
-    pub failure: Failure,
+    pub failure: FailurePolicy,
     /// Effect of a waiting person on the other nodes.
-    pub pause: Pause,
+    pub pause: PausePolicy,
 }
 
 /// In which order ready activations start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ReadyOrder {
     /// As they became ready.
     Fifo,
     /// Activations that a node made ready start before its siblings.
@@ -305,7 +312,7 @@ pub enum Order {
 /// Effect of a failed activation on the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Failure {
+pub enum FailurePolicy {
     /// Recorded; its tokens are selected as usual and the execution goes on.
     RouteOn,
     /// Running siblings finish, their outputs are discarded, nothing new starts.
@@ -319,7 +326,7 @@ pub enum Failure {
 /// Effect of a waiting person on the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pause {
+pub enum PausePolicy {
     /// No activation starts; those that become ready are deferred and run after the answer, one after another.
     FreezeDefer,
     /// Only the waiting node waits.

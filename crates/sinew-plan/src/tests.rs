@@ -11,18 +11,23 @@ fn plan(nodes: &[&str], edges: &[(u32, u32)]) -> Plan {
         name: "p".into(),
         description: String::new(),
         version: None,
-        profile: Profile { order: Order::Rank, parallel: 0, failure: Failure::Stop, pause: Pause::NodeLocal },
+        profile: SchedulingProfile {
+            order: ReadyOrder::Rank,
+            parallel: 0,
+            failure: FailurePolicy::Stop,
+            pause: PausePolicy::NodeLocal,
+        },
         nodes: nodes
             .iter()
             .map(|id| PlanNode {
                 id: (*id).into(),
                 kind: "agent".into(),
                 label: None,
-                op: Op::Agent,
-                join: Join::Resolved { quorum: None },
+                op: NodeOperation::Agent,
+                join: JoinRule::Resolved { quorum: None },
                 rank: 0,
                 agent: None,
-                retry: Retry::default(),
+                retry: RetryPolicy::default(),
                 attempt_timeout_ms: None,
                 timeout_ms: None,
                 inner: false,
@@ -49,7 +54,7 @@ fn plan(nodes: &[&str], edges: &[(u32, u32)]) -> Plan {
             .collect(),
         entry: vec![0],
         exits: vec![],
-        limits: Limits::default(),
+        limits: PlanLimits::default(),
         input_schema: None,
         output_schema: None,
         extra: serde_json::Value::Null,
@@ -76,8 +81,13 @@ fn digest_survives_a_round_trip_and_sees_each_change() {
 
 #[test]
 fn delays_grow_to_their_cap_and_survive_hostile_factors() {
-    let retry =
-        |delay_ms, factor, max| Retry { limit: 9, delay_ms, factor, max_delay_ms: max, ..Retry::default() };
+    let retry = |delay_ms, factor, max| RetryPolicy {
+        limit: 9,
+        delay_ms,
+        factor,
+        max_delay_ms: max,
+        ..RetryPolicy::default()
+    };
     for (policy, n, want) in [
         (retry(1000, 2.0, None), 1, 1000),
         (retry(1000, 2.0, None), 3, 4000),
@@ -106,9 +116,9 @@ fn check_names_what_is_wrong() {
         (broken(&|p| p.edges[0].to = 7), "edge 0 names node 7"),
         (broken(&|p| p.edges[0].counter = u32::MAX), "edge 0 is counted by counter 4294967295"),
         (broken(&|p| p.entry.clear()), "no entry"),
-        (broken(&|p| p.nodes[1].op = Op::Map { body: 5 }), "node 'b' names node 5"),
+        (broken(&|p| p.nodes[1].op = NodeOperation::Map { body: 5 }), "node 'b' names node 5"),
         (broken(&|p| p.nodes[1].inner = true), "node 'b' is a body"),
-        (broken(&|p| p.nodes[1].join = Join::Resolved { quorum: Some(1) }), "waits for 1 of 0"),
+        (broken(&|p| p.nodes[1].join = JoinRule::Resolved { quorum: Some(1) }), "waits for 1 of 0"),
     ] {
         assert!(seen.contains(want), "{seen}");
     }

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts};
-use sinew_engine::{Reply, Target};
+use sinew_engine::{RequestTarget, TaskReply};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Progress};
 use sinew_protocol::Fault;
@@ -78,8 +78,8 @@ impl Agents for FileAgents {
         call: Call,
         progress: Progress,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, Result<Reply, Fault>> {
-        let Target::Agent(name) = &call.ask.target else {
+    ) -> BoxFuture<'static, Result<TaskReply, Fault>> {
+        let RequestTarget::Agent(name) = &call.ask.target else {
             // Sub-workflows are the driver's own business.
             return std::future::ready(Err(unknown(call.ask.target.name()))).boxed();
         };
@@ -104,7 +104,7 @@ impl Agents for FileAgents {
             });
             let reply = agent.call(task).await?;
             let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
-            Ok(Reply { artifacts, ..Reply::new(reply.output) })
+            Ok(TaskReply { artifacts, ..TaskReply::new(reply.output) })
         }
         .boxed()
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, Shape};
-use sinew_plan::{ExitOn, NodeIx, Op, Plan, PlanNode};
+use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
 pub(crate) use run::Run;
 
@@ -35,7 +35,7 @@ impl Sketch<'_> {
     /// Start, where no node of the plan is one, then all nodes in file order.
     fn nodes(&mut self) {
         let plan = self.plan;
-        if plan.entry.is_empty() || plan.entry.iter().any(|ix| plan.node(*ix).op != Op::Source) {
+        if plan.entry.is_empty() || plan.entry.iter().any(|ix| plan.node(*ix).op != NodeOperation::Source) {
             let start = free_id(plan, "Start");
             for ix in &plan.entry {
                 let taken = self.run.map(|run| run.begun(*ix));
@@ -44,16 +44,16 @@ impl Sketch<'_> {
             self.terminal(start, "Start");
         }
         let shared = shared_agents(plan);
-        let parting: BTreeSet<NodeIx> = plan
+        let parting: BTreeSet<NodeIndex> = plan
             .edges
             .iter()
             .filter(|edge| !edge.attach && edge.label.is_some())
             .map(|edge| edge.from)
             .collect();
         for (ix, node) in plan.nodes.iter().enumerate() {
-            let status = self.run.and_then(|run| run.mark(ix as NodeIx));
+            let status = self.run.and_then(|run| run.mark(ix as NodeIndex));
             let (title, lines) = words(node, &shared);
-            let shape = shape(node, parting.contains(&(ix as NodeIx)));
+            let shape = shape(node, parting.contains(&(ix as NodeIndex)));
             self.drawing.nodes.push(DrawnNode {
                 id: node.id.clone(),
                 shape,
@@ -85,13 +85,13 @@ impl Sketch<'_> {
     fn children(&mut self) {
         let plan = self.plan;
         for (ix, node) in plan.nodes.iter().enumerate() {
-            let ix = ix as NodeIx;
-            let taken = |body: NodeIx| self.run.map(|run| run.children(ix, body));
+            let ix = ix as NodeIndex;
+            let taken = |body: NodeIndex| self.run.map(|run| run.children(ix, body));
             let mut edges = Vec::new();
             match &node.op {
-                Op::Map { body } => edges.push((*body, Some("each item".to_owned()))),
-                Op::Loop { body } => edges.push((*body, Some("repeat".to_owned()))),
-                Op::Fork { bodies } => edges.extend(bodies.iter().enumerate().map(|(n, body)| {
+                NodeOperation::Map { body } => edges.push((*body, Some("each item".to_owned()))),
+                NodeOperation::Loop { body } => edges.push((*body, Some("repeat".to_owned()))),
+                NodeOperation::Fork { bodies } => edges.extend(bodies.iter().enumerate().map(|(n, body)| {
                     let key = node.extra.pointer(&format!("/branches/{n}/output_key"));
                     (*body, key.and_then(Value::as_str).map(str::to_owned))
                 })),
@@ -100,7 +100,7 @@ impl Sketch<'_> {
             let edges: Vec<_> = edges.into_iter().map(|(body, label)| (body, label, taken(body))).collect();
             for (body, label, taken) in edges {
                 self.edge(&node.id, &plan.node(body).id, label, EdgeKind::Flow, taken);
-                if matches!(node.op, Op::Loop { .. }) {
+                if matches!(node.op, NodeOperation::Loop { .. }) {
                     self.edge(&plan.node(body).id, &node.id, None, EdgeKind::Back, taken);
                 }
             }
@@ -111,11 +111,11 @@ impl Sketch<'_> {
     fn end(&mut self) {
         let plan = self.plan;
         let finish = free_id(plan, "Finish");
-        let leads_on: BTreeSet<NodeIx> =
+        let leads_on: BTreeSet<NodeIndex> =
             plan.edges.iter().filter(|edge| !edge.attach).map(|edge| edge.from).collect();
-        let exits: BTreeSet<NodeIx> = plan.exits.iter().map(|exit| exit.node).collect();
+        let exits: BTreeSet<NodeIndex> = plan.exits.iter().map(|exit| exit.node).collect();
         for (ix, node) in plan.nodes.iter().enumerate() {
-            let ix = ix as NodeIx;
+            let ix = ix as NodeIndex;
             if !node.inner && !node.attached && !leads_on.contains(&ix) && !exits.contains(&ix) {
                 let taken = self.run.map(|run| run.ended(ix));
                 self.edge(&node.id, &finish, None, EdgeKind::Flow, taken);
@@ -123,10 +123,10 @@ impl Sketch<'_> {
         }
         for exit in &plan.exits {
             let when = match exit.on {
-                ExitOn::Always => "always",
-                ExitOn::Success => "on success",
-                ExitOn::Failure => "on failure",
-                ExitOn::Cancel => "on cancel",
+                ExitCondition::Always => "always",
+                ExitCondition::Success => "on success",
+                ExitCondition::Failure => "on failure",
+                ExitCondition::Cancel => "on cancel",
             };
             let taken = self.run.map(|run| run.begun(exit.node));
             self.edge(&finish, &plan.node(exit.node).id, Some(when.to_owned()), EdgeKind::Flow, taken);
@@ -157,16 +157,16 @@ impl Sketch<'_> {
 /// Returns the outline of a node. `parts` tells whether edges with labels leave it.
 fn shape(node: &PlanNode, parts: bool) -> Shape {
     match &node.op {
-        Op::Source => Shape::Terminal,
-        Op::Agent if node.attached => Shape::Box,
-        Op::Agent => Shape::Task,
-        Op::Human => Shape::Human,
-        Op::Delay => Shape::Delay,
-        Op::Workflow => Shape::Subworkflow,
-        Op::Map { .. } => Shape::Map,
-        Op::Loop { .. } => Shape::Loop,
-        Op::Fork { .. } => Shape::Fork,
-        Op::Pure => {
+        NodeOperation::Source => Shape::Terminal,
+        NodeOperation::Agent if node.attached => Shape::Box,
+        NodeOperation::Agent => Shape::Task,
+        NodeOperation::Human => Shape::Human,
+        NodeOperation::Delay => Shape::Delay,
+        NodeOperation::Workflow => Shape::Subworkflow,
+        NodeOperation::Map { .. } => Shape::Map,
+        NodeOperation::Loop { .. } => Shape::Loop,
+        NodeOperation::Fork { .. } => Shape::Fork,
+        NodeOperation::Pure => {
             let kind = node.kind.to_ascii_lowercase();
             if kind.contains("join") || kind.contains("merge") {
                 Shape::Join
@@ -185,7 +185,9 @@ fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
     let text = |key: &str| node.extra.get(key).and_then(Value::as_str);
     let number = |key: &str| node.extra.get(key).and_then(Value::as_u64);
     let title = match (&node.op, node.kind.as_str()) {
-        (Op::Source, kind) => return (node.label.clone().unwrap_or_else(|| heading(kind)), Vec::new()),
+        (NodeOperation::Source, kind) => {
+            return (node.label.clone().unwrap_or_else(|| heading(kind)), Vec::new());
+        }
         (_, "conditional") => "Decision".to_owned(),
         (_, kind) => heading(kind),
     };
@@ -201,7 +203,7 @@ fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
         None => lines.push(name),
     }
     match &node.op {
-        Op::Pure => {
+        NodeOperation::Pure => {
             if let Some(condition) = text("condition") {
                 lines.push(format!("{condition}?"));
             }
@@ -211,8 +213,8 @@ fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
                 (None, ..) => {}
             }
         }
-        Op::Map { .. } => lines.extend(text("items").map(str::to_owned)),
-        Op::Loop { .. } => {
+        NodeOperation::Map { .. } => lines.extend(text("items").map(str::to_owned)),
+        NodeOperation::Loop { .. } => {
             lines.extend(text("condition").map(|condition| format!("while {condition}")));
             lines.extend(number("max_iterations").map(|most| format!("at most {most} times")));
         }
@@ -258,7 +260,7 @@ fn back_edges(plan: &Plan) -> BTreeSet<usize> {
     let mut back = BTreeSet::new();
     // 0 = not seen, 1 = on the way here, 2 = done.
     let mut colour = vec![0_u8; plan.nodes.len()];
-    let roots = plan.entry.iter().copied().chain(0..plan.nodes.len() as NodeIx);
+    let roots = plan.entry.iter().copied().chain(0..plan.nodes.len() as NodeIndex);
     for root in roots {
         if colour[root as usize] != 0 {
             continue;

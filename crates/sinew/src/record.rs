@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_engine::{Round, State, Time};
+use sinew_engine::{ExecutionState, Round, Time};
 use sinew_executor::{Execution, Program};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
@@ -111,7 +111,7 @@ impl Record {
         about: About,
         commands: Vec<Verdict>,
     ) -> Result<Self, String> {
-        let mut state = State::new();
+        let mut state = ExecutionState::new();
         for (n, round) in rounds.iter().enumerate() {
             for fact in &round.facts {
                 sinew_engine::fold(&program.graph, &mut state, round.at, fact)

@@ -1,9 +1,12 @@
 //! An execution as a tree of nodes: what each does, for how long, and what it waits for.
 
 use serde::Serialize;
-use sinew_engine::{ActId, Activation, Ctx, End, Phase, ROOT, Seen, Time, WaitingFor};
+use sinew_engine::{
+    Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, NodeView, ROOT, Time,
+    WaitingFor,
+};
 use sinew_executor::Execution;
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::{NodeIndex, Plan};
 use sinew_source::escape_line;
 
 /// A line of the tree.
@@ -14,7 +17,7 @@ pub(crate) struct Row {
     /// Its kind in the dialect.
     pub(crate) kind: String,
     /// How it stands, as a word.
-    pub(crate) status: Word,
+    pub(crate) status: NodeStatus,
     /// Attempts of its latest activation.
     pub(crate) attempts: u32,
     /// Activations, when there were several.
@@ -44,7 +47,7 @@ impl Row {
 /// How a node stands. A word, because colour alone says nothing to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum NodeStatus {
     /// Not reached yet
     Planned,
     /// Waits for its turn
@@ -63,7 +66,7 @@ pub(crate) enum Word {
     Cancelled,
 }
 
-impl Word {
+impl NodeStatus {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -125,19 +128,19 @@ impl Word {
 pub(crate) fn rows(execution: &Execution, now: Time) -> Vec<Row> {
     let ctx = execution.ctx();
     let plan = ctx.plan();
-    (0..plan.nodes.len() as NodeIx)
+    (0..plan.nodes.len() as NodeIndex)
         .filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached)
         .map(|ix| row(&ctx, ix, now))
         .collect()
 }
 
 /// The row of one node.
-pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, now: Time) -> Row {
+pub(crate) fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, now: Time) -> Row {
     let node = ctx.plan().node(ix);
     let mut row = Row {
         node: node.id.clone(),
         kind: node.kind.clone(),
-        status: Word::Planned,
+        status: NodeStatus::Planned,
         attempts: 0,
         activations: 0,
         duration_ms: None,
@@ -145,8 +148,8 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, now: Time) -> Row {
         message: None,
     };
     let Some(act) = ctx.state.last(ROOT, ix) else {
-        if let Seen::Dead(reason) = ctx.seen(ROOT, ix) {
-            row.status = Word::Skipped;
+        if let NodeView::Dead(reason) = ctx.seen(ROOT, ix) {
+            row.status = NodeStatus::Skipped;
             row.message = Some(reason.to_owned());
         }
         return row;
@@ -155,7 +158,7 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, now: Time) -> Row {
 }
 
 /// The row of one activation.
-pub(crate) fn row_of(ctx: &Ctx<'_>, act: ActId, now: Time) -> Row {
+pub(crate) fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, now: Time) -> Row {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     Row {
@@ -176,32 +179,34 @@ pub(crate) fn asked_agent(one: &Activation) -> Option<String> {
 }
 
 /// How one activation stands.
-pub(crate) fn word(one: &Activation) -> Word {
+pub(crate) fn word(one: &Activation) -> NodeStatus {
     match (one.end, one.phase) {
-        (Some(End::Succeeded), _) => Word::Succeeded,
-        (Some(End::Failed), _) => Word::Failed,
-        (Some(End::Skipped), _) => Word::Skipped,
-        (Some(End::Cancelled), _) => Word::Cancelled,
-        (None, Phase::Ready | Phase::Deferred) => Word::Queued,
-        (None, Phase::Waiting) => Word::Waiting,
-        (None, _) => Word::Running,
+        (Some(ActivationEnd::Succeeded), _) => NodeStatus::Succeeded,
+        (Some(ActivationEnd::Failed), _) => NodeStatus::Failed,
+        (Some(ActivationEnd::Skipped), _) => NodeStatus::Skipped,
+        (Some(ActivationEnd::Cancelled), _) => NodeStatus::Cancelled,
+        (None, ActivationPhase::Ready | ActivationPhase::Deferred) => NodeStatus::Queued,
+        (None, ActivationPhase::Waiting) => NodeStatus::Waiting,
+        (None, _) => NodeStatus::Running,
     }
 }
 
-fn message(ctx: &Ctx<'_>, act: ActId, now: Time) -> Option<String> {
+fn message(ctx: &AdapterContext<'_>, act: ActivationId, now: Time) -> Option<String> {
     let one = ctx.act(act);
     if let Some(fault) = &one.fault {
         return Some(fault.message.lines().next().unwrap_or_default().to_owned());
     }
     if let Some(children) = &one.children {
-        let count = |end: End| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
+        let count = |end: ActivationEnd| {
+            children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count()
+        };
         let mut parts = vec![format!("×{}", children.list.len())];
         for (n, what) in [
-            (count(End::Succeeded), "ok"),
+            (count(ActivationEnd::Succeeded), "ok"),
             (children.active as usize, "running"),
-            (count(End::Failed), "failed"),
-            (count(End::Skipped), "skipped"),
-            (count(End::Cancelled), "cancelled"),
+            (count(ActivationEnd::Failed), "failed"),
+            (count(ActivationEnd::Skipped), "skipped"),
+            (count(ActivationEnd::Cancelled), "cancelled"),
         ] {
             if n > 0 {
                 parts.push(format!("{n} {what}"));

@@ -17,7 +17,7 @@ pub(crate) mod words;
 pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
-use sinew_engine::{State, Status, WaitingFor};
+use sinew_engine::{ExecutionState, TerminalStatus, WaitingFor};
 
 use crate::exit::Exit;
 
@@ -41,12 +41,12 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// How a folded execution stands.
-    pub(crate) fn of(state: &State) -> Self {
+    pub(crate) fn of(state: &ExecutionState) -> Self {
         match &state.outcome {
             Some(outcome) if state.ended => match outcome.status {
-                Status::Success => Self::Success,
-                Status::Failure => Self::Failure,
-                Status::Cancelled => Self::Cancelled,
+                TerminalStatus::Success => Self::Success,
+                TerminalStatus::Failure => Self::Failure,
+                TerminalStatus::Cancelled => Self::Cancelled,
             },
             _ if state.paused.is_some() => Self::Paused,
             _ => {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, Fact, NativeEvent, Output, Select, Send, Step, Val, Wait, out_edges,
+    ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision, OutgoingToken,
+    PersonAnswer, PersonRequest, RouteDecision, SharedJson, TaskRequest, out_edges,
 };
 use sinew_protocol::Fault;
 
@@ -28,52 +29,58 @@ impl Adapter for AgentFlowAdapter {
         NAME
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let extra = match extra(ctx, act) {
             Ok(extra) => extra,
-            Err(fault) => return Step::Fail(fault),
+            Err(fault) => return NodeDecision::Fail(fault),
         };
         match extra.work {
-            Work::Start { initial } => Step::Done(Output::new(start_value(ctx, initial))),
+            Work::Start { initial } => NodeDecision::Done(ActivationOutput::new(start_value(ctx, initial))),
             Work::Agent(agent) => bind_agent(ctx, act, &agent, extra.own),
-            Work::If { conditions } => Step::Done(choose(ctx, act, &conditions)),
+            Work::If { conditions } => NodeDecision::Done(choose(ctx, act, &conditions)),
             Work::Approval { prompt } => {
                 let prompt = if prompt.is_empty() { project::WAITING.to_owned() } else { prompt };
-                Step::Wait(Box::new(Wait { prompt, data: previous(ctx, act), ..Wait::default() }))
+                NodeDecision::Wait(Box::new(PersonRequest {
+                    prompt,
+                    data: previous(ctx, act),
+                    ..PersonRequest::default()
+                }))
             }
             Work::Unknown => {
                 let kind = &ctx.node_of(act).kind;
                 project::note(ctx, act, "warn", &format!("Unknown node type \"{kind}\" skipped"));
-                Step::Done(finish(ctx, act, Output::default()))
+                NodeDecision::Done(finish(ctx, act, ActivationOutput::default()))
             }
             Work::Broken { message } => {
-                Step::Fail(Fault::failure("SINEW-2202", message).with_retryable(false))
+                NodeDecision::Fail(Fault::failure("SINEW-2202", message).with_retryable(false))
             }
         }
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         match ctx.act(act).replies.last().map(|replied| &replied.result) {
-            Some(Ok(reply)) => Step::Done(finish(ctx, act, Output::new(reply_value(&reply.output)))),
-            Some(Err(fault)) => Step::Fail(fault.clone()),
-            None => Step::Done(finish(ctx, act, Output::default())),
+            Some(Ok(reply)) => {
+                NodeDecision::Done(finish(ctx, act, ActivationOutput::new(reply_value(&reply.output))))
+            }
+            Some(Err(fault)) => NodeDecision::Fail(fault.clone()),
+            None => NodeDecision::Done(finish(ctx, act, ActivationOutput::default())),
         }
     }
 
-    fn answer(&self, ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Step {
+    fn answer(&self, ctx: &AdapterContext<'_>, act: ActivationId, answer: &PersonAnswer) -> NodeDecision {
         let mut decision = Decision::of(&answer.data);
         if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
             decision.note.clone_from(comment);
         }
         let left = json!({ "decision": decision.word(), "note": decision.note });
-        let output = Output::new(previous(ctx, act))
+        let output = ActivationOutput::new(previous(ctx, act))
             .port(BRANCH, json!(decision.word()))
             .port(APPROVAL, left)
             .port(SEGMENT, json!(native::ended(ctx)));
-        Step::Done(output)
+        NodeDecision::Done(output)
     }
 
-    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+    fn select(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> RouteDecision {
         let one = ctx.act(act);
         let branch = one.output.as_ref().and_then(|output| {
             output
@@ -90,24 +97,24 @@ impl Adapter for AgentFlowAdapter {
             }
         }
         let edges = out_edges(ctx, one.node).filter(|edge| taken(&ctx.plan().edge(*edge).port));
-        Select::Tokens(edges.map(Send::port).collect())
+        RouteDecision::Tokens(edges.map(OutgoingToken::port).collect())
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         Ok(native::state(ctx))
     }
 
-    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    fn project(&self, ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
         project::project(ctx, fact)
     }
 
-    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+    fn native_result(&self, ctx: &AdapterContext<'_>) -> Value {
         native::result(ctx)
     }
 }
 
 /// What the dialect keeps of a node.
-pub(super) fn extra(ctx: &Ctx<'_>, act: ActId) -> Result<Extra, Fault> {
+pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra, Fault> {
     let node = ctx.node_of(act);
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
@@ -116,12 +123,12 @@ pub(super) fn extra(ctx: &Ctx<'_>, act: ActId) -> Result<Extra, Fault> {
 }
 
 /// What came before; the execution's input where a node is started directly.
-fn previous(ctx: &Ctx<'_>, act: ActId) -> Val {
+fn previous(ctx: &AdapterContext<'_>, act: ActivationId) -> SharedJson {
     ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
 }
 
 /// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is.
-fn start_value(ctx: &Ctx<'_>, initial: Value) -> Value {
+fn start_value(ctx: &AdapterContext<'_>, initial: Value) -> Value {
     match ctx.input() {
         Value::Null => initial,
         Value::Object(members) if members.is_empty() => initial,
@@ -132,9 +139,9 @@ fn start_value(ctx: &Ctx<'_>, initial: Value) -> Value {
     }
 }
 
-fn bind_agent(ctx: &Ctx<'_>, act: ActId, agent: &Agent, own: Value) -> Step {
+fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: Value) -> NodeDecision {
     if let Some(problem) = ctx.plan().extra.get("subagent_problem").and_then(Value::as_str) {
-        return Step::Fail(Fault::invalid("SINEW-2203", problem));
+        return NodeDecision::Fail(Fault::invalid("SINEW-2203", problem));
     }
     let previous = previous(ctx, act);
     // A decision is no text to work on: what the last node said is.
@@ -149,16 +156,16 @@ fn bind_agent(ctx: &Ctx<'_>, act: ActId, agent: &Agent, own: Value) -> Step {
         _ => serde_json::Map::new(),
     };
     context.insert("userContent".into(), json!(prompt));
-    let ask = Ask {
+    let ask = TaskRequest {
         instruction: Some(agent.system_prompt.clone()),
         context: Value::Object(context),
-        ..Ask::agent(name, json!({ "text": prompt }))
+        ..TaskRequest::agent(name, json!({ "text": prompt }))
     };
-    Step::Ask(Box::new(ask))
+    NodeDecision::Ask(Box::new(ask))
 }
 
 /// Agents answer with a text, bare or as the one member of an object; anything else is kept as it is.
-fn reply_value(output: &Val) -> Val {
+fn reply_value(output: &SharedJson) -> SharedJson {
     match &**output {
         Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
             Arc::new(members["text"].clone())
@@ -167,7 +174,7 @@ fn reply_value(output: &Val) -> Val {
     }
 }
 
-fn choose(ctx: &Ctx<'_>, act: ActId, conditions: &[Condition]) -> Output {
+fn choose(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[Condition]) -> ActivationOutput {
     let value = previous(ctx, act);
     let text = text::plain(&value);
     let mut branch = "false".to_owned();
@@ -181,11 +188,11 @@ fn choose(ctx: &Ctx<'_>, act: ActId, conditions: &[Condition]) -> Output {
             break;
         }
     }
-    finish(ctx, act, Output::new(value)).port(BRANCH, json!(branch))
+    finish(ctx, act, ActivationOutput::new(value)).port(BRANCH, json!(branch))
 }
 
 /// An output; what ran from the deferred queue says when, as what an approval released does.
-fn finish(ctx: &Ctx<'_>, act: ActId, output: Output) -> Output {
+fn finish(ctx: &AdapterContext<'_>, act: ActivationId, output: ActivationOutput) -> ActivationOutput {
     if ctx.act(act).deferred == Some(false) {
         // Ports hide nothing: edges without a port of their own carry the whole value.
         output.port(SEGMENT, json!(native::ended(ctx)))

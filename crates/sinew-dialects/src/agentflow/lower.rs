@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_plan::{
+    FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode,
+    ReadyOrder, RetryPolicy, SchedulingProfile,
+};
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
 use super::model::{self, Connection, FileNode, Graph, Work};
@@ -73,16 +76,17 @@ fn plan(
         let message = problem.message.trim_end_matches('.').replacen("Subagent", "subagent", 1);
         Diagnostic::error("SINEW-2203", message).at(problem.span).sub_code(problem.code)
     }));
-    let ids: BTreeMap<&str, NodeIx> =
-        graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+    let ids: BTreeMap<&str, NodeIndex> =
+        graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIndex)).collect();
     let (edges, mut missing) = edges(graph, &ids, found);
-    let delegated: BTreeSet<NodeIx> = edges.iter().filter(|edge| edge.attach).map(|edge| edge.from).collect();
-    let in_flow: BTreeSet<NodeIx> =
+    let delegated: BTreeSet<NodeIndex> =
+        edges.iter().filter(|edge| edge.attach).map(|edge| edge.from).collect();
+    let in_flow: BTreeSet<NodeIndex> =
         edges.iter().filter(|edge| !edge.attach).flat_map(|edge| [edge.from, edge.to]).collect();
     let delegation = subagents::DelegationTree::of(graph);
     let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
     for (ix, node) in graph.nodes.iter().enumerate() {
-        let ix = ix as NodeIx;
+        let ix = ix as NodeIndex;
         if matches!(node.work, Work::Unknown) {
             let message = format!("node type '{}' is not known; it would be skipped", node.kind);
             let kinds = ["start", "agent", "if", "approval"].into_iter();
@@ -112,7 +116,7 @@ fn plan(
         let extra = Extra { work: Work::Broken { message }, own: Value::Null, missing: Vec::new() };
         nodes.push(plan_node(&id, "system", extra, agents));
         places.push(None);
-        nodes.len() as NodeIx - 1
+        nodes.len() as NodeIndex - 1
     });
     let plan = Plan {
         format: Plan::FORMAT,
@@ -120,17 +124,17 @@ fn plan(
         name: name.to_owned(),
         description: String::new(),
         version: None,
-        profile: Profile {
-            order: Order::DepthFirst,
+        profile: SchedulingProfile {
+            order: ReadyOrder::DepthFirst,
             parallel: 0,
-            failure: Failure::Drain,
-            pause: Pause::FreezeDefer,
+            failure: FailurePolicy::Drain,
+            pause: PausePolicy::FreezeDefer,
         },
         nodes,
         edges,
         entry: vec![entry],
         exits: Vec::new(),
-        limits: Limits { edge: EDGE_BUDGET, ..Limits::default() },
+        limits: PlanLimits { edge: EDGE_BUDGET, ..PlanLimits::default() },
         input_schema: None,
         output_schema: None,
         extra: json!({ "subagent_problem": first_problem }),
@@ -139,11 +143,11 @@ fn plan(
 }
 
 /// The one start node, or why the graph cannot start.
-fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIx, String> {
+fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIndex, String> {
     let is_start = |(_, node): &(usize, &FileNode)| matches!(node.work, Work::Start { .. });
     let starts: Vec<(usize, &FileNode)> = graph.nodes.iter().enumerate().filter(is_start).collect();
     match starts.as_slice() {
-        [(ix, _)] => Ok(*ix as NodeIx),
+        [(ix, _)] => Ok(*ix as NodeIndex),
         [] => {
             found.push(
                 Diagnostic::error("SINEW-2202", "the graph has no start node").at(whole).sub_code("NO_START"),
@@ -167,11 +171,11 @@ fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<Node
 
 fn edges(
     graph: &Graph,
-    ids: &BTreeMap<&str, NodeIx>,
+    ids: &BTreeMap<&str, NodeIndex>,
     found: &mut Vec<Diagnostic>,
-) -> (Vec<PlanEdge>, BTreeMap<NodeIx, Vec<Missing>>) {
+) -> (Vec<PlanEdge>, BTreeMap<NodeIndex, Vec<Missing>>) {
     let mut edges = Vec::new();
-    let mut missing: BTreeMap<NodeIx, Vec<Missing>> = BTreeMap::new();
+    let mut missing: BTreeMap<NodeIndex, Vec<Missing>> = BTreeMap::new();
     for connection in &graph.connections {
         let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
         let mut warn = |code: &str, message: String| {
@@ -251,26 +255,26 @@ fn label(work: &Work, port: &str) -> Option<String> {
 
 fn plan_node(id: &str, kind: &str, extra: Extra, agents: &BTreeMap<String, String>) -> PlanNode {
     let (op, label, agent) = match &extra.work {
-        Work::Start { .. } => (Op::Source, None, None),
+        Work::Start { .. } => (NodeOperation::Source, None, None),
         Work::Agent(agent) => {
             let mapped = agents.get(&agent.name).cloned();
             let own = || agent.named.then(|| agent.name.clone());
             let name = mapped.or_else(own).or_else(|| agents.get("work").cloned());
             let name = name.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-            (Op::Agent, agent.named.then(|| agent.name.clone()), Some(name))
+            (NodeOperation::Agent, agent.named.then(|| agent.name.clone()), Some(name))
         }
-        Work::If { .. } | Work::Unknown | Work::Broken { .. } => (Op::Pure, None, None),
-        Work::Approval { .. } => (Op::Human, None, None),
+        Work::If { .. } | Work::Unknown | Work::Broken { .. } => (NodeOperation::Pure, None, None),
+        Work::Approval { .. } => (NodeOperation::Human, None, None),
     };
     PlanNode {
         id: id.to_owned(),
         kind: kind.to_owned(),
         label,
         op,
-        join: Join::Each,
+        join: JoinRule::Each,
         rank: 0,
         agent,
-        retry: Retry::default(),
+        retry: RetryPolicy::default(),
         attempt_timeout_ms: None,
         timeout_ms: None,
         inner: false,

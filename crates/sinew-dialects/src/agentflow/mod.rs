@@ -19,7 +19,7 @@ mod tests;
 
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
-use sinew_plan::NodeIx;
+use sinew_plan::NodeIndex;
 use sinew_source::{Diagnostics, Document};
 
 use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
@@ -56,7 +56,7 @@ impl Dialect for AgentFlow {
         schema()
     }
 
-    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
         portable::portable(graph, node, losses)
     }
 }

@@ -5,21 +5,21 @@
 //! number, so the last step of the main path is the one with the highest segment, then the highest activation.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, End, Status};
-use sinew_plan::Op;
+use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, TerminalStatus};
+use sinew_plan::NodeOperation;
 
 use super::adapter::{APPROVAL, SEGMENT};
 
 /// Activations that have ended: counts up with every decision, which is what makes it a segment number.
-pub(super) fn ended(ctx: &Ctx<'_>) -> usize {
+pub(super) fn ended(ctx: &AdapterContext<'_>) -> usize {
     ctx.state.acts.iter().filter(|act| act.end.is_some()).count()
 }
 
 /// The result object.
-pub(super) fn result(ctx: &Ctx<'_>) -> Value {
-    let failed =
-        ctx.state.failed.is_some() || ctx.outcome().is_some_and(|outcome| outcome.status == Status::Failure);
-    let cancelled = ctx.outcome().is_some_and(|outcome| outcome.status == Status::Cancelled);
+pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
+    let failed = ctx.state.failed.is_some()
+        || ctx.outcome().is_some_and(|outcome| outcome.status == TerminalStatus::Failure);
+    let cancelled = ctx.outcome().is_some_and(|outcome| outcome.status == TerminalStatus::Cancelled);
     let waiting = waiting(ctx, failed);
     let status = if failed {
         "failed"
@@ -46,21 +46,22 @@ pub(super) fn result(ctx: &Ctx<'_>) -> Value {
 }
 
 /// The approval that waits; a failure gives it up, but it is still what the run stands at.
-fn waiting(ctx: &Ctx<'_>, failed: bool) -> Option<ActId> {
+fn waiting(ctx: &AdapterContext<'_>, failed: bool) -> Option<ActivationId> {
     let given_up = || {
-        let unanswered = |act: &ActId| {
+        let unanswered = |act: &ActivationId| {
             let act = ctx.act(*act);
-            act.wait.is_some() && act.end == Some(End::Cancelled)
+            act.wait.is_some() && act.end == Some(ActivationEnd::Cancelled)
         };
-        (0..ctx.state.acts.len() as ActId).rev().find(unanswered)
+        (0..ctx.state.acts.len() as ActivationId).rev().find(unanswered)
     };
     ctx.state.waiting().next().or_else(|| failed.then(given_up).flatten())
 }
 
 /// The state: `previous_output`, then what every node left.
-pub(super) fn state(ctx: &Ctx<'_>) -> Value {
+pub(super) fn state(ctx: &AdapterContext<'_>) -> Value {
     let mut state = Map::new();
-    let writes = |act: ActId| ctx.node_of(act).op != Op::Pure || ctx.node_of(act).kind != "if";
+    let writes =
+        |act: ActivationId| ctx.node_of(act).op != NodeOperation::Pure || ctx.node_of(act).kind != "if";
     if let Some(value) = last_main(ctx, writes).and_then(|act| ctx.act(act).output.as_ref()) {
         state.insert("previous_output".into(), Value::clone(&value.value));
     }
@@ -69,14 +70,14 @@ pub(super) fn state(ctx: &Ctx<'_>) -> Value {
 }
 
 /// The last text a node left, approvals aside.
-pub(super) fn last_text(ctx: &Ctx<'_>) -> Option<String> {
+pub(super) fn last_text(ctx: &AdapterContext<'_>) -> Option<String> {
     outputs(ctx).into_iter().rev().find_map(|(_, value)| value.as_str().map(str::to_owned))
 }
 
 /// What every node left, in the order in which nodes first did.
-fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
-    let mut ended: Vec<(u64, ActId)> = (0..ctx.state.acts.len() as ActId)
-        .filter(|act| ctx.act(*act).end == Some(End::Succeeded))
+fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
+    let mut ended: Vec<(u64, ActivationId)> = (0..ctx.state.acts.len() as ActivationId)
+        .filter(|act| ctx.act(*act).end == Some(ActivationEnd::Succeeded))
         .map(|act| (ctx.act(act).ended_at.unwrap_or_default(), act))
         .collect();
     ended.sort_unstable();
@@ -84,7 +85,7 @@ fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
     for (_, act) in ended {
         let node = ctx.node_of(act);
         let Some(output) = &ctx.act(act).output else { continue };
-        if node.op == Op::Human {
+        if node.op == NodeOperation::Human {
             let approval = output.ports.iter().find(|(port, _)| port == APPROVAL);
             let approval = approval.map(|(_, value)| Value::clone(value)).unwrap_or_default();
             left.insert(format!("{}_approval", node.id), approval);
@@ -96,7 +97,7 @@ fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
 }
 
 /// The last activation of the main path that ended well and is of this sort.
-fn last_main(ctx: &Ctx<'_>, sort: impl Fn(ActId) -> bool) -> Option<ActId> {
+fn last_main(ctx: &AdapterContext<'_>, sort: impl Fn(ActivationId) -> bool) -> Option<ActivationId> {
     let acts = &ctx.state.acts;
     // (on the main path, segment of its successors)
     let mut paths: Vec<(bool, u64)> = Vec::with_capacity(acts.len());
@@ -112,7 +113,7 @@ fn last_main(ctx: &Ctx<'_>, sort: impl Fn(ActId) -> bool) -> Option<ActId> {
             }
             None => (true, 0),
         };
-        let human = ctx.plan().node(one.node).op == Op::Human;
+        let human = ctx.plan().node(one.node).op == NodeOperation::Human;
         main |= one.deferred == Some(false) && !human;
         let begins =
             one.output.as_ref().and_then(|output| output.ports.iter().find(|(port, _)| port == SEGMENT));
@@ -120,8 +121,8 @@ fn last_main(ctx: &Ctx<'_>, sort: impl Fn(ActId) -> bool) -> Option<ActId> {
             segment = begins.as_u64().unwrap_or_default();
             main = true;
         }
-        if main && one.end == Some(End::Succeeded) && sort(act as ActId) {
-            last = last.max(Some((segment, act as ActId)));
+        if main && one.end == Some(ActivationEnd::Succeeded) && sort(act as ActivationId) {
+            last = last.max(Some((segment, act as ActivationId)));
         }
         paths.push((main, segment));
     }

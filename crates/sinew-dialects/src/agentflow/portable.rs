@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sinew_plan::{EdgeIx, NodeIx};
+use sinew_plan::{EdgeIndex, NodeIndex};
 
 use super::lower::Extra;
 use super::model::Work;
 use super::text::PREVIOUS;
 use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let Ok(extra) = serde_json::from_value::<Extra>(plan.node(node).extra.clone()) else {
         return Portability::Not("the plan is not one of this dialect".into());
@@ -41,7 +41,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
         Work::If { conditions } => {
             let Some(before) = previous(graph, node) else { return several() };
             losses.push("its comparisons ignore case here, but not in sam".into());
-            let mut ports: BTreeMap<&str, EdgeIx> = BTreeMap::new();
+            let mut ports: BTreeMap<&str, EdgeIndex> = BTreeMap::new();
             for (ix, edge) in graph.edges_out_of(node) {
                 ports.entry(&edge.port).or_insert(ix);
             }
@@ -70,7 +70,7 @@ fn several() -> Portability {
 }
 
 /// A template for what came before: the one node that works before it, past conditions, which hand on what they got.
-fn previous(graph: &PlanGraph<'_>, node: NodeIx) -> Option<String> {
+fn previous(graph: &PlanGraph<'_>, node: NodeIndex) -> Option<String> {
     let plan = graph.plan();
     let mut at = node;
     // No way up a graph is longer than its nodes; more steps mean a cycle.

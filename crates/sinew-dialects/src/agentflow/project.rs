@@ -1,8 +1,8 @@
 //! The dialect's log: one entry per thing a person would want to read about a run.
 
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Ctx, Fact, NativeEvent};
-use sinew_plan::Op;
+use sinew_engine::{ActivationId, AdapterContext, Fact, NativeEvent};
+use sinew_plan::NodeOperation;
 
 use super::model::{AGENT_NAME, Work};
 use super::{adapter, text};
@@ -13,13 +13,14 @@ pub(super) const WAITING: &str = "Waiting for user approval";
 const SYSTEM: &str = "system";
 
 /// Puts an entry into the log that cannot be told from the engine's own facts.
-pub(super) fn note(ctx: &Ctx<'_>, act: ActId, kind: &str, content: &str) {
+pub(super) fn note(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, content: &str) {
     ctx.note(json!({ "log": { "nodeId": ctx.node_of(act).id, "type": kind, "content": content } }));
 }
 
 /// The log entries of a fact.
-pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
-    let of = |act: ActId, kind: &str, content: String| vec![entry(&ctx.node_of(act).id, kind, &content)];
+pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    let of =
+        |act: ActivationId, kind: &str, content: String| vec![entry(&ctx.node_of(act).id, kind, &content)];
     match fact {
         Fact::Began { act } => began(ctx, *act),
         Fact::Noted { note, .. } => noted(note).into_iter().collect(),
@@ -59,7 +60,7 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
     }
 }
 
-fn began(ctx: &Ctx<'_>, act: ActId) -> Vec<NativeEvent> {
+fn began(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<NativeEvent> {
     let node = ctx.node_of(act);
     // An approval from the queue was announced when it joined the queue.
     if node.kind == SYSTEM || ctx.act(act).deferred == Some(true) {
@@ -68,7 +69,7 @@ fn began(ctx: &Ctx<'_>, act: ActId) -> Vec<NativeEvent> {
     let what = match (&node.op, adapter::extra(ctx, act).map(|extra| extra.work)) {
         (_, Ok(Work::If { .. })) => "condition node".to_owned(),
         (_, Ok(Work::Agent(agent))) => format!("{} agent node", agent.name),
-        (Op::Agent, _) => format!("{AGENT_NAME} agent node"),
+        (NodeOperation::Agent, _) => format!("{AGENT_NAME} agent node"),
         _ => format!("{} node", node.kind),
     };
     vec![entry(&node.id, "step_start", &what)]
@@ -81,7 +82,7 @@ fn noted(note: &Value) -> Option<NativeEvent> {
 }
 
 /// What an agent says about the agents below it is logged as JSON.
-fn subagent_event(ctx: &Ctx<'_>, act: ActId, event: &Value) -> Option<NativeEvent> {
+fn subagent_event(ctx: &AdapterContext<'_>, act: ActivationId, event: &Value) -> Option<NativeEvent> {
     let kind = event.get("type").and_then(Value::as_str)?;
     if !matches!(kind, "subagent_call_start" | "subagent_call_end" | "subagent_call_error") {
         return None;

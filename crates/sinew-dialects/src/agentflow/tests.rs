@@ -1,7 +1,7 @@
 //! Every run case of the dialect, and what the cases do not say.
 
 use serde_json::{Value, json};
-use sinew_engine::{Ask, Reply};
+use sinew_engine::{TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 
 use super::AgentFlow;
@@ -9,17 +9,17 @@ use crate::Dialect;
 use crate::testing::{Bench, Stubbed, judge, lower, without};
 
 /// Agents of a case: a text, or `{out | error, delay, events}`; by default they repeat what they are told.
-fn stub(stubs: &Value) -> impl FnMut(&str, &Ask) -> Stubbed + '_ {
+fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
     move |node, ask| {
         let stub = &stubs[node];
         let echo = || json!(format!("{node}({})", ask.context["userContent"].as_str().unwrap()));
         let result = match stub {
-            Value::Null => Ok(Reply::new(echo())),
+            Value::Null => Ok(TaskReply::new(echo())),
             Value::Object(stub) => match (stub.get("error"), stub.get("out")) {
                 (Some(error), _) => Err(Fault::failure("SINEW-5101", error.as_str().unwrap())),
-                (None, out) => Ok(Reply::new(out.cloned().unwrap_or_else(echo))),
+                (None, out) => Ok(TaskReply::new(out.cloned().unwrap_or_else(echo))),
             },
-            text => Ok(Reply::new(text.clone())),
+            text => Ok(TaskReply::new(text.clone())),
         };
         let progress = stub["events"].as_array().cloned().unwrap_or_default();
         Stubbed { after: stub["delay"].as_u64().unwrap_or(0), progress, result }
@@ -48,7 +48,7 @@ fn public(result: &Value) -> Value {
     result
 }
 
-fn invocation(node: &str, ask: &Ask) -> Value {
+fn invocation(node: &str, ask: &TaskRequest) -> Value {
     let mut all = json!({ "node": node });
     all.as_object_mut().unwrap().extend(ask.context.as_object().unwrap().clone());
     all

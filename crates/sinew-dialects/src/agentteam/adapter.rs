@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Answer, Ask, Ctx, End, Fact, NativeEvent, Output, Select, Status, Step, Val, Wait,
+    ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
+    PersonAnswer, PersonRequest, RouteDecision, SharedJson, TaskRequest, TerminalStatus,
 };
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
@@ -43,34 +44,34 @@ impl Adapter for AgentTeamAdapter {
         })
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         bind(ctx, act).into()
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         replied(ctx, act).into()
     }
 
-    fn answer(&self, ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Step {
+    fn answer(&self, ctx: &AdapterContext<'_>, act: ActivationId, answer: &PersonAnswer) -> NodeDecision {
         answered(ctx, act, answer).into()
     }
 
-    fn wake(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn wake(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let Some(raw) = raw_reply(ctx, act) else {
             return finish(ctx, act, vec![("result".into(), input_of(ctx, act))]).into();
         };
         finish(ctx, act, ports_of(raw)).into()
     }
 
-    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
-        delivery::select(ctx, act).unwrap_or_else(Select::Fail)
+    fn select(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> RouteDecision {
+        delivery::select(ctx, act).unwrap_or_else(RouteDecision::Fail)
     }
 
     /// What the nodes at the end left: by node, or just the one output there is.
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         let mut left: Vec<(String, Value)> = Vec::new();
         for one in &ctx.state.acts {
-            let last = one.end.is_some_and(|end| end == End::Succeeded)
+            let last = one.end.is_some_and(|end| end == ActivationEnd::Succeeded)
                 && !one.sent.iter().any(|token| token.value.is_live());
             let Some(output) = one.output.as_ref().filter(|_| last) else { continue };
             let value = output.value.get("result").unwrap_or(&output.value).clone();
@@ -90,18 +91,18 @@ impl Adapter for AgentTeamAdapter {
         Ok(Value::Object(all))
     }
 
-    fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+    fn failure(&self, ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
         let name = project::name_of(ctx.node_of(act));
         Fault { message: format!("Node {name} failed: {}", fault.message), ..fault.clone() }
     }
 
-    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    fn project(&self, ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
         project::events(ctx, fact)
     }
 
-    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+    fn native_result(&self, ctx: &AdapterContext<'_>) -> Value {
         let status = ctx.outcome().map(|outcome| outcome.status);
-        project::result(ctx, status.is_some_and(|status| status == Status::Success))
+        project::result(ctx, status.is_some_and(|status| status == TerminalStatus::Success))
     }
 }
 
@@ -116,7 +117,7 @@ pub(super) fn extra(node: &PlanNode) -> Result<Extra, Fault> {
 }
 
 /// What has arrived: one value, or the list of all.
-pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
+pub(super) fn input_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     let mut gathered: Option<Value> = None;
     for arrived in &ctx.act(act).inputs {
         let next = Value::clone(&arrived.value);
@@ -133,7 +134,7 @@ pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
 }
 
 /// What the node's texts may refer to.
-fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
+fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &Extra) -> Scope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
     let uses_nodes = serde_json::to_string(&extra.configurations).is_ok_and(|text| text.contains("$node"));
@@ -163,7 +164,7 @@ fn raised(error: &ExprError) -> Fault {
     Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
 }
 
-fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let extra = extra(ctx.node_of(act))?;
     let scope = scope(ctx, act, &extra);
     match extra.kind.as_str() {
@@ -177,7 +178,7 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
         }
         "HUMAN_IN_THE_LOOP" => {
             let configurations = rendered(&scope, &extra)?;
-            Ok(Step::Wait(Box::new(wait(&configurations, scope.input))))
+            Ok(NodeDecision::Wait(Box::new(wait(&configurations, scope.input))))
         }
         _ => ask(ctx, act, &extra, &scope),
     }
@@ -191,23 +192,23 @@ fn rendered(scope: &Scope, extra: &Extra) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-fn pause(subtype: &str, configurations: &Map<String, Value>, input: Value) -> Step {
+fn pause(subtype: &str, configurations: &Map<String, Value>, input: Value) -> NodeDecision {
     if subtype == "DELAY" {
-        return Step::Sleep(flow::delay_ms(configurations));
+        return NodeDecision::Sleep(flow::delay_ms(configurations));
     }
     let keys = ["timeout_seconds", "timeout", "wait_seconds", "duration_seconds", "seconds", "duration"];
     let seconds = keys.iter().find_map(|key| configurations.get(*key).and_then(flow::number));
     let prompt =
         ["description", "event", "wait_for"].iter().find_map(|key| configurations.get(*key)?.as_str());
-    Step::Wait(Box::new(Wait {
+    NodeDecision::Wait(Box::new(PersonRequest {
         prompt: prompt.unwrap_or("waits for an event").to_owned(),
-        data: Val::new(input),
+        data: SharedJson::new(input),
         allowed: Vec::new(),
         timeout_ms: Some(flow::milliseconds(seconds.unwrap_or(HUMAN_SECONDS.0))),
     }))
 }
 
-fn wait(configurations: &Map<String, Value>, data: Value) -> Wait {
+fn wait(configurations: &Map<String, Value>, data: Value) -> PersonRequest {
     let keys =
         ["question", "message", "prompt", "review_description", "review_title", "title", "description"];
     let prompt =
@@ -217,15 +218,20 @@ fn wait(configurations: &Map<String, Value>, data: Value) -> Wait {
     let seconds = seconds.and_then(flow::number).unwrap_or(usual).clamp(least, most);
     let people = configurations.get("reviewers").and_then(Value::as_array);
     let people = people.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    Wait {
+    PersonRequest {
         prompt: prompt.unwrap_or("Approval is needed").to_owned(),
-        data: Val::new(data),
+        data: SharedJson::new(data),
         allowed: people,
         timeout_ms: Some(flow::milliseconds(seconds)),
     }
 }
 
-fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, Fault> {
+fn ask(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    extra: &Extra,
+    scope: &Scope,
+) -> Result<NodeDecision, Fault> {
     let node = ctx.node_of(act);
     let configurations = rendered(scope, extra)?;
     let mut context = json!({
@@ -245,11 +251,15 @@ fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, 
         instruction = configurations.get("system_prompt").and_then(Value::as_str).map(str::to_owned);
     }
     let agent = node.agent.clone().unwrap_or_default();
-    Ok(Step::Ask(Box::new(Ask { instruction, context, ..Ask::agent(agent, scope.inputs.clone()) })))
+    Ok(NodeDecision::Ask(Box::new(TaskRequest {
+        instruction,
+        context,
+        ..TaskRequest::agent(agent, scope.inputs.clone())
+    })))
 }
 
 /// The output of the last reply of an agent, if there is one.
-pub(super) fn raw_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Value> {
+pub(super) fn raw_reply<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Option<&'a Value> {
     let last = ctx.act(act).last_reply()?;
     last.result.as_ref().ok().map(|reply| &*reply.output)
 }
@@ -285,7 +295,7 @@ fn is_control(key: &str) -> bool {
     )
 }
 
-fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+fn replied(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let raw = match ctx.act(act).last_reply().map(|replied| &replied.result) {
         Some(Ok(reply)) => &*reply.output,
         Some(Err(fault)) => return Err(fault.clone()),
@@ -300,28 +310,38 @@ fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
         if let Some(seconds) = seconds("_hil_timeout_seconds") {
             wait.timeout_ms = Some(flow::milliseconds(seconds));
         }
-        return Ok(Step::Wait(Box::new(wait)));
+        return Ok(NodeDecision::Wait(Box::new(wait)));
     }
     if let Some(ms) = seconds("_delay_ms") {
-        return Ok(Step::Sleep(flow::milliseconds(ms / 1_000.0)));
+        return Ok(NodeDecision::Sleep(flow::milliseconds(ms / 1_000.0)));
     }
     if control("_wait").is_some_and(sinew_script::python_truth) {
         let timeout = seconds("_wait_timeout_seconds").or_else(|| seconds("_timeout_seconds"));
         let timeout = flow::milliseconds(timeout.unwrap_or(HUMAN_SECONDS.0));
         let prompt = "waits for an event".to_owned();
-        let wait = Wait { prompt, data: Val::new(payload()), allowed: Vec::new(), timeout_ms: Some(timeout) };
-        return Ok(Step::Wait(Box::new(wait)));
+        let wait = PersonRequest {
+            prompt,
+            data: SharedJson::new(payload()),
+            allowed: Vec::new(),
+            timeout_ms: Some(timeout),
+        };
+        return Ok(NodeDecision::Wait(Box::new(wait)));
     }
     finish(ctx, act, ports)
 }
 
 /// Whether the activation waits for a person, not for an event.
-pub(super) fn asks_person(ctx: &Ctx<'_>, act: ActId) -> bool {
+pub(super) fn asks_person(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     let asked = raw_reply(ctx, act).map(ports_of).unwrap_or_default();
-    ctx.node_of(act).op == sinew_plan::Op::Human || asked.iter().any(|(port, _)| port == "_hil_wait")
+    ctx.node_of(act).op == sinew_plan::NodeOperation::Human
+        || asked.iter().any(|(port, _)| port == "_hil_wait")
 }
 
-fn answered(ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Result<Step, Fault> {
+fn answered(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    answer: &PersonAnswer,
+) -> Result<NodeDecision, Fault> {
     let given = |value: &Value| match (value, &answer.comment) {
         (Value::Null, Some(comment)) => json!(comment),
         _ => value.clone(),
@@ -364,7 +384,7 @@ fn answered(ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Result<Step, Fault> {
 }
 
 /// Shapes what a node gave, and fails it if it says that it failed.
-fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
+fn finish(ctx: &AdapterContext<'_>, act: ActivationId, raw: Ports) -> Result<NodeDecision, Fault> {
     let node = ctx.node_of(act);
     let extra = extra(node)?;
     let standard = ctx.plan().extra.get("standard").and_then(Value::as_bool).unwrap_or(false);
@@ -399,14 +419,14 @@ fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
         shaped.push((port, value));
     }
     let value: Map<String, Value> = shaped.iter().cloned().collect();
-    let mut output = Output::new(Value::Object(value));
-    output.ports.extend(shaped.into_iter().map(|(port, value)| (port, Val::new(value))));
+    let mut output = ActivationOutput::new(Value::Object(value));
+    output.ports.extend(shaped.into_iter().map(|(port, value)| (port, SharedJson::new(value))));
     if !kept.is_empty() {
         output = output.port(RAW, Value::Object(kept));
     }
     Ok(match failure {
-        Some(text) => Step::FailWith(Fault::failure(SAID_NO, text).with_retryable(false), output),
-        None => Step::Done(output),
+        Some(text) => NodeDecision::FailWith(Fault::failure(SAID_NO, text).with_retryable(false), output),
+        None => NodeDecision::Done(output),
     })
 }
 

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ask, Ctx, Output, Select, Send, TokenValue, Val, out_edges};
-use sinew_plan::EdgeIx;
+use sinew_engine::{
+    ActivationId, ActivationOutput, AdapterContext, OutgoingToken, RouteDecision, SharedJson, TaskRequest,
+    TokenValue, out_edges,
+};
+use sinew_plan::EdgeIndex;
 use sinew_protocol::Fault;
 use sinew_script::{CallBatch, CallOutcome, ScriptError};
 
@@ -23,13 +26,13 @@ fn script_fault(connection: &str, error: &ScriptError) -> Fault {
 }
 
 /// Where tokens go. Conversion functions are evaluated first, all at once; their outcomes are the last reply.
-pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
+pub(super) fn select(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<RouteDecision, Fault> {
     let deliveries = deliveries(ctx, act);
     let recorded = outcomes(ctx, act)?;
     if recorded.is_none() {
         let batch = conversions(&deliveries);
         if !batch.calls.is_empty() {
-            return Ok(Select::Ask(Box::new(Ask::evaluation(batch.to_json()))));
+            return Ok(RouteDecision::Ask(Box::new(TaskRequest::evaluation(batch.to_json()))));
         }
     }
     let mut outcomes = recorded.unwrap_or_default().into_iter();
@@ -37,22 +40,22 @@ pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
     for delivery in &deliveries {
         delivery.send(ctx, &mut outcomes, &mut sends)?;
     }
-    Ok(Select::Tokens(sends))
+    Ok(RouteDecision::Tokens(sends))
 }
 
 /// Payloads of the out-edges of an activation, in the order in which tokens are sent.
-fn deliveries<'a>(ctx: &Ctx<'a>, act: ActId) -> Vec<Delivery<'a>> {
+fn deliveries<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Vec<Delivery<'a>> {
     let one = ctx.act(act);
     let Some(output) = &one.output else { return Vec::new() };
-    let mut edges: Vec<EdgeIx> = out_edges(ctx, one.node).collect();
+    let mut edges: Vec<EdgeIndex> = out_edges(ctx, one.node).collect();
     // Items come before what follows the loop.
     edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
     edges.into_iter().filter_map(|edge| Delivery::of(ctx, output, edge)).collect()
 }
 
 /// The recorded outcomes of the activation's conversion functions; none if they were not evaluated.
-fn outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, Fault> {
-    let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::EVALUATION) else {
+fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<CallOutcome>>, Fault> {
+    let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == TaskRequest::EVALUATION) else {
         return Ok(None);
     };
     let reply = reply.result.as_ref().map_err(Clone::clone)?;
@@ -82,9 +85,9 @@ fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
 
 /// Payload of one connection, before conversion.
 struct Delivery<'a> {
-    edge: EdgeIx,
+    edge: EdgeIndex,
     /// The value of the port as later nodes see it.
-    shaped: &'a Val,
+    shaped: &'a SharedJson,
     /// The same before shaping, for conversion functions.
     raw: &'a Value,
     /// Whether the output has the port; otherwise the connection carries the whole output.
@@ -96,7 +99,7 @@ struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    fn of(ctx: &Ctx<'a>, output: &'a Output, edge: EdgeIx) -> Option<Self> {
+    fn of(ctx: &AdapterContext<'a>, output: &'a ActivationOutput, edge: EdgeIndex) -> Option<Self> {
         let port = ctx.plan().edge(edge).port.as_str();
         let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
         let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
@@ -122,22 +125,24 @@ impl<'a> Delivery<'a> {
 
     fn send(
         &self,
-        ctx: &Ctx<'_>,
+        ctx: &AdapterContext<'_>,
         outcomes: &mut impl Iterator<Item = CallOutcome>,
-        sends: &mut Vec<Send>,
+        sends: &mut Vec<OutgoingToken>,
     ) -> Result<(), Fault> {
         let edge = self.edge;
         if let Some(items) = self.items {
             for (index, item) in (0..).zip(items) {
                 let value = self.converted(ctx, outcomes)?.unwrap_or_else(|| item.clone());
-                sends.push(Send { fan: Some(index), ..Send::given(edge, value) });
+                sends.push(OutgoingToken { fan: Some(index), ..OutgoingToken::given(edge, value) });
             }
             return Ok(());
         }
         sends.push(match self.converted(ctx, outcomes)? {
-            Some(value) => Send::given(edge, value),
-            None if self.own => Send::port(edge),
-            None => Send { edge, value: TokenValue::Given(Val::clone(self.shaped)), fan: None },
+            Some(value) => OutgoingToken::given(edge, value),
+            None if self.own => OutgoingToken::port(edge),
+            None => {
+                OutgoingToken { edge, value: TokenValue::Given(SharedJson::clone(self.shaped)), fan: None }
+            }
         });
         Ok(())
     }
@@ -145,7 +150,7 @@ impl<'a> Delivery<'a> {
     /// Returns the converted payload; `None` if the connection has no function or the function raised.
     fn converted(
         &self,
-        ctx: &Ctx<'_>,
+        ctx: &AdapterContext<'_>,
         outcomes: &mut impl Iterator<Item = CallOutcome>,
     ) -> Result<Option<Value>, Fault> {
         let Some((id, _)) = &self.conversion else { return Ok(None) };
@@ -165,7 +170,7 @@ impl<'a> Delivery<'a> {
 }
 
 /// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
-pub(super) fn fallbacks(ctx: &Ctx<'_>, act: ActId) -> Vec<String> {
+pub(super) fn fallbacks(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<String> {
     if let Ok(Some(outcomes)) = outcomes(ctx, act) {
         let deliveries = deliveries(ctx, act);
         let converting = deliveries.iter().flat_map(|delivery| {
@@ -191,7 +196,12 @@ pub(super) fn fallbacks(ctx: &Ctx<'_>, act: ActId) -> Vec<String> {
 }
 
 /// What a token carries if nothing converts it: one item, or the whole map of ports.
-fn unconverted<'a>(ctx: &Ctx<'a>, act: ActId, port: &str, item: Option<u32>) -> Option<&'a Value> {
+fn unconverted<'a>(
+    ctx: &AdapterContext<'a>,
+    act: ActivationId,
+    port: &str,
+    item: Option<u32>,
+) -> Option<&'a Value> {
     let all = &ctx.act(act).output.as_ref()?.value;
     match item {
         Some(index) => all.get(port)?.get(index as usize),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_plan::{
-    Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry, RetryOn,
+    FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode,
+    ReadyOrder, RetryCondition, RetryPolicy, SchedulingProfile,
 };
 use sinew_source::{Diagnostics, Document, Node};
 
@@ -68,8 +69,8 @@ fn agents(root: &Node) -> BTreeMap<String, Value> {
 }
 
 fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
-    let ids: BTreeMap<&str, NodeIx> =
-        file.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+    let ids: BTreeMap<&str, NodeIndex> =
+        file.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIndex)).collect();
     let attached = validate::attached(file);
     let nodes = file.nodes.iter().map(|node| {
         let below: Vec<Value> = node
@@ -103,12 +104,12 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
             edges.push(attach(*from, *to, edges.len()));
         }
     }
-    let starts: Vec<NodeIx> =
+    let starts: Vec<NodeIndex> =
         file.triggers.iter().filter_map(|(id, _)| ids.get(id.as_str()).copied()).collect();
     let entry = if starts.is_empty() {
-        let reached: BTreeSet<NodeIx> =
+        let reached: BTreeSet<NodeIndex> =
             edges.iter().filter(|edge| !edge.attach).map(|edge| edge.to).collect();
-        (0..nodes.len() as NodeIx)
+        (0..nodes.len() as NodeIndex)
             .filter(|ix| !nodes[*ix as usize].attached && !reached.contains(ix))
             .collect()
     } else {
@@ -120,24 +121,24 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
         name: file.name.clone().unwrap_or_else(|| options.default_name.to_owned()),
         description: file.description.clone(),
         version: file.version.clone(),
-        profile: Profile {
-            order: Order::Fifo,
+        profile: SchedulingProfile {
+            order: ReadyOrder::Fifo,
             parallel: 1,
-            failure: Failure::Stop,
-            pause: Pause::FreezeDefer,
+            failure: FailurePolicy::Stop,
+            pause: PausePolicy::FreezeDefer,
         },
         nodes,
         edges,
         entry,
         exits: Vec::new(),
-        limits: Limits::default(),
+        limits: PlanLimits::default(),
         input_schema: None,
         output_schema: None,
         extra: json!({ "standard": file.standard }),
     }
 }
 
-fn edge(connection: &Connection, from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
+fn edge(connection: &Connection, from: NodeIndex, to: NodeIndex, n: usize) -> PlanEdge {
     let extra = EdgeExtra { id: connection.id.clone(), conversion: connection.conversion.clone() };
     PlanEdge {
         from,
@@ -155,7 +156,7 @@ fn edge(connection: &Connection, from: NodeIx, to: NodeIx, n: usize) -> PlanEdge
 }
 
 /// Structure hangs below the agent that uses it.
-fn attach(from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
+fn attach(from: NodeIndex, to: NodeIndex, n: usize) -> PlanEdge {
     PlanEdge {
         from,
         port: "attached".to_owned(),
@@ -188,15 +189,15 @@ fn plan_node(
     agents: &BTreeMap<String, String>,
 ) -> PlanNode {
     let op = match (node.kind.as_str(), node.subtype.as_str()) {
-        ("TRIGGER", _) => Op::Source,
-        ("HUMAN_IN_THE_LOOP", _) => Op::Human,
-        ("FLOW", "WAIT" | "DELAY") => Op::Delay,
-        ("FLOW", _) => Op::Pure,
-        _ => Op::Agent,
+        ("TRIGGER", _) => NodeOperation::Source,
+        ("HUMAN_IN_THE_LOOP", _) => NodeOperation::Human,
+        ("FLOW", "WAIT" | "DELAY") => NodeOperation::Delay,
+        ("FLOW", _) => NodeOperation::Pure,
+        _ => NodeOperation::Agent,
     };
     let seconds = |key: &str| node.configurations.get(key).and_then(number);
     let timeout = match op {
-        Op::Agent => {
+        NodeOperation::Agent => {
             seconds("timeout_seconds").or_else(|| seconds("timeout")).filter(|seconds| *seconds > 0.0)
         }
         _ => None,
@@ -208,13 +209,13 @@ fn plan_node(
         id: node.id.clone(),
         kind: node.spec_name(),
         label: (node.name != node.id).then(|| node.name.clone()),
-        agent: (op == Op::Agent && !attached).then(|| agent_of(node, agents)),
+        agent: (op == NodeOperation::Agent && !attached).then(|| agent_of(node, agents)),
         op,
-        join: Join::Once,
+        join: JoinRule::Once,
         rank: 0,
-        retry: Retry {
+        retry: RetryPolicy {
             limit,
-            on: RetryOn::Always,
+            on: RetryCondition::Always,
             delay_ms: seconds("retry_backoff_seconds").map_or(0, milliseconds),
             factor: seconds("retry_backoff_factor").unwrap_or(2.0),
             max_delay_ms: Some(LONGEST_BACKOFF_MS),

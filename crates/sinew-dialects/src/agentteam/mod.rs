@@ -33,7 +33,7 @@ pub use trial::{NoTrial, Trial, TrialError, try_conversion};
 
 use serde_json::Value;
 use sinew_engine::Adapter;
-use sinew_plan::NodeIx;
+use sinew_plan::NodeIndex;
 use sinew_source::{Diagnostics, Document};
 
 use crate::{Dialect, LowerOptions, Lowered, PlanGraph, Portability};
@@ -70,7 +70,7 @@ impl Dialect for AgentTeam {
         introspect::schema()
     }
 
-    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+    fn portable(&self, graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
         portable::portable(graph, node, losses)
     }
 }

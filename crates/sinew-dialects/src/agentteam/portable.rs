@@ -1,12 +1,12 @@
 //! What a node would be in a `sam` workflow.
 
 use serde_json::Value;
-use sinew_plan::{NodeIx, Op};
+use sinew_plan::{NodeIndex, NodeOperation};
 
 use super::lower::{EdgeExtra, Extra};
 use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let own = plan.node(node);
     let Ok(extra) = serde_json::from_value::<Extra>(own.extra.clone()) else {
@@ -17,9 +17,9 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
     });
     match &own.op {
         _ if own.attached => Portability::Attached,
-        Op::Source => Portability::Start,
+        NodeOperation::Source => Portability::Start,
         _ if converts => Portability::Not("a conversion function makes its input".into()),
-        Op::Agent => {
+        NodeOperation::Agent => {
             let text = |key: &str| extra.configurations.get(key).and_then(Value::as_str);
             let instruction =
                 text("system_prompt").or_else(|| text("prompt")).or_else(|| text("instructions"));

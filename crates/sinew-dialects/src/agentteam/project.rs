@@ -1,8 +1,10 @@
 //! The dialect's own events and its result object.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status, Time};
-use sinew_plan::{Op, PlanNode};
+use sinew_engine::{
+    ActivationEnd, ActivationId, ActivationPhase, AdapterContext, Fact, NativeEvent, TerminalStatus, Time,
+};
+use sinew_plan::{NodeOperation, PlanNode};
 
 use super::adapter::{self, SAID_NO};
 use super::delivery;
@@ -14,7 +16,7 @@ pub(super) fn name_of(node: &PlanNode) -> &str {
 }
 
 /// The events of a fact.
-pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(_) => vec![of_run("execution_started", json!({ "trigger_data": ctx.input() }))],
         Fact::Began { act } => vec![of_node(ctx, *act, "node_started", json!({ "input": input(ctx, *act) }))],
@@ -39,19 +41,19 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
         Fact::Paused { reason } => vec![of_run("execution_paused", json!({ "reason": reason }))],
         Fact::Resumed => vec![of_run("execution_resumed", json!({}))],
         Fact::Concluded { outcome } => vec![match outcome.status {
-            Status::Success => of_run("execution_completed", json!({})),
-            Status::Failure => {
+            TerminalStatus::Success => of_run("execution_completed", json!({})),
+            TerminalStatus::Failure => {
                 let error = outcome.fault.as_ref().map(|fault| fault.message.clone());
                 of_run("execution_failed", json!({ "error": error }))
             }
-            Status::Cancelled => of_run("execution_cancelled", json!({})),
+            TerminalStatus::Cancelled => of_run("execution_cancelled", json!({})),
         }],
         _ => Vec::new(),
     }
 }
 
 /// Chunks an agent handed over with its reply, the final output, the end; and the run goes on if it stood still.
-fn completed(ctx: &Ctx<'_>, act: ActId, output: &Value) -> Vec<NativeEvent> {
+fn completed(ctx: &AdapterContext<'_>, act: ActivationId, output: &Value) -> Vec<NativeEvent> {
     let ports = adapter::raw_reply(ctx, act).map(adapter::ports_of).unwrap_or_default();
     let chunks =
         ports.iter().find(|(port, _)| port == "_stream_chunks").and_then(|(_, chunks)| chunks.as_array());
@@ -60,7 +62,8 @@ fn completed(ctx: &Ctx<'_>, act: ActId, output: &Value) -> Vec<NativeEvent> {
     let mut events: Vec<NativeEvent> =
         updates.map(|update| of_node(ctx, act, "node_output_update", update)).collect();
     events.push(of_node(ctx, act, "node_completed", json!({ "output": output })));
-    let slept = ports.iter().any(|(port, _)| port == "_delay_ms") || ctx.node_of(act).op == Op::Delay;
+    let slept =
+        ports.iter().any(|(port, _)| port == "_delay_ms") || ctx.node_of(act).op == NodeOperation::Delay;
     if slept || ctx.act(act).wait.is_some() {
         events.push(of_run("execution_resumed", json!({ "node_id": ctx.node_of(act).id })));
     }
@@ -72,7 +75,7 @@ fn of_run(kind: &str, mut data: Value) -> NativeEvent {
     NativeEvent { line: kind.to_owned(), json: data }
 }
 
-fn of_node(ctx: &Ctx<'_>, act: ActId, kind: &str, mut data: Value) -> NativeEvent {
+fn of_node(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, mut data: Value) -> NativeEvent {
     let id = &ctx.node_of(act).id;
     data["event"] = json!(kind);
     data["node_id"] = json!(id);
@@ -80,7 +83,7 @@ fn of_node(ctx: &Ctx<'_>, act: ActId, kind: &str, mut data: Value) -> NativeEven
     NativeEvent { line: format!("{kind} {id}"), json: data }
 }
 
-fn input(ctx: &Ctx<'_>, act: ActId) -> Value {
+fn input(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     json!({ "result": adapter::input_of(ctx, act) })
 }
 
@@ -94,13 +97,15 @@ fn error_text(fault: &sinew_protocol::Fault) -> &str {
 }
 
 /// The result object: status, sequence, nodes, error, and what it cost.
-pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
-    let acts = 0..ctx.state.acts.len() as ActId;
-    let waits = acts.clone().find(|act| matches!(ctx.act(*act).phase, Phase::Waiting | Phase::Sleeping));
+pub(super) fn result(ctx: &AdapterContext<'_>, succeeded: bool) -> Value {
+    let acts = 0..ctx.state.acts.len() as ActivationId;
+    let waits = acts
+        .clone()
+        .find(|act| matches!(ctx.act(*act).phase, ActivationPhase::Waiting | ActivationPhase::Sleeping));
     let failed = ctx.state.failed.as_ref();
     let status = match (waits, ctx.outcome().map(|outcome| outcome.status)) {
         _ if succeeded => "SUCCESS",
-        (_, Some(Status::Cancelled)) => "CANCELED",
+        (_, Some(TerminalStatus::Cancelled)) => "CANCELED",
         (_, Some(_)) => "ERROR",
         (Some(act), None) if adapter::asks_person(ctx, act) => "WAITING_FOR_HUMAN",
         (Some(_), None) => "WAITING",
@@ -150,29 +155,29 @@ pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
 }
 
 /// When the run ended, or how far it is; what agents say after the end does not prolong it.
-fn ended_at(ctx: &Ctx<'_>) -> Time {
+fn ended_at(ctx: &AdapterContext<'_>) -> Time {
     let last = ctx.state.acts.iter().filter_map(|act| act.ended_at).max();
     last.filter(|_| ctx.outcome().is_some()).unwrap_or(ctx.state.at)
 }
 
 /// Completed activations in the order in which they ended. One at a time runs, so that is the order they began in,
 /// except for those that waited.
-fn sequence(ctx: &Ctx<'_>) -> Vec<ActId> {
-    let ended = |act: &ActId| ctx.act(*act).end.is_some_and(|end| end == End::Succeeded);
-    let mut acts: Vec<ActId> = (0..ctx.state.acts.len() as ActId).filter(ended).collect();
+fn sequence(ctx: &AdapterContext<'_>) -> Vec<ActivationId> {
+    let ended = |act: &ActivationId| ctx.act(*act).end.is_some_and(|end| end == ActivationEnd::Succeeded);
+    let mut acts: Vec<ActivationId> = (0..ctx.state.acts.len() as ActivationId).filter(ended).collect();
     acts.sort_by_key(|act| (ctx.act(*act).ended_at, *act));
     acts
 }
 
-fn node_result(ctx: &Ctx<'_>, act: ActId) -> Value {
+fn node_result(ctx: &AdapterContext<'_>, act: ActivationId) -> Value {
     let one = ctx.act(act);
     let status = match one.end {
-        Some(End::Succeeded) => "completed",
-        Some(End::Failed) => "failed",
-        Some(End::Skipped) => "skipped",
-        Some(End::Cancelled) => "canceled",
-        None if matches!(one.phase, Phase::Waiting | Phase::Sleeping) => "waiting_input",
-        None if one.phase == Phase::BackedOff || one.tries > 1 => "retrying",
+        Some(ActivationEnd::Succeeded) => "completed",
+        Some(ActivationEnd::Failed) => "failed",
+        Some(ActivationEnd::Skipped) => "skipped",
+        Some(ActivationEnd::Cancelled) => "canceled",
+        None if matches!(one.phase, ActivationPhase::Waiting | ActivationPhase::Sleeping) => "waiting_input",
+        None if one.phase == ActivationPhase::BackedOff || one.tries > 1 => "retrying",
         None => "running",
     };
     let mut seen = json!({ "status": status, "input": input(ctx, act), "activation_id": act });
@@ -218,7 +223,7 @@ fn decided(node: &PlanNode, output: &Value) -> Value {
 }
 
 /// Tokens an activation used, wherever its agent reports them.
-fn tokens(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
+fn tokens(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let ports = adapter::ports_of(&reply.output);
     let at = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);

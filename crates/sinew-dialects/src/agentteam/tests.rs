@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{Ask, Input, Mode, Reply};
+use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
@@ -15,7 +15,7 @@ use crate::Dialect;
 use crate::testing::{Bench, Stubbed, cases, lower};
 
 /// Node runners of a case; every call is one try.
-fn stub(stubs: &Value) -> impl FnMut(&str, &Ask) -> Stubbed + '_ {
+fn stub(stubs: &Value) -> impl FnMut(&str, &TaskRequest) -> Stubbed + '_ {
     let mut tries: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
     move |node, ask| {
         let nth = tries.entry(node.to_owned()).or_default();
@@ -27,11 +27,11 @@ fn stub(stubs: &Value) -> impl FnMut(&str, &Ask) -> Stubbed + '_ {
         let result = if let Some(text) = stub["raise"].as_str() {
             Err(Fault::failure("SINEW-5101", text))
         } else if stub["echo"] == true {
-            Ok(Reply::new(json!({ "outputs": { "result": { "echo": ask.input["result"] } } })))
+            Ok(TaskReply::new(json!({ "outputs": { "result": { "echo": ask.input["result"] } } })))
         } else if let Some(outputs) = stub.get("outputs") {
-            Ok(Reply::new(json!({ "outputs": outputs })))
+            Ok(TaskReply::new(json!({ "outputs": outputs })))
         } else {
-            Ok(Reply::new(json!({ "outputs": { "result": stub["result"] } })))
+            Ok(TaskReply::new(json!({ "outputs": { "result": stub["result"] } })))
         };
         let after = stub["sleep_s"].as_f64().map_or(0, super::flow::milliseconds);
         Stubbed { after, progress: Vec::new(), result }
@@ -51,8 +51,8 @@ fn run(case: &Value) -> Result<(Vec<Value>, Bench), Diagnostics> {
     let mut bench = Bench::new(lowered.plan, AgentTeam.adapter());
     let mut stub = stub(&case["stubs"]);
     let from = case["input"]["start_from_node"].as_str().map(str::to_owned);
-    let mode = Mode { from: from.into_iter().collect(), ..Mode::default() };
-    let input = Input::Start { input: case["input"].clone(), mode, depth: 0, chain: Vec::new() };
+    let mode = ExecutionMode { from: from.into_iter().collect(), ..ExecutionMode::default() };
+    let input = EngineInput::Start { input: case["input"].clone(), mode, depth: 0, chain: Vec::new() };
     bench.input(input, &mut stub).expect("a fresh execution starts");
     bench.go_on(&mut stub);
     let mut natives = vec![bench.native()];

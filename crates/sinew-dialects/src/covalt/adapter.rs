@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{
-    ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, Val,
-    out_edges,
+    ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, Fact, NativeEvent,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, SharedJson, TaskRequest, out_edges,
 };
-use sinew_plan::{Op, PlanNode};
+use sinew_plan::{NodeOperation, PlanNode};
 use sinew_protocol::Fault;
 
 use super::coerce::{self, DATA};
@@ -28,68 +28,70 @@ impl Adapter for CovaltAdapter {
         NAME
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         bind(ctx, act).unwrap_or_else(|text| fail(ctx, act, &text, None))
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let last = ctx.act(act).replies.last();
-        if let Some(Replied { tag, result: Ok(reply), .. }) = last
-            && tag == Ask::EVALUATION
+        if let Some(RecordedReply { tag, result: Ok(reply), .. }) = last
+            && tag == TaskRequest::EVALUATION
         {
             return match compute::python_outputs(&reply.output) {
-                Ok(outputs) => Step::Done(output(outputs)),
+                Ok(outputs) => NodeDecision::Done(output(outputs)),
                 Err(text) => fail(ctx, act, &text, None),
             };
         }
         match last.map(|replied| &replied.result) {
-            Some(Ok(reply)) if ctx.node_of(act).inner => Step::Done(Output::new(Arc::clone(&reply.output))),
+            Some(Ok(reply)) if ctx.node_of(act).inner => {
+                NodeDecision::Done(ActivationOutput::new(Arc::clone(&reply.output)))
+            }
             Some(Ok(reply)) => match outputs_of(ctx, act, &reply.output) {
                 Err(text) => fail(ctx, act, &text, None),
                 Ok(outputs) => match reported(ctx, act) {
                     Some(text) => fail(ctx, act, &text, Some(outputs)),
-                    None => Step::Done(output(outputs)),
+                    None => NodeDecision::Done(output(outputs)),
                 },
             },
             Some(Err(fault)) if continues(ctx, act) => fail(ctx, act, &fault.message, None),
-            Some(Err(fault)) => Step::Fail(fault.clone()),
-            None => Step::Done(silent()),
+            Some(Err(fault)) => NodeDecision::Fail(fault.clone()),
+            None => NodeDecision::Done(silent()),
         }
     }
 
-    fn gather(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn gather(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         if let Some(fault) = ctx.child_fault(act) {
             return fail(ctx, act, &fault.message, None);
         }
         let results: Vec<Value> = ctx.child_outputs(act).map(|value| Value::clone(&value)).collect();
-        Step::Done(output(Map::from_iter([("output".to_owned(), typed(DATA, results))])))
+        NodeDecision::Done(output(Map::from_iter([("output".to_owned(), typed(DATA, results))])))
     }
 
-    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+    fn select(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> RouteDecision {
         let one = ctx.act(act);
-        let Some(output) = &one.output else { return Select::Tokens(Vec::new()) };
+        let Some(output) = &one.output else { return RouteDecision::Tokens(Vec::new()) };
         let emits = |port: &str| output.ports.iter().any(|(own, _)| own == port);
         let sends = out_edges(ctx, one.node).filter_map(|edge| {
             let port = ctx.plan().edge(edge).port.as_str();
             match port {
-                _ if emits(port) => Some(Send::port(edge)),
+                _ if emits(port) => Some(OutgoingToken::port(edge)),
                 // The data spine's other name.
-                "data" if emits("output") => Some(Send::given(edge, output.value["output"].clone())),
+                "data" if emits("output") => Some(OutgoingToken::given(edge, output.value["output"].clone())),
                 _ => None,
             }
         });
-        Select::Tokens(sends.collect())
+        RouteDecision::Tokens(sends.collect())
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         Ok(project::last_value(ctx))
     }
 
-    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    fn project(&self, ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
         project::events(ctx, fact)
     }
 
-    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+    fn native_result(&self, ctx: &AdapterContext<'_>) -> Value {
         project::result(ctx)
     }
 }
@@ -100,35 +102,40 @@ pub(super) fn extra(node: &PlanNode) -> Extra {
 }
 
 /// Nothing ran, nothing leaves.
-fn silent() -> Output {
-    Output::new(json!({}))
+fn silent() -> ActivationOutput {
+    ActivationOutput::new(json!({}))
 }
 
-fn output(outputs: Map<String, Value>) -> Output {
-    let ports = outputs.iter().map(|(port, value)| (port.clone(), Val::new(value.clone()))).collect();
-    Output { value: Val::new(Value::Object(outputs)), ports }
+fn output(outputs: Map<String, Value>) -> ActivationOutput {
+    let ports = outputs.iter().map(|(port, value)| (port.clone(), SharedJson::new(value.clone()))).collect();
+    ActivationOutput { value: SharedJson::new(Value::Object(outputs)), ports }
 }
 
 /// Whether the node's errors travel on in place of its output.
-pub(super) fn continues(ctx: &Ctx<'_>, act: ActId) -> bool {
+pub(super) fn continues(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     ctx.node_of(act).extra["data"]["on_error"] == "continue"
 }
 
 /// A failed node: the run stops (and keeps what there is), or an error travels on.
-fn fail(ctx: &Ctx<'_>, act: ActId, text: &str, partial: Option<Map<String, Value>>) -> Step {
+fn fail(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    text: &str,
+    partial: Option<Map<String, Value>>,
+) -> NodeDecision {
     if continues(ctx, act) {
         let error = typed(ERROR, json!({ "error": text }));
-        return Step::Done(output(Map::from_iter([("output".to_owned(), error)])));
+        return NodeDecision::Done(output(Map::from_iter([("output".to_owned(), error)])));
     }
     let fault = Fault::failure(FAILED, text).with_retryable(false);
     match partial {
-        Some(partial) => Step::FailWith(fault, output(partial)),
-        None => Step::Fail(fault),
+        Some(partial) => NodeDecision::FailWith(fault, output(partial)),
+        None => NodeDecision::Fail(fault),
     }
 }
 
 /// An error that an agent reported beside its result: as the member `error` of its outputs, or as an event.
-pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
+pub(super) fn reported(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<String> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
     let said =
         reply.events.iter().find(|event| event["type"] == "error").and_then(|event| event.get("error"));
@@ -137,7 +144,7 @@ pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
 }
 
 /// Values by handle with their types; of two wires into one handle the last in the file counts.
-fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<Map<String, Value>, String> {
+fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Map<String, Value>, String> {
     let mut by_edge = BTreeMap::new();
     for arrived in &ctx.act(act).inputs {
         if let Some(edge) = arrived.edge {
@@ -165,23 +172,23 @@ fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<Map<String, Value>, String> {
     Ok(inputs)
 }
 
-fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
+fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, String> {
     let node = ctx.node_of(act);
     if node.inner {
         return Ok(bind_body(ctx, act));
     }
     if !scope::takes_part(ctx, ctx.act(act).node) {
-        return Ok(Step::Done(silent()));
+        return Ok(NodeDecision::Done(silent()));
     }
     if let Some(given) = scope::cached(ctx, &node.id) {
         let given = given.as_object().cloned().unwrap_or_default();
-        return Ok(Step::Done(output(
+        return Ok(NodeDecision::Done(output(
             given.iter().map(|(port, value)| (port.clone(), with_type(value))).collect(),
         )));
     }
     let extra = extra(node);
     if extra.unknown {
-        return Ok(Step::Done(silent()));
+        return Ok(NodeDecision::Done(silent()));
     }
     if let Some(problem) = extra.problem {
         return Err(problem);
@@ -202,17 +209,19 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
         start: ctx.input(),
         trigger: scope::trigger(ctx),
     };
-    if let Op::Map { body } = node.op {
+    if let NodeOperation::Map { body } = node.op {
         return Ok(fan(body, &params, &inputs));
     }
     if node.kind == "code" && compute::is_python(&params) {
-        return Ok(Step::Ask(Box::new(Ask::evaluation(compute::python_call(&work).to_json()))));
+        return Ok(NodeDecision::Ask(Box::new(TaskRequest::evaluation(
+            compute::python_call(&work).to_json(),
+        ))));
     }
     if let Some(outputs) = compute::compute(&node.kind, &work) {
-        return outputs.map(|outputs| Step::Done(output(outputs)));
+        return outputs.map(|outputs| NodeDecision::Done(output(outputs)));
     }
     let built = build(&extra.links, &seen);
-    Ok(Step::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
+    Ok(NodeDecision::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
 }
 
 /// The cluster with its expressions worked out, and each sub-agent as a tool that takes a task.
@@ -246,7 +255,7 @@ fn ask(
     inputs: &Map<String, Value>,
     links: &Map<String, Value>,
     trigger: &Value,
-) -> Ask {
+) -> TaskRequest {
     let text = |key: &str| {
         params.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
     };
@@ -282,7 +291,7 @@ fn ask(
         _ => {}
     }
     let agent = node.agent.clone().unwrap_or_default();
-    Ask { instruction, context, output_schema, ..Ask::agent(agent, work) }
+    TaskRequest { instruction, context, output_schema, ..TaskRequest::agent(agent, work) }
 }
 
 /// What there is to choose from: names, or objects with a name (and a description).
@@ -331,7 +340,11 @@ fn explicit(reply: &Value) -> Option<&Map<String, Value>> {
 }
 
 /// Outputs by port, from a reply of any shape.
-fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Value>, String> {
+fn outputs_of(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    reply: &Value,
+) -> Result<Map<String, Value>, String> {
     if let Some(ports) = explicit(reply) {
         return Ok(ports.iter().map(|(port, value)| (port.clone(), with_type(value))).collect());
     }
@@ -372,7 +385,7 @@ fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Va
 }
 
 /// One run of the inner graph per item.
-fn fan(body: u32, params: &Map<String, Value>, inputs: &Map<String, Value>) -> Step {
+fn fan(body: u32, params: &Map<String, Value>, inputs: &Map<String, Value>) -> NodeDecision {
     let input = input_of(inputs);
     let items = match params.get("items").filter(|items| !items.is_null()) {
         Some(Value::Array(items)) => items.clone(),
@@ -389,21 +402,21 @@ fn fan(body: u32, params: &Map<String, Value>, inputs: &Map<String, Value>) -> S
     };
     let limit = params.get("parallel").and_then(Value::as_u64).and_then(|limit| u32::try_from(limit).ok());
     let children =
-        items.into_iter().map(|item| Child { body, item: Arc::new(item), delay_ms: None }).collect();
-    Step::Fan { children, limit: limit.or(Some(1)), fail_fast: true }
+        items.into_iter().map(|item| ChildSpec { body, item: Arc::new(item), delay_ms: None }).collect();
+    NodeDecision::Fan { children, limit: limit.or(Some(1)), fail_fast: true }
 }
 
-fn bind_body(ctx: &Ctx<'_>, act: ActId) -> Step {
+fn bind_body(ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
     let (item, index) =
         ctx.item(ctx.act(act).scope).map_or((Value::Null, 0), |(item, index)| (Value::clone(item), index));
     let workflow = ctx.node_of(act).agent.clone().unwrap_or_default();
     let message = message_of(&item);
     let input = json!({ "message": message, "trigger": { "item": item, "index": index } });
-    Step::Ask(Box::new(Ask::workflow(workflow, input)))
+    NodeDecision::Ask(Box::new(TaskRequest::workflow(workflow, input)))
 }
 
 /// Whether the activation has outputs that anybody may see.
-pub(super) fn is_silent(ctx: &Ctx<'_>, act: ActId) -> bool {
+pub(super) fn is_silent(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
     let node = ctx.node_of(act);
     node.inner
         || node.extra["unknown"] == true
@@ -412,8 +425,8 @@ pub(super) fn is_silent(ctx: &Ctx<'_>, act: ActId) -> bool {
 }
 
 /// The error that travels on from an activation that failed under `on_error: continue`.
-pub(super) fn error_of(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
+pub(super) fn error_of(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Value> {
     let one = ctx.act(act);
-    let port = &one.output.as_ref().filter(|_| one.end == Some(End::Succeeded))?.value["output"];
+    let port = &one.output.as_ref().filter(|_| one.end == Some(ActivationEnd::Succeeded))?.value["output"];
     (port["type"] == ERROR).then(|| port["value"]["error"].clone())
 }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_plan::{
+    FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode,
+    ReadyOrder, RetryPolicy, SchedulingProfile,
+};
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
 use super::catalogue::{self, Catalogue, Definition};
@@ -228,8 +231,8 @@ impl Lowering<'_> {
     }
 
     fn plan(&mut self, graph: &Graph, structural: &BTreeSet<&str>, order: &[&str], name: &str) -> Made {
-        let ids: BTreeMap<&str, NodeIx> =
-            graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
+        let ids: BTreeMap<&str, NodeIndex> =
+            graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIndex)).collect();
         let ranks: BTreeMap<&str, usize> = order.iter().enumerate().map(|(rank, id)| (*id, rank)).collect();
         let mut nodes: Vec<PlanNode> = Vec::with_capacity(graph.nodes.len());
         let mut linked = 0;
@@ -262,13 +265,13 @@ impl Lowering<'_> {
                 extra: serde_json::to_value(EdgeExtra { target_type }).unwrap_or_default(),
             });
         }
-        let reached: BTreeSet<NodeIx> =
+        let reached: BTreeSet<NodeIndex> =
             edges.iter().filter(|edge| !edge.attach).map(|edge| edge.to).collect();
-        let is_entry = |ix: &NodeIx| !nodes[*ix as usize].attached && !reached.contains(ix);
-        let mut entry: Vec<NodeIx> = (0..nodes.len() as NodeIx).filter(is_entry).collect();
+        let is_entry = |ix: &NodeIndex| !nodes[*ix as usize].attached && !reached.contains(ix);
+        let mut entry: Vec<NodeIndex> = (0..nodes.len() as NodeIndex).filter(is_entry).collect();
         entry.sort_by_key(|ix| nodes[*ix as usize].rank);
         for node in graph.nodes.iter().filter(|node| node.kind == "loop") {
-            let body = nodes.len() as NodeIx;
+            let body = nodes.len() as NodeIndex;
             let workflow = node
                 .data
                 .get("workflow")
@@ -276,18 +279,22 @@ impl Lowering<'_> {
                 .filter(|_| !node.data.contains_key("graph"));
             let workflow = workflow.map_or_else(|| body_name(name, &node.id), str::to_owned);
             if let Some(ix) = ids.get(node.id.as_str()) {
-                nodes[*ix as usize].op = Op::Map { body };
+                nodes[*ix as usize].op = NodeOperation::Map { body };
             }
             nodes.push(PlanNode {
-                op: Op::Workflow,
+                op: NodeOperation::Workflow,
                 agent: Some(workflow),
                 inner: true,
                 ..plan_node(&format!("{}#body", node.id), "loop-body")
             });
         }
         let places = graph.nodes.iter().map(|node| Some(node.span)).collect();
-        let profile =
-            Profile { order: Order::Rank, parallel: 0, failure: Failure::Stop, pause: Pause::NodeLocal };
+        let profile = SchedulingProfile {
+            order: ReadyOrder::Rank,
+            parallel: 0,
+            failure: FailurePolicy::Stop,
+            pause: PausePolicy::NodeLocal,
+        };
         let plan = Plan {
             format: Plan::FORMAT,
             dialect: NAME.to_owned(),
@@ -299,7 +306,7 @@ impl Lowering<'_> {
             edges,
             entry,
             exits: Vec::new(),
-            limits: Limits::default(),
+            limits: PlanLimits::default(),
             input_schema: None,
             output_schema: None,
             extra: Value::Null,
@@ -332,9 +339,9 @@ impl Lowering<'_> {
         let computed = node.kind == "code" && super::compute::is_python(&data);
         let asked = definition.agent.as_ref().filter(|_| !computed);
         let op = match (node.kind.as_str(), asked) {
-            ("chat-start" | "webhook-trigger", _) => Op::Source,
-            (_, Some(_)) => Op::Agent,
-            _ => Op::Pure,
+            ("chat-start" | "webhook-trigger", _) => NodeOperation::Source,
+            (_, Some(_)) => NodeOperation::Agent,
+            _ => NodeOperation::Pure,
         };
         let agent = asked.filter(|_| !attached).map(|own| {
             let named = node.data.get("agent").and_then(Value::as_str);
@@ -367,11 +374,11 @@ fn plan_node(id: &str, kind: &str) -> PlanNode {
         id: id.to_owned(),
         kind: kind.to_owned(),
         label: None,
-        op: Op::Pure,
-        join: Join::Resolved { quorum: None },
+        op: NodeOperation::Pure,
+        join: JoinRule::Resolved { quorum: None },
         rank: 0,
         agent: None,
-        retry: Retry::default(),
+        retry: RetryPolicy::default(),
         attempt_timeout_ms: None,
         timeout_ms: None,
         inner: false,

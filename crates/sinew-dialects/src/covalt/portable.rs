@@ -4,12 +4,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Value, json};
-use sinew_plan::{EdgeIx, NodeIx, Op, Plan};
+use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 
 use super::lower::Extra;
 use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let own = plan.node(node);
     let Ok(extra) = serde_json::from_value::<Extra>(own.extra.clone()) else {
@@ -17,16 +17,16 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
     };
     match (&own.op, own.kind.as_str()) {
         _ if own.attached => Portability::Attached,
-        (Op::Source, _) => Portability::Start,
+        (NodeOperation::Source, _) => Portability::Start,
         (_, "conditional") => conditional(graph, node, &extra).unwrap_or_else(Portability::Not),
-        (Op::Agent, _) => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
+        (NodeOperation::Agent, _) => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
         (_, kind) => Portability::Not(format!("there is no word for '{kind}'")),
     }
 }
 
 fn agent(
     graph: &PlanGraph<'_>,
-    node: NodeIx,
+    node: NodeIndex,
     extra: &Extra,
     losses: &mut Vec<String>,
 ) -> Result<Portability, String> {
@@ -48,7 +48,7 @@ fn agent(
     })
 }
 
-fn conditional(graph: &PlanGraph<'_>, node: NodeIx, extra: &Extra) -> Result<Portability, String> {
+fn conditional(graph: &PlanGraph<'_>, node: NodeIndex, extra: &Extra) -> Result<Portability, String> {
     let text = |key: &str| extra.data.get(key).and_then(Value::as_str).unwrap_or_default();
     let before = previous(graph, node).ok_or("what it looks at depends on which of several branches ran")?;
     let seen = format!("{{{{{before}.{}}}}}", text("field"));
@@ -65,7 +65,7 @@ fn conditional(graph: &PlanGraph<'_>, node: NodeIx, extra: &Extra) -> Result<Por
     if !(wanted.is_number() || wanted.is_boolean() || wanted.is_string()) || text("value").contains("{{") {
         return Err("it compares with something that is no plain value".into());
     }
-    let port = |name: &str| -> Option<EdgeIx> {
+    let port = |name: &str| -> Option<EdgeIndex> {
         graph.edges_out_of(node).find(|(_, edge)| edge.port == name).map(|(ix, _)| ix)
     };
     let condition = format!("{seen} {compare} {wanted}");
@@ -84,7 +84,7 @@ static NAMED: Pattern =
 static INPUT: Pattern = LazyLock::new(|| Regex::new(r"^input((?:\.\w+)*)$"));
 
 /// Expressions that only name a value, as `sam` templates; any other stops the conversion.
-fn translate(graph: &PlanGraph<'_>, node: NodeIx, text: &str) -> Result<String, String> {
+fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<String, String> {
     let compiled = |pattern: &'static Pattern| pattern.as_ref().map_err(ToString::to_string);
     let (expression, named, input) = (compiled(&EXPRESSION)?, compiled(&NAMED)?, compiled(&INPUT)?);
     let mut out = String::new();
@@ -112,13 +112,13 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIx, text: &str) -> Result<String, 
 }
 
 /// The path of a node's value in `sam`.
-fn root(plan: &Plan, node: NodeIx) -> String {
+fn root(plan: &Plan, node: NodeIndex) -> String {
     let own = plan.node(node);
-    if own.op == Op::Source { "workflow.input".into() } else { format!("{}.output", own.id) }
+    if own.op == NodeOperation::Source { "workflow.input".into() } else { format!("{}.output", own.id) }
 }
 
 /// The path of what came before: the one node before it, past conditionals, which hand on what they got.
-fn previous(graph: &PlanGraph<'_>, node: NodeIx) -> Option<String> {
+fn previous(graph: &PlanGraph<'_>, node: NodeIndex) -> Option<String> {
     let plan = graph.plan();
     let mut at = node;
     // No way up a graph is longer than its nodes.

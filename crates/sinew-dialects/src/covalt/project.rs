@@ -1,14 +1,16 @@
 //! The dialect's own events and its result object.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status};
+use sinew_engine::{
+    ActivationEnd, ActivationId, ActivationPhase, AdapterContext, Fact, NativeEvent, TerminalStatus,
+};
 
 use super::adapter;
 use super::scope::{primary, shown};
 use super::template::spaced_json;
 
 /// The events of a fact. A node that does not stream says that it started when it is done.
-pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+pub(super) fn events(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     let act = match fact {
         Fact::Began { act }
         | Fact::Progressed { act, .. }
@@ -47,7 +49,7 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
 }
 
 /// What an error event says; what the node reported itself is told as it was.
-fn told(ctx: &Ctx<'_>, act: ActId, error: &Value, on_error: &str) -> Value {
+fn told(ctx: &AdapterContext<'_>, act: ActivationId, error: &Value, on_error: &str) -> Value {
     if adapter::reported(ctx, act).is_some() {
         json!({ "error": error })
     } else {
@@ -56,13 +58,15 @@ fn told(ctx: &Ctx<'_>, act: ActId, error: &Value, on_error: &str) -> Value {
 }
 
 /// One event for a run that somebody stopped: at the node that was at work.
-fn cancelled(ctx: &Ctx<'_>) -> Vec<NativeEvent> {
-    let at_work = |act: &ActId| ctx.act(*act).phase == Phase::Running && !adapter::is_silent(ctx, *act);
-    let act = (0..ctx.state.acts.len() as ActId).find(at_work);
+fn cancelled(ctx: &AdapterContext<'_>) -> Vec<NativeEvent> {
+    let at_work = |act: &ActivationId| {
+        ctx.act(*act).phase == ActivationPhase::Running && !adapter::is_silent(ctx, *act)
+    };
+    let act = (0..ctx.state.acts.len() as ActivationId).find(at_work);
     act.map(|act| of(ctx, act, "cancelled", None)).into_iter().collect()
 }
 
-fn of(ctx: &Ctx<'_>, act: ActId, kind: &str, data: Option<&Value>) -> NativeEvent {
+fn of(ctx: &AdapterContext<'_>, act: ActivationId, kind: &str, data: Option<&Value>) -> NativeEvent {
     let node = ctx.node_of(act);
     let line = match data {
         Some(data) => format!("{} {kind} {}", node.id, spaced_json(data)),
@@ -73,9 +77,9 @@ fn of(ctx: &Ctx<'_>, act: ActId, kind: &str, data: Option<&Value>) -> NativeEven
 }
 
 /// What each node gave, by port.
-fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
+fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     let mut all = Map::new();
-    for act in 0..ctx.state.acts.len() as ActId {
+    for act in 0..ctx.state.acts.len() as ActivationId {
         let one = ctx.act(act);
         let Some(output) = one.output.as_ref().filter(|_| one.end.is_some()) else { continue };
         if adapter::is_silent(ctx, act) || adapter::error_of(ctx, act).is_some() {
@@ -91,11 +95,12 @@ fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
 }
 
 /// The value at the end of the graph: that of the node behind which nothing ran, or of each by its id.
-pub(super) fn last_value(ctx: &Ctx<'_>) -> Value {
+pub(super) fn last_value(ctx: &AdapterContext<'_>) -> Value {
     let mut left = Map::new();
-    for act in 0..ctx.state.acts.len() as ActId {
+    for act in 0..ctx.state.acts.len() as ActivationId {
         let one = ctx.act(act);
-        let last = one.end == Some(End::Succeeded) && !one.sent.iter().any(|token| token.value.is_live());
+        let last =
+            one.end == Some(ActivationEnd::Succeeded) && !one.sent.iter().any(|token| token.value.is_live());
         if !last || adapter::is_silent(ctx, act) {
             continue;
         }
@@ -115,12 +120,12 @@ pub(super) fn last_value(ctx: &Ctx<'_>) -> Value {
 }
 
 /// The result object: status, outputs, error, and the text a person reads.
-pub(super) fn result(ctx: &Ctx<'_>) -> Value {
+pub(super) fn result(ctx: &AdapterContext<'_>) -> Value {
     let failed = ctx.state.failed.as_ref();
     let status = match ctx.outcome().map(|outcome| outcome.status) {
-        Some(Status::Success) => "completed",
-        Some(Status::Failure) => "error",
-        Some(Status::Cancelled) => "cancelled",
+        Some(TerminalStatus::Success) => "completed",
+        Some(TerminalStatus::Failure) => "error",
+        Some(TerminalStatus::Cancelled) => "cancelled",
         None if failed.is_some() => "error",
         None => "running",
     };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, End};
-use sinew_plan::NodeIx;
+use sinew_engine::{ActivationEnd, ActivationId, AdapterContext};
+use sinew_plan::NodeIndex;
 
 use super::coerce::DATA;
 use super::script::Scope;
@@ -24,7 +24,7 @@ pub(super) fn bare(typed: &Value) -> Value {
 
 /// What an expression in a node's parameters sees.
 pub(super) struct Seen<'c, 'e> {
-    pub(super) ctx: &'c Ctx<'e>,
+    pub(super) ctx: &'c AdapterContext<'e>,
     /// Values by input handle.
     pub(super) inputs: &'c Map<String, Value>,
 }
@@ -58,15 +58,15 @@ pub(super) fn input_of(inputs: &Map<String, Value>) -> Value {
 }
 
 /// The payload the run was started with.
-pub(super) fn trigger(ctx: &Ctx<'_>) -> Value {
+pub(super) fn trigger(ctx: &AdapterContext<'_>) -> Value {
     ctx.input().get("trigger").cloned().unwrap_or_else(|| ctx.input().clone())
 }
 
 /// What a node left at `output`, `true` or `false`, and when; nothing if it did not end well.
-fn left(ctx: &Ctx<'_>, node: NodeIx) -> Option<((u64, ActId), Value)> {
+fn left(ctx: &AdapterContext<'_>, node: NodeIndex) -> Option<((u64, ActivationId), Value)> {
     let act = ctx.latest(ctx.root(), node)?;
     let one = ctx.act(act);
-    if one.end != Some(End::Succeeded) {
+    if one.end != Some(ActivationEnd::Succeeded) {
         return None;
     }
     let value = primary(&one.output.as_ref()?.value)?;
@@ -85,7 +85,7 @@ pub(super) fn shown(typed: &Value) -> Value {
 }
 
 /// Outputs given for a node at the start of a partial run.
-pub(super) fn cached<'c>(ctx: &Ctx<'c>, node: &str) -> Option<&'c Value> {
+pub(super) fn cached<'c>(ctx: &AdapterContext<'c>, node: &str) -> Option<&'c Value> {
     let execution = ctx.input().get("execution");
     let given =
         execution.and_then(|all| all.get("cached_outputs")).or_else(|| ctx.input().get("cached_outputs"))?;
@@ -102,13 +102,13 @@ fn texts(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-fn targets(ctx: &Ctx<'_>) -> Vec<String> {
+fn targets(ctx: &AdapterContext<'_>) -> Vec<String> {
     let scope = ctx.input().get("execution").and_then(|all| all.get("scope"));
     texts(scope.and_then(|scope| scope.get("target_node_ids")))
 }
 
 /// Whether a node takes part in this run: all do, unless the input names targets or entries.
-pub(super) fn takes_part(ctx: &Ctx<'_>, node: NodeIx) -> bool {
+pub(super) fn takes_part(ctx: &AdapterContext<'_>, node: NodeIndex) -> bool {
     let Some(execution) = ctx.input().get("execution") else { return true };
     let plan = ctx.plan();
     let find = |ids: Vec<String>| ids.iter().filter_map(|id| plan.find(id)).collect::<Vec<_>>();
@@ -130,14 +130,14 @@ pub(super) fn takes_part(ctx: &Ctx<'_>, node: NodeIx) -> bool {
     if entries.is_empty() {
         return true;
     }
-    let below: Vec<NodeIx> = reach(ctx, &entries, false).into_iter().collect();
+    let below: Vec<NodeIndex> = reach(ctx, &entries, false).into_iter().collect();
     reach(ctx, &below, true).contains(&node)
 }
 
 /// These nodes and all above (or below) them.
-fn reach(ctx: &Ctx<'_>, from: &[NodeIx], up: bool) -> BTreeSet<NodeIx> {
-    let mut seen: BTreeSet<NodeIx> = from.iter().copied().collect();
-    let mut open: Vec<NodeIx> = from.to_vec();
+fn reach(ctx: &AdapterContext<'_>, from: &[NodeIndex], up: bool) -> BTreeSet<NodeIndex> {
+    let mut seen: BTreeSet<NodeIndex> = from.iter().copied().collect();
+    let mut open: Vec<NodeIndex> = from.to_vec();
     while let Some(node) = open.pop() {
         let edges = if up { ctx.graph.in_edges(node) } else { ctx.graph.out_edges(node) };
         for edge in edges {

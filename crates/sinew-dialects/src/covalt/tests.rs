@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{Ask, Reply};
+use sinew_engine::{TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
@@ -25,9 +25,9 @@ fn doubles() -> Value {
 }
 
 /// What a double does with the data and inputs it is asked with.
-fn double(node: &str, ask: &Ask) -> Stubbed {
+fn double(node: &str, ask: &TaskRequest) -> Stubbed {
     let data = &ask.input["data"];
-    let out = |ports: Value| Ok(Reply::new(json!({ "outputs": ports })));
+    let out = |ports: Value| Ok(TaskReply::new(json!({ "outputs": ports })));
     let value = |value: Value| json!({ "output": { "value": value } });
     let mut progress = Vec::new();
     let result = match ask.target.name() {
@@ -49,11 +49,11 @@ fn double(node: &str, ask: &Ask) -> Stubbed {
             if let Some(error) = data.get("fail") {
                 reply["error"] = error.clone();
             }
-            Ok(Reply::new(reply))
+            Ok(TaskReply::new(reply))
         }
         "empty" => out(json!({})),
         "linkagent" => out(value(ask.context["links"].clone())),
-        _ => Ok(Reply::new(json!({ "response": format!("{node} did it") }))),
+        _ => Ok(TaskReply::new(json!({ "response": format!("{node} did it") }))),
     };
     Stubbed { after: data["ms"].as_u64().unwrap_or(0), progress, result }
 }
@@ -330,7 +330,7 @@ fn a_classifier_takes_one_branch() {
                     ask.output_schema.as_ref().unwrap()["properties"]["choice"]["enum"],
                     json!(["Sales", "Support"])
                 );
-                Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(choice.clone())) }
+                Stubbed { after: 0, progress: vec![], result: Ok(TaskReply::new(choice.clone())) }
             }
             _ => double(node, ask),
         });
@@ -368,7 +368,7 @@ fn a_loop_brings_its_own_workflow() {
     let mut bench = Bench::new(lowered[0].plan.clone(), Covalt.adapter());
     bench.start(json!({}), &mut |node, ask| match ask.target.name() {
         "test.l" => {
-            Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(ask.input["trigger"].clone())) }
+            Stubbed { after: 0, progress: vec![], result: Ok(TaskReply::new(ask.input["trigger"].clone())) }
         }
         _ => double(node, ask),
     });

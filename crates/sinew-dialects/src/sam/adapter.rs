@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ATTEMPT_TIMED_OUT, ActId, Adapter, Ask, Child, Ctx, Output, Step, Val};
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_engine::{
+    ATTEMPT_TIMED_OUT, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, NodeDecision,
+    SharedJson, TaskRequest,
+};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::Fault;
 use sinew_script::{python_repr, python_type};
 use sinew_source::violation_code;
@@ -35,27 +38,27 @@ impl Adapter for SamAdapter {
         }
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         Program::of(ctx.graph).and_then(|program| Bound::new(ctx, &program, act).step()).into()
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         match ctx.act(act).replies.last().map(|replied| &replied.result) {
-            Some(Ok(reply)) => Step::Done(Output::new(Arc::clone(&reply.output))),
-            Some(Err(fault)) => Step::Fail(in_time(ctx, act, fault)),
-            None => Step::Done(Output::default()),
+            Some(Ok(reply)) => NodeDecision::Done(ActivationOutput::new(Arc::clone(&reply.output))),
+            Some(Err(fault)) => NodeDecision::Fail(in_time(ctx, act, fault)),
+            None => NodeDecision::Done(ActivationOutput::default()),
         }
     }
 
-    fn gather(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn gather(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let failed = ctx.act(act).children.as_ref().and_then(|children| children.failed);
         if let (Some(child), Some(fault)) = (failed, ctx.child_fault(act)) {
-            return Step::Fail(named(ctx, child, fault).with_retryable(false));
+            return NodeDecision::Fail(named(ctx, child, fault).with_retryable(false));
         }
         Program::of(ctx.graph).and_then(|program| gathered(ctx, &program, act)).into()
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         let program = Program::of(ctx.graph)?;
         let output = program.output.resolve(&View::new(ctx, &program, ctx.root())).map_err(no_value)?;
         match &ctx.plan().output_schema {
@@ -66,13 +69,13 @@ impl Adapter for SamAdapter {
         }
     }
 
-    fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+    fn failure(&self, ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
         named(ctx, act, fault)
     }
 }
 
 /// `Node 'a' failed: …`; a map, loop or fork passes on what its child said.
-fn named(ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+fn named(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
     if ctx.act(act).children.as_ref().is_some_and(|children| children.failed.is_some()) {
         return fault.clone();
     }
@@ -81,7 +84,7 @@ fn named(ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
 }
 
 /// The dialect's words for an attempt that took too long.
-fn in_time(ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
+fn in_time(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault {
     match ctx.node_of(act).attempt_timeout_ms {
         Some(ms) if fault.code == ATTEMPT_TIMED_OUT => {
             let seconds = python_repr(&json!(ms as f64 / 1000.0));
@@ -107,21 +110,21 @@ fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Resu
 
 /// An activation that is about to begin.
 struct Bound<'c> {
-    ctx: &'c Ctx<'c>,
+    ctx: &'c AdapterContext<'c>,
     program: &'c Program,
-    act: ActId,
+    act: ActivationId,
     node: &'c Compiled,
     view: View<'c>,
 }
 
 impl<'c> Bound<'c> {
-    fn new(ctx: &'c Ctx<'c>, program: &'c Program, act: ActId) -> Self {
+    fn new(ctx: &'c AdapterContext<'c>, program: &'c Program, act: ActivationId) -> Self {
         let one = ctx.act(act);
         let view = View::new(ctx, program, one.scope);
         Self { ctx, program, act, node: program.node(one.node), view }
     }
 
-    fn step(&self) -> Result<Step, Fault> {
+    fn step(&self) -> Result<NodeDecision, Fault> {
         if let Work::Workflow { workflow_name, .. } = &self.node.def.work
             && *workflow_name == self.ctx.plan().name
         {
@@ -136,14 +139,16 @@ impl<'c> Bound<'c> {
         {
             // With its own port only, none of a branching node's targets is chosen.
             let output = match self.node.def.work.targets().as_slice() {
-                [] => Output::default(),
-                _ => Output::default().port(OUT, Value::Null),
+                [] => ActivationOutput::default(),
+                _ => ActivationOutput::default().port(OUT, Value::Null),
             };
-            return Ok(Step::Skip { reason: "when_clause_false".to_owned(), output });
+            return Ok(NodeDecision::Skip { reason: "when_clause_false".to_owned(), output });
         }
         match &self.node.def.work {
-            Work::Agent { agent_name, .. } => Ok(self.ask(Ask::agent(agent_name, self.input()?))),
-            Work::Workflow { workflow_name, .. } => Ok(self.ask(Ask::workflow(workflow_name, self.input()?))),
+            Work::Agent { agent_name, .. } => Ok(self.ask(TaskRequest::agent(agent_name, self.input()?))),
+            Work::Workflow { workflow_name, .. } => {
+                Ok(self.ask(TaskRequest::workflow(workflow_name, self.input()?)))
+            }
             Work::Conditional { condition, true_branch, false_branch } => {
                 let holds = self.first_condition().map_err(cannot_evaluate)?;
                 let output = json!({ "condition_result": holds, "condition": condition });
@@ -159,16 +164,18 @@ impl<'c> Bound<'c> {
             }
             Work::Map { max_items, concurrency_limit, .. } => self.map(*max_items, *concurrency_limit),
             Work::Fork { fail_fast, .. } => {
-                let bodies = if let Op::Fork { bodies } = &self.ctx.node_of(self.act).op {
+                let bodies = if let NodeOperation::Fork { bodies } = &self.ctx.node_of(self.act).op {
                     bodies.as_slice()
                 } else {
                     &[]
                 };
-                let children = bodies.iter().map(|body| child(*body, Val::default(), None)).collect();
-                Ok(Step::Fan { children, limit: None, fail_fast: *fail_fast })
+                let children = bodies.iter().map(|body| child(*body, SharedJson::default(), None)).collect();
+                Ok(NodeDecision::Fan { children, limit: None, fail_fast: *fail_fast })
             }
             Work::Join { wait_for, strategy, .. } => Ok(self.join(wait_for, *strategy)),
-            Work::Loop { .. } => Ok(Step::Fan { children: self.body(None), limit: None, fail_fast: true }),
+            Work::Loop { .. } => {
+                Ok(NodeDecision::Fan { children: self.body(None), limit: None, fail_fast: true })
+            }
         }
     }
 
@@ -189,25 +196,25 @@ impl<'c> Bound<'c> {
         false
     }
 
-    fn ask(&self, mut ask: Ask) -> Step {
+    fn ask(&self, mut ask: TaskRequest) -> NodeDecision {
         if let Some(call) = self.node.def.work.call() {
             ask.input_schema.clone_from(&call.input_schema_override);
             ask.output_schema.clone_from(&call.output_schema_override);
         }
         let instruction = self.node.instruction.as_ref().map(|parts| fill(parts, &self.view));
         ask.instruction = instruction.filter(|text| !text.trim().is_empty());
-        Step::Ask(Box::new(ask))
+        NodeDecision::Ask(Box::new(ask))
     }
 
     /// The input as mapped, or, without a mapping, worked out from where the node stands.
-    fn input(&self) -> Result<Val, Fault> {
+    fn input(&self) -> Result<SharedJson, Fault> {
         if let Some(mapping) = &self.node.data {
-            return mapping.resolve(&self.view).map(Val::from).map_err(no_value);
+            return mapping.resolve(&self.view).map(SharedJson::from).map_err(no_value);
         }
         let whole =
             || self.ctx.state.start.as_ref().map(|start| Arc::clone(&start.input)).unwrap_or_default();
         if self.ctx.node_of(self.act).inner {
-            return Ok(self.view.item().cloned().map_or_else(whole, Val::from));
+            return Ok(self.view.item().cloned().map_or_else(whole, SharedJson::from));
         }
         match self.node.def.depends_on.as_slice() {
             [] => Ok(whole()),
@@ -228,7 +235,7 @@ impl<'c> Bound<'c> {
         }
     }
 
-    fn map(&self, max_items: Option<u32>, limit: Option<u32>) -> Result<Step, Fault> {
+    fn map(&self, max_items: Option<u32>, limit: Option<u32>) -> Result<NodeDecision, Fault> {
         let items = match &self.node.data {
             Some(template) => template.resolve(&self.view).map_err(no_value)?,
             None => Value::Null,
@@ -247,27 +254,27 @@ impl<'c> Bound<'c> {
             return Err(Fault::invalid("SINEW-4203", message));
         }
         if items.is_empty() {
-            return Ok(Step::Done(Output::new(json!({ "results": [] }))));
+            return Ok(NodeDecision::Done(ActivationOutput::new(json!({ "results": [] }))));
         }
-        let Op::Map { body } = self.ctx.node_of(self.act).op else {
-            return Ok(Step::Done(Output::default()));
+        let NodeOperation::Map { body } = self.ctx.node_of(self.act).op else {
+            return Ok(NodeDecision::Done(ActivationOutput::default()));
         };
-        let children = items.into_iter().map(|item| child(body, Val::from(item), None)).collect();
-        let fail_fast = self.ctx.plan().profile.failure == sinew_plan::Failure::Stop;
-        Ok(Step::Fan { children, limit, fail_fast })
+        let children = items.into_iter().map(|item| child(body, SharedJson::from(item), None)).collect();
+        let fail_fast = self.ctx.plan().profile.failure == sinew_plan::FailurePolicy::Stop;
+        Ok(NodeDecision::Fan { children, limit, fail_fast })
     }
 
-    fn body(&self, delay_ms: Option<u64>) -> Vec<Child> {
+    fn body(&self, delay_ms: Option<u64>) -> Vec<ChildSpec> {
         match self.ctx.node_of(self.act).op {
-            Op::Loop { body } => vec![child(body, Val::default(), delay_ms)],
+            NodeOperation::Loop { body } => vec![child(body, SharedJson::default(), delay_ms)],
             _ => Vec::new(),
         }
     }
 
     /// What has arrived, in the order of `wait_for`.
-    fn join(&self, wait_for: &[String], strategy: Strategy) -> Step {
+    fn join(&self, wait_for: &[String], strategy: Strategy) -> NodeDecision {
         let plan = self.ctx.plan();
-        let arrived: Vec<NodeIx> = self
+        let arrived: Vec<NodeIndex> = self
             .ctx
             .act(self.act)
             .inputs
@@ -286,14 +293,14 @@ impl<'c> Bound<'c> {
             }
         }
         let completed: Vec<&String> = results.keys().collect();
-        Step::Done(Output::new(
+        NodeDecision::Done(ActivationOutput::new(
             json!({ "completed_nodes": completed, "results": results, "strategy": strategy.as_str() }),
         ))
     }
 }
 
-fn child(body: NodeIx, item: Val, delay_ms: Option<u64>) -> Child {
-    Child { body, item, delay_ms }
+fn child(body: NodeIndex, item: SharedJson, delay_ms: Option<u64>) -> ChildSpec {
+    ChildSpec { body, item, delay_ms }
 }
 
 fn cannot_evaluate(reason: String) -> Fault {
@@ -301,24 +308,24 @@ fn cannot_evaluate(reason: String) -> Fault {
 }
 
 /// An output of which only the chosen branch gets something, and whoever depends on the node itself.
-fn branched(output: Value, branch: Option<&String>) -> Step {
-    let output = Val::from(output);
-    let mut made = Output::new(Arc::clone(&output)).port(OUT, Arc::clone(&output));
+fn branched(output: Value, branch: Option<&String>) -> NodeDecision {
+    let output = SharedJson::from(output);
+    let mut made = ActivationOutput::new(Arc::clone(&output)).port(OUT, Arc::clone(&output));
     if let Some(branch) = branch {
         made = made.port(branch, output);
     }
-    Step::Done(made)
+    NodeDecision::Done(made)
 }
 
 /// What follows when all children ended well.
-fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault> {
+fn gathered(ctx: &AdapterContext<'_>, program: &Program, act: ActivationId) -> Result<NodeDecision, Fault> {
     let node = program.node(ctx.act(act).node);
     let results = || ctx.child_outputs(act).map(Arc::unwrap_or_clone);
     match &node.def.work {
         Work::Fork { branches, .. } => {
             let merged: Map<String, Value> =
                 branches.iter().map(|branch| branch.output_key.clone()).zip(results()).collect();
-            Ok(Step::Done(Output::new(Value::Object(merged))))
+            Ok(NodeDecision::Done(ActivationOutput::new(Value::Object(merged))))
         }
         Work::Loop { max_iterations, delay, .. } => {
             let done = ctx.act(act).children.as_ref().map_or(0, |children| children.acts.len());
@@ -332,16 +339,18 @@ fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault>
                 (true, true) => {
                     let delay_ms = delay.as_ref().and_then(|delay| duration::milliseconds(delay).ok());
                     let children = Bound::new(ctx, program, act).body(delay_ms.filter(|ms| *ms > 0));
-                    return Ok(Step::Fan { children, limit: None, fail_fast: true });
+                    return Ok(NodeDecision::Fan { children, limit: None, fail_fast: true });
                 }
                 (true, false) => "max_iterations",
                 (false, _) => "condition_false",
             };
-            Ok(Step::Done(Output::new(json!({ "iterations_completed": done, "stopped_reason": reason }))))
+            Ok(NodeDecision::Done(ActivationOutput::new(
+                json!({ "iterations_completed": done, "stopped_reason": reason }),
+            )))
         }
         _ => {
             let results: Vec<Value> = results().collect();
-            Ok(Step::Done(Output::new(json!({ "results": results }))))
+            Ok(NodeDecision::Done(ActivationOutput::new(json!({ "results": results }))))
         }
     }
 }

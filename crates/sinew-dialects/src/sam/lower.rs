@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sinew_plan::{
-    Exit, ExitOn, Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry,
-    RetryOn,
+    ExitCondition, ExitNode, FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge,
+    PlanLimits, PlanNode, ReadyOrder, RetryCondition, RetryPolicy, SchedulingProfile,
 };
 use sinew_protocol::Fault;
 use sinew_source::Span;
@@ -27,7 +27,7 @@ pub(super) const OUT: &str = "out";
 pub(super) fn lower(name: &str, definition: &Definition) -> Result<(Plan, Vec<Option<Span>>), Fault> {
     let mut positions = BTreeMap::new();
     for (n, node) in definition.nodes.iter().enumerate() {
-        positions.entry(node.id.as_str()).or_insert(n as NodeIx);
+        positions.entry(node.id.as_str()).or_insert(n as NodeIndex);
     }
     let shape = Shape::of(definition);
     Lowering { definition, positions, shape, nodes: Vec::new(), places: Vec::new() }.plan(name)
@@ -35,7 +35,7 @@ pub(super) fn lower(name: &str, definition: &Definition) -> Result<(Plan, Vec<Op
 
 struct Lowering<'d> {
     definition: &'d Definition,
-    positions: BTreeMap<&'d str, NodeIx>,
+    positions: BTreeMap<&'d str, NodeIndex>,
     shape: Shape,
     nodes: Vec<PlanNode>,
     places: Vec<Option<Span>>,
@@ -48,15 +48,15 @@ impl Lowering<'_> {
         let mut next = definition.nodes.len();
         for (n, node) in definition.nodes.iter().enumerate() {
             let op = match &node.work {
-                Work::Agent { .. } => Op::Agent,
-                Work::Workflow { .. } => Op::Workflow,
-                Work::Conditional { .. } | Work::Switch { .. } | Work::Join { .. } => Op::Pure,
-                Work::Map { node, .. } => Op::Map { body: self.position(node) },
-                Work::Loop { node, .. } => Op::Loop { body: self.position(node) },
+                Work::Agent { .. } => NodeOperation::Agent,
+                Work::Workflow { .. } => NodeOperation::Workflow,
+                Work::Conditional { .. } | Work::Switch { .. } | Work::Join { .. } => NodeOperation::Pure,
+                Work::Map { node, .. } => NodeOperation::Map { body: self.position(node) },
+                Work::Loop { node, .. } => NodeOperation::Loop { body: self.position(node) },
                 Work::Fork { branches, .. } => {
                     let first = next;
                     next += branches.len();
-                    Op::Fork { bodies: (first..next).map(|ix| ix as NodeIx).collect() }
+                    NodeOperation::Fork { bodies: (first..next).map(|ix| ix as NodeIndex).collect() }
                 }
             };
             self.push(node, node.id.clone(), op, n as u32, self.shape.owners.contains_key(&node.id))?;
@@ -68,26 +68,26 @@ impl Lowering<'_> {
                     let new = taken.insert(branch.id.clone());
                     let id = if new { branch.id.clone() } else { format!("{}.{}", node.id, branch.id) };
                     taken.insert(id.clone());
-                    self.push(&as_node(branch), id, Op::Agent, n as u32, true)?;
+                    self.push(&as_node(branch), id, NodeOperation::Agent, n as u32, true)?;
                 }
             }
         }
         let edges = self.edges();
-        let reached: BTreeSet<NodeIx> = edges.iter().map(|edge| edge.to).collect();
+        let reached: BTreeSet<NodeIndex> = edges.iter().map(|edge| edge.to).collect();
         let entry = definition
             .nodes
             .iter()
             .enumerate()
-            .filter(|(ix, node)| self.shape.flows(&node.id) && !reached.contains(&(*ix as NodeIx)))
-            .map(|(ix, _)| ix as NodeIx)
+            .filter(|(ix, node)| self.shape.flows(&node.id) && !reached.contains(&(*ix as NodeIndex)))
+            .map(|(ix, _)| ix as NodeIndex)
             .collect();
-        let exits = definition.on_exit.handlers().map(|(on, id)| Exit {
+        let exits = definition.on_exit.handlers().map(|(on, id)| ExitNode {
             node: self.position(id),
             on: match on {
-                "on_success" => ExitOn::Success,
-                "on_failure" => ExitOn::Failure,
-                "on_cancel" => ExitOn::Cancel,
-                _ => ExitOn::Always,
+                "on_success" => ExitCondition::Success,
+                "on_failure" => ExitCondition::Failure,
+                "on_cancel" => ExitCondition::Cancel,
+                _ => ExitCondition::Always,
             },
         });
         let plan = Plan {
@@ -96,11 +96,11 @@ impl Lowering<'_> {
             name: name.to_owned(),
             description: definition.description.trim().to_owned(),
             version: Some(definition.version.clone()),
-            profile: Profile {
-                order: Order::Rank,
+            profile: SchedulingProfile {
+                order: ReadyOrder::Rank,
                 parallel: 0,
-                failure: if definition.fail_fast { Failure::Stop } else { Failure::Isolate },
-                pause: Pause::NodeLocal,
+                failure: if definition.fail_fast { FailurePolicy::Stop } else { FailurePolicy::Isolate },
+                pause: PausePolicy::NodeLocal,
             },
             exits: exits.collect(),
             edges,
@@ -114,16 +114,23 @@ impl Lowering<'_> {
         Ok((plan, self.places))
     }
 
-    fn position(&self, id: &str) -> NodeIx {
+    fn position(&self, id: &str) -> NodeIndex {
         self.positions.get(id).copied().unwrap_or_default()
     }
 
-    fn push(&mut self, node: &NodeDef, id: String, op: Op, rank: u32, inner: bool) -> Result<(), Fault> {
+    fn push(
+        &mut self,
+        node: &NodeDef,
+        id: String,
+        op: NodeOperation,
+        rank: u32,
+        inner: bool,
+    ) -> Result<(), Fault> {
         let call = node.work.call();
         let join = match &node.work {
-            Work::Join { strategy: Strategy::Any, .. } => Join::Resolved { quorum: Some(1) },
-            Work::Join { strategy: Strategy::NOfM, n, .. } => Join::Resolved { quorum: *n },
-            _ => Join::Resolved { quorum: None },
+            Work::Join { strategy: Strategy::Any, .. } => JoinRule::Resolved { quorum: Some(1) },
+            Work::Join { strategy: Strategy::NOfM, n, .. } => JoinRule::Resolved { quorum: *n },
+            _ => JoinRule::Resolved { quorum: None },
         };
         let agent = match &node.work {
             Work::Agent { agent_name: name, .. } | Work::Workflow { workflow_name: name, .. } => {
@@ -150,19 +157,19 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn retry(&self, call: &Call) -> Retry {
+    fn retry(&self, call: &Call) -> RetryPolicy {
         let Some(retrying) = call.retry_strategy.as_ref().or(self.definition.retry_strategy.as_ref()) else {
-            return Retry::default();
+            return RetryPolicy::default();
         };
         let Retrying { limit, retry_policy, backoff } = retrying;
         let backoff = backoff.clone().unwrap_or_default();
         let milliseconds = |value: &Value| duration::milliseconds(value).ok();
-        Retry {
+        RetryPolicy {
             limit: limit.unwrap_or(3),
             on: match retry_policy.as_deref() {
-                Some("Always") => RetryOn::Always,
-                Some("OnError") => RetryOn::Error,
-                _ => RetryOn::Failure,
+                Some("Always") => RetryCondition::Always,
+                Some("OnError") => RetryCondition::Error,
+                _ => RetryCondition::Failure,
             },
             delay_ms: backoff.duration.as_ref().and_then(milliseconds).unwrap_or(1000),
             factor: backoff.factor.unwrap_or(2.0),
@@ -177,12 +184,12 @@ impl Lowering<'_> {
         own.or_else(|| duration::milliseconds(&default.into()).ok()).unwrap_or_default()
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> PlanLimits {
         let wall = self.definition.settings.max_workflow_execution_time_seconds.unwrap_or(WORKFLOW_TIMEOUT);
-        let mut limits = Limits {
+        let mut limits = PlanLimits {
             depth: self.definition.max_call_depth,
             wall_ms: duration::milliseconds(&wall.into()).ok(),
-            ..Limits::default()
+            ..PlanLimits::default()
         };
         // A limit the author set for a node is the limit.
         for node in &self.definition.nodes {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use sinew_engine::Graph;
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_engine::IndexedPlan;
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 use sinew_protocol::Fault;
 use sinew_source::{Schema, SchemaCache};
 
@@ -19,9 +19,9 @@ pub(super) struct Program {
     /// By index.
     pub(super) nodes: Vec<Compiled>,
     /// Nodes by id.
-    ids: BTreeMap<String, NodeIx>,
+    ids: BTreeMap<String, NodeIndex>,
     /// Who runs each node as a body.
-    pub(super) owners: Vec<Vec<NodeIx>>,
+    pub(super) owners: Vec<Vec<NodeIndex>>,
     /// The workflow's output.
     pub(super) output: Template,
     /// Items of maps without a limit of their own.
@@ -51,7 +51,7 @@ static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
 impl Program {
     /// The program of a graph's plan.
-    pub(super) fn of(graph: &Graph) -> Result<Arc<Self>, Fault> {
+    pub(super) fn of(graph: &IndexedPlan) -> Result<Arc<Self>, Fault> {
         if let Some(known) = PROGRAMS.get(graph.digest()) {
             return Ok(known);
         }
@@ -71,35 +71,35 @@ impl Program {
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         for (ix, node) in plan.nodes.iter().enumerate() {
             let bodies = match &node.op {
-                Op::Map { body } | Op::Loop { body } => std::slice::from_ref(body),
-                Op::Fork { bodies } => bodies.as_slice(),
+                NodeOperation::Map { body } | NodeOperation::Loop { body } => std::slice::from_ref(body),
+                NodeOperation::Fork { bodies } => bodies.as_slice(),
                 _ => &[],
             };
             for body in bodies {
-                owners[*body as usize].push(ix as NodeIx);
+                owners[*body as usize].push(ix as NodeIndex);
             }
             nodes.push(Compiled::read(serde_json::from_value(node.extra.clone()).map_err(foreign)?));
         }
         let definition: Definition = serde_json::from_value(plan.extra.clone()).map_err(foreign)?;
         Ok(Self {
             nodes,
-            ids: plan.nodes.iter().enumerate().map(|(ix, node)| (node.id.clone(), ix as NodeIx)).collect(),
+            ids: plan.nodes.iter().enumerate().map(|(ix, node)| (node.id.clone(), ix as NodeIndex)).collect(),
             owners,
             output: Template::parse(&definition.output_mapping),
             max_items: definition.settings.default_max_map_items.unwrap_or(super::lower::MOST),
         })
     }
 
-    pub(super) fn node(&self, ix: NodeIx) -> &Compiled {
+    pub(super) fn node(&self, ix: NodeIndex) -> &Compiled {
         &self.nodes[ix as usize]
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<NodeIx> {
+    pub(super) fn find(&self, id: &str) -> Option<NodeIndex> {
         self.ids.get(id).copied()
     }
 
     /// The nodes whose end is the end of `ix`: itself, or those that run it.
-    pub(super) fn stands_for(&self, ix: NodeIx) -> BTreeSet<NodeIx> {
+    pub(super) fn stands_for(&self, ix: NodeIndex) -> BTreeSet<NodeIndex> {
         let mut done = BTreeSet::new();
         let mut seen = BTreeSet::new();
         let mut open = vec![ix];

@@ -1,15 +1,15 @@
 //! What templates and conditions of an activation can see of its execution.
 
 use serde_json::Value;
-use sinew_engine::{ActId, Ctx, End, ScopeId, Seen, Val};
-use sinew_plan::{NodeIx, Op};
+use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeId, SharedJson};
+use sinew_plan::{NodeIndex, NodeOperation};
 
 use super::path::{Standing, World};
 use super::program::Program;
 
 /// An execution, seen from one place in it.
 pub(super) struct View<'c> {
-    ctx: &'c Ctx<'c>,
+    ctx: &'c AdapterContext<'c>,
     program: &'c Program,
     scope: ScopeId,
     workflow: Option<Value>,
@@ -20,17 +20,17 @@ pub(super) struct View<'c> {
 
 impl<'c> View<'c> {
     /// As nodes of this scope see it.
-    pub(super) fn new(ctx: &'c Ctx<'c>, program: &'c Program, scope: ScopeId) -> Self {
+    pub(super) fn new(ctx: &'c AdapterContext<'c>, program: &'c Program, scope: ScopeId) -> Self {
         let mut view =
             Self { ctx, program, scope, workflow: workflow(ctx), item: None, index: None, iteration: None };
         let mut at = scope;
         while let Some(inner) = ctx.state.scope(at) {
             match ctx.node_of(inner.owner).op {
-                Op::Map { .. } if view.item.is_none() => {
+                NodeOperation::Map { .. } if view.item.is_none() => {
                     view.item = Some(&inner.item);
                     view.index = Some(inner.index);
                 }
-                Op::Loop { .. } if view.iteration.is_none() => view.iteration = Some(inner.index),
+                NodeOperation::Loop { .. } if view.iteration.is_none() => view.iteration = Some(inner.index),
                 _ => {}
             }
             at = inner.parent;
@@ -39,7 +39,11 @@ impl<'c> View<'c> {
     }
 
     /// As the condition of a loop sees it, after its latest iteration.
-    pub(super) fn after_iteration(ctx: &'c Ctx<'c>, program: &'c Program, owner: ActId) -> Self {
+    pub(super) fn after_iteration(
+        ctx: &'c AdapterContext<'c>,
+        program: &'c Program,
+        owner: ActivationId,
+    ) -> Self {
         let mut view = Self::new(ctx, program, ctx.act(owner).scope);
         let done = ctx.act(owner).children.as_ref().map_or(0, |children| children.acts.len());
         view.iteration = u32::try_from(done).ok().and_then(|done| done.checked_sub(1));
@@ -47,27 +51,32 @@ impl<'c> View<'c> {
     }
 
     /// The output of a node, shared; none where it has none or was skipped.
-    pub(super) fn output(&self, id: &str) -> Option<&'c Val> {
+    pub(super) fn output(&self, id: &str) -> Option<&'c SharedJson> {
         let ix = self.program.find(id)?;
         if self.ctx.plan().node(ix).inner {
             return self.inner(ix);
         }
         match self.ctx.seen(self.scope, ix) {
-            Seen::Ended(End::Succeeded | End::Failed, output) => output,
+            NodeView::Ended(ActivationEnd::Succeeded | ActivationEnd::Failed, output) => output,
             _ => None,
         }
     }
 
     fn skipped(&self, id: &str) -> bool {
         let ix = self.program.find(id);
-        ix.is_some_and(|ix| matches!(self.ctx.seen(self.scope, ix), Seen::Ended(End::Skipped, _)))
+        ix.is_some_and(|ix| {
+            matches!(self.ctx.seen(self.scope, ix), NodeView::Ended(ActivationEnd::Skipped, _))
+        })
     }
 
     /// The latest output of a body: of the iteration before this one, or of the last one.
-    fn inner(&self, ix: NodeIx) -> Option<&'c Val> {
-        let ended = |act: ActId| {
+    fn inner(&self, ix: NodeIndex) -> Option<&'c SharedJson> {
+        let ended = |act: ActivationId| {
             let one = self.ctx.act(act);
-            one.output.as_ref().filter(|_| one.end != Some(End::Skipped)).map(|output| &output.value)
+            one.output
+                .as_ref()
+                .filter(|_| one.end != Some(ActivationEnd::Skipped))
+                .map(|output| &output.value)
         };
         let mut at = self.scope;
         loop {
@@ -81,12 +90,12 @@ impl<'c> View<'c> {
                     continue;
                 };
                 match &self.ctx.plan().node(*owner).op {
-                    Op::Loop { .. } => {
+                    NodeOperation::Loop { .. } => {
                         if let Some(output) = children.acts.iter().rev().find_map(|act| ended(*act)) {
                             return Some(output);
                         }
                     }
-                    Op::Fork { bodies } => {
+                    NodeOperation::Fork { bodies } => {
                         let branch = bodies.iter().position(|body| *body == ix);
                         let act = branch.and_then(|branch| children.acts.get(branch));
                         if let Some(output) = act.and_then(|act| ended(*act)) {
@@ -137,7 +146,7 @@ impl World for View<'_> {
 }
 
 /// `workflow.status` and `workflow.error`, once the graph is done.
-fn workflow(ctx: &Ctx<'_>) -> Option<Value> {
+fn workflow(ctx: &AdapterContext<'_>) -> Option<Value> {
     let outcome = ctx.outcome()?;
     let error = outcome.fault.as_ref().map(|fault| {
         let node = outcome.cause.map(|act| name(ctx, failed_first(ctx, act)));
@@ -147,7 +156,7 @@ fn workflow(ctx: &Ctx<'_>) -> Option<Value> {
 }
 
 /// The activation whose own failure made this one fail.
-pub(super) fn failed_first(ctx: &Ctx<'_>, mut act: ActId) -> ActId {
+pub(super) fn failed_first(ctx: &AdapterContext<'_>, mut act: ActivationId) -> ActivationId {
     while let Some(child) = ctx.act(act).children.as_ref().and_then(|children| children.failed) {
         act = child;
     }
@@ -155,15 +164,15 @@ pub(super) fn failed_first(ctx: &Ctx<'_>, mut act: ActId) -> ActId {
 }
 
 /// What events and messages call an activation: `a`, `map_0`, `loop_iter_2`, a branch's id.
-pub(super) fn name(ctx: &Ctx<'_>, act: ActId) -> String {
+pub(super) fn name(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (Some(owner), Some(scope)) = (one.owner, ctx.state.scope(one.scope)) else {
         return node.id.clone();
     };
     match ctx.node_of(owner).op {
-        Op::Map { .. } => format!("{}_{}", name(ctx, owner), scope.index),
-        Op::Loop { .. } => format!("{}_iter_{}", name(ctx, owner), scope.index),
+        NodeOperation::Map { .. } => format!("{}_{}", name(ctx, owner), scope.index),
+        NodeOperation::Loop { .. } => format!("{}_iter_{}", name(ctx, owner), scope.index),
         _ => node.label.clone().unwrap_or_else(|| node.id.clone()),
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Adapter, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, out_edges,
+    ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
+    OutgoingToken, RecordedReply, RouteDecision, TaskRequest, out_edges,
 };
-use sinew_plan::{EdgeIx, Plan};
+use sinew_plan::{EdgeIndex, Plan};
 use sinew_protocol::Fault;
 
 use super::eval::{self, Judged, Verdict};
@@ -56,41 +57,42 @@ impl Adapter for SwenyAdapter {
         Err(Fault::invalid(BAD_INPUT, "the input does not keep the workflow's contract").with_details(lines))
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         bind(ctx, act).into()
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         go_on(ctx, act).into()
     }
 
-    fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
+    fn select(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> RouteDecision {
         if ctx.act(act).output.is_none() {
-            return Select::End("the run broke off".into());
+            return RouteDecision::End("the run broke off".into());
         }
         if is_dry(ctx) && out_edges(ctx, ctx.act(act).node).any(|edge| when(ctx, edge).is_some()) {
             return end(ctx, act, "dry run");
         }
-        let open: Vec<EdgeIx> =
+        let open: Vec<EdgeIndex> =
             out_edges(ctx, ctx.act(act).node).filter(|edge| ctx.edge_open(*edge)).collect();
         let default = open.iter().copied().find(|edge| when(ctx, *edge).is_none());
         if open.iter().all(|edge| when(ctx, *edge).is_none()) {
             return match default {
                 Some(edge) => follow(ctx, act, edge, "only path"),
-                None => Select::Tokens(Vec::new()),
+                None => RouteDecision::Tokens(Vec::new()),
             };
         }
-        let mut choices: Vec<(EdgeIx, &str)> =
+        let mut choices: Vec<(EdgeIndex, &str)> =
             open.iter().filter_map(|edge| when(ctx, *edge).map(|when| (*edge, when))).collect();
         choices.extend(default.map(|edge| (edge, DEFAULT)));
-        match ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::ROUTE) {
+        match ctx.act(act).replies.last().filter(|reply| reply.tag == TaskRequest::ROUTE) {
             None => ask_route(ctx, act, &choices),
             Some(reply) => choose(ctx, act, &choices, default, reply),
         }
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
-        let broken = |one: &&sinew_engine::Activation| one.end == Some(End::Failed) && one.output.is_none();
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
+        let broken =
+            |one: &&sinew_engine::Activation| one.end == Some(ActivationEnd::Failed) && one.output.is_none();
         if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
             return Err(fault);
         }
@@ -108,11 +110,11 @@ impl Adapter for SwenyAdapter {
         Err(Fault::failure(NODE_FAILED, text).with_retryable(false).with_details(details))
     }
 
-    fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+    fn project(&self, ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
         project::project(ctx, fact)
     }
 
-    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+    fn native_result(&self, ctx: &AdapterContext<'_>) -> Value {
         result::native(ctx)
     }
 }
@@ -122,7 +124,7 @@ pub(super) fn plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
     PlanExtra::deserialize(&plan.extra).map_err(|error| broken_plan(&error))
 }
 
-fn node_extra(ctx: &Ctx<'_>, act: ActId) -> Result<NodeExtra, Fault> {
+fn node_extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeExtra, Fault> {
     NodeExtra::deserialize(&ctx.node_of(act).extra).map_err(|error| broken_plan(&error))
 }
 
@@ -147,11 +149,11 @@ fn unreadable(input: &Value) -> Vec<inputs::Problem> {
         .collect()
 }
 
-fn is_dry(ctx: &Ctx<'_>) -> bool {
+fn is_dry(ctx: &AdapterContext<'_>) -> bool {
     ctx.input().get("dryRun") == Some(&Value::Bool(true))
 }
 
-fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let plan = plan_extra(ctx.plan())?;
     let node = node_extra(ctx, act)?;
     let steps = ctx.state.acts.len() - 1;
@@ -183,7 +185,7 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
 }
 
 /// The result of a node whose requirements do not hold; none if they do.
-fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault> {
+fn unmet(ctx: &AdapterContext<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault> {
     let seen = result::context(ctx);
     let problems = eval::rule_problems(&requires.output_required, &requires.output_matches, &seen)?;
     if problems.is_empty() {
@@ -199,27 +201,33 @@ fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault
     }))
 }
 
-fn work(ctx: &Ctx<'_>, act: ActId, plan: &PlanExtra, node: &NodeExtra, instruction: String) -> Step {
+fn work(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    plan: &PlanExtra,
+    node: &NodeExtra,
+    instruction: String,
+) -> NodeDecision {
     let one = ctx.node_of(act);
-    Step::Ask(Box::new(Ask {
+    NodeDecision::Ask(Box::new(TaskRequest {
         instruction: Some(instruction),
         context: instruct::surroundings(plan, &one.id, node),
-        ..Ask::agent(one.agent.clone().unwrap_or_default(), result::context(ctx))
+        ..TaskRequest::agent(one.agent.clone().unwrap_or_default(), result::context(ctx))
     }))
 }
 
 /// One attempt at a node's work and what followed it.
 struct Attempt<'a> {
-    work: &'a Replied,
-    judgements: Vec<&'a Replied>,
-    reflection: Option<&'a Replied>,
+    work: &'a RecordedReply,
+    judgements: Vec<&'a RecordedReply>,
+    reflection: Option<&'a RecordedReply>,
 }
 
-fn attempts<'a>(replies: &'a [Replied]) -> Vec<Attempt<'a>> {
+fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<Attempt<'a>> {
     let mut attempts: Vec<Attempt<'a>> = Vec::new();
     for reply in replies {
         match (reply.tag.as_str(), attempts.last_mut()) {
-            (Ask::WORK, _) => {
+            (TaskRequest::WORK, _) => {
                 attempts.push(Attempt { work: reply, judgements: Vec::new(), reflection: None });
             }
             (JUDGE, Some(last)) => last.judgements.push(reply),
@@ -231,12 +239,14 @@ fn attempts<'a>(replies: &'a [Replied]) -> Vec<Attempt<'a>> {
 }
 
 /// What follows the replies so far.
-fn go_on(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
+fn go_on(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let plan = plan_extra(ctx.plan())?;
     let node = node_extra(ctx, act)?;
     let attempts = attempts(&ctx.act(act).replies);
     let count = attempts.len();
-    let Some(attempt) = attempts.into_iter().next_back() else { return Ok(Step::Done(Output::default())) };
+    let Some(attempt) = attempts.into_iter().next_back() else {
+        return Ok(NodeDecision::Done(ActivationOutput::default()));
+    };
     let mut result = NodeResult::of_reply(&attempt.work.result, &node.work);
     if result.status == FAILED && node.work.fail_soft {
         result.status = SUCCESS;
@@ -289,20 +299,23 @@ fn go_on(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
     Ok(work(ctx, act, &plan, &node, instruct::again(&preamble, &instruction)))
 }
 
-fn ask_judge(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, ix: usize) -> Step {
+fn ask_judge(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, ix: usize) -> NodeDecision {
     let evaluator = &node.work.eval[ix];
     let rubric = evaluator.rubric.as_deref().unwrap_or_default();
     let pass_when = evaluator.pass_when.as_deref().unwrap_or(eval::PASS);
     let model = evaluator.model.as_ref().or(node.work.judge_model.as_ref());
-    let ask = Ask {
+    let ask = TaskRequest {
         instruction: Some(instruct::rubric(rubric, pass_when)),
         context: json!({ "evaluator": evaluator.name, "rubric": rubric, "passWhen": pass_when, "model": model }),
-        ..Ask::agent(&plan.agents.judge, json!({ "data": result.data, "toolCalls": result.tool_calls }))
+        ..TaskRequest::agent(
+            &plan.agents.judge,
+            json!({ "data": result.data, "toolCalls": result.tool_calls }),
+        )
     };
-    Step::Ask(Box::new(ask.tagged(JUDGE)))
+    NodeDecision::Ask(Box::new(ask.tagged(JUDGE)))
 }
 
-fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, question: String) -> Step {
+fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, question: String) -> NodeDecision {
     let input = json!({
         "instruction": node.instruction,
         "data": result.data,
@@ -311,44 +324,49 @@ fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, quest
     });
     let model = node.work.model.as_ref();
     let context = model.map_or(Value::Null, |model| json!({ "model": model }));
-    let ask = Ask { instruction: Some(question), context, ..Ask::agent(&plan.agents.reflect, input) };
-    Step::Ask(Box::new(ask.tagged(REFLECT)))
+    let ask = TaskRequest {
+        instruction: Some(question),
+        context,
+        ..TaskRequest::agent(&plan.agents.reflect, input)
+    };
+    NodeDecision::Ask(Box::new(ask.tagged(REFLECT)))
 }
 
 /// Ends a visit with a result.
-fn finish(ctx: &Ctx<'_>, act: ActId, result: &NodeResult) -> Step {
+fn finish(ctx: &AdapterContext<'_>, act: ActivationId, result: &NodeResult) -> NodeDecision {
     let json = result.to_json();
     project::note(ctx, &json!({ "type": "node:exit", "node": ctx.node_of(act).id, "result": json }));
     let text = |key: &str| result.data.get(key).and_then(Value::as_str).map(str::to_owned);
-    let output = Output::new(json);
+    let output = ActivationOutput::new(json);
     match result.status {
         FAILED => {
             let text = text("error").unwrap_or_else(|| "the node reported that it failed".to_owned());
-            Step::FailWith(Fault::failure(NODE_FAILED, text).with_retryable(false), output)
+            NodeDecision::FailWith(Fault::failure(NODE_FAILED, text).with_retryable(false), output)
         }
-        SKIPPED => {
-            Step::Skip { reason: text("skipped_reason").unwrap_or_else(|| "skipped".to_owned()), output }
-        }
-        _ => Step::Done(output),
+        SKIPPED => NodeDecision::Skip {
+            reason: text("skipped_reason").unwrap_or_else(|| "skipped".to_owned()),
+            output,
+        },
+        _ => NodeDecision::Done(output),
     }
 }
 
-fn when<'a>(ctx: &Ctx<'a>, edge: EdgeIx) -> Option<&'a str> {
+fn when<'a>(ctx: &AdapterContext<'a>, edge: EdgeIndex) -> Option<&'a str> {
     ctx.plan().edge(edge).extra.get("when").and_then(Value::as_str)
 }
 
-fn follow(ctx: &Ctx<'_>, act: ActId, edge: EdgeIx, reason: &str) -> Select {
+fn follow(ctx: &AdapterContext<'_>, act: ActivationId, edge: EdgeIndex, reason: &str) -> RouteDecision {
     let to = &ctx.plan().node(ctx.plan().edge(edge).to).id;
     project::route(ctx, &ctx.node_of(act).id, to, reason);
-    Select::Tokens(vec![Send::port(edge)])
+    RouteDecision::Tokens(vec![OutgoingToken::port(edge)])
 }
 
-fn end(ctx: &Ctx<'_>, act: ActId, reason: &str) -> Select {
+fn end(ctx: &AdapterContext<'_>, act: ActivationId, reason: &str) -> RouteDecision {
     project::route(ctx, &ctx.node_of(act).id, "(end)", reason);
-    Select::End(reason.to_owned())
+    RouteDecision::End(reason.to_owned())
 }
 
-fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
+fn ask_route(ctx: &AdapterContext<'_>, act: ActivationId, choices: &[(EdgeIndex, &str)]) -> RouteDecision {
     for (node, fields) in result::undeclared(ctx, act) {
         let text = format!("declared output missing from the result: {}", fields.join(", "));
         project::note(
@@ -358,7 +376,7 @@ fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
     }
     let agent = match plan_extra(ctx.plan()) {
         Ok(extra) => extra.agents.route,
-        Err(fault) => return Select::Fail(fault),
+        Err(fault) => return RouteDecision::Fail(fault),
     };
     let choices: Vec<Value> = choices
         .iter()
@@ -366,26 +384,26 @@ fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
         .collect();
     let ids: Vec<&Value> = choices.iter().map(|choice| &choice["id"]).collect();
     let context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
-    let ask = Ask {
+    let ask = TaskRequest {
         instruction: Some(instruct::ROUTE.to_owned()),
         context,
-        ..Ask::agent(agent, json!({ "context": result::route_view(ctx), "choices": choices }))
+        ..TaskRequest::agent(agent, json!({ "context": result::route_view(ctx), "choices": choices }))
     };
-    Select::Ask(Box::new(ask.tagged(Ask::ROUTE)))
+    RouteDecision::Ask(Box::new(ask.tagged(TaskRequest::ROUTE)))
 }
 
 fn choose(
-    ctx: &Ctx<'_>,
-    act: ActId,
-    choices: &[(EdgeIx, &str)],
-    default: Option<EdgeIx>,
-    reply: &Replied,
-) -> Select {
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    choices: &[(EdgeIndex, &str)],
+    default: Option<EdgeIndex>,
+    reply: &RecordedReply,
+) -> RouteDecision {
     let answer = match &reply.result {
         Ok(reply) => Ok(answered(&reply.output)),
         Err(fault) => Err(format!("route evaluation failed: {}", fault.message)),
     };
-    let target = |edge: EdgeIx| ctx.plan().node(ctx.plan().edge(edge).to).id.as_str();
+    let target = |edge: EdgeIndex| ctx.plan().node(ctx.plan().edge(edge).to).id.as_str();
     if let Ok(id) = &answer
         && let Some((edge, text)) = choices.iter().find(|(edge, _)| target(*edge) == id)
     {

@@ -1,7 +1,7 @@
 //! Judgements on what a node did: rules on its data and its tool calls, and models that judge.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::Replied;
+use sinew_engine::RecordedReply;
 use sinew_protocol::Fault;
 
 use super::model::{EvalKind, Evaluator, OutputMatch, PlanExtra, Work};
@@ -59,7 +59,12 @@ pub(super) enum Judged {
 }
 
 /// Runs all evaluators on a result. `answers` are what models said about it so far, in the order they were asked.
-pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers: &[&Replied]) -> Judged {
+pub(super) fn judge(
+    plan: &PlanExtra,
+    work: &Work,
+    result: &NodeResult,
+    answers: &[&RecordedReply],
+) -> Judged {
     let data = Value::Object(result.data.clone());
     let mut answers = answers.iter();
     let mut verdicts = Vec::with_capacity(work.eval.len());
@@ -180,7 +185,7 @@ fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> Verdict {
 }
 
 /// What a model answered: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.
-fn answer(replied: &Replied) -> Option<Answer> {
+fn answer(replied: &RecordedReply) -> Option<Answer> {
     let output = &replied.result.as_ref().ok()?.output;
     if let Some(verdict) = output.get("verdict").and_then(Value::as_str) {
         let reasoning = output.get("reasoning").and_then(Value::as_str).map(str::to_owned);

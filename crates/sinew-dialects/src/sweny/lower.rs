@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
+use sinew_plan::{
+    FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode,
+    ReadyOrder, RetryPolicy, SchedulingProfile,
+};
 use sinew_source::{Diagnostics, Document, Node, Span};
 
 use super::model::{Agents, NodeExtra, NodeSources, PlanExtra, Texts, Workflow};
@@ -83,8 +86,8 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         max_steps,
         agents: Agents { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
     };
-    let ids: BTreeMap<&str, NodeIx> =
-        workflow.nodes.keys().enumerate().map(|(ix, id)| (id.as_str(), ix as NodeIx)).collect();
+    let ids: BTreeMap<&str, NodeIndex> =
+        workflow.nodes.keys().enumerate().map(|(ix, id)| (id.as_str(), ix as NodeIndex)).collect();
     let plan = Plan {
         format: Plan::FORMAT,
         dialect: NAME.to_owned(),
@@ -99,11 +102,11 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
             Value::Number(version) => Some(version.to_string()),
             _ => None,
         },
-        profile: Profile {
-            order: Order::Fifo,
+        profile: SchedulingProfile {
+            order: ReadyOrder::Fifo,
             parallel: 1,
-            failure: Failure::RouteOn,
-            pause: Pause::NodeLocal,
+            failure: FailurePolicy::RouteOn,
+            pause: PausePolicy::NodeLocal,
         },
         nodes,
         edges: edges(&workflow, &ids),
@@ -122,9 +125,9 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
 }
 
 /// The dialect words its own budget; the engine's stays out of its way.
-fn limits(max_steps: u32) -> Limits {
-    let limits = Limits::default();
-    Limits { activations: limits.activations.max(max_steps.saturating_add(2)), ..limits }
+fn limits(max_steps: u32) -> PlanLimits {
+    let limits = PlanLimits::default();
+    PlanLimits { activations: limits.activations.max(max_steps.saturating_add(2)), ..limits }
 }
 
 /// The nodes of the file by id.
@@ -178,11 +181,11 @@ fn nodes(
             id: id.clone(),
             kind: "node".to_owned(),
             label: Some(node.name.clone()),
-            op: Op::Agent,
-            join: Join::Each,
+            op: NodeOperation::Agent,
+            join: JoinRule::Each,
             rank: 0,
             agent: Some(worker.clone()),
-            retry: Retry::default(),
+            retry: RetryPolicy::default(),
             attempt_timeout_ms: None,
             timeout_ms: None,
             inner: false,
@@ -193,9 +196,9 @@ fn nodes(
     nodes
 }
 
-fn edges(workflow: &Workflow, ids: &BTreeMap<&str, NodeIx>) -> Vec<PlanEdge> {
+fn edges(workflow: &Workflow, ids: &BTreeMap<&str, NodeIndex>) -> Vec<PlanEdge> {
     // Edges between the same two nodes share a counter, and the first of them says why it was taken.
-    let mut pairs: BTreeMap<(NodeIx, NodeIx), (u32, String)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(NodeIndex, NodeIndex), (u32, String)> = BTreeMap::new();
     let mut edges = Vec::with_capacity(workflow.edges.len());
     for edge in &workflow.edges {
         let (Some(&from), Some(&to)) = (ids.get(edge.from.as_str()), ids.get(edge.to.as_str())) else {

@@ -1,13 +1,13 @@
 //! What a node would be in a `sam` workflow.
 
 use serde::Deserialize;
-use sinew_plan::NodeIx;
+use sinew_plan::NodeIndex;
 
 use super::instruct;
 use super::model::{NodeExtra, PlanExtra};
 use crate::{PlanGraph, Portability};
 
-pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
+pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let parsed = (graph.plan_extra::<PlanExtra>(), NodeExtra::deserialize(&plan.node(node).extra));
     let (Some(whole), Ok(extra)) = parsed else {

@@ -3,22 +3,22 @@
 //! Most of them are notes of the adapter, because only it knows when a node was entered and why an edge was taken.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, Fact, NativeEvent, Status};
+use sinew_engine::{ActivationId, AdapterContext, Fact, NativeEvent, TerminalStatus};
 
 use super::{adapter, result};
 
 /// Records an event.
-pub(super) fn note(ctx: &Ctx<'_>, event: &Value) {
+pub(super) fn note(ctx: &AdapterContext<'_>, event: &Value) {
     ctx.note(json!({ "event": event }));
 }
 
 /// Records that an edge was taken, or that none was.
-pub(super) fn route(ctx: &Ctx<'_>, from: &str, to: &str, reason: &str) {
+pub(super) fn route(ctx: &AdapterContext<'_>, from: &str, to: &str, reason: &str) {
     note(ctx, &json!({ "type": "route", "from": from, "to": to, "reason": reason }));
 }
 
 /// The events of a fact.
-pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
+pub(super) fn project(ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(start) if start.refused.is_none() => started(ctx),
         Fact::Noted { note, .. } => note.get("event").cloned().map(event).into_iter().collect(),
@@ -29,8 +29,8 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
         Fact::Concluded { outcome } => {
             // A run that broke off has no end.
             let whole = match (&outcome.status, &outcome.fault) {
-                (Status::Success, _) => true,
-                (Status::Failure, Some(fault)) => fault.code == adapter::NODE_FAILED,
+                (TerminalStatus::Success, _) => true,
+                (TerminalStatus::Failure, Some(fault)) => fault.code == adapter::NODE_FAILED,
                 _ => false,
             };
             let results = || result::native(ctx)["results"].take();
@@ -43,7 +43,7 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
     }
 }
 
-fn started(ctx: &Ctx<'_>) -> Vec<NativeEvent> {
+fn started(ctx: &AdapterContext<'_>) -> Vec<NativeEvent> {
     let id = ctx.plan().extra.get("id").cloned().unwrap_or_default();
     vec![
         event(json!({ "type": "workflow:start", "workflow": id })),
@@ -52,7 +52,7 @@ fn started(ctx: &Ctx<'_>) -> Vec<NativeEvent> {
 }
 
 /// What an agent said while working: tool calls and progress.
-fn told(ctx: &Ctx<'_>, act: ActId, said: &Value) -> Option<NativeEvent> {
+fn told(ctx: &AdapterContext<'_>, act: ActivationId, said: &Value) -> Option<NativeEvent> {
     let node = &ctx.node_of(act).id;
     if let Some(text) = said.as_str() {
         return Some(event(json!({ "type": "node:progress", "node": node, "message": text })));

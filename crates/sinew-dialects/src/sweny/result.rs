@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ask, Ctx, Reply};
+use sinew_engine::{ActivationId, AdapterContext, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 
 use super::model::{NodeExtra, Work};
@@ -33,7 +33,7 @@ impl NodeResult {
     }
 
     /// What an agent's answer means. It may answer with a whole result (`status`, `data`, `toolCalls`), or with data.
-    pub(super) fn of_reply(reply: &Result<std::sync::Arc<Reply>, Fault>, work: &Work) -> Self {
+    pub(super) fn of_reply(reply: &Result<std::sync::Arc<TaskReply>, Fault>, work: &Work) -> Self {
         let reply = match reply {
             Ok(reply) => reply,
             Err(fault) => return Self::new(FAILED, json!({ "error": fault.message })),
@@ -125,7 +125,7 @@ fn calls(events: &[Value]) -> Vec<Value> {
 }
 
 /// The result an ended activation left; none while it is open, or if it broke off the run.
-pub(super) fn of_act(ctx: &Ctx<'_>, act: ActId) -> Option<NodeResult> {
+pub(super) fn of_act(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<NodeResult> {
     let one = ctx.act(act);
     one.end?;
     let value = &one.output.as_ref()?.value;
@@ -134,9 +134,9 @@ pub(super) fn of_act(ctx: &Ctx<'_>, act: ActId) -> Option<NodeResult> {
 }
 
 /// The last result of every node, in the order in which nodes were first visited.
-pub(super) fn results<'a>(ctx: &Ctx<'a>) -> IndexMap<&'a str, (ActId, NodeResult)> {
+pub(super) fn results<'a>(ctx: &AdapterContext<'a>) -> IndexMap<&'a str, (ActivationId, NodeResult)> {
     let mut results = IndexMap::new();
-    for act in 0..ctx.state.acts.len() as ActId {
+    for act in 0..ctx.state.acts.len() as ActivationId {
         if let Some(result) = of_act(ctx, act) {
             results.insert(ctx.plan().node(ctx.act(act).node).id.as_str(), (act, result));
         }
@@ -145,19 +145,19 @@ pub(super) fn results<'a>(ctx: &Ctx<'a>) -> IndexMap<&'a str, (ActId, NodeResult
 }
 
 /// What nodes see: the input and what every node left.
-pub(super) fn context(ctx: &Ctx<'_>) -> Value {
+pub(super) fn context(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |_, result| result.seen(None))
 }
 
 /// What routes see: of nodes that declare their output, only what they declare.
-pub(super) fn route_view(ctx: &Ctx<'_>) -> Value {
+pub(super) fn route_view(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |act, result| {
         let work = work(ctx, act);
         result.seen(work.as_ref().and_then(Work::declared))
     })
 }
 
-fn view(ctx: &Ctx<'_>, seen: impl Fn(ActId, &NodeResult) -> Value) -> Value {
+fn view(ctx: &AdapterContext<'_>, seen: impl Fn(ActivationId, &NodeResult) -> Value) -> Value {
     let mut view = Map::from_iter([("input".to_owned(), ctx.input().clone())]);
     for (id, (act, result)) in results(ctx) {
         view.insert(id.to_owned(), seen(act, &result));
@@ -166,9 +166,9 @@ fn view(ctx: &Ctx<'_>, seen: impl Fn(ActId, &NodeResult) -> Value) -> Value {
 }
 
 /// Declared members that a successful node did not give, by node, for those no route has looked at yet.
-pub(super) fn undeclared(ctx: &Ctx<'_>, now: ActId) -> Vec<(String, Vec<String>)> {
-    let routed: Vec<ActId> =
-        (0..now).filter(|act| ctx.act(*act).replies.iter().any(|r| r.tag == Ask::ROUTE)).collect();
+pub(super) fn undeclared(ctx: &AdapterContext<'_>, now: ActivationId) -> Vec<(String, Vec<String>)> {
+    let routed: Vec<ActivationId> =
+        (0..now).filter(|act| ctx.act(*act).replies.iter().any(|r| r.tag == TaskRequest::ROUTE)).collect();
     let mut missing = Vec::new();
     for (id, (act, result)) in results(ctx) {
         if result.status != SUCCESS || routed.last().is_some_and(|last| *last >= act) {
@@ -189,24 +189,24 @@ pub(super) fn undeclared(ctx: &Ctx<'_>, now: ActId) -> Vec<(String, Vec<String>)
     missing
 }
 
-fn work(ctx: &Ctx<'_>, act: ActId) -> Option<Work> {
+fn work(ctx: &AdapterContext<'_>, act: ActivationId) -> Option<Work> {
     NodeExtra::deserialize(&ctx.node_of(act).extra).ok().map(|extra| extra.work)
 }
 
 /// The result object: results by node, and the path that was taken.
-pub(super) fn native(ctx: &Ctx<'_>) -> Value {
+pub(super) fn native(ctx: &AdapterContext<'_>) -> Value {
     let all: Map<String, Value> =
         results(ctx).into_iter().map(|(id, (_, result))| (id.to_owned(), result.to_json())).collect();
     json!({ "results": all, "trace": trace(ctx) })
 }
 
-fn trace(ctx: &Ctx<'_>) -> Value {
+fn trace(ctx: &AdapterContext<'_>) -> Value {
     let (mut steps, mut edges) = (Vec::new(), Vec::new());
-    for act in 0..ctx.state.acts.len() as ActId {
+    for act in 0..ctx.state.acts.len() as ActivationId {
         let Some(result) = of_act(ctx, act) else { continue };
         let one = ctx.act(act);
         let id = &ctx.node_of(act).id;
-        let attempts = one.replies.iter().filter(|reply| reply.tag == Ask::WORK).count();
+        let attempts = one.replies.iter().filter(|reply| reply.tag == TaskRequest::WORK).count();
         for attempt in 0..attempts.max(1) {
             let last = attempt + 1 >= attempts;
             let status = if last { result.status } else { FAILED };
@@ -226,7 +226,7 @@ fn trace(ctx: &Ctx<'_>) -> Value {
 }
 
 /// Every source by its place: those of the file, and those the input brought.
-pub(super) fn sources(ctx: &Ctx<'_>) -> Map<String, Value> {
+pub(super) fn sources(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     let read = ctx.plan().extra.get("sources").and_then(Value::as_object);
     let mut sources = read.cloned().unwrap_or_default();
     for key in ["rules", "context"] {

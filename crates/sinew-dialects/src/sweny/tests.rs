@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sinew_engine::{Ask, Input, Mode, Reply};
+use sinew_engine::{EngineInput, ExecutionMode, TaskReply, TaskRequest};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
@@ -82,10 +82,10 @@ fn run(case: &Value) -> Bench {
     let mut bench = Bench::new(lowered.plan, Sweny.adapter());
     let turns = RefCell::new(Turns::default());
     let stubs = &case["stubs"];
-    let mut stub = |node: &str, ask: &Ask| {
+    let mut stub = |node: &str, ask: &TaskRequest| {
         let mut turns = turns.borrow_mut();
         let reply = match ask.tag.as_str() {
-            Ask::WORK => {
+            TaskRequest::WORK => {
                 let result = turns.next(node.to_owned(), &stubs["nodes"][node]).unwrap_or(json!({}));
                 if let Some(why) = result.get("throw").and_then(Value::as_str) {
                     return Stubbed {
@@ -95,17 +95,17 @@ fn run(case: &Value) -> Bench {
                     };
                 }
                 let (output, events) = perform(&result, &stubs["skills"]);
-                Ok(Reply { events, ..Reply::new(output) })
+                Ok(TaskReply { events, ..TaskReply::new(output) })
             }
-            Ask::ROUTE => {
+            TaskRequest::ROUTE => {
                 let first = || ask.input["choices"][0]["id"].clone();
-                Ok(Reply::new(
+                Ok(TaskReply::new(
                     turns.next(format!("route {node}"), &stubs["routes"][node]).unwrap_or_else(first),
                 ))
             }
             _ => match turns.next("ask".to_owned(), &stubs["ask"]) {
                 Some(Value::Object(_)) | None => Err(Fault::failure("SINEW-5101", "no answer")),
-                Some(answer) => Ok(Reply::new(answer)),
+                Some(answer) => Ok(TaskReply::new(answer)),
             },
         };
         Stubbed { after: 1, progress: Vec::new(), result: reply }
@@ -114,12 +114,12 @@ fn run(case: &Value) -> Bench {
     bench
 }
 
-fn asked<'a>(bench: &'a Bench, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a Ask)> {
+fn asked<'a>(bench: &'a Bench, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a TaskRequest)> {
     bench.asked.iter().filter(move |(_, ask)| ask.tag == tag).map(|(node, ask)| (node.as_str(), &**ask))
 }
 
 /// What a case calls a run call: node, tools by name, and what was forwarded.
-fn run_call(ask: &Ask) -> Value {
+fn run_call(ask: &TaskRequest) -> Value {
     let mut call = ask.context.clone();
     let names: Vec<Value> =
         call["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
@@ -147,8 +147,12 @@ fn recorded_runs() {
             read.iter().map(|(place, source)| (place.clone(), source["content"].clone())).collect();
         wrong.check("sources", &Value::Object(read), &expect["sources"]);
         wrong.check("events", &json!(bench.lines()), &expect["events"]);
-        wrong.check("evaluateCount", &json!(asked(&bench, Ask::ROUTE).count()), &expect["evaluateCount"]);
-        let evaluated: Vec<Value> = asked(&bench, Ask::ROUTE)
+        wrong.check(
+            "evaluateCount",
+            &json!(asked(&bench, TaskRequest::ROUTE).count()),
+            &expect["evaluateCount"],
+        );
+        let evaluated: Vec<Value> = asked(&bench, TaskRequest::ROUTE)
             .map(|(node, ask)| json!({ "from": node, "choices": ask.input["choices"], "context": ask.input["context"] }))
             .collect();
         let calls = expect["evaluateCalls"].as_array().into_iter().flatten();
@@ -156,15 +160,15 @@ fn recorded_runs() {
         if !calls.is_empty() {
             wrong.check("evaluateCalls", &json!(evaluated), &json!(calls));
         }
-        let contexts: Vec<Value> = asked(&bench, Ask::WORK)
+        let contexts: Vec<Value> = asked(&bench, TaskRequest::WORK)
             .map(|(node, ask)| json!({ "node": node, "context": *ask.input }))
             .collect();
         wrong.check("contexts", &json!(contexts), &expect["contexts"]);
-        let told: Vec<Value> = asked(&bench, Ask::WORK)
+        let told: Vec<Value> = asked(&bench, TaskRequest::WORK)
             .map(|(node, ask)| json!({ "node": node, "instruction": ask.instruction }))
             .collect();
         wrong.check("instructions", &json!(told), &expect["instructions"]);
-        let calls: Vec<Value> = asked(&bench, Ask::WORK).map(|(_, ask)| run_call(ask)).collect();
+        let calls: Vec<Value> = asked(&bench, TaskRequest::WORK).map(|(_, ask)| run_call(ask)).collect();
         wrong.check("runCalls", &json!(calls), &expect["runCalls"]);
         let models: Vec<Value> =
             asked(&bench, "judge").map(|(_, ask)| ask.context["model"].clone()).collect();
@@ -435,12 +439,18 @@ fn a_run_that_breaks_off_has_no_end_and_a_budget_has_its_words() {
 fn a_cancelled_run_has_no_end() {
     let mut bench =
         Bench::new(lower(&Sweny, &workflow(&json!({ "a": {} }), "")).unwrap().plan, Sweny.adapter());
-    let mut stub =
-        |_: &str, _: &Ask| Stubbed { after: 5, progress: vec![], result: Ok(Reply::new(json!({}))) };
+    let mut stub = |_: &str, _: &TaskRequest| Stubbed {
+        after: 5,
+        progress: vec![],
+        result: Ok(TaskReply::new(json!({}))),
+    };
     bench
-        .input(Input::Start { input: json!({}), mode: Mode::default(), depth: 0, chain: vec![] }, &mut stub)
+        .input(
+            EngineInput::Start { input: json!({}), mode: ExecutionMode::default(), depth: 0, chain: vec![] },
+            &mut stub,
+        )
         .unwrap();
-    bench.input(Input::Cancel { reason: "enough".into() }, &mut stub).unwrap();
+    bench.input(EngineInput::Cancel { reason: "enough".into() }, &mut stub).unwrap();
     assert_eq!(bench.lines(), ["workflow:start w", "sources:resolved", "node:enter a"]);
 }
 
@@ -468,7 +478,7 @@ fn retries_reflect_and_fall_back() {
     let told = |hint: Value, ask: Value| {
         let bench =
             run(&json!({ "workflow": workflow(&node(hint), ""), "input": {}, "stubs": { "ask": ask } }));
-        asked(&bench, Ask::WORK).nth(1).unwrap().1.instruction.clone().unwrap()
+        asked(&bench, TaskRequest::WORK).nth(1).unwrap().1.instruction.clone().unwrap()
     };
     let failed =
         "## Previous attempt failed evaluation\n\n  - u (value): output_required: 'ok' missing segment 'ok'";
@@ -494,7 +504,7 @@ fn routes_fall_back_to_the_default_edge_or_the_end() {
         let mut bench = Bench::new(lowered.plan, Sweny.adapter());
         bench.start(json!({}), &mut |_, ask| {
             let down = || Err(Fault::error("SINEW-5101", "model is down"));
-            let result = if ask.tag == Ask::ROUTE { down() } else { Ok(Reply::new(json!({}))) };
+            let result = if ask.tag == TaskRequest::ROUTE { down() } else { Ok(TaskReply::new(json!({}))) };
             Stubbed { after: 0, progress: vec![], result }
         });
         bench
@@ -529,7 +539,7 @@ fn skills_are_found_beside_the_workflow_and_filtered() {
     bench.start(json!(null), &mut |_, _| Stubbed {
         after: 0,
         progress: vec![],
-        result: Ok(Reply::new(json!({}))),
+        result: Ok(TaskReply::new(json!({}))),
     });
     let ask = &bench.asked[0].1;
     assert_eq!(ask.instruction.as_deref(), Some("## Skill: Standards\n\nUse tabs.\n\n---\n\ndo a"));
@@ -567,7 +577,7 @@ fn judges_may_answer_in_many_ways() {
         let mut bench = Bench::new(lowered.plan, Sweny.adapter());
         bench.start(json!({}), &mut |_, ask| {
             let output = if ask.tag == "judge" { answer.clone() } else { json!({}) };
-            Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(output)) }
+            Stubbed { after: 0, progress: vec![], result: Ok(TaskReply::new(output)) }
         });
         let eval = bench.native()["results"]["a"]["evals"][0].clone();
         (eval["pass"].as_bool().unwrap(), eval["reasoning"].as_str().map(str::to_owned))

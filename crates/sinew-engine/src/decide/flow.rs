@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_plan::{Counter, EdgeIx, Join, NodeIx, Order};
+use sinew_plan::{EdgeIndex, JoinRule, NodeIndex, ReadyOrder, TraversalCounter};
 use sinew_protocol::Fault;
 
 use super::{BUDGET_USED_UP, Decider};
-use crate::adapter::{Select, Send};
-use crate::fact::{Fact, Made, Token, TokenValue};
-use crate::state::Slot;
-use crate::{ActId, ScopeId, Val};
+use crate::adapter::{OutgoingToken, RouteDecision};
+use crate::fact::{EdgeToken, Fact, NewActivation, TokenValue};
+use crate::state::JoinSlot;
+use crate::{ActivationId, ScopeId, SharedJson};
 
 /// Tokens that were just placed.
-pub(super) struct Arrival {
+pub(super) struct TokenArrival {
     scope: ScopeId,
-    source: Option<ActId>,
-    tokens: Vec<Token>,
+    source: Option<ActivationId>,
+    tokens: Vec<EdgeToken>,
 }
 
 /// Decision of a join about the tokens that arrived.
-enum Verdict {
+enum JoinVerdict {
     Wait,
     Run,
     Die(String),
@@ -27,48 +27,48 @@ enum Verdict {
 
 /// Outcome of the tokens of one arrival.
 #[derive(Default)]
-struct Batch {
-    due: Vec<Due>,
-    dead: Vec<(NodeIx, String)>,
+struct JoinBatch {
+    due: Vec<DueJoin>,
+    dead: Vec<(NodeIndex, String)>,
     /// Nodes whose join has decided in this arrival.
-    decided: BTreeSet<NodeIx>,
+    decided: BTreeSet<NodeIndex>,
 }
 
 /// An activation about to be made of tokens.
-struct Due {
-    node: NodeIx,
+struct DueJoin {
+    node: NodeIndex,
     fan: Option<u32>,
     take: Option<u32>,
 }
 
 impl Decider<'_> {
     /// Sends the tokens of an ended activation.
-    pub(super) fn route(&mut self, act: ActId) {
+    pub(super) fn route(&mut self, act: ActivationId) {
         let select = self.consult(Some(act), |adapter, ctx| adapter.select(ctx, act));
         match select {
-            Select::Ports => {
+            RouteDecision::Ports => {
                 let edges = self.graph.out_edges(self.state.act(act).node);
                 let tokens = edges.iter().map(|edge| self.by_port(act, *edge)).collect();
                 self.send(act, tokens, None);
             }
-            Select::Tokens(sends) => {
+            RouteDecision::Tokens(sends) => {
                 let tokens = self.with_dead(self.state.act(act).node, sends);
                 self.send(act, tokens, None);
             }
-            Select::Ask(ask) => {
+            RouteDecision::Ask(ask) => {
                 // An evaluation is not another try of the work before it.
                 let tries = if ask.is_evaluation() { self.state.act(act).tries.max(1) } else { 1 };
                 self.dispatch(act, std::sync::Arc::new(*ask), tries);
             }
-            Select::End(reason) => {
+            RouteDecision::End(reason) => {
                 let tokens = self.with_dead(self.state.act(act).node, Vec::new());
                 self.send(act, tokens, Some(reason));
             }
-            Select::Fail(fault) => {
+            RouteDecision::Fail(fault) => {
                 let one = self.state.act(act);
                 let (node, output) = (one.node, one.output.clone());
                 self.emit(Fact::Failed { act, fault, output });
-                if self.graph.plan().profile.failure == sinew_plan::Failure::RouteOn {
+                if self.graph.plan().profile.failure == sinew_plan::FailurePolicy::RouteOn {
                     let tokens = self.with_dead(node, Vec::new());
                     self.send(act, tokens, Some("its edges cannot be evaluated".into()));
                 } else {
@@ -79,21 +79,25 @@ impl Decider<'_> {
     }
 
     /// The engine's own rule: an edge is live if the output has its port.
-    fn by_port(&self, act: ActId, edge: EdgeIx) -> Token {
+    fn by_port(&self, act: ActivationId, edge: EdgeIndex) -> EdgeToken {
         let port = &self.graph.plan().edge(edge).port;
         let live = self.state.act(act).output.as_ref().is_some_and(|output| output.at(port).is_some());
-        Token { edge, value: if live { TokenValue::Port } else { TokenValue::Dead }, fan: None }
+        EdgeToken { edge, value: if live { TokenValue::Port } else { TokenValue::Dead }, fan: None }
     }
 
     /// Tokens as the adapter chose them; edges it did not name are dead.
-    fn with_dead(&self, node: NodeIx, sends: Vec<Send>) -> Vec<Token> {
-        let named: BTreeSet<EdgeIx> = sends.iter().map(|send| send.edge).collect();
+    fn with_dead(&self, node: NodeIndex, sends: Vec<OutgoingToken>) -> Vec<EdgeToken> {
+        let named: BTreeSet<EdgeIndex> = sends.iter().map(|send| send.edge).collect();
         let unnamed = self.graph.out_edges(node).iter().filter(|edge| !named.contains(edge));
-        let dead = unnamed.map(|edge| Token { edge: *edge, value: TokenValue::Dead, fan: None });
-        sends.into_iter().map(|Send { edge, value, fan }| Token { edge, value, fan }).chain(dead).collect()
+        let dead = unnamed.map(|edge| EdgeToken { edge: *edge, value: TokenValue::Dead, fan: None });
+        sends
+            .into_iter()
+            .map(|OutgoingToken { edge, value, fan }| EdgeToken { edge, value, fan })
+            .chain(dead)
+            .collect()
     }
 
-    fn send(&mut self, act: ActId, tokens: Vec<Token>, end: Option<String>) {
+    fn send(&mut self, act: ActivationId, tokens: Vec<EdgeToken>, end: Option<String>) {
         let scope = self.state.act(act).scope;
         match self.within_budgets(tokens) {
             Ok(tokens) => self.emit_routed(Some(act), scope, tokens, end),
@@ -102,9 +106,9 @@ impl Decider<'_> {
     }
 
     /// Live tokens die where an edge's own budget is used up; the plan's budget for every edge ends the execution.
-    fn within_budgets(&self, mut tokens: Vec<Token>) -> Result<Vec<Token>, Fault> {
+    fn within_budgets(&self, mut tokens: Vec<EdgeToken>) -> Result<Vec<EdgeToken>, Fault> {
         let plan = self.graph.plan();
-        let mut spent: BTreeMap<Counter, u32> = BTreeMap::new();
+        let mut spent: BTreeMap<TraversalCounter, u32> = BTreeMap::new();
         for token in tokens.iter_mut().filter(|token| token.value.is_live()) {
             let edge = plan.edge(token.edge);
             let spent = spent.entry(edge.counter).or_default();
@@ -126,44 +130,49 @@ impl Decider<'_> {
     /// Places tokens. Dead ones matter only to nodes that wait for all their edges.
     pub(super) fn emit_routed(
         &mut self,
-        act: Option<ActId>,
+        act: Option<ActivationId>,
         scope: ScopeId,
-        mut tokens: Vec<Token>,
+        mut tokens: Vec<EdgeToken>,
         end: Option<String>,
     ) {
         let plan = self.graph.plan();
         tokens.retain(|token| {
-            token.value.is_live() || matches!(plan.node(plan.edge(token.edge).to).join, Join::Resolved { .. })
+            token.value.is_live()
+                || matches!(plan.node(plan.edge(token.edge).to).join, JoinRule::Resolved { .. })
         });
         self.emit(Fact::Routed { act, scope, tokens: tokens.clone(), end });
         if !tokens.is_empty() {
-            self.arrivals.push_back(Arrival { scope, source: act, tokens });
+            self.arrivals.push_back(TokenArrival { scope, source: act, tokens });
         }
     }
 
     /// A value leaves an activation that goes on working.
-    pub(super) fn emit_early(&mut self, act: ActId, attempt: u32, port: &str, value: &Val) {
+    pub(super) fn emit_early(&mut self, act: ActivationId, attempt: u32, port: &str, value: &SharedJson) {
         if !self.is_current(act, attempt) {
             return;
         }
         let plan = self.graph.plan();
         let one = self.state.act(act);
         let scope = one.scope;
-        let tokens: Vec<Token> = self
+        let tokens: Vec<EdgeToken> = self
             .graph
             .out_edges(one.node)
             .iter()
             .filter(|edge| {
                 let edge = plan.edge(**edge);
-                edge.port == port && !matches!(plan.node(edge.to).join, Join::Resolved { .. })
+                edge.port == port && !matches!(plan.node(edge.to).join, JoinRule::Resolved { .. })
             })
-            .map(|edge| Token { edge: *edge, value: TokenValue::Given(Val::clone(value)), fan: None })
+            .map(|edge| EdgeToken {
+                edge: *edge,
+                value: TokenValue::Given(SharedJson::clone(value)),
+                fan: None,
+            })
             .collect();
         match self.within_budgets(tokens) {
             Ok(mut tokens) => {
                 tokens.retain(|token| token.value.is_live());
                 self.emit(Fact::Yielded { act, tokens: tokens.clone() });
-                self.arrivals.push_back(Arrival { scope, source: Some(act), tokens });
+                self.arrivals.push_back(TokenArrival { scope, source: Some(act), tokens });
             }
             Err(fault) => self.give_up(fault),
         }
@@ -172,20 +181,20 @@ impl Decider<'_> {
     /// Lets joins decide on everything that arrived, until nothing more follows.
     pub(super) fn settle_arrivals(&mut self) {
         while let Some(arrival) = self.arrivals.pop_front() {
-            let mut batch = Batch::default();
+            let mut batch = JoinBatch::default();
             for token in &arrival.tokens {
                 self.arrived(&arrival, token, &mut batch);
             }
-            let Batch { mut due, dead, .. } = batch;
+            let JoinBatch { mut due, dead, .. } = batch;
             for (node, reason) in dead {
                 self.die(arrival.scope, node, reason);
             }
             let plan = self.graph.plan();
-            if plan.profile.order == Order::Rank {
+            if plan.profile.order == ReadyOrder::Rank {
                 due.sort_by_key(|due| plan.node(due.node).rank);
             }
             for (n, due) in due.into_iter().enumerate() {
-                let position = (plan.profile.order == Order::DepthFirst).then_some(n as u32);
+                let position = (plan.profile.order == ReadyOrder::DepthFirst).then_some(n as u32);
                 if !self.activate_due(&arrival, &due, position) {
                     return;
                 }
@@ -193,20 +202,22 @@ impl Decider<'_> {
         }
     }
 
-    fn arrived(&mut self, arrival: &Arrival, token: &Token, batch: &mut Batch) {
+    fn arrived(&mut self, arrival: &TokenArrival, token: &EdgeToken, batch: &mut JoinBatch) {
         let node = self.graph.plan().edge(token.edge).to;
         let slot = self.state.slots.get(&(arrival.scope, node));
         match self.graph.plan().node(node).join {
-            Join::Each => batch.due.push(Due { node, fan: token.fan, take: Some(1) }),
-            Join::Once if token.fan.is_some() => batch.due.push(Due { node, fan: token.fan, take: Some(1) }),
-            Join::Once => match slot.and_then(|slot| slot.last) {
+            JoinRule::Each => batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) }),
+            JoinRule::Once if token.fan.is_some() => {
+                batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) })
+            }
+            JoinRule::Once => match slot.and_then(|slot| slot.last) {
                 // The first token of the round makes it; the others of the round are gathered.
                 None if !batch.decided.insert(node) => {}
-                None => batch.due.push(Due { node, fan: None, take: None }),
+                None => batch.due.push(DueJoin { node, fan: None, take: None }),
                 Some(last) if self.state.act(last).phase.is_queued() => {}
                 Some(_) => self.emit(Fact::Dropped { edge: token.edge, scope: arrival.scope }),
             },
-            Join::Resolved { quorum } => {
+            JoinRule::Resolved { quorum } => {
                 let Some(slot) = slot else { return };
                 if slot.died.is_some() || batch.decided.contains(&node) {
                     return;
@@ -218,9 +229,9 @@ impl Decider<'_> {
                     return;
                 }
                 match self.verdict(arrival.scope, node, slot, quorum, token) {
-                    Verdict::Wait => return,
-                    Verdict::Run => batch.due.push(Due { node, fan: None, take: None }),
-                    Verdict::Die(reason) => batch.dead.push((node, reason)),
+                    JoinVerdict::Wait => return,
+                    JoinVerdict::Run => batch.due.push(DueJoin { node, fan: None, take: None }),
+                    JoinVerdict::Die(reason) => batch.dead.push((node, reason)),
                 }
                 batch.decided.insert(node);
             }
@@ -230,15 +241,15 @@ impl Decider<'_> {
     fn verdict(
         &self,
         scope: ScopeId,
-        node: NodeIx,
-        slot: &Slot,
+        node: NodeIndex,
+        slot: &JoinSlot,
         quorum: Option<u32>,
-        token: &Token,
-    ) -> Verdict {
+        token: &EdgeToken,
+    ) -> JoinVerdict {
         let edges = self.graph.in_edges(node).len() as u32;
         if slot.vetoed {
             let from = &self.graph.plan().node(self.graph.plan().edge(token.edge).from).id;
-            return Verdict::Die(match token.value {
+            return JoinVerdict::Die(match token.value {
                 TokenValue::Failed
                     if self.state.last(scope, self.graph.plan().edge(token.edge).from).is_none() =>
                 {
@@ -252,48 +263,48 @@ impl Decider<'_> {
             });
         }
         if quorum.is_some_and(|n| slot.quorum_live >= n && slot.required >= self.graph.required(node)) {
-            return Verdict::Run;
+            return JoinVerdict::Run;
         }
         if slot.resolved < edges {
-            Verdict::Wait
+            JoinVerdict::Wait
         } else if slot.live > 0 {
             // A quorum that can no longer be met runs with what there is: nothing waits for ever.
-            Verdict::Run
+            JoinVerdict::Run
         } else {
-            Verdict::Die("no branch that leads to it was taken".into())
+            JoinVerdict::Die("no branch that leads to it was taken".into())
         }
     }
 
     /// A node will not run: what depends on it learns so, and whether a failure is behind it.
-    fn die(&mut self, scope: ScopeId, node: NodeIx, reason: String) {
+    fn die(&mut self, scope: ScopeId, node: NodeIndex, reason: String) {
         self.emit(Fact::Died { node, scope, reason });
         let failed = self.state.slots.get(&(scope, node)).is_some_and(|slot| slot.failed);
         let value = if failed { TokenValue::Failed } else { TokenValue::Dead };
-        let tokens: Vec<Token> = self
+        let tokens: Vec<EdgeToken> = self
             .graph
             .out_edges(node)
             .iter()
-            .map(|edge| Token { edge: *edge, value: value.clone(), fan: None })
+            .map(|edge| EdgeToken { edge: *edge, value: value.clone(), fan: None })
             .collect();
         if !tokens.is_empty() {
             self.emit_routed(None, scope, tokens, None);
         }
     }
 
-    fn activate_due(&mut self, arrival: &Arrival, due: &Due, position: Option<u32>) -> bool {
+    fn activate_due(&mut self, arrival: &TokenArrival, due: &DueJoin, position: Option<u32>) -> bool {
         let mut scope = arrival.scope;
         if let (Some(index), Some(source)) = (due.fan, arrival.source) {
             let front = self.state.slots.get(&(scope, due.node)).and_then(|slot| slot.arrived.front());
-            let item = front.map(|arrived| Val::clone(&arrived.value)).unwrap_or_default();
+            let item = front.map(|arrived| SharedJson::clone(&arrived.value)).unwrap_or_default();
             scope = self.open_scope(scope, source, index, item);
         }
-        self.activate(Made {
+        self.activate(NewActivation {
             node: due.node,
             scope,
             from: arrival.scope,
             take: due.take,
             position,
-            ..Made::default()
+            ..NewActivation::default()
         })
     }
 }

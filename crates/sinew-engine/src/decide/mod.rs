@@ -13,19 +13,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_plan::{ExitOn, NodeIx, Plan};
+use sinew_plan::{ExitCondition, NodeIndex, Plan};
 use sinew_protocol::Fault;
 
 pub(crate) use reopen::plan_retry;
 
 use crate::adapter::Adapter;
 use crate::apply::apply;
-use crate::ctx::Ctx;
-use crate::fact::{Fact, Made, Mode, Outcome, Start, Status};
-use crate::graph::Graph;
-use crate::input::{Input, Refused};
-use crate::state::{Phase, State};
-use crate::{ActId, ROOT, Time};
+use crate::ctx::AdapterContext;
+use crate::fact::{ExecutionMode, ExecutionOutcome, ExecutionStart, Fact, NewActivation, TerminalStatus};
+use crate::graph::IndexedPlan;
+use crate::input::{EngineInput, InputRefusal};
+use crate::state::{ActivationPhase, ExecutionState};
+use crate::{ActivationId, ROOT, Time};
 
 /// Code of the fault of an attempt whose time ran out.
 pub const ATTEMPT_TIMED_OUT: &str = "SINEW-6001";
@@ -40,19 +40,25 @@ const NO_SUCH_NODE: &str = "SINEW-6007";
 ///
 /// Returns the facts in order; none when the input means nothing now. A refused command changes nothing.
 pub(crate) fn decide(
-    graph: &Graph,
+    graph: &IndexedPlan,
     adapter: &dyn Adapter,
-    state: &mut State,
+    state: &mut ExecutionState,
     now: Time,
-    input: Input,
-) -> Result<Vec<Fact>, Refused> {
+    input: EngineInput,
+) -> Result<Vec<Fact>, InputRefusal> {
     let mut decider = Decider { graph, adapter, state, now, facts: Vec::new(), arrivals: VecDeque::new() };
     decider.input(input)?;
     Ok(decider.facts)
 }
 
 /// The input as the dialect takes it, if it does and the execution may begin at all.
-fn admit(plan: &Plan, adapter: &dyn Adapter, mode: &Mode, depth: u32, input: Value) -> Result<Value, Fault> {
+fn admit(
+    plan: &Plan,
+    adapter: &dyn Adapter,
+    mode: &ExecutionMode,
+    depth: u32,
+    input: Value,
+) -> Result<Value, Fault> {
     let mut named = mode.from.iter().chain(&mode.until).chain(mode.given.keys());
     if let Some(id) = named.find(|id| plan.find(id).is_none()) {
         return Err(Fault::invalid(NO_SUCH_NODE, format!("the workflow has no node '{id}'")));
@@ -68,7 +74,7 @@ fn admit(plan: &Plan, adapter: &dyn Adapter, mode: &Mode, depth: u32, input: Val
 }
 
 /// Where an execution begins.
-fn entry(plan: &Plan, mode: &Mode) -> Vec<NodeIx> {
+fn entry(plan: &Plan, mode: &ExecutionMode) -> Vec<NodeIndex> {
     if mode.from.is_empty() {
         return plan.entry.clone();
     }
@@ -77,33 +83,33 @@ fn entry(plan: &Plan, mode: &Mode) -> Vec<NodeIx> {
 
 /// One decision in the making.
 pub(crate) struct Decider<'a> {
-    graph: &'a Graph,
+    graph: &'a IndexedPlan,
     adapter: &'a dyn Adapter,
-    state: &'a mut State,
+    state: &'a mut ExecutionState,
     now: Time,
     facts: Vec<Fact>,
     /// Tokens that were placed and may make activations.
-    arrivals: VecDeque<flow::Arrival>,
+    arrivals: VecDeque<flow::TokenArrival>,
 }
 
 impl Decider<'_> {
-    fn input(&mut self, input: Input) -> Result<(), Refused> {
+    fn input(&mut self, input: EngineInput) -> Result<(), InputRefusal> {
         match input {
-            Input::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
-            _ if self.state.start.is_none() => return Err(Refused::NotStarted),
-            Input::Done { act, attempt, result } => self.done(act, attempt, result),
-            Input::Progress { act, attempt, value } => {
+            EngineInput::Start { input, mode, depth, chain } => self.start(input, mode, depth, chain)?,
+            _ if self.state.start.is_none() => return Err(InputRefusal::NotStarted),
+            EngineInput::Done { act, attempt, result } => self.done(act, attempt, result),
+            EngineInput::Progress { act, attempt, value } => {
                 if self.is_current(act, attempt) {
                     self.emit(Fact::Progressed { act, attempt, value });
                 }
             }
-            Input::Yield { act, attempt, port, value } => self.emit_early(act, attempt, &port, &value),
-            Input::Tick => self.tick(),
-            Input::Answer { act, answer } => self.answer(act, answer)?,
-            Input::Cancel { reason } => self.cancel(&reason)?,
-            Input::Pause { reason } => self.pause(reason)?,
-            Input::Resume => self.resume()?,
-            Input::Retry { retry, reason } => self.reopen(&retry, reason)?,
+            EngineInput::Yield { act, attempt, port, value } => self.emit_early(act, attempt, &port, &value),
+            EngineInput::Tick => self.tick(),
+            EngineInput::Answer { act, answer } => self.answer(act, answer)?,
+            EngineInput::Cancel { reason } => self.cancel(&reason)?,
+            EngineInput::Pause { reason } => self.pause(reason)?,
+            EngineInput::Resume => self.resume()?,
+            EngineInput::Retry { retry, reason } => self.reopen(&retry, reason)?,
         }
         self.run();
         Ok(())
@@ -116,8 +122,12 @@ impl Decider<'_> {
     }
 
     /// Asks the adapter; its notes become facts before anything that follows from its answer.
-    fn consult<T>(&mut self, act: Option<ActId>, hook: impl FnOnce(&dyn Adapter, &Ctx<'_>) -> T) -> T {
-        let ctx = Ctx::new(self.graph, self.state, self.now);
+    fn consult<T>(
+        &mut self,
+        act: Option<ActivationId>,
+        hook: impl FnOnce(&dyn Adapter, &AdapterContext<'_>) -> T,
+    ) -> T {
+        let ctx = AdapterContext::new(self.graph, self.state, self.now);
         let answer = hook(self.adapter, &ctx);
         for note in ctx.into_notes() {
             self.emit(Fact::Noted { act, note });
@@ -125,9 +135,15 @@ impl Decider<'_> {
         answer
     }
 
-    fn start(&mut self, input: Value, mode: Mode, depth: u32, chain: Vec<String>) -> Result<(), Refused> {
+    fn start(
+        &mut self,
+        input: Value,
+        mode: ExecutionMode,
+        depth: u32,
+        chain: Vec<String>,
+    ) -> Result<(), InputRefusal> {
         if self.state.start.is_some() {
-            return Err(Refused::Started);
+            return Err(InputRefusal::Started);
         }
         let raw = input.clone();
         let (input, refused) = match admit(self.graph.plan(), self.adapter, &mode, depth, input) {
@@ -135,7 +151,7 @@ impl Decider<'_> {
             Err(fault) => (if fault.code == size::TOO_LARGE { Value::Null } else { raw }, Some(fault)),
         };
         let input = Arc::new(input);
-        self.emit(Fact::Started(Arc::new(Start {
+        self.emit(Fact::Started(Arc::new(ExecutionStart {
             plan: self.graph.digest().to_owned(),
             input: Arc::clone(&input),
             mode,
@@ -144,8 +160,8 @@ impl Decider<'_> {
             refused: refused.clone(),
         })));
         if let Some(fault) = refused {
-            self.conclude_with(Outcome {
-                status: Status::Failure,
+            self.conclude_with(ExecutionOutcome {
+                status: TerminalStatus::Failure,
                 output: None,
                 fault: Some(fault),
                 cause: None,
@@ -161,8 +177,14 @@ impl Decider<'_> {
         let Some(start) = self.state.start.clone() else { return };
         for node in entry(self.graph.plan(), &start.mode) {
             let value = Some(Arc::clone(&start.input));
-            if !self.activate(Made { node, scope: ROOT, from: ROOT, take: Some(0), value, ..Made::default() })
-            {
+            if !self.activate(NewActivation {
+                node,
+                scope: ROOT,
+                from: ROOT,
+                take: Some(0),
+                value,
+                ..NewActivation::default()
+            }) {
                 break;
             }
         }
@@ -199,7 +221,8 @@ impl Decider<'_> {
         }
         if self.is_frozen() {
             // Persons' nodes queue up only beside the one that waits; what running work leads to comes after it.
-            let human = self.graph.plan().node(self.state.act(act).node).op == sinew_plan::Op::Human
+            let human = self.graph.plan().node(self.state.act(act).node).op
+                == sinew_plan::NodeOperation::Human
                 && act < self.state.frozen_at;
             self.emit(Fact::Deferred { act, human });
             return true;
@@ -240,20 +263,28 @@ impl Decider<'_> {
                 Some(act) => self.consult(Some(act), |adapter, ctx| adapter.failure(ctx, act, &fault)),
                 None => fault,
             };
-            Outcome { status: Status::Failure, output: None, fault: Some(fault), cause }
+            ExecutionOutcome { status: TerminalStatus::Failure, output: None, fault: Some(fault), cause }
         } else if let Some(output) = self.partial_output() {
-            Outcome { status: Status::Success, output: Some(output), fault: None, cause: None }
+            ExecutionOutcome {
+                status: TerminalStatus::Success,
+                output: Some(output),
+                fault: None,
+                cause: None,
+            }
         } else {
             match self.consult(None, |adapter, ctx| adapter.result(ctx)) {
-                Ok(output) => Outcome {
-                    status: Status::Success,
+                Ok(output) => ExecutionOutcome {
+                    status: TerminalStatus::Success,
                     output: Some(Arc::new(output)),
                     fault: None,
                     cause: None,
                 },
-                Err(fault) => {
-                    Outcome { status: Status::Failure, output: None, fault: Some(fault), cause: None }
-                }
+                Err(fault) => ExecutionOutcome {
+                    status: TerminalStatus::Failure,
+                    output: None,
+                    fault: Some(fault),
+                    cause: None,
+                },
             }
         };
         self.conclude_with(outcome);
@@ -271,7 +302,7 @@ impl Decider<'_> {
         (!until.is_empty()).then(|| Arc::new(Value::Object(outputs)))
     }
 
-    fn conclude_with(&mut self, outcome: Outcome) {
+    fn conclude_with(&mut self, outcome: ExecutionOutcome) {
         self.arrivals.clear();
         self.emit(Fact::Concluded { outcome });
     }
@@ -279,8 +310,8 @@ impl Decider<'_> {
     /// Gives everything up because a budget or the execution's own time is used up.
     fn give_up(&mut self, fault: Fault) {
         self.cancel_open(&fault.message);
-        self.conclude_with(Outcome {
-            status: Status::Failure,
+        self.conclude_with(ExecutionOutcome {
+            status: TerminalStatus::Failure,
             output: None,
             fault: Some(fault),
             cause: None,
@@ -291,29 +322,29 @@ impl Decider<'_> {
     fn next_exit(&mut self) -> bool {
         let refused = self.state.start.as_ref().is_some_and(|start| start.refused.is_some());
         let Some(status) = self.state.outcome.as_ref().map(|outcome| outcome.status) else { return false };
-        let wanted = |on: ExitOn| match on {
-            ExitOn::Always => true,
-            ExitOn::Success => status == Status::Success,
-            ExitOn::Failure => status == Status::Failure,
-            ExitOn::Cancel => status == Status::Cancelled,
+        let wanted = |on: ExitCondition| match on {
+            ExitCondition::Always => true,
+            ExitCondition::Success => status == TerminalStatus::Success,
+            ExitCondition::Failure => status == TerminalStatus::Failure,
+            ExitCondition::Cancel => status == TerminalStatus::Cancelled,
         };
         let exits = self.graph.plan().exits.iter().filter(|exit| wanted(exit.on));
         let next = exits.map(|exit| exit.node).nth(self.state.exits_started as usize);
         match next {
-            Some(node) if !refused => self.activate(Made {
+            Some(node) if !refused => self.activate(NewActivation {
                 node,
                 scope: ROOT,
                 from: ROOT,
                 take: Some(0),
                 value: Some(Arc::new(Value::Null)),
-                ..Made::default()
+                ..NewActivation::default()
             }),
             _ => false,
         }
     }
 
     /// Makes an activation; false (and the execution given up) if the budget is used up.
-    fn activate(&mut self, made: Made) -> bool {
+    fn activate(&mut self, made: NewActivation) -> bool {
         let budget = self.graph.plan().limits.activations as usize;
         // Exit nodes run even when the budget is what ended the graph; there are only as many as the plan lists.
         if self.state.acts.len() >= budget && self.state.outcome.is_none() {
@@ -321,8 +352,8 @@ impl Decider<'_> {
             self.give_up(Fault::failure(BUDGET_USED_UP, text).with_retryable(false));
             return false;
         }
-        let act = self.state.acts.len() as ActId;
-        self.emit(Fact::Activated(Made { act, ..made }));
+        let act = self.state.acts.len() as ActivationId;
+        self.emit(Fact::Activated(NewActivation { act, ..made }));
         true
     }
 
@@ -332,14 +363,14 @@ impl Decider<'_> {
         while let Some(&act) = self.state.ready.front() {
             self.emit(Fact::Cancelled { act, reason: reason.to_owned() });
         }
-        for act in 0..self.state.acts.len() as ActId {
+        for act in 0..self.state.acts.len() as ActivationId {
             self.cancel_one(act, reason);
         }
     }
 
-    fn cancel_one(&mut self, act: ActId, reason: &str) {
+    fn cancel_one(&mut self, act: ActivationId, reason: &str) {
         let one = self.state.act(act);
-        if one.phase == Phase::Closed {
+        if one.phase == ActivationPhase::Closed {
             return;
         }
         if one.end.is_none() || one.running.is_some() {
@@ -356,11 +387,11 @@ impl Decider<'_> {
         }
     }
 
-    fn is_current(&self, act: ActId, attempt: u32) -> bool {
+    fn is_current(&self, act: ActivationId, attempt: u32) -> bool {
         self.state
             .acts
             .get(act as usize)
-            .is_some_and(|one| one.phase == Phase::Running && one.running == Some(attempt))
+            .is_some_and(|one| one.phase == ActivationPhase::Running && one.running == Some(attempt))
     }
 
     fn is_dry(&self) -> bool {

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sinew_plan::{Failure, Op, RetryOn};
+use sinew_plan::{FailurePolicy, NodeOperation, RetryCondition};
 use sinew_protocol::{Fault, FaultKind};
 
 use super::{ATTEMPT_TIMED_OUT, BUDGET_USED_UP, Decider, size};
-use crate::adapter::Step;
-use crate::ask::{Ask, Reply};
-use crate::fact::{Child, Fact, Made, Output, Token, TokenValue};
-use crate::state::{End, Phase};
-use crate::{ActId, ROOT, ScopeId, Time};
+use crate::adapter::NodeDecision;
+use crate::ask::{TaskReply, TaskRequest};
+use crate::fact::{ActivationOutput, ChildSpec, EdgeToken, Fact, NewActivation, TokenValue};
+use crate::state::{ActivationEnd, ActivationPhase};
+use crate::{ActivationId, ROOT, ScopeId, Time};
 
 impl Decider<'_> {
     /// A ready activation starts (or sleeps first).
-    pub(super) fn begin(&mut self, act: ActId) {
+    pub(super) fn begin(&mut self, act: ActivationId) {
         let known = self.given(act).or_else(|| self.kept(act));
         let delay =
             self.state.act(act).delay_ms.filter(|delay| *delay > 0 && known.is_none() && !self.is_dry());
@@ -34,15 +34,15 @@ impl Decider<'_> {
     }
 
     /// The output a partial execution was given for this node.
-    fn given(&self, act: ActId) -> Option<Output> {
+    fn given(&self, act: ActivationId) -> Option<ActivationOutput> {
         let one = self.state.act(act);
         let id = &self.graph.plan().node(one.node).id;
         let value = self.state.start.as_ref()?.mode.given.get(id)?;
-        (one.scope == ROOT && one.owner.is_none()).then(|| Output::new(Arc::clone(value)))
+        (one.scope == ROOT && one.owner.is_none()).then(|| ActivationOutput::new(Arc::clone(value)))
     }
 
     /// Returns the output that the same child had before an operator's retry.
-    fn kept(&self, act: ActId) -> Option<Output> {
+    fn kept(&self, act: ActivationId) -> Option<ActivationOutput> {
         let owner = self.state.act(self.state.act(act).owner?);
         let before = self.state.act(owner.again?).children.as_ref()?;
         let index = self.state.scope(self.state.act(act).scope)?.index as usize;
@@ -53,34 +53,36 @@ impl Decider<'_> {
     }
 
     /// Does what the adapter said is next.
-    pub(super) fn step(&mut self, act: ActId, step: Step) {
+    pub(super) fn step(&mut self, act: ActivationId, step: NodeDecision) {
         match step {
-            Step::Ask(mut ask) => {
+            NodeDecision::Ask(mut ask) => {
                 let one = self.state.act(act);
-                if let Some(input) = one.input.as_ref().filter(|_| one.attempt == 0 && ask.tag == Ask::WORK) {
+                if let Some(input) =
+                    one.input.as_ref().filter(|_| one.attempt == 0 && ask.tag == TaskRequest::WORK)
+                {
                     ask.input = Arc::clone(input);
                 }
                 self.dispatch(act, Arc::new(*ask), 1);
             }
-            Step::Fan { children, limit, fail_fast } => self.fan(act, children, limit, fail_fast),
-            Step::Wait(wait) => {
+            NodeDecision::Fan { children, limit, fail_fast } => self.fan(act, children, limit, fail_fast),
+            NodeDecision::Wait(wait) => {
                 let deadline = wait.timeout_ms.map(|ms| self.now.saturating_add(ms));
                 if self.is_dry() {
-                    self.complete(act, Output::default(), false);
+                    self.complete(act, ActivationOutput::default(), false);
                 } else {
                     self.emit(Fact::Awaited { act, wait: Arc::new(*wait), deadline });
                 }
             }
-            Step::Sleep(_) if self.is_dry() => self.complete(act, Output::default(), false),
-            Step::Sleep(ms) => {
+            NodeDecision::Sleep(_) if self.is_dry() => self.complete(act, ActivationOutput::default(), false),
+            NodeDecision::Sleep(ms) => {
                 let until = self.now.saturating_add(ms);
                 self.emit(Fact::Slept { act, until });
             }
-            Step::Done(output) => match self.too_large(&output) {
+            NodeDecision::Done(output) => match self.too_large(&output) {
                 Some(fault) => self.fail(act, fault, None),
                 None => self.complete(act, output, false),
             },
-            Step::Skip { reason, output } => {
+            NodeDecision::Skip { reason, output } => {
                 if let Some(fault) = self.too_large(&output) {
                     self.fail(act, fault, None);
                 } else {
@@ -88,27 +90,27 @@ impl Decider<'_> {
                     self.after_end(act);
                 }
             }
-            Step::Fail(fault) => self.fail(act, fault, None),
-            Step::FailWith(fault, output) => {
+            NodeDecision::Fail(fault) => self.fail(act, fault, None),
+            NodeDecision::FailWith(fault, output) => {
                 let output = self.too_large(&output).is_none().then_some(output);
                 self.fail(act, fault, output);
             }
         }
     }
 
-    fn too_large(&self, output: &Output) -> Option<Fault> {
+    fn too_large(&self, output: &ActivationOutput) -> Option<Fault> {
         let limit = self.graph.plan().limits.value_bytes;
         let values = std::iter::once(&output.value).chain(output.ports.iter().map(|(_, value)| value));
         values.into_iter().find_map(|value| size::too_large("the output", value, limit))
     }
 
     /// Sends a task.
-    pub(super) fn dispatch(&mut self, act: ActId, ask: Arc<Ask>, tries: u32) {
+    pub(super) fn dispatch(&mut self, act: ActivationId, ask: Arc<TaskRequest>, tries: u32) {
         // A dry run asks nobody, but scripts are a part of the workflow itself.
         if self.is_dry() && !ask.is_evaluation() {
             let note = json!({ "engine": "dry_run", "would_ask": ask.target.name(), "input": *ask.input });
             self.emit(Fact::Noted { act: Some(act), note });
-            if ask.tag == Ask::ROUTE {
+            if ask.tag == TaskRequest::ROUTE {
                 let scope = self.state.act(act).scope;
                 self.emit(Fact::Routed {
                     act: Some(act),
@@ -117,7 +119,7 @@ impl Decider<'_> {
                     end: Some("dry run".into()),
                 });
             } else {
-                self.complete(act, Output::default(), false);
+                self.complete(act, ActivationOutput::default(), false);
             }
             return;
         }
@@ -134,7 +136,7 @@ impl Decider<'_> {
     }
 
     /// An attempt ended.
-    pub(super) fn done(&mut self, act: ActId, attempt: u32, result: Result<Reply, Fault>) {
+    pub(super) fn done(&mut self, act: ActivationId, attempt: u32, result: Result<TaskReply, Fault>) {
         if (act as usize) >= self.state.acts.len() || attempt == 0 || attempt > self.state.act(act).attempt {
             return; // never dispatched: not ours, and nothing to record it under
         }
@@ -162,22 +164,24 @@ impl Decider<'_> {
         }
     }
 
-    /// True from a failure under [`Failure::Drain`] until the graph is done.
+    /// True from a failure under [`FailurePolicy::Drain`] until the graph is done.
     fn draining(&self) -> bool {
         let graph_goes_on = self.state.outcome.is_none();
-        graph_goes_on && self.graph.plan().profile.failure == Failure::Drain && self.state.failed.is_some()
+        graph_goes_on
+            && self.graph.plan().profile.failure == FailurePolicy::Drain
+            && self.state.failed.is_some()
     }
 
     /// Milliseconds until the next attempt, if the node's policy allows one after this fault.
-    fn retry_delay(&self, act: ActId, fault: &Fault) -> Option<u64> {
+    fn retry_delay(&self, act: ActivationId, fault: &Fault) -> Option<u64> {
         let one = self.state.act(act);
         let retry = &self.graph.plan().node(one.node).retry;
         let wanted = match retry.on {
-            RetryOn::Always => true,
-            RetryOn::Failure => fault.kind.is_failure(),
-            RetryOn::Error => fault.kind.is_error(),
+            RetryCondition::Always => true,
+            RetryCondition::Failure => fault.kind.is_failure(),
+            RetryCondition::Error => fault.kind.is_error(),
         };
-        let is_work = one.ask.as_ref().is_some_and(|ask| ask.tag == Ask::WORK) && one.end.is_none();
+        let is_work = one.ask.as_ref().is_some_and(|ask| ask.tag == TaskRequest::WORK) && one.end.is_none();
         if !(fault.retryable && wanted && is_work && one.tries <= retry.limit) {
             return None;
         }
@@ -188,7 +192,7 @@ impl Decider<'_> {
         Some(retry.delay(one.tries).saturating_add(jitter).max(fault.retry_after_ms.unwrap_or(0)))
     }
 
-    fn back_off(&mut self, act: ActId, wait: u64) {
+    fn back_off(&mut self, act: ActivationId, wait: u64) {
         if wait == 0 && self.state.paused.is_none() {
             self.attempt_again(act);
         } else {
@@ -198,7 +202,7 @@ impl Decider<'_> {
     }
 
     /// The same ask once more.
-    pub(super) fn attempt_again(&mut self, act: ActId) {
+    pub(super) fn attempt_again(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         let tries = one.tries + 1;
         if let Some(ask) = one.ask.clone() {
@@ -207,24 +211,25 @@ impl Decider<'_> {
     }
 
     /// The engine's own fault for an attempt whose time ran out.
-    pub(super) fn attempt_timeout(&self, act: ActId) -> Fault {
+    pub(super) fn attempt_timeout(&self, act: ActivationId) -> Fault {
         let one = self.state.act(act);
         let ask = one.ask.as_ref().and_then(|ask| ask.timeout_ms);
         let ms = ask.or(self.graph.plan().node(one.node).attempt_timeout_ms).unwrap_or_default();
         Fault::timeout(ATTEMPT_TIMED_OUT, format!("timed out after {} s", seconds(ms)))
     }
 
-    fn fan(&mut self, act: ActId, children: Vec<Child>, limit: Option<u32>, fail_fast: bool) {
+    fn fan(&mut self, act: ActivationId, children: Vec<ChildSpec>, limit: Option<u32>, fail_fast: bool) {
         let known = self.state.act(act).children.as_ref().map_or(0, |own| own.list.len());
         let limits = &self.graph.plan().limits;
-        let is_loop = matches!(self.graph.plan().node(self.state.act(act).node).op, Op::Loop { .. });
+        let is_loop =
+            matches!(self.graph.plan().node(self.state.act(act).node).op, NodeOperation::Loop { .. });
         let budget = if is_loop { limits.iterations } else { limits.fan_out } as usize;
         if known + children.len() > budget {
             let text = format!("{} children are more than the budget of {budget}", known + children.len());
             self.fail(act, Fault::failure(BUDGET_USED_UP, text).with_retryable(false), None);
             return;
         }
-        let stuck = children.is_empty() && self.state.act(act).phase == Phase::Owning;
+        let stuck = children.is_empty() && self.state.act(act).phase == ActivationPhase::Owning;
         if stuck {
             // An adapter that answers "no more children" with "run no children" would never end.
             self.fail(
@@ -239,8 +244,8 @@ impl Decider<'_> {
     }
 
     /// Starts children that may start; gathers when all have ended.
-    fn go_on_with_children(&mut self, owner: ActId) {
-        let depth_first = self.graph.plan().profile.order == sinew_plan::Order::DepthFirst;
+    fn go_on_with_children(&mut self, owner: ActivationId) {
+        let depth_first = self.graph.plan().profile.order == sinew_plan::ReadyOrder::DepthFirst;
         let mut position = 0;
         while let Some(index) = self.state.act(owner).children.as_ref().and_then(|own| own.next()) {
             let one = self.state.act(owner);
@@ -249,7 +254,7 @@ impl Decider<'_> {
             };
             let parent = one.scope;
             let scope = self.open_scope(parent, owner, index, Arc::clone(&child.item));
-            let made = Made {
+            let made = NewActivation {
                 node: child.body,
                 scope,
                 from: scope,
@@ -257,7 +262,7 @@ impl Decider<'_> {
                 owner: Some(owner),
                 value: Some(Arc::clone(&child.item)),
                 position: depth_first.then_some(position),
-                ..Made::default()
+                ..NewActivation::default()
             };
             position += 1;
             if !self.activate(made) {
@@ -272,23 +277,23 @@ impl Decider<'_> {
     pub(super) fn open_scope(
         &mut self,
         parent: ScopeId,
-        owner: ActId,
+        owner: ActivationId,
         index: u32,
-        item: crate::Val,
+        item: crate::SharedJson,
     ) -> ScopeId {
         let scope = self.state.scopes.len() as ScopeId + 1;
         self.emit(Fact::Opened { scope, parent, owner, index, item });
         scope
     }
 
-    fn gather(&mut self, owner: ActId) {
+    fn gather(&mut self, owner: ActivationId) {
         let step = self.consult(Some(owner), |adapter, ctx| adapter.gather(ctx, owner));
         self.step(owner, step);
     }
 
     /// A child ended: its owner goes on.
-    fn child_ended(&mut self, owner: ActId) {
-        if self.state.act(owner).phase != Phase::Owning {
+    fn child_ended(&mut self, owner: ActivationId) {
+        if self.state.act(owner).phase != ActivationPhase::Owning {
             return;
         }
         let Some(own) = &self.state.act(owner).children else { return };
@@ -300,10 +305,10 @@ impl Decider<'_> {
         }
     }
 
-    pub(super) fn cancel_children(&mut self, owner: ActId, reason: &str) {
+    pub(super) fn cancel_children(&mut self, owner: ActivationId, reason: &str) {
         let acts = self.state.act(owner).children.as_ref().map(|own| own.acts.clone()).unwrap_or_default();
         for act in acts {
-            if self.state.act(act).phase == Phase::Owning {
+            if self.state.act(act).phase == ActivationPhase::Owning {
                 self.cancel_children(act, reason);
             }
             self.cancel_one(act, reason);
@@ -311,13 +316,13 @@ impl Decider<'_> {
     }
 
     /// The activation ended well.
-    pub(super) fn complete(&mut self, act: ActId, output: Output, reused: bool) {
+    pub(super) fn complete(&mut self, act: ActivationId, output: ActivationOutput, reused: bool) {
         self.emit(Fact::Completed { act, output, reused });
         self.after_end(act);
     }
 
     /// The activation failed, unless its node's policy allows another attempt.
-    pub(super) fn fail(&mut self, act: ActId, fault: Fault, output: Option<Output>) {
+    pub(super) fn fail(&mut self, act: ActivationId, fault: Fault, output: Option<ActivationOutput>) {
         let judged = self.state.act(act).replies.last().is_some_and(|last| last.result.is_ok());
         if judged && let Some(wait) = self.retry_delay(act, &fault) {
             self.back_off(act, wait);
@@ -328,7 +333,7 @@ impl Decider<'_> {
     }
 
     /// Carries out the effect of a failed activation on the other activations.
-    pub(super) fn after_failure(&mut self, act: ActId) {
+    pub(super) fn after_failure(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         let scope = one.scope;
         if let Some(owner) = one.owner {
@@ -340,27 +345,27 @@ impl Decider<'_> {
         }
         let closed = |tokens| Fact::Routed { act: Some(act), scope, tokens, end: Some("failed".into()) };
         match self.graph.plan().profile.failure {
-            Failure::RouteOn => self.route(act),
-            Failure::Stop => {
+            FailurePolicy::RouteOn => self.route(act),
+            FailurePolicy::Stop => {
                 self.emit(closed(Vec::new()));
                 self.cancel_open("the execution has failed");
             }
-            Failure::Drain => {
+            FailurePolicy::Drain => {
                 self.emit(closed(Vec::new()));
                 // Activations at work continue to their end; activations that would start further work are cancelled.
-                for other in 0..self.state.acts.len() as ActId {
-                    if self.state.act(other).phase != Phase::Running {
+                for other in 0..self.state.acts.len() as ActivationId {
+                    if self.state.act(other).phase != ActivationPhase::Running {
                         self.cancel_one(other, "the execution has failed");
                     }
                 }
             }
-            Failure::Isolate => {
+            FailurePolicy::Isolate => {
                 let node = self.state.act(act).node;
                 let tokens = self
                     .graph
                     .out_edges(node)
                     .iter()
-                    .map(|edge| Token { edge: *edge, value: TokenValue::Failed, fan: None })
+                    .map(|edge| EdgeToken { edge: *edge, value: TokenValue::Failed, fan: None })
                     .collect();
                 self.emit_routed(Some(act), scope, tokens, Some("failed".into()));
             }
@@ -368,9 +373,9 @@ impl Decider<'_> {
     }
 
     /// The activation's own time ran out.
-    pub(super) fn activation_timeout(&mut self, act: ActId) {
+    pub(super) fn activation_timeout(&mut self, act: ActivationId) {
         let one = self.state.act(act);
-        if one.end == Some(End::Cancelled) || one.phase == Phase::Closed {
+        if one.end == Some(ActivationEnd::Cancelled) || one.phase == ActivationPhase::Closed {
             return;
         }
         let ms = self.graph.plan().node(one.node).timeout_ms.unwrap_or_default();
@@ -385,7 +390,7 @@ impl Decider<'_> {
         self.after_failure(act);
     }
 
-    pub(super) fn after_end(&mut self, act: ActId) {
+    pub(super) fn after_end(&mut self, act: ActivationId) {
         let one = self.state.act(act);
         let (scope, node) = (one.scope, one.node);
         if let Some(owner) = one.owner {
@@ -400,11 +405,11 @@ impl Decider<'_> {
     }
 
     /// True if the activation ended with an output of its own choosing.
-    fn succeeded(&self, act: ActId) -> bool {
-        self.state.act(act).end.is_some_and(End::is_success)
+    fn succeeded(&self, act: ActivationId) -> bool {
+        self.state.act(act).end.is_some_and(ActivationEnd::is_success)
     }
 
-    fn stops_after(&self, node: sinew_plan::NodeIx) -> bool {
+    fn stops_after(&self, node: sinew_plan::NodeIndex) -> bool {
         let id = &self.graph.plan().node(node).id;
         self.state.start.as_ref().is_some_and(|start| start.mode.until.contains(id))
     }
@@ -422,7 +427,7 @@ fn seconds(ms: Time) -> String {
 }
 
 /// A number that differs from attempt to attempt, the same on every machine (splitmix64).
-fn spread(act: ActId, attempt: u32) -> u64 {
+fn spread(act: ActivationId, attempt: u32) -> u64 {
     let mut x = (u64::from(act) << 32 | u64::from(attempt)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

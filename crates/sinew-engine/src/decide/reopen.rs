@@ -5,55 +5,58 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_plan::{Failure, Join, NodeIx, Op};
+use sinew_plan::{FailurePolicy, JoinRule, NodeIndex, NodeOperation};
 use sinew_protocol::Fault;
 
 use super::{Decider, admit, entry, size};
 use crate::adapter::Adapter;
-use crate::fact::{Fact, Made, Status};
-use crate::graph::Graph;
-use crate::input::{Refused, Retry, RetryPlan};
-use crate::state::{End, State};
-use crate::{ActId, ROOT, Val};
+use crate::fact::{Fact, NewActivation, TerminalStatus};
+use crate::graph::IndexedPlan;
+use crate::input::{InputRefusal, RetryPlan, RetryRequest};
+use crate::state::{ActivationEnd, ExecutionState};
+use crate::{ActivationId, ROOT, SharedJson};
 
 /// Activations that a retry affects.
-struct Scope {
+struct RetryScope {
     /// Activations that run again, in the order in which they were made.
-    again: Vec<ActId>,
+    again: Vec<ActivationId>,
     /// Nodes whose joins start afresh.
-    reset: BTreeSet<NodeIx>,
+    reset: BTreeSet<NodeIndex>,
 }
 
 /// Plans a retry without carrying it out. The same rule decides when it is carried out.
 pub(crate) fn plan_retry(
-    graph: &Graph,
+    graph: &IndexedPlan,
     adapter: &dyn Adapter,
-    state: &State,
-    retry: &Retry,
-) -> Result<RetryPlan, Refused> {
+    state: &ExecutionState,
+    retry: &RetryRequest,
+) -> Result<RetryPlan, InputRefusal> {
     if let (Some(input), []) = (&retry.input, retry.nodes.as_slice()) {
         afresh(graph, adapter, state, input)?;
         return Ok(plan_afresh(graph, state));
     }
     let scope = scope(graph, state, retry)?;
-    let id = |node: NodeIx| graph.plan().node(node).id.clone();
+    let id = |node: NodeIndex| graph.plan().node(node).id.clone();
     let mut rerun: BTreeMap<String, u32> = BTreeMap::new();
     for act in &scope.again {
         let one = state.act(*act);
         let children = one.children.as_ref().map_or(0, |own| {
-            let kept =
-                own.acts.iter().filter(|child| state.act(**child).end.is_some_and(End::is_success)).count();
+            let kept = own
+                .acts
+                .iter()
+                .filter(|child| state.act(**child).end.is_some_and(ActivationEnd::is_success))
+                .count();
             own.list.len().saturating_sub(kept) as u32
         });
         *rerun.entry(id(one.node)).or_default() += children;
     }
-    let touched = |node: NodeIx| {
+    let touched = |node: NodeIndex| {
         scope.reset.contains(&node) || scope.again.iter().any(|act| state.act(*act).node == node)
     };
-    let keep: BTreeSet<NodeIx> = state
+    let keep: BTreeSet<NodeIndex> = state
         .acts
         .iter()
-        .filter(|one| one.owner.is_none() && one.end.is_some_and(End::is_success))
+        .filter(|one| one.owner.is_none() && one.end.is_some_and(ActivationEnd::is_success))
         .filter(|one| !touched(one.node) && !is_exit(graph, one.node))
         .map(|one| one.node)
         .collect();
@@ -65,11 +68,11 @@ pub(crate) fn plan_retry(
 }
 
 /// All of the workflow runs again.
-fn plan_afresh(graph: &Graph, state: &State) -> RetryPlan {
+fn plan_afresh(graph: &IndexedPlan, state: &ExecutionState) -> RetryPlan {
     let plan = graph.plan();
     let begins = state.start.as_ref().map(|start| entry(plan, &start.mode)).unwrap_or_default();
-    let id = |node: NodeIx| plan.node(node).id.clone();
-    let others = (0..plan.nodes.len() as NodeIx)
+    let id = |node: NodeIndex| plan.node(node).id.clone();
+    let others = (0..plan.nodes.len() as NodeIndex)
         .filter(|ix| !plan.node(*ix).inner && !is_exit(graph, *ix) && !begins.contains(ix));
     RetryPlan {
         keep: Vec::new(),
@@ -79,42 +82,51 @@ fn plan_afresh(graph: &Graph, state: &State) -> RetryPlan {
 }
 
 /// True if there is something to run again: whoever asked for a success has it.
-fn may_reopen(state: &State) -> Result<(), Refused> {
+fn may_reopen(state: &ExecutionState) -> Result<(), InputRefusal> {
     if !state.ended {
-        return Err(Refused::NotEnded);
+        return Err(InputRefusal::NotEnded);
     }
-    if state.outcome.as_ref().is_some_and(|outcome| outcome.status == Status::Success) {
-        return Err(Refused::NothingFailed);
+    if state.outcome.as_ref().is_some_and(|outcome| outcome.status == TerminalStatus::Success) {
+        return Err(InputRefusal::NothingFailed);
     }
     Ok(())
 }
 
 /// The admitted input of an execution that begins afresh.
-fn afresh(graph: &Graph, adapter: &dyn Adapter, state: &State, input: &Value) -> Result<Val, Refused> {
+fn afresh(
+    graph: &IndexedPlan,
+    adapter: &dyn Adapter,
+    state: &ExecutionState,
+    input: &Value,
+) -> Result<SharedJson, InputRefusal> {
     may_reopen(state)?;
-    let start = state.start.as_ref().ok_or(Refused::NotStarted)?;
+    let start = state.start.as_ref().ok_or(InputRefusal::NotStarted)?;
     let admitted = admit(graph.plan(), adapter, &start.mode, start.depth, input.clone());
-    admitted.map(Arc::new).map_err(|fault| Refused::BadInput(fault.message))
+    admitted.map(Arc::new).map_err(|fault| InputRefusal::BadInput(fault.message))
 }
 
-fn scope(graph: &Graph, state: &State, retry: &Retry) -> Result<Scope, Refused> {
+fn scope(
+    graph: &IndexedPlan,
+    state: &ExecutionState,
+    retry: &RetryRequest,
+) -> Result<RetryScope, InputRefusal> {
     may_reopen(state)?;
     let left = unfinished(graph, state);
     for id in &retry.nodes {
         can_run_again(graph, state, &left, id)?;
     }
-    let wanted = |act: &ActId| {
+    let wanted = |act: &ActivationId| {
         // With names, cancelled ones still run again: they never had their turn.
-        let beside = !retry.only && state.act(*act).end == Some(End::Cancelled);
+        let beside = !retry.only && state.act(*act).end == Some(ActivationEnd::Cancelled);
         retry.nodes.is_empty() || beside || is_named(graph, state, retry, *act)
     };
-    let again: Vec<ActId> = left.into_iter().filter(wanted).collect();
+    let again: Vec<ActivationId> = left.into_iter().filter(wanted).collect();
     let mut reset = BTreeSet::new();
-    let mut queue: Vec<NodeIx> = again.iter().map(|act| state.act(*act).node).collect();
+    let mut queue: Vec<NodeIndex> = again.iter().map(|act| state.act(*act).node).collect();
     while let Some(node) = queue.pop() {
         for edge in graph.out_edges(node) {
             let to = graph.plan().edge(*edge).to;
-            let waits = matches!(graph.plan().node(to).join, Join::Resolved { .. });
+            let waits = matches!(graph.plan().node(to).join, JoinRule::Resolved { .. });
             if waits && reset.insert(to) {
                 queue.push(to);
             }
@@ -124,29 +136,35 @@ fn scope(graph: &Graph, state: &State, retry: &Retry) -> Result<Scope, Refused> 
         takes(graph, &retry.nodes, &reset, input)?;
     }
     // A node that depends on another one that runs again is reached by flow, not started on its own.
-    let again: Vec<ActId> = again.into_iter().filter(|act| !reset.contains(&state.act(*act).node)).collect();
+    let again: Vec<ActivationId> =
+        again.into_iter().filter(|act| !reset.contains(&state.act(*act).node)).collect();
     if again.is_empty() {
-        return Err(Refused::NothingFailed);
+        return Err(InputRefusal::NothingFailed);
     }
-    Ok(Scope { again, reset })
+    Ok(RetryScope { again, reset })
 }
 
 /// Lists activations that failed or were cancelled. Only the latest activation of a node in a scope counts: earlier
 /// failures were retried already.
-fn unfinished(graph: &Graph, state: &State) -> Vec<ActId> {
-    let acts = 0..state.acts.len() as ActId;
+fn unfinished(graph: &IndexedPlan, state: &ExecutionState) -> Vec<ActivationId> {
+    let acts = 0..state.acts.len() as ActivationId;
     acts.filter(|act| {
         let one = state.act(*act);
         one.owner.is_none()
             && !is_exit(graph, one.node)
-            && matches!(one.end, Some(End::Failed | End::Cancelled))
+            && matches!(one.end, Some(ActivationEnd::Failed | ActivationEnd::Cancelled))
             && state.last(one.scope, one.node) == Some(*act)
     })
     .collect()
 }
 
-fn can_run_again(graph: &Graph, state: &State, left: &[ActId], id: &str) -> Result<(), Refused> {
-    let Some(ix) = graph.plan().find(id) else { return Err(Refused::NoSuchNode(id.to_owned())) };
+fn can_run_again(
+    graph: &IndexedPlan,
+    state: &ExecutionState,
+    left: &[ActivationId],
+    id: &str,
+) -> Result<(), InputRefusal> {
+    let Some(ix) = graph.plan().find(id) else { return Err(InputRefusal::NoSuchNode(id.to_owned())) };
     if left.iter().any(|act| state.act(*act).node == ix) {
         return Ok(());
     }
@@ -154,59 +172,64 @@ fn can_run_again(graph: &Graph, state: &State, left: &[ActId], id: &str) -> Resu
     let has_run = ran.peek().is_some();
     let inner = graph.plan().node(ix).inner || ran.any(|one| one.owner.is_some());
     Err(match () {
-        () if inner || is_exit(graph, ix) => Refused::NotItsOwn(id.to_owned()),
-        () if has_run => Refused::DidNotFail(id.to_owned()),
-        () => Refused::NeverRan(id.to_owned()),
+        () if inner || is_exit(graph, ix) => InputRefusal::NotItsOwn(id.to_owned()),
+        () if has_run => InputRefusal::DidNotFail(id.to_owned()),
+        () => InputRefusal::NeverRan(id.to_owned()),
     })
 }
 
 /// Whether the one named node can be given this input.
-fn takes(graph: &Graph, nodes: &[String], reset: &BTreeSet<NodeIx>, input: &Value) -> Result<(), Refused> {
-    let [id] = nodes else { return Err(Refused::ManyNodes(nodes.len())) };
+fn takes(
+    graph: &IndexedPlan,
+    nodes: &[String],
+    reset: &BTreeSet<NodeIndex>,
+    input: &Value,
+) -> Result<(), InputRefusal> {
+    let [id] = nodes else { return Err(InputRefusal::ManyNodes(nodes.len())) };
     let plan = graph.plan();
-    let Some(ix) = plan.find(id) else { return Err(Refused::NoSuchNode(id.clone())) };
-    if !matches!(plan.node(ix).op, Op::Agent | Op::Workflow) {
-        return Err(Refused::TakesNoInput(id.clone()));
+    let Some(ix) = plan.find(id) else { return Err(InputRefusal::NoSuchNode(id.clone())) };
+    if !matches!(plan.node(ix).op, NodeOperation::Agent | NodeOperation::Workflow) {
+        return Err(InputRefusal::TakesNoInput(id.clone()));
     }
     if reset.contains(&ix) {
-        return Err(Refused::TakesFromOthers(id.clone()));
+        return Err(InputRefusal::TakesFromOthers(id.clone()));
     }
     let fault = size::too_large("the input", input, plan.limits.value_bytes);
-    fault.map_or(Ok(()), |fault| Err(Refused::BadInput(fault.message)))
+    fault.map_or(Ok(()), |fault| Err(InputRefusal::BadInput(fault.message)))
 }
 
-fn is_named(graph: &Graph, state: &State, retry: &Retry, act: ActId) -> bool {
+fn is_named(graph: &IndexedPlan, state: &ExecutionState, retry: &RetryRequest, act: ActivationId) -> bool {
     retry.nodes.contains(&graph.plan().node(state.act(act).node).id)
 }
 
 /// Exit nodes run again with every end of the execution.
-fn is_exit(graph: &Graph, node: NodeIx) -> bool {
+fn is_exit(graph: &IndexedPlan, node: NodeIndex) -> bool {
     graph.plan().exits.iter().any(|exit| exit.node == node)
 }
 
 impl Decider<'_> {
-    pub(super) fn reopen(&mut self, retry: &Retry, reason: String) -> Result<(), Refused> {
+    pub(super) fn reopen(&mut self, retry: &RetryRequest, reason: String) -> Result<(), InputRefusal> {
         if let (Some(input), []) = (&retry.input, retry.nodes.as_slice()) {
             let input = Some(afresh(self.graph, self.adapter, self.state, input)?);
             self.emit(Fact::Reopened { acts: Vec::new(), reset: Vec::new(), reason, input });
             self.enter();
             return Ok(());
         }
-        let Scope { again, reset } = scope(self.graph, self.state, retry)?;
-        let input: Option<Val> = retry.input.clone().map(Arc::new);
+        let RetryScope { again, reset } = scope(self.graph, self.state, retry)?;
+        let input: Option<SharedJson> = retry.input.clone().map(Arc::new);
         let reset = reset.into_iter().collect();
         self.emit(Fact::Reopened { acts: again.clone(), reset, reason, input: None });
         for act in again {
             let input = input.clone().filter(|_| is_named(self.graph, self.state, retry, act));
             let one = self.state.act(act);
-            let made = Made {
+            let made = NewActivation {
                 node: one.node,
                 scope: one.scope,
                 from: ROOT,
                 take: Some(0),
                 again: Some(act),
                 input,
-                ..Made::default()
+                ..NewActivation::default()
             };
             if !self.activate(made) {
                 break;
@@ -216,17 +239,18 @@ impl Decider<'_> {
     }
 
     /// Returns the end of the activations that a retry of other nodes left as they were: a failure, else a cancellation.
-    pub(super) fn left_behind(&self) -> Option<(Option<ActId>, Fault)> {
+    pub(super) fn left_behind(&self) -> Option<(Option<ActivationId>, Fault)> {
         if self.state.reopened == 0 {
             return None;
         }
         let left = unfinished(self.graph, self.state);
-        let routes_on = self.graph.plan().profile.failure == Failure::RouteOn;
-        let failed = left.iter().find(|act| !routes_on && self.state.act(**act).end == Some(End::Failed));
+        let routes_on = self.graph.plan().profile.failure == FailurePolicy::RouteOn;
+        let failed =
+            left.iter().find(|act| !routes_on && self.state.act(**act).end == Some(ActivationEnd::Failed));
         if let Some(act) = failed {
             return self.state.act(*act).fault.clone().map(|fault| (Some(*act), fault));
         }
-        let act = left.iter().find(|act| self.state.act(**act).end == Some(End::Cancelled))?;
+        let act = left.iter().find(|act| self.state.act(**act).end == Some(ActivationEnd::Cancelled))?;
         Some((Some(*act), Self::cancelled("only others were run again")))
     }
 }

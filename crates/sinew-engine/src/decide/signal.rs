@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sinew_protocol::Fault;
 
 use super::{Decider, WALL_TIMED_OUT};
-use crate::ActId;
+use crate::ActivationId;
 use crate::action::due_matters;
-use crate::fact::{Answer, Fact, Outcome, Status};
-use crate::input::Refused;
-use crate::state::{Phase, Timer, TimerKind};
+use crate::fact::{ExecutionOutcome, Fact, PersonAnswer, TerminalStatus};
+use crate::input::InputRefusal;
+use crate::state::{ActivationPhase, EngineTimer, TimerKind};
 
 impl Decider<'_> {
     /// Everything that is due happens, in the order in which it was due.
@@ -20,12 +20,12 @@ impl Decider<'_> {
         }
     }
 
-    fn next_due(&self) -> Option<Timer> {
+    fn next_due(&self) -> Option<EngineTimer> {
         let due = self.state.timers.iter().take_while(|timer| timer.at <= self.now);
         due.copied().find(|timer| due_matters(self.state, timer.kind))
     }
 
-    fn fire(&mut self, timer: Timer) {
+    fn fire(&mut self, timer: EngineTimer) {
         let Some(act) = timer.act else {
             let ms = self.graph.plan().limits.wall_ms.unwrap_or_default();
             let text = format!("the execution exceeded its maximum time of {} s", ms as f64 / 1000.0);
@@ -50,31 +50,33 @@ impl Decider<'_> {
                 let step = self.consult(Some(act), |adapter, ctx| adapter.wake(ctx, act));
                 self.step(act, step);
             }
-            TimerKind::Person => self.take_answer(act, Answer { timed_out: true, ..Answer::default() }),
+            TimerKind::Person => {
+                self.take_answer(act, PersonAnswer { timed_out: true, ..PersonAnswer::default() })
+            }
             TimerKind::Activation => self.activation_timeout(act),
             TimerKind::Wall => {}
         }
     }
 
-    pub(super) fn answer(&mut self, act: ActId, answer: Answer) -> Result<(), Refused> {
+    pub(super) fn answer(&mut self, act: ActivationId, answer: PersonAnswer) -> Result<(), InputRefusal> {
         self.not_ended()?;
         match self.state.acts.get(act as usize) {
-            Some(one) if one.phase == Phase::Waiting => {
-                self.take_answer(act, Answer { timed_out: false, ..answer });
+            Some(one) if one.phase == ActivationPhase::Waiting => {
+                self.take_answer(act, PersonAnswer { timed_out: false, ..answer });
                 Ok(())
             }
-            _ => Err(Refused::NotWaiting(act)),
+            _ => Err(InputRefusal::NotWaiting(act)),
         }
     }
 
-    fn take_answer(&mut self, act: ActId, answer: Answer) {
+    fn take_answer(&mut self, act: ActivationId, answer: PersonAnswer) {
         let answer = Arc::new(answer);
         self.emit(Fact::Answered { act, answer: Arc::clone(&answer) });
         let step = self.consult(Some(act), |adapter, ctx| adapter.answer(ctx, act, &answer));
         self.step(act, step);
     }
 
-    pub(super) fn cancel(&mut self, reason: &str) -> Result<(), Refused> {
+    pub(super) fn cancel(&mut self, reason: &str) -> Result<(), InputRefusal> {
         self.not_ended()?;
         let fault = Self::cancelled(reason);
         let concluded = self.state.outcome.is_some();
@@ -84,8 +86,8 @@ impl Decider<'_> {
             // The graph had ended: only its exit nodes are given up, the outcome stands.
             self.emit(Fact::Ended);
         } else {
-            self.conclude_with(Outcome {
-                status: Status::Cancelled,
+            self.conclude_with(ExecutionOutcome {
+                status: TerminalStatus::Cancelled,
                 output: None,
                 fault: Some(fault),
                 cause: None,
@@ -97,26 +99,26 @@ impl Decider<'_> {
         Ok(())
     }
 
-    pub(super) fn pause(&mut self, reason: String) -> Result<(), Refused> {
+    pub(super) fn pause(&mut self, reason: String) -> Result<(), InputRefusal> {
         self.not_ended()?;
         if self.state.paused.is_some() {
-            return Err(Refused::Paused);
+            return Err(InputRefusal::Paused);
         }
         self.emit(Fact::Paused { reason });
         Ok(())
     }
 
-    pub(super) fn resume(&mut self) -> Result<(), Refused> {
+    pub(super) fn resume(&mut self) -> Result<(), InputRefusal> {
         self.not_ended()?;
         if self.state.paused.is_none() {
-            return Err(Refused::NotPaused);
+            return Err(InputRefusal::NotPaused);
         }
         self.emit(Fact::Resumed);
         self.tick();
         Ok(())
     }
 
-    fn not_ended(&self) -> Result<(), Refused> {
-        if self.state.ended { Err(Refused::Ended) } else { Ok(()) }
+    fn not_ended(&self) -> Result<(), InputRefusal> {
+        if self.state.ended { Err(InputRefusal::Ended) } else { Ok(()) }
     }
 }

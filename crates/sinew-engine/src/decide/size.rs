@@ -12,35 +12,35 @@ const MAX_DEPTH: u32 = 100;
 pub(super) fn too_large(what: &str, value: &Value, limit: u64) -> Option<Fault> {
     let mut left = limit;
     match measure(value, MAX_DEPTH, &mut left) {
-        Fit::Fits => None,
-        Fit::TooLong => Some(Fault::invalid(TOO_LARGE, format!("{what} is larger than {limit} bytes"))),
-        Fit::TooDeep => {
+        SizeFit::Fits => None,
+        SizeFit::TooLong => Some(Fault::invalid(TOO_LARGE, format!("{what} is larger than {limit} bytes"))),
+        SizeFit::TooDeep => {
             Some(Fault::invalid(TOO_LARGE, format!("{what} is nested more than {MAX_DEPTH} levels deep")))
         }
     }
 }
 
 #[derive(PartialEq)]
-enum Fit {
+enum SizeFit {
     Fits,
     TooLong,
     TooDeep,
 }
 
 /// Counts as far as it must: stops where the value no longer fits.
-fn measure(value: &Value, depth: u32, left: &mut u64) -> Fit {
+fn measure(value: &Value, depth: u32, left: &mut u64) -> SizeFit {
     let mut all = |own: u64, items: &mut dyn Iterator<Item = (usize, &Value)>| {
-        let Some(depth) = depth.checked_sub(1) else { return Fit::TooDeep };
+        let Some(depth) = depth.checked_sub(1) else { return SizeFit::TooDeep };
         if !take(left, own) {
-            return Fit::TooLong;
+            return SizeFit::TooLong;
         }
         for (key, item) in items {
-            let fit = if take(left, key as u64) { measure(item, depth, left) } else { Fit::TooLong };
-            if fit != Fit::Fits {
+            let fit = if take(left, key as u64) { measure(item, depth, left) } else { SizeFit::TooLong };
+            if fit != SizeFit::Fits {
                 return fit;
             }
         }
-        Fit::Fits
+        SizeFit::Fits
     };
     match value {
         Value::Array(items) => all(2, &mut items.iter().map(|item| (1, item))),
@@ -51,8 +51,8 @@ fn measure(value: &Value, depth: u32, left: &mut u64) -> Fit {
     }
 }
 
-fn fit(enough: bool) -> Fit {
-    if enough { Fit::Fits } else { Fit::TooLong }
+fn fit(enough: bool) -> SizeFit {
+    if enough { SizeFit::Fits } else { SizeFit::TooLong }
 }
 
 fn take(left: &mut u64, bytes: u64) -> bool {

@@ -9,7 +9,7 @@ use super::adapter::Scripted;
 use super::plan::graph;
 use super::properties::{Dice, for_seeds, history};
 use super::wire::any_fact;
-use crate::{BadFact, Fact, Graph, Machine, Round, State, decode_round, fold, waiting};
+use crate::{ExecutionState, Fact, FactError, IndexedPlan, Machine, Round, decode_round, fold, waiting};
 
 /// Every number of a fact, wherever it stands.
 fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
@@ -35,8 +35,8 @@ fn changed(fact: &Fact, dice: &mut Dice) -> Fact {
 }
 
 /// Folds what is accepted, as a careless reader would, and looks at what came of it.
-fn fold_all(graph: &Graph, rounds: &[Round]) -> (State, Vec<BadFact>) {
-    let (mut state, mut bad) = (State::new(), Vec::new());
+fn fold_all(graph: &IndexedPlan, rounds: &[Round]) -> (ExecutionState, Vec<FactError>) {
+    let (mut state, mut bad) = (ExecutionState::new(), Vec::new());
     for round in rounds {
         for fact in &round.facts {
             let before = bad.len().is_multiple_of(16).then(|| state.clone());
@@ -119,14 +119,14 @@ fn any_facts_on_any_state_never_panic() {
 fn what_is_refused_says_why() {
     let two = graph("a>b", json!({}));
     let other = graph("a>c", json!({}));
-    let start = |graph: &Graph| {
+    let start = |graph: &IndexedPlan| {
         let mut machine = Machine::<()>::new(graph.clone().into(), &Scripted);
-        let (input, mode) = (Value::Null, crate::Mode::default());
-        let decided = machine.handle(0, crate::Input::Start { input, mode, depth: 0, chain: vec![] });
+        let (input, mode) = (Value::Null, crate::ExecutionMode::default());
+        let decided = machine.handle(0, crate::EngineInput::Start { input, mode, depth: 0, chain: vec![] });
         (machine.state().clone(), decided.unwrap().round.facts)
     };
     let (state, facts) = start(&two);
-    let reply = || Ok(std::sync::Arc::new(crate::Reply::new(Value::Null)));
+    let reply = || Ok(std::sync::Arc::new(crate::TaskReply::new(Value::Null)));
     let cases = [
         (facts[0].clone(), "the fact 'started' cannot follow: the execution has started already"),
         (Fact::Ended, "the fact 'ended' cannot follow: the execution has no outcome"),
@@ -138,11 +138,11 @@ fn what_is_refused_says_why() {
             "the fact 'replied' names attempt 2, which does not exist",
         ),
         (
-            Fact::Activated(crate::Made { act: 4, ..crate::Made::default() }),
+            Fact::Activated(crate::NewActivation { act: 4, ..crate::NewActivation::default() }),
             "the fact 'activated' makes activation 4, where 1 is next",
         ),
         (
-            Fact::Activated(crate::Made { act: 1, node: 2, ..crate::Made::default() }),
+            Fact::Activated(crate::NewActivation { act: 1, node: 2, ..crate::NewActivation::default() }),
             "the fact 'activated' names node 2, which does not exist",
         ),
         (Fact::Dropped { edge: 0, scope: 1 }, "the fact 'dropped' names scope 1, which does not exist"),
@@ -155,12 +155,12 @@ fn what_is_refused_says_why() {
         assert!(copy == state, "{expected}");
     }
     let (_, foreign) = start(&other);
-    let error = fold(&two, &mut State::new(), 0, &foreign[0]).unwrap_err();
+    let error = fold(&two, &mut ExecutionState::new(), 0, &foreign[0]).unwrap_err();
     assert_eq!(error.code(), "SINEW-6022");
     assert_eq!(
         error.to_string(),
         format!("the journal is of plan {}, not of {}", other.digest(), two.digest())
     );
-    let error = fold(&two, &mut State::new(), 0, &Fact::Resumed).unwrap_err();
+    let error = fold(&two, &mut ExecutionState::new(), 0, &Fact::Resumed).unwrap_err();
     assert_eq!(error.to_string(), "the fact 'resumed' cannot follow: the execution has not started");
 }

@@ -8,8 +8,8 @@ use super::adapter::fault;
 use super::plan::plan;
 use super::properties::{Dice, for_seeds};
 use super::world::World;
-use crate::fact::Mode;
-use crate::{End, Graph, Input, ROOT, Reply};
+use crate::fact::ExecutionMode;
+use crate::{ActivationEnd, EngineInput, IndexedPlan, ROOT, TaskReply};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
@@ -60,7 +60,7 @@ impl Model {
         if self.fails[node] { Fate::Failed } else { Fate::Ran }
     }
 
-    fn graph(&self) -> Graph {
+    fn graph(&self) -> IndexedPlan {
         let mut settings = json!({ "@": { "failure": "isolate" } });
         let mut edges = Vec::new();
         for (node, ports) in self.ports.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Model {
         for (from, port, to, veto) in &self.edges {
             edges.push(format!("n{from}.p{port}>n{to}{}", if *veto { "!" } else { "" }));
         }
-        Graph::new(plan(&edges.join(" "), settings).into()).unwrap()
+        IndexedPlan::new(plan(&edges.join(" "), settings).into()).unwrap()
     }
 }
 
@@ -83,14 +83,19 @@ fn graphs_without_cycles_run_as_a_plain_recursion_says() {
         let model = Model::any(&mut dice);
         let mut world = World::new(model.graph());
         world
-            .input(Input::Start { input: json!(0), mode: Mode::default(), depth: 0, chain: vec![] })
+            .input(EngineInput::Start {
+                input: json!(0),
+                mode: ExecutionMode::default(),
+                depth: 0,
+                chain: vec![],
+            })
             .unwrap();
         while !world.state().ended {
             let tasks: Vec<_> = world.tasks.iter().copied().collect();
             let (act, attempt) = dice.pick(&tasks);
             let fails = model.fails[world.state().act(act).node as usize];
-            let result = if fails { Err(fault("hard")) } else { Ok(Reply::new(json!(act))) };
-            world.input(Input::Done { act, attempt, result }).unwrap();
+            let result = if fails { Err(fault("hard")) } else { Ok(TaskReply::new(json!(act))) };
+            world.input(EngineInput::Done { act, attempt, result }).unwrap();
         }
         let count = model.ports.len();
         let expected: BTreeMap<usize, Fate> = (0..count).map(|node| (node, model.fate(node))).collect();
@@ -98,8 +103,8 @@ fn graphs_without_cycles_run_as_a_plain_recursion_says() {
             .map(|node| {
                 let ran = world.state().last(ROOT, node as u32).map(|act| world.state().act(act).end);
                 let fate = match ran {
-                    Some(Some(End::Succeeded)) => Fate::Ran,
-                    Some(Some(End::Failed)) => Fate::Failed,
+                    Some(Some(ActivationEnd::Succeeded)) => Fate::Ran,
+                    Some(Some(ActivationEnd::Failed)) => Fate::Failed,
                     None if world.state().slots[&(ROOT, node as u32)].failed => Fate::Omitted,
                     None => Fate::Dead,
                     other => panic!("{other:?}"),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_plan::{
-    Exit, ExitOn, Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry,
+    ExitCondition, ExitNode, FailurePolicy, JoinRule, NodeIndex, NodeOperation, PausePolicy, Plan, PlanEdge,
+    PlanLimits, PlanNode, ReadyOrder, RetryPolicy, SchedulingProfile,
 };
 
-use crate::Graph;
+use crate::IndexedPlan;
 
 /// A graph of `edges` such as `a>b a.port>c b>d! c>d? d>a#2` (`!` veto, `?` counts for the quorum, `#2` budget;
 /// a name alone is a node without edges) and settings by node id.
@@ -17,8 +18,8 @@ use crate::Graph;
 /// given; `each`, `once`, a number for a quorum), `rank`, `retry`, `attempt_timeout`, `timeout`; everything else is what
 /// the adapter reads. Settings under `@` are the plan's: `failure`, `order`, `pause`, `parallel`, `limits`, `exits`,
 /// `entry`; everything else is its `extra`.
-pub(crate) fn graph(edges: &str, settings: Value) -> Graph {
-    Graph::new(Arc::new(plan(edges, settings))).unwrap()
+pub(crate) fn graph(edges: &str, settings: Value) -> IndexedPlan {
+    IndexedPlan::new(Arc::new(plan(edges, settings))).unwrap()
 }
 
 pub(crate) fn plan(edges: &str, mut settings: Value) -> Plan {
@@ -52,7 +53,7 @@ pub(crate) fn plan(edges: &str, mut settings: Value) -> Plan {
         add(name);
     }
     let ix = |name: &str| {
-        names.iter().position(|known| known == name).unwrap_or_else(|| panic!("no {name}")) as NodeIx
+        names.iter().position(|known| known == name).unwrap_or_else(|| panic!("no {name}")) as NodeIndex
     };
     let mut inner = BTreeSet::new();
     let mut nodes: Vec<PlanNode> =
@@ -64,45 +65,49 @@ pub(crate) fn plan(edges: &str, mut settings: Value) -> Plan {
     let word = |value: Option<Value>, default: &str| {
         value.map_or(default.to_owned(), |v| v.as_str().unwrap().to_owned())
     };
-    let profile = Profile {
+    let profile = SchedulingProfile {
         order: match word(take("order"), "rank").as_str() {
-            "fifo" => Order::Fifo,
-            "depth" => Order::DepthFirst,
-            _ => Order::Rank,
+            "fifo" => ReadyOrder::Fifo,
+            "depth" => ReadyOrder::DepthFirst,
+            _ => ReadyOrder::Rank,
         },
         parallel: take("parallel").map_or(0, |n| n.as_u64().unwrap() as u32),
         failure: match word(take("failure"), "stop").as_str() {
-            "route" => Failure::RouteOn,
-            "drain" => Failure::Drain,
-            "isolate" => Failure::Isolate,
-            _ => Failure::Stop,
+            "route" => FailurePolicy::RouteOn,
+            "drain" => FailurePolicy::Drain,
+            "isolate" => FailurePolicy::Isolate,
+            _ => FailurePolicy::Stop,
         },
-        pause: if word(take("pause"), "local") == "freeze" { Pause::FreezeDefer } else { Pause::NodeLocal },
+        pause: if word(take("pause"), "local") == "freeze" {
+            PausePolicy::FreezeDefer
+        } else {
+            PausePolicy::NodeLocal
+        },
     };
-    let exits: Vec<Exit> = take("exits")
+    let exits: Vec<ExitNode> = take("exits")
         .map(|exits| exits.as_object().unwrap().clone())
         .into_iter()
         .flatten()
-        .map(|(id, on)| Exit {
+        .map(|(id, on)| ExitNode {
             node: ix(&id),
             on: match on.as_str().unwrap() {
-                "success" => ExitOn::Success,
-                "failure" => ExitOn::Failure,
-                "cancel" => ExitOn::Cancel,
-                _ => ExitOn::Always,
+                "success" => ExitCondition::Success,
+                "failure" => ExitCondition::Failure,
+                "cancel" => ExitCondition::Cancel,
+                _ => ExitCondition::Always,
             },
         })
         .collect();
     let targets: BTreeSet<&str> = drawn.iter().map(|edge| edge.2).collect();
-    let is_entry = |ix: NodeIx| !inner.contains(&ix) && !exits.iter().any(|exit| exit.node == ix);
+    let is_entry = |ix: NodeIndex| !inner.contains(&ix) && !exits.iter().any(|exit| exit.node == ix);
     let entry = match take("entry") {
         Some(entry) => entry.as_array().unwrap().iter().map(|id| ix(id.as_str().unwrap())).collect(),
-        None => (0..names.len() as NodeIx)
+        None => (0..names.len() as NodeIndex)
             .filter(|n| is_entry(*n) && !targets.contains(names[*n as usize].as_str()))
             .collect(),
     };
-    let limits: Limits =
-        take("limits").map_or_else(Limits::default, |limits| serde_json::from_value(limits).unwrap());
+    let limits: PlanLimits =
+        take("limits").map_or_else(PlanLimits::default, |limits| serde_json::from_value(limits).unwrap());
     Plan {
         format: Plan::FORMAT,
         dialect: "scripted".into(),
@@ -140,8 +145,8 @@ pub(crate) fn plan(edges: &str, mut settings: Value) -> Plan {
 fn node(
     name: &str,
     settings: &mut Value,
-    ix: &dyn Fn(&str) -> NodeIx,
-    inner: &mut BTreeSet<NodeIx>,
+    ix: &dyn Fn(&str) -> NodeIndex,
+    inner: &mut BTreeSet<NodeIndex>,
 ) -> PlanNode {
     let mut settings = std::mem::take(settings);
     let mut take = |key: &str| settings.as_object_mut().and_then(|all| all.remove(key));
@@ -152,22 +157,24 @@ fn node(
     };
     let kind = take("op").map_or("agent".to_owned(), |op| op.as_str().unwrap().to_owned());
     let op = match kind.as_str() {
-        "agent" => Op::Agent,
-        "pure" => Op::Pure,
-        "human" => Op::Human,
-        "delay" => Op::Delay,
-        "map" => Op::Map { body: body(&take("body").unwrap()) },
-        "loop" => Op::Loop { body: body(&take("body").unwrap()) },
-        "fork" => Op::Fork { bodies: take("bodies").unwrap().as_array().unwrap().iter().map(body).collect() },
+        "agent" => NodeOperation::Agent,
+        "pure" => NodeOperation::Pure,
+        "human" => NodeOperation::Human,
+        "delay" => NodeOperation::Delay,
+        "map" => NodeOperation::Map { body: body(&take("body").unwrap()) },
+        "loop" => NodeOperation::Loop { body: body(&take("body").unwrap()) },
+        "fork" => NodeOperation::Fork {
+            bodies: take("bodies").unwrap().as_array().unwrap().iter().map(body).collect(),
+        },
         other => panic!("no such op: {other}"),
     };
     let join = match take("join") {
-        None => Join::Resolved { quorum: None },
-        Some(Value::Number(quorum)) => Join::Resolved { quorum: quorum.as_u64().map(|n| n as u32) },
+        None => JoinRule::Resolved { quorum: None },
+        Some(Value::Number(quorum)) => JoinRule::Resolved { quorum: quorum.as_u64().map(|n| n as u32) },
         Some(word) => match word.as_str().unwrap() {
-            "each" => Join::Each,
-            "once" => Join::Once,
-            _ => Join::Resolved { quorum: None },
+            "each" => JoinRule::Each,
+            "once" => JoinRule::Once,
+            _ => JoinRule::Resolved { quorum: None },
         },
     };
     PlanNode {
@@ -178,7 +185,8 @@ fn node(
         join,
         rank: take("rank").map_or(0, |rank| rank.as_u64().unwrap() as u32),
         agent: None,
-        retry: take("retry").map_or_else(Retry::default, |retry| serde_json::from_value(retry).unwrap()),
+        retry: take("retry")
+            .map_or_else(RetryPolicy::default, |retry| serde_json::from_value(retry).unwrap()),
         attempt_timeout_ms: take("attempt_timeout").and_then(|ms| ms.as_u64()),
         timeout_ms: take("timeout").and_then(|ms| ms.as_u64()),
         inner: false,

@@ -7,13 +7,16 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use serde_json::{Value, json};
-use sinew_plan::Join;
+use sinew_plan::JoinRule;
 
 use super::adapter::{Scripted, fault};
 use super::plan::graph;
 use super::world::World;
-use crate::fact::{Answer, Mode};
-use crate::{Fact, Input, Machine, Phase, Refused, Reply, Retry, Status, Time, decode_round};
+use crate::fact::{ExecutionMode, PersonAnswer};
+use crate::{
+    ActivationPhase, EngineInput, Fact, InputRefusal, Machine, RetryRequest, TaskReply, TerminalStatus, Time,
+    decode_round,
+};
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
 pub(super) struct Dice(u64);
@@ -171,9 +174,9 @@ fn any_node(dice: &mut Dice, name: &str, depth: u32, settings: &mut Value) -> Va
 }
 
 /// Of everything, of some nodes, of only those; with another input.
-fn any_retry(dice: &mut Dice) -> Retry {
+fn any_retry(dice: &mut Dice) -> RetryRequest {
     let named = dice.pick(&[0, 0, 1, 1, 2]);
-    Retry {
+    RetryRequest {
         nodes: (0..named).map(|_| format!("n{}", dice.roll(7))).collect(),
         only: dice.chance(50),
         input: dice.chance(30).then(|| json!([dice.roll(9)])),
@@ -184,13 +187,13 @@ fn any_retry(dice: &mut Dice) -> Retry {
 pub(super) struct History {
     pub(super) world: World,
     /// Each input, when it came, and how many rounds there were after it.
-    inputs: Vec<(Time, Input, usize)>,
+    inputs: Vec<(Time, EngineInput, usize)>,
 }
 
 impl History {
-    fn give(&mut self, input: Input) -> Result<Vec<Fact>, Refused> {
-        let was_paused =
-            self.world.state().paused.is_some() && !matches!(input, Input::Resume | Input::Cancel { .. });
+    fn give(&mut self, input: EngineInput) -> Result<Vec<Fact>, InputRefusal> {
+        let was_paused = self.world.state().paused.is_some()
+            && !matches!(input, EngineInput::Resume | EngineInput::Cancel { .. });
         let result = self.world.input(input.clone());
         self.inputs.push((self.world.now, input, self.world.journal().len()));
         if let Ok(facts) = &result {
@@ -210,40 +213,40 @@ impl History {
             0 => Err(fault("failure")),
             1 => Err(fault("error")),
             2 => Err(fault(dice.pick(&["hard", "after50", "invalid"]))),
-            3 => Ok(Reply::new(json!(false))),
+            3 => Ok(TaskReply::new(json!(false))),
             // Routers answer with names of nodes.
-            4 | 5 => Ok(Reply::new(json!(format!("n{}", dice.roll(7))))),
-            _ => Ok(Reply::new(json!(dice.roll(100) as f64 / 7.0))),
+            4 | 5 => Ok(TaskReply::new(json!(format!("n{}", dice.roll(7))))),
+            _ => Ok(TaskReply::new(json!(dice.roll(100) as f64 / 7.0))),
         };
         let _ = match dice.roll(100) {
             0..45 if !tasks.is_empty() => {
                 let (act, attempt) = dice.pick(&tasks);
-                self.give(Input::Done { act, attempt, result })
+                self.give(EngineInput::Done { act, attempt, result })
             }
             45..60 if !persons.is_empty() => {
                 let data = json!(dice.pick(&["yes", "yes", "no", "again"]));
-                self.give(Input::Answer {
+                self.give(EngineInput::Answer {
                     act: dice.pick(&persons),
-                    answer: Answer { data, ..Answer::default() },
+                    answer: PersonAnswer { data, ..PersonAnswer::default() },
                 })
             }
             60..75 => {
                 let due = world.machine.next_deadline().map_or(world.now, |(at, _)| at);
                 world.now = world.now.max(due) + dice.pick(&[0, 0, 0, 1, 90]);
-                self.give(Input::Tick)
+                self.give(EngineInput::Tick)
             }
             75..80 if !tasks.is_empty() => {
                 let (act, attempt) = dice.pick(&tasks);
                 let port = dice.pick(&["x", "out"]).to_owned();
-                self.give(Input::Yield { act, attempt, port, value: json!(attempt).into() })
+                self.give(EngineInput::Yield { act, attempt, port, value: json!(attempt).into() })
             }
-            80..83 => self.give(Input::Done { act, attempt: some_attempt, result }),
-            83..85 => self.give(Input::Progress { act, attempt: some_attempt, value: json!("busy") }),
-            85..88 => self.give(Input::Pause { reason: "me".into() }),
-            88..93 => self.give(Input::Resume),
-            93 | 94 => self.give(Input::Cancel { reason: "me".into() }),
-            95 => self.give(Input::Answer { act, answer: Answer::default() }),
-            96 | 97 => self.give(Input::Retry { retry: any_retry(dice), reason: "me".into() }),
+            80..83 => self.give(EngineInput::Done { act, attempt: some_attempt, result }),
+            83..85 => self.give(EngineInput::Progress { act, attempt: some_attempt, value: json!("busy") }),
+            85..88 => self.give(EngineInput::Pause { reason: "me".into() }),
+            88..93 => self.give(EngineInput::Resume),
+            93 | 94 => self.give(EngineInput::Cancel { reason: "me".into() }),
+            95 => self.give(EngineInput::Answer { act, answer: PersonAnswer::default() }),
+            96 | 97 => self.give(EngineInput::Retry { retry: any_retry(dice), reason: "me".into() }),
             _ => {
                 world.check_stored();
                 world.crash();
@@ -260,16 +263,19 @@ impl History {
                 return;
             }
             let input = if world.state().paused.is_some() {
-                Input::Resume
+                EngineInput::Resume
             } else if let Some((act, attempt)) = world.tasks.first().copied() {
-                Input::Done { act, attempt, result: Ok(Reply::new(json!(1))) }
+                EngineInput::Done { act, attempt, result: Ok(TaskReply::new(json!(1))) }
             } else if let Some(act) = world.state().waiting().next() {
-                Input::Answer { act, answer: Answer { data: json!("yes"), ..Answer::default() } }
+                EngineInput::Answer {
+                    act,
+                    answer: PersonAnswer { data: json!("yes"), ..PersonAnswer::default() },
+                }
             } else {
                 let (due, _) =
                     world.machine.next_deadline().expect("it has not ended, so something is waited for");
                 world.now = world.now.max(due);
-                Input::Tick
+                EngineInput::Tick
             };
             self.give(input).expect("what is waited for is welcome");
         }
@@ -281,16 +287,16 @@ pub(super) fn history(seed: u64) -> History {
     let mut dice = Dice::new(seed);
     let (edges, settings) = any_plan(&mut dice);
     let mut history = History { world: World::new(graph(&edges, settings)), inputs: Vec::new() };
-    let mode = Mode { dry_run: dice.chance(3), ..Mode::default() };
-    history.give(Input::Start { input: json!([1, 2]), mode, depth: 0, chain: vec![] }).unwrap();
+    let mode = ExecutionMode { dry_run: dice.chance(3), ..ExecutionMode::default() };
+    history.give(EngineInput::Start { input: json!([1, 2]), mode, depth: 0, chain: vec![] }).unwrap();
     for _ in 0..dice.roll(40) {
         history.any_input(&mut dice);
     }
     history.finish();
     // Most failures are retried once more, with better luck.
     if dice.chance(60) {
-        let retry = if dice.chance(60) { Retry::default() } else { any_retry(&mut dice) };
-        if history.give(Input::Retry { retry, reason: "me".into() }).is_ok() {
+        let retry = if dice.chance(60) { RetryRequest::default() } else { any_retry(&mut dice) };
+        if history.give(EngineInput::Retry { retry, reason: "me".into() }).is_ok() {
             history.finish();
         }
     }
@@ -318,8 +324,8 @@ fn any_history_holds(seeds: Range<u64>) {
         *ends.borrow_mut().entry(status.as_str()).or_default() += 1;
     });
     let ends = ends.into_inner();
-    let enough = |status: Status| ends.get(status.as_str()).is_some_and(|count| *count > 100);
-    let all = [Status::Success, Status::Failure, Status::Cancelled];
+    let enough = |status: TerminalStatus| ends.get(status.as_str()).is_some_and(|count| *count > 100);
+    let all = [TerminalStatus::Success, TerminalStatus::Failure, TerminalStatus::Cancelled];
     assert!(chosen_seed().is_some() || all.into_iter().all(enough), "the seeds reach all ends: {ends:?}");
 }
 
@@ -360,7 +366,7 @@ fn check_facts(world: &World) {
             Fact::Activated(one) => {
                 let made = made.entry((one.scope, one.node)).or_default();
                 *made += 1;
-                assert!(plan.node(one.node).join == Join::Each || *made == 1, "a join fires once");
+                assert!(plan.node(one.node).join == JoinRule::Each || *made == 1, "a join fires once");
             }
             Fact::Dispatched { act, tries, ask, .. } => {
                 let limit = plan.node(world.state().act(*act).node).retry.limit;
@@ -381,7 +387,7 @@ fn check_facts(world: &World) {
     }
     assert!(ended, "it ends");
     for one in &world.state().acts {
-        assert!(one.phase == Phase::Closed && one.end.is_some(), "nothing is left open");
+        assert!(one.phase == ActivationPhase::Closed && one.end.is_some(), "nothing is left open");
         for (position, child) in one.children.iter().flat_map(|own| &own.acts).enumerate() {
             let scope = world.state().scope(world.state().act(*child).scope).unwrap();
             assert_eq!(scope.index as usize, position, "children are in the order of their items");

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::plan::{graph, plan};
 use super::script::check;
 use super::world::World;
-use crate::{Fact, Input, Mode, Reply, Retry};
+use crate::{EngineInput, ExecutionMode, Fact, RetryRequest, TaskReply};
 
 #[test]
 fn as_often_as_the_limit_says() {
@@ -95,16 +95,21 @@ fn jitter_is_the_same_every_time_and_bounded() {
         let settings = json!({ "a": { "retry": { "limit": 9, "delay_ms": 100, "jitter_ms": jitter } } });
         let mut world = World::new(graph("a", settings));
         world
-            .input(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] })
+            .input(EngineInput::Start {
+                input: json!(1),
+                mode: ExecutionMode::default(),
+                depth: 0,
+                chain: vec![],
+            })
             .unwrap();
         let mut waits = Vec::new();
         for attempt in 1..9 {
             let result = Err(super::adapter::fault("error"));
-            let facts = world.input(Input::Done { act: 0, attempt, result }).unwrap();
+            let facts = world.input(EngineInput::Done { act: 0, attempt, result }).unwrap();
             let Some(Fact::BackedOff { until, .. }) = facts.last() else { panic!("{facts:?}") };
             waits.push(until - world.now);
             world.now = *until;
-            world.input(Input::Tick).unwrap();
+            world.input(EngineInput::Tick).unwrap();
         }
         waits
     };
@@ -412,13 +417,13 @@ fn a_long_loop_is_retried_without_deep_recursion() {
     let mut world = World::new(graph("l", settings));
     // Checking after each input would take quadratic time here.
     let mut give = |input| world.machine.handle(0, input).unwrap().round.facts;
-    give(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] });
-    let done = |act, result| Input::Done { act, attempt: 1, result };
+    give(EngineInput::Start { input: json!(1), mode: ExecutionMode::default(), depth: 0, chain: vec![] });
+    let done = |act, result| EngineInput::Done { act, attempt: 1, result };
     for act in 1..15000 {
-        give(done(act, Ok(Reply::new(json!(act)))));
+        give(done(act, Ok(TaskReply::new(json!(act)))));
     }
     give(done(15000, Err(super::adapter::fault("hard"))));
-    let facts = give(Input::Retry { retry: Retry::default(), reason: "me".into() });
+    let facts = give(EngineInput::Retry { retry: RetryRequest::default(), reason: "me".into() });
     assert_eq!(
         facts.iter().filter(|fact| matches!(fact, Fact::Completed { reused: true, .. })).count(),
         14999
@@ -434,26 +439,36 @@ fn the_plan_of_a_retry_is_what_happens() {
         "m": { "op": "map", "body": "b", "items": 4 }, "x": { "op": "pure" },
         "s": { "skip": 1 },
     });
-    let graph = crate::Graph::new(plan("a>m m>z c>z c>d s", settings).into()).unwrap();
+    let graph = crate::IndexedPlan::new(plan("a>m m>z c>z c>d s", settings).into()).unwrap();
     let mut world = World::new(graph);
-    world.input(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] }).unwrap();
+    world
+        .input(EngineInput::Start {
+            input: json!(1),
+            mode: ExecutionMode::default(),
+            depth: 0,
+            chain: vec![],
+        })
+        .unwrap();
     let mut fails = 1;
     while let Some((act, attempt)) = world.tasks.first().copied() {
         let bad = super::script::path(&world, act) == "b[2]" && fails > 0;
         fails -= u32::from(bad);
-        let result = if bad { Err(super::adapter::fault("hard")) } else { Ok(Reply::new(json!(act))) };
-        world.input(Input::Done { act, attempt, result }).unwrap();
+        let result = if bad { Err(super::adapter::fault("hard")) } else { Ok(TaskReply::new(json!(act))) };
+        world.input(EngineInput::Done { act, attempt, result }).unwrap();
     }
-    let told = world.machine.plan_retry(&Retry::default()).unwrap();
+    let told = world.machine.plan_retry(&RetryRequest::default()).unwrap();
     assert_eq!(told.keep, ["a", "c", "d", "s"]);
     assert_eq!(told.rerun, BTreeMap::from([("m".to_owned(), 1)]));
     assert_eq!(told.reset, ["z"]);
     let before = world.state().acts.len();
-    world.input(Input::Retry { retry: Retry::default(), reason: "me".into() }).unwrap();
+    world.input(EngineInput::Retry { retry: RetryRequest::default(), reason: "me".into() }).unwrap();
     while let Some((act, attempt)) = world.tasks.first().copied() {
-        world.input(Input::Done { act, attempt, result: Ok(Reply::new(json!(act))) }).unwrap();
+        world.input(EngineInput::Done { act, attempt, result: Ok(TaskReply::new(json!(act))) }).unwrap();
     }
-    assert!(world.state().ended && world.state().outcome.as_ref().unwrap().status == crate::Status::Success);
+    assert!(
+        world.state().ended
+            && world.state().outcome.as_ref().unwrap().status == crate::TerminalStatus::Success
+    );
     let again: Vec<String> = (before..world.state().acts.len())
         .filter(|act| !world.state().acts[*act].reused)
         .map(|act| super::script::path(&world, act as u32))

@@ -5,11 +5,13 @@ use std::panic::Location;
 
 use serde_json::Value;
 
-use crate::fact::{Answer, Mode, Outcome, Status};
+use crate::fact::{ExecutionMode, ExecutionOutcome, PersonAnswer, TerminalStatus};
 use crate::tests::adapter::fault;
 use crate::tests::plan::graph;
 use crate::tests::world::World;
-use crate::{ActId, Fact, Input, Phase, ROOT, Reply, Retry, ScopeId, State};
+use crate::{
+    ActivationId, ActivationPhase, EngineInput, ExecutionState, Fact, ROOT, RetryRequest, ScopeId, TaskReply,
+};
 
 /// Runs `script`, lines of `input | facts`, and compares the facts.
 ///
@@ -44,36 +46,37 @@ pub(crate) fn check(edges: &str, settings: Value, script: &str) {
     assert!(expected == actual, "{}:{}\nexpected:\n{expected}\nactual:\n{actual}<<<", at.file(), at.line());
 }
 
-fn parse(world: &World, input: &str) -> Input {
+fn parse(world: &World, input: &str) -> EngineInput {
     let (command, rest) = input.split_once(' ').unwrap_or((input, ""));
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|why| panic!("{text}: {why}"));
     match command {
         "start" => {
             let (value, mode) = rest.split_once(' ').unwrap_or((rest, ""));
             let input = if value.is_empty() { Value::Null } else { json(value) };
-            let mode = if mode.is_empty() { Mode::default() } else { serde_json::from_str(mode).unwrap() };
-            return Input::Start { input, mode, depth: 0, chain: Vec::new() };
+            let mode =
+                if mode.is_empty() { ExecutionMode::default() } else { serde_json::from_str(mode).unwrap() };
+            return EngineInput::Start { input, mode, depth: 0, chain: Vec::new() };
         }
         "start@" => {
-            return Input::Start {
+            return EngineInput::Start {
                 input: Value::Null,
-                mode: Mode::default(),
+                mode: ExecutionMode::default(),
                 depth: rest.parse().unwrap(),
                 chain: Vec::new(),
             };
         }
-        "pause" => return Input::Pause { reason: "me".into() },
-        "resume" => return Input::Resume,
-        "cancel" => return Input::Cancel { reason: "me".into() },
+        "pause" => return EngineInput::Pause { reason: "me".into() },
+        "resume" => return EngineInput::Resume,
+        "cancel" => return EngineInput::Cancel { reason: "me".into() },
         "retry" => {
             let (names, input) =
                 rest.split_once('<').map_or((rest, None), |(names, input)| (names, Some(input)));
             let (only, names) = names.strip_prefix("only ").map_or((false, names), |names| (true, names));
             let nodes = names.split_whitespace().map(str::to_owned).collect();
-            let retry = Retry { nodes, only, input: input.map(json) };
-            return Input::Retry { retry, reason: "me".into() };
+            let retry = RetryRequest { nodes, only, input: input.map(json) };
+            return EngineInput::Retry { retry, reason: "me".into() };
         }
-        _ if command.starts_with('@') => return Input::Tick,
+        _ if command.starts_with('@') => return EngineInput::Tick,
         _ => {}
     }
     let at = input.find(['=', '!', ':', '%', '~']).unwrap_or_else(|| panic!("what is '{input}'?"));
@@ -85,23 +88,27 @@ fn parse(world: &World, input: &str) -> Input {
     let running = world.state().acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
     let attempt = attempt.or(running).unwrap_or(1);
     match sign {
-        "=" => Input::Done { act, attempt, result: Ok(Reply::new(json(rest))) },
-        "!" => Input::Done { act, attempt, result: Err(fault(rest)) },
-        ":" => Input::Answer { act, answer: Answer { data: rest.into(), ..Answer::default() } },
-        "%" => Input::Progress { act, attempt, value: rest.into() },
-        _ => Input::Yield { act, attempt, port: port.to_owned(), value: json(rest).into() },
+        "=" => EngineInput::Done { act, attempt, result: Ok(TaskReply::new(json(rest))) },
+        "!" => EngineInput::Done { act, attempt, result: Err(fault(rest)) },
+        ":" => {
+            EngineInput::Answer { act, answer: PersonAnswer { data: rest.into(), ..PersonAnswer::default() } }
+        }
+        "%" => EngineInput::Progress { act, attempt, value: rest.into() },
+        _ => EngineInput::Yield { act, attempt, port: port.to_owned(), value: json(rest).into() },
     }
 }
 
 /// The activation of this name, rather one that waits; a name nobody has finds none.
-fn find(world: &World, name: &str) -> ActId {
-    let acts = || (0..world.state().acts.len() as ActId).rev().filter(|act| path(world, *act) == name);
-    let open = acts().find(|act| matches!(world.state().act(*act).phase, Phase::Running | Phase::Waiting));
-    open.or_else(|| acts().next()).unwrap_or(ActId::MAX)
+fn find(world: &World, name: &str) -> ActivationId {
+    let acts = || (0..world.state().acts.len() as ActivationId).rev().filter(|act| path(world, *act) == name);
+    let open = acts().find(|act| {
+        matches!(world.state().act(*act).phase, ActivationPhase::Running | ActivationPhase::Waiting)
+    });
+    open.or_else(|| acts().next()).unwrap_or(ActivationId::MAX)
 }
 
 /// `body[1][0]_2`: id, positions outermost first, ordinal.
-pub(crate) fn path(world: &World, act: ActId) -> String {
+pub(crate) fn path(world: &World, act: ActivationId) -> String {
     let one = world.state().act(act);
     let mut text = world.graph().plan().node(one.node).id.clone() + &place(world.state(), one.scope);
     // Activations of one node are told apart only where there are several in one place.
@@ -111,7 +118,7 @@ pub(crate) fn path(world: &World, act: ActId) -> String {
     text
 }
 
-fn place(state: &State, mut scope: ScopeId) -> String {
+fn place(state: &ExecutionState, mut scope: ScopeId) -> String {
     let mut text = String::new();
     while scope != ROOT {
         let inner = state.scope(scope).unwrap();
@@ -122,7 +129,7 @@ fn place(state: &State, mut scope: ScopeId) -> String {
 }
 
 pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
-    let name = |act: &ActId| path(world, *act);
+    let name = |act: &ActivationId| path(world, *act);
     let node =
         |ix: u32, scope: ScopeId| world.graph().plan().node(ix).id.clone() + &place(world.state(), scope);
     Some(match fact {
@@ -186,13 +193,13 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
     })
 }
 
-fn conclusion(outcome: &Outcome) -> String {
+fn conclusion(outcome: &ExecutionOutcome) -> String {
     let output =
         outcome.output.as_ref().filter(|output| !output.is_null()).map(|output| format!("={output}"));
     let fault = outcome
         .fault
         .as_ref()
-        .filter(|_| outcome.status != Status::Cancelled)
+        .filter(|_| outcome.status != TerminalStatus::Cancelled)
         .map(|fault| format!("!{}", fault.code));
     format!("{}{}{}", outcome.status.as_str(), output.unwrap_or_default(), fault.unwrap_or_default())
 }

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::plan::graph;
 use super::script::check;
 use super::world::World;
-use crate::fact::Mode;
-use crate::{Action, Input};
+use crate::fact::ExecutionMode;
+use crate::{Action, EngineInput};
 
 #[test]
 fn an_attempt_is_given_up_and_tried_again() {
@@ -125,9 +125,16 @@ fn what_was_due_happens_in_order() {
 #[test]
 fn who_is_told_is_who_was_asked() {
     let mut world = World::new(graph("a", json!({ "a": { "attempt_timeout": 100, "instead": "b" } })));
-    world.input(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] }).unwrap();
+    world
+        .input(EngineInput::Start {
+            input: json!(1),
+            mode: ExecutionMode::default(),
+            depth: 0,
+            chain: vec![],
+        })
+        .unwrap();
     world.now = 100;
-    let decided = world.machine.handle(world.now, Input::Tick).unwrap();
+    let decided = world.machine.handle(world.now, EngineInput::Tick).unwrap();
     let told: Vec<String> = decided
         .actions
         .iter()

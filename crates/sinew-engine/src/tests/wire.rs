@@ -8,10 +8,14 @@ use sinew_protocol::{Fault, FaultKind};
 
 use super::properties::{Dice, for_seeds};
 use crate::fact::{
-    Answer, Child, Fact, Made, Mode, Outcome, Output, Round, Start, Status, Token, TokenValue, Wait,
+    ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
+    NewActivation, PersonAnswer, PersonRequest, Round, TerminalStatus, TokenValue,
 };
 use crate::wire::WireError;
-use crate::{Ask, Graph, Reply, State, Target, Val, apply, decode_round, encode_round};
+use crate::{
+    ExecutionState, IndexedPlan, RequestTarget, SharedJson, TaskReply, TaskRequest, apply, decode_round,
+    encode_round,
+};
 
 #[test]
 fn any_round_comes_back() {
@@ -86,8 +90,8 @@ fn fields_that_are_not_known_are_skipped() {
 }
 
 /// The state and the kinds of facts of a stored journal; see `tests/histories/README.md`.
-fn old_journal(graph: &Graph) -> (State, BTreeSet<String>) {
-    let mut state = State::new();
+fn old_journal(graph: &IndexedPlan) -> (ExecutionState, BTreeSet<String>) {
+    let mut state = ExecutionState::new();
     let mut kinds = BTreeSet::new();
     for line in include_str!("../../tests/histories/v1.journal.hex").lines() {
         let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
@@ -101,16 +105,17 @@ fn old_journal(graph: &Graph) -> (State, BTreeSet<String>) {
     (state, kinds)
 }
 
-fn old_graph() -> Graph {
+fn old_graph() -> IndexedPlan {
     let plan = serde_json::from_str(include_str!("../../tests/histories/v1.plan.json")).unwrap();
-    Graph::new(Arc::new(plan)).unwrap()
+    IndexedPlan::new(Arc::new(plan)).unwrap()
 }
 
 #[test]
 fn old_journals_are_still_read() {
     let graph = old_graph();
     let (state, kinds) = old_journal(&graph);
-    let stored: State = serde_json::from_str(include_str!("../../tests/histories/v1.state.json")).unwrap();
+    let stored: ExecutionState =
+        serde_json::from_str(include_str!("../../tests/histories/v1.state.json")).unwrap();
     assert_eq!(kinds.len(), KINDS as usize, "the journal has facts of every kind: {kinds:?}");
     let (seen, stored) = (serde_json::to_value(&state).unwrap(), serde_json::to_value(&stored).unwrap());
     assert_eq!(seen, stored, "the fold of the stored journal; its state as it is seen now:\n{seen:#}");
@@ -128,10 +133,10 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
     let attempt = dice.roll(5) as u32;
     let reason = text(dice);
     match dice.roll(KINDS) {
-        0 => Fact::Started(Arc::new(Start {
+        0 => Fact::Started(Arc::new(ExecutionStart {
             plan: text(dice),
             input: val(dice),
-            mode: Mode {
+            mode: ExecutionMode {
                 dry_run: dice.chance(50),
                 given: (0..dice.roll(3)).map(|_| (text(dice), val(dice))).collect(),
                 from: texts(dice),
@@ -154,7 +159,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
             tokens: tokens(dice),
             end: maybe(dice, text),
         },
-        3 => Fact::Activated(Made {
+        3 => Fact::Activated(NewActivation {
             act,
             node: number(dice),
             scope: number(dice),
@@ -188,7 +193,7 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
         14 => Fact::BackedOff { act, until: time(dice), ask: maybe(dice, |dice| Arc::new(ask(dice))) },
         15 => Fact::Slept { act, until: time(dice) },
         16 => {
-            let wait = Wait {
+            let wait = PersonRequest {
                 prompt: text(dice),
                 data: val(dice),
                 allowed: texts(dice),
@@ -200,12 +205,15 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
             let (by, comment) = (maybe(dice, text), maybe(dice, text));
             Fact::Answered {
                 act,
-                answer: Arc::new(Answer { data: value(dice), timed_out: dice.chance(50), by, comment }),
+                answer: Arc::new(PersonAnswer { data: value(dice), timed_out: dice.chance(50), by, comment }),
             }
         }
         18 => {
-            let child =
-                |dice: &mut Dice| Child { body: number(dice), item: val(dice), delay_ms: maybe(dice, time) };
+            let child = |dice: &mut Dice| ChildSpec {
+                body: number(dice),
+                item: val(dice),
+                delay_ms: maybe(dice, time),
+            };
             let children = (0..dice.roll(3)).map(|_| child(dice)).collect();
             Fact::Fanned {
                 act,
@@ -223,9 +231,12 @@ pub(super) fn any_fact(dice: &mut Dice) -> Fact {
         25 => Fact::Resumed,
         26 => Fact::CancelRequested { reason },
         27 => {
-            let status = dice.pick(&[Status::Success, Status::Failure, Status::Cancelled]);
+            let status =
+                dice.pick(&[TerminalStatus::Success, TerminalStatus::Failure, TerminalStatus::Cancelled]);
             let (output, fault) = (maybe(dice, val), maybe(dice, fault));
-            Fact::Concluded { outcome: Outcome { status, output, fault, cause: maybe(dice, number) } }
+            Fact::Concluded {
+                outcome: ExecutionOutcome { status, output, fault, cause: maybe(dice, number) },
+            }
         }
         28 => Fact::Ended,
         _ => {
@@ -274,12 +285,12 @@ fn value(dice: &mut Dice) -> Value {
     }
 }
 
-fn val(dice: &mut Dice) -> Val {
+fn val(dice: &mut Dice) -> SharedJson {
     value(dice).into()
 }
 
-fn tokens(dice: &mut Dice) -> Vec<Token> {
-    let token = |dice: &mut Dice| Token {
+fn tokens(dice: &mut Dice) -> Vec<EdgeToken> {
+    let token = |dice: &mut Dice| EdgeToken {
         edge: number(dice),
         value: match dice.roll(4) {
             0 => TokenValue::Dead,
@@ -292,17 +303,17 @@ fn tokens(dice: &mut Dice) -> Vec<Token> {
     (0..dice.roll(4)).map(|_| token(dice)).collect()
 }
 
-fn output(dice: &mut Dice) -> Output {
-    Output { value: val(dice), ports: (0..dice.roll(3)).map(|_| (text(dice), val(dice))).collect() }
+fn output(dice: &mut Dice) -> ActivationOutput {
+    ActivationOutput { value: val(dice), ports: (0..dice.roll(3)).map(|_| (text(dice), val(dice))).collect() }
 }
 
-fn ask(dice: &mut Dice) -> Ask {
-    Ask {
+fn ask(dice: &mut Dice) -> TaskRequest {
+    TaskRequest {
         tag: text(dice),
         target: match dice.chance(50) {
-            true => Target::Agent(text(dice)),
-            false if dice.chance(50) => Target::Workflow(text(dice)),
-            false => Target::Evaluation,
+            true => RequestTarget::Agent(text(dice)),
+            false if dice.chance(50) => RequestTarget::Workflow(text(dice)),
+            false => RequestTarget::Evaluation,
         },
         input: val(dice),
         instruction: maybe(dice, text),
@@ -313,10 +324,10 @@ fn ask(dice: &mut Dice) -> Ask {
     }
 }
 
-fn reply(dice: &mut Dice) -> Reply {
+fn reply(dice: &mut Dice) -> TaskReply {
     let mut values = || (0..dice.roll(3)).map(|_| value(dice)).collect();
     let (artifacts, events) = (values(), values());
-    Reply { output: val(dice), artifacts, events, usage: value(dice) }
+    TaskReply { output: val(dice), artifacts, events, usage: value(dice) }
 }
 
 fn fault(dice: &mut Dice) -> Fault {

@@ -6,8 +6,8 @@ use crate::tests::adapter::Scripted;
 use crate::tests::properties::chosen_seed;
 use crate::tests::script::tell;
 use crate::{
-    ActId, Action, Activation, Fact, Graph, Input, Machine, Phase, Refused, State, Time, decode_round,
-    encode_round,
+    Action, Activation, ActivationId, ActivationPhase, EngineInput, ExecutionState, Fact, IndexedPlan,
+    InputRefusal, Machine, Time, decode_round, encode_round,
 };
 
 pub(crate) struct World {
@@ -15,21 +15,21 @@ pub(crate) struct World {
     pub(crate) machine: Machine<Vec<Vec<u8>>>,
     pub(crate) now: Time,
     /// Sent, and neither answered nor given up.
-    pub(crate) tasks: BTreeSet<(ActId, u32)>,
+    pub(crate) tasks: BTreeSet<(ActivationId, u32)>,
     pub(crate) finished: u32,
 }
 
 impl World {
-    pub(crate) fn new(graph: Graph) -> Self {
+    pub(crate) fn new(graph: IndexedPlan) -> Self {
         let machine = Machine::new(graph.into(), &Scripted);
         Self { machine, now: 0, tasks: BTreeSet::new(), finished: 0 }
     }
 
-    pub(crate) fn graph(&self) -> &Graph {
+    pub(crate) fn graph(&self) -> &IndexedPlan {
         self.machine.graph()
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// Takes an input; the facts are stored, applied and reacted to.
-    pub(crate) fn input(&mut self, input: Input) -> Result<Vec<Fact>, Refused> {
+    pub(crate) fn input(&mut self, input: EngineInput) -> Result<Vec<Fact>, InputRefusal> {
         // A copy costs as much as the input: every fourth is enough for so many histories.
         let before = self.journal().len().is_multiple_of(4).then(|| self.state().clone());
         match self.machine.handle(self.now, input) {
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The state as a journal gives it.
-    pub(crate) fn fold(&self) -> State {
+    pub(crate) fn fold(&self) -> ExecutionState {
         fold(self.graph(), self.journal())
     }
 
@@ -106,7 +106,7 @@ impl World {
 
     fn check_state(&self) {
         let state = self.state();
-        let sent: BTreeSet<(ActId, u32)> = self
+        let sent: BTreeSet<(ActivationId, u32)> = self
             .machine
             .outstanding()
             .into_iter()
@@ -116,16 +116,22 @@ impl World {
             })
             .collect();
         assert_eq!(sent, self.tasks, "what is sent again after a crash is what has no answer");
-        let open = state.acts.iter().filter(|one| one.phase != Phase::Closed).count();
+        let open = state.acts.iter().filter(|one| one.phase != ActivationPhase::Closed).count();
         assert_eq!(state.open as usize, open, "open activations are counted");
         assert!(
-            state.acts.iter().all(|one| !matches!(one.phase, Phase::Begun | Phase::Settled)),
+            state
+                .acts
+                .iter()
+                .all(|one| !matches!(one.phase, ActivationPhase::Begun | ActivationPhase::Settled)),
             "nothing half done"
         );
-        let ready: BTreeSet<ActId> = state.ready.iter().copied().collect();
+        let ready: BTreeSet<ActivationId> = state.ready.iter().copied().collect();
         assert_eq!(ready.len(), state.ready.len(), "nothing is queued twice");
-        assert!(ready.iter().all(|act| state.act(*act).phase == Phase::Ready), "what is queued is ready");
-        assert_eq!(ready.len(), state.acts.iter().filter(|one| one.phase == Phase::Ready).count());
+        assert!(
+            ready.iter().all(|act| state.act(*act).phase == ActivationPhase::Ready),
+            "what is queued is ready"
+        );
+        assert_eq!(ready.len(), state.acts.iter().filter(|one| one.phase == ActivationPhase::Ready).count());
         for (at, one) in state.acts.iter().enumerate() {
             assert!(one.timer.is_none_or(|timer| state.timers.contains(&timer)), "timer of {at} is armed");
             if let Some(own) = &one.children {
@@ -138,8 +144,12 @@ impl World {
         let parallel = self.graph().plan().profile.parallel;
         // Activations that waited for a person or for children return without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();
-        let working =
-            |one: &&Activation| matches!(one.phase, Phase::Running | Phase::BackedOff | Phase::Sleeping);
+        let working = |one: &&Activation| {
+            matches!(
+                one.phase,
+                ActivationPhase::Running | ActivationPhase::BackedOff | ActivationPhase::Sleeping
+            )
+        };
         let count = state.acts.iter().filter(fresh).filter(working).count();
         assert!(parallel == 0 || count <= parallel as usize, "never more than may run");
         assert!(
@@ -158,12 +168,15 @@ impl World {
     pub(crate) fn check_stored(&self) {
         assert!(self.fold() == *self.state(), "state is the fold of the journal");
         let json = serde_json::to_string(self.state()).unwrap();
-        assert!(serde_json::from_str::<State>(&json).unwrap() == *self.state(), "state survives JSON");
+        assert!(
+            serde_json::from_str::<ExecutionState>(&json).unwrap() == *self.state(),
+            "state survives JSON"
+        );
     }
 }
 
-pub(crate) fn fold(graph: &Graph, journal: &[Vec<u8>]) -> State {
-    let mut state = State::new();
+pub(crate) fn fold(graph: &IndexedPlan, journal: &[Vec<u8>]) -> ExecutionState {
+    let mut state = ExecutionState::new();
     for bytes in journal {
         let round = decode_round(bytes).unwrap();
         assert_eq!(&encode_round(&round), bytes, "encoding is canonical");

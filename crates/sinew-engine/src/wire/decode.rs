@@ -7,9 +7,12 @@ use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
 use sinew_protocol::{Fault, FaultKind};
 
 use super::WireError;
-use crate::Val;
-use crate::ask::{Ask, Reply, Target};
-use crate::fact::{Answer, Child, Fact, Made, Mode, Outcome, Output, Start, Status, Token, TokenValue, Wait};
+use crate::SharedJson;
+use crate::ask::{RequestTarget, TaskReply, TaskRequest};
+use crate::fact::{
+    ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
+    NewActivation, PersonAnswer, PersonRequest, TerminalStatus, TokenValue,
+};
 
 /// Defect of a fact, before its position is known.
 pub(super) enum Bad {
@@ -71,7 +74,7 @@ pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
         }
         Kind::Answered(pb::JournalAnswered { act, data_json, timed_out, by, comment }) => Fact::Answered {
             act,
-            answer: Arc::new(Answer { data: json(&data_json)?, timed_out, by, comment }),
+            answer: Arc::new(PersonAnswer { data: json(&data_json)?, timed_out, by, comment }),
         },
         Kind::Fanned(pb::JournalFanned { act, children, limit, fail_fast }) => {
             let children = children.into_iter().map(child).collect::<Decoded<_>>()?;
@@ -108,7 +111,7 @@ fn json(bytes: &[u8]) -> Decoded<Value> {
     if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(bytes).map_err(Bad::Json) }
 }
 
-fn val(bytes: &[u8]) -> Decoded<Val> {
+fn val(bytes: &[u8]) -> Decoded<SharedJson> {
     json(bytes).map(Arc::new)
 }
 
@@ -116,37 +119,37 @@ fn all_json(values: &[bytes::Bytes]) -> Decoded<Vec<Value>> {
     values.iter().map(|bytes| json(bytes)).collect()
 }
 
-fn started(message: pb::JournalStarted) -> Decoded<Start> {
+fn started(message: pb::JournalStarted) -> Decoded<ExecutionStart> {
     let pb::JournalStarted { plan, input_json, mode, depth, chain, refused } = message;
     let pb::JournalMode { dry_run, given_json, from, until } = mode.unwrap_or_default();
     let given = given_json.into_iter().map(|(id, bytes)| Ok((id, val(&bytes)?))).collect::<Decoded<_>>()?;
-    Ok(Start {
+    Ok(ExecutionStart {
         plan,
         input: val(&input_json)?,
-        mode: Mode { dry_run, given, from, until },
+        mode: ExecutionMode { dry_run, given, from, until },
         depth,
         chain,
         refused: refused.map(fault).transpose()?,
     })
 }
 
-fn made(message: pb::JournalActivated) -> Decoded<Made> {
+fn made(message: pb::JournalActivated) -> Decoded<NewActivation> {
     let pb::JournalActivated { act, node, scope, from, take, owner, value_json, again, position, input_json } =
         message;
     let value = value_json.map(|bytes| val(&bytes)).transpose()?;
     let input = input_json.map(|bytes| val(&bytes)).transpose()?;
-    Ok(Made { act, node, scope, from, take, owner, value, again, position, input })
+    Ok(NewActivation { act, node, scope, from, take, owner, value, again, position, input })
 }
 
-fn outcome(message: pb::JournalConcluded) -> Decoded<Outcome> {
+fn outcome(message: pb::JournalConcluded) -> Decoded<ExecutionOutcome> {
     let status = match message.status() {
-        pb::JournalStatus::Success => Status::Success,
-        pb::JournalStatus::Failure => Status::Failure,
-        pb::JournalStatus::Cancelled => Status::Cancelled,
+        pb::JournalStatus::Success => TerminalStatus::Success,
+        pb::JournalStatus::Failure => TerminalStatus::Failure,
+        pb::JournalStatus::Cancelled => TerminalStatus::Cancelled,
         pb::JournalStatus::Unspecified => return Err(Bad::Missing("status")),
     };
     let pb::JournalConcluded { output_json, fault: why, cause, .. } = message;
-    Ok(Outcome {
+    Ok(ExecutionOutcome {
         status,
         output: output_json.map(|bytes| val(&bytes)).transpose()?,
         fault: why.map(fault).transpose()?,
@@ -154,11 +157,11 @@ fn outcome(message: pb::JournalConcluded) -> Decoded<Outcome> {
     })
 }
 
-fn tokens(tokens: &[pb::JournalToken]) -> Decoded<Vec<Token>> {
+fn tokens(tokens: &[pb::JournalToken]) -> Decoded<Vec<EdgeToken>> {
     tokens.iter().map(token).collect()
 }
 
-fn token(message: &pb::JournalToken) -> Decoded<Token> {
+fn token(message: &pb::JournalToken) -> Decoded<EdgeToken> {
     let value = match message.kind() {
         pb::JournalTokenKind::Dead => TokenValue::Dead,
         pb::JournalTokenKind::Failed => TokenValue::Failed,
@@ -166,31 +169,31 @@ fn token(message: &pb::JournalToken) -> Decoded<Token> {
         pb::JournalTokenKind::Given => TokenValue::Given(val(&message.value_json)?),
         pb::JournalTokenKind::Unspecified => return Err(Bad::Missing("token")),
     };
-    Ok(Token { edge: message.edge, value, fan: message.fan })
+    Ok(EdgeToken { edge: message.edge, value, fan: message.fan })
 }
 
-fn needed(message: Option<pb::JournalOutput>) -> Decoded<Output> {
+fn needed(message: Option<pb::JournalOutput>) -> Decoded<ActivationOutput> {
     output(message.ok_or(Bad::Missing("output"))?)
 }
 
-fn output(message: pb::JournalOutput) -> Decoded<Output> {
+fn output(message: pb::JournalOutput) -> Decoded<ActivationOutput> {
     let port = |pb::JournalPort { name, value_json }| Ok((name, val(&value_json)?));
     let ports = message.ports.into_iter().map(port).collect::<Decoded<_>>()?;
-    Ok(Output { value: val(&message.value_json)?, ports })
+    Ok(ActivationOutput { value: val(&message.value_json)?, ports })
 }
 
-fn child(message: pb::JournalChild) -> Decoded<Child> {
+fn child(message: pb::JournalChild) -> Decoded<ChildSpec> {
     let pb::JournalChild { body, item_json, delay_ms } = message;
-    Ok(Child { body, item: val(&item_json)?, delay_ms })
+    Ok(ChildSpec { body, item: val(&item_json)?, delay_ms })
 }
 
-fn ask(message: pb::JournalAsk) -> Decoded<Ask> {
+fn ask(message: pb::JournalAsk) -> Decoded<TaskRequest> {
     let target = match message.target.ok_or(Bad::Missing("target"))? {
-        pb::journal_ask::Target::Agent(name) => Target::Agent(name),
-        pb::journal_ask::Target::Workflow(name) => Target::Workflow(name),
-        pb::journal_ask::Target::Evaluation(_) => Target::Evaluation,
+        pb::journal_ask::Target::Agent(name) => RequestTarget::Agent(name),
+        pb::journal_ask::Target::Workflow(name) => RequestTarget::Workflow(name),
+        pb::journal_ask::Target::Evaluation(_) => RequestTarget::Evaluation,
     };
-    Ok(Ask {
+    Ok(TaskRequest {
         tag: message.tag,
         target,
         input: val(&message.input_json)?,
@@ -202,9 +205,9 @@ fn ask(message: pb::JournalAsk) -> Decoded<Ask> {
     })
 }
 
-fn reply(message: pb::JournalReply) -> Decoded<Reply> {
+fn reply(message: pb::JournalReply) -> Decoded<TaskReply> {
     let pb::JournalReply { output_json, artifacts_json, events_json, usage_json } = message;
-    Ok(Reply {
+    Ok(TaskReply {
         output: val(&output_json)?,
         artifacts: all_json(&artifacts_json)?,
         events: all_json(&events_json)?,
@@ -212,9 +215,9 @@ fn reply(message: pb::JournalReply) -> Decoded<Reply> {
     })
 }
 
-fn wait(message: pb::JournalWait) -> Decoded<Wait> {
+fn wait(message: pb::JournalWait) -> Decoded<PersonRequest> {
     let pb::JournalWait { prompt, data_json, allowed, timeout_ms } = message;
-    Ok(Wait { prompt, data: val(&data_json)?, allowed, timeout_ms })
+    Ok(PersonRequest { prompt, data: val(&data_json)?, allowed, timeout_ms })
 }
 
 fn fault(message: pb::JournalFault) -> Decoded<Fault> {

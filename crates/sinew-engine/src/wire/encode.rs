@@ -5,8 +5,11 @@ use serde_json::Value;
 use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
 use sinew_protocol::{Fault, FaultKind};
 
-use crate::ask::{Ask, Reply, Target};
-use crate::fact::{Child, Fact, Made, Mode, Outcome, Output, Start, Status, Token, TokenValue, Wait};
+use crate::ask::{RequestTarget, TaskReply, TaskRequest};
+use crate::fact::{
+    ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
+    NewActivation, PersonRequest, TerminalStatus, TokenValue,
+};
 
 pub(super) fn fact(fact: &Fact) -> pb::JournalFact {
     pb::JournalFact { fact: Some(kind(fact)) }
@@ -126,10 +129,10 @@ fn all_json(values: &[Value]) -> Vec<Bytes> {
     values.iter().map(json).collect()
 }
 
-fn started(start: &Start) -> pb::JournalStarted {
-    let Start { plan, input, mode, depth, chain, refused } = start;
-    let Mode { dry_run, given, from, until } = mode;
-    let mode = (*mode != Mode::default()).then(|| pb::JournalMode {
+fn started(start: &ExecutionStart) -> pb::JournalStarted {
+    let ExecutionStart { plan, input, mode, depth, chain, refused } = start;
+    let ExecutionMode { dry_run, given, from, until } = mode;
+    let mode = (*mode != ExecutionMode::default()).then(|| pb::JournalMode {
         dry_run: *dry_run,
         given_json: given.iter().map(|(id, value)| (id.clone(), json(value))).collect(),
         from: from.clone(),
@@ -145,8 +148,8 @@ fn started(start: &Start) -> pb::JournalStarted {
     }
 }
 
-fn activated(made: &Made) -> pb::JournalActivated {
-    let Made { act, node, scope, from, take, owner, value, again, position, input } = made;
+fn activated(made: &NewActivation) -> pb::JournalActivated {
+    let NewActivation { act, node, scope, from, take, owner, value, again, position, input } = made;
     pb::JournalActivated {
         act: *act,
         node: *node,
@@ -161,12 +164,12 @@ fn activated(made: &Made) -> pb::JournalActivated {
     }
 }
 
-fn concluded(outcome: &Outcome) -> pb::JournalConcluded {
-    let Outcome { status, output, fault: why, cause } = outcome;
+fn concluded(outcome: &ExecutionOutcome) -> pb::JournalConcluded {
+    let ExecutionOutcome { status, output, fault: why, cause } = outcome;
     let status = match status {
-        Status::Success => pb::JournalStatus::Success,
-        Status::Failure => pb::JournalStatus::Failure,
-        Status::Cancelled => pb::JournalStatus::Cancelled,
+        TerminalStatus::Success => pb::JournalStatus::Success,
+        TerminalStatus::Failure => pb::JournalStatus::Failure,
+        TerminalStatus::Cancelled => pb::JournalStatus::Cancelled,
     };
     pb::JournalConcluded {
         status: status.into(),
@@ -176,11 +179,11 @@ fn concluded(outcome: &Outcome) -> pb::JournalConcluded {
     }
 }
 
-fn tokens(tokens: &[Token]) -> Vec<pb::JournalToken> {
+fn tokens(tokens: &[EdgeToken]) -> Vec<pb::JournalToken> {
     tokens.iter().map(token).collect()
 }
 
-fn token(token: &Token) -> pb::JournalToken {
+fn token(token: &EdgeToken) -> pb::JournalToken {
     let (kind, value_json) = match &token.value {
         TokenValue::Dead => (pb::JournalTokenKind::Dead, Bytes::new()),
         TokenValue::Failed => (pb::JournalTokenKind::Failed, Bytes::new()),
@@ -190,26 +193,27 @@ fn token(token: &Token) -> pb::JournalToken {
     pb::JournalToken { edge: token.edge, kind: kind.into(), value_json, fan: token.fan }
 }
 
-fn output(output: &Output) -> pb::JournalOutput {
-    let port = |(name, value): &(String, crate::Val)| pb::JournalPort {
+fn output(output: &ActivationOutput) -> pb::JournalOutput {
+    let port = |(name, value): &(String, crate::SharedJson)| pb::JournalPort {
         name: name.clone(),
         value_json: json(value),
     };
     pb::JournalOutput { value_json: json(&output.value), ports: output.ports.iter().map(port).collect() }
 }
 
-fn child(child: &Child) -> pb::JournalChild {
+fn child(child: &ChildSpec) -> pb::JournalChild {
     pb::JournalChild { body: child.body, item_json: json(&child.item), delay_ms: child.delay_ms }
 }
 
-fn ask(ask: &Ask) -> pb::JournalAsk {
-    let Ask { tag, target, input, instruction, context, input_schema, output_schema, timeout_ms } = ask;
+fn ask(ask: &TaskRequest) -> pb::JournalAsk {
+    let TaskRequest { tag, target, input, instruction, context, input_schema, output_schema, timeout_ms } =
+        ask;
     pb::JournalAsk {
         tag: tag.clone(),
         target: Some(match target {
-            Target::Agent(name) => pb::journal_ask::Target::Agent(name.clone()),
-            Target::Workflow(name) => pb::journal_ask::Target::Workflow(name.clone()),
-            Target::Evaluation => pb::journal_ask::Target::Evaluation(true),
+            RequestTarget::Agent(name) => pb::journal_ask::Target::Agent(name.clone()),
+            RequestTarget::Workflow(name) => pb::journal_ask::Target::Workflow(name.clone()),
+            RequestTarget::Evaluation => pb::journal_ask::Target::Evaluation(true),
         }),
         input_json: json(input),
         instruction: instruction.clone(),
@@ -220,8 +224,8 @@ fn ask(ask: &Ask) -> pb::JournalAsk {
     }
 }
 
-fn reply(reply: &Reply) -> pb::JournalReply {
-    let Reply { output, artifacts, events, usage } = reply;
+fn reply(reply: &TaskReply) -> pb::JournalReply {
+    let TaskReply { output, artifacts, events, usage } = reply;
     pb::JournalReply {
         output_json: json(output),
         artifacts_json: all_json(artifacts),
@@ -230,8 +234,8 @@ fn reply(reply: &Reply) -> pb::JournalReply {
     }
 }
 
-fn wait(wait: &Wait) -> pb::JournalWait {
-    let Wait { prompt, data, allowed, timeout_ms } = wait;
+fn wait(wait: &PersonRequest) -> pb::JournalWait {
+    let PersonRequest { prompt, data, allowed, timeout_ms } = wait;
     pb::JournalWait {
         prompt: prompt.clone(),
         data_json: json(data),

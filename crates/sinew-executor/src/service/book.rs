@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use indexmap::IndexMap;
-use sinew_engine::{Action, Fact, Input, Refused, Time};
+use sinew_engine::{Action, EngineInput, Fact, InputRefusal, Time};
 use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, Positions, Verdict};
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
@@ -100,11 +100,11 @@ impl Book {
         now: Time,
         meta: ExecutionMeta,
         program: Program,
-        input: Input,
+        input: EngineInput,
     ) -> Result<(), Unfit> {
         let execution = meta.execution.clone();
         if self.known(&execution).is_some() {
-            return Err(Unfit::Refused(Refused::Started));
+            return Err(Unfit::Refused(InputRefusal::Started));
         }
         stage.entry(&execution).meta = Some(meta.clone());
         self.open.insert(execution.clone(), Open::new(meta, program));
@@ -209,10 +209,10 @@ impl Book {
         stage: &mut Stage,
         now: Time,
         execution: &ExecutionId,
-        input: Input,
+        input: EngineInput,
     ) -> Result<(), Unfit> {
         let Some(open) = self.wake(execution) else {
-            return Err(Unfit::Refused(Refused::NotStarted));
+            return Err(Unfit::Refused(InputRefusal::NotStarted));
         };
         let before = open.stored.rounds.size();
         let decided = open.input(now, input)?;
@@ -273,7 +273,7 @@ impl Book {
         let Some(open) = self.wake(execution) else { return };
         if let Some(due) = open.due.take_if(|due| *due <= now) {
             self.due.remove(&(due, execution.clone()));
-            let _ = self.input(stage, now, execution, Input::Tick);
+            let _ = self.input(stage, now, execution, EngineInput::Tick);
         }
     }
 
@@ -288,7 +288,7 @@ impl Book {
                 open.due = None;
             }
             // A tick is never refused; an execution whose code breaks on it waits for an operator.
-            let _ = self.input(stage, now, &execution, Input::Tick);
+            let _ = self.input(stage, now, &execution, EngineInput::Tick);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Commands, obeyed or refused: starts, and whatever else people and executors ask of an execution.
 
 use serde_json::Value;
-use sinew_engine::{Answer, Input, Mode, Phase, Retry, Time};
+use sinew_engine::{ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, Time};
 use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
 use sinew_protocol::journal::{ExecutionMeta, Verdict};
 use sinew_protocol::subject::Operation;
@@ -50,7 +50,7 @@ impl Shard {
             start_digest: Some(identity.into_digest()),
         };
         let mode = match &command.mode {
-            Value::Null => Ok(Mode::default()),
+            Value::Null => Ok(ExecutionMode::default()),
             mode => serde_json::from_value(mode.clone()).map_err(|error| {
                 Fault::invalid(super::BAD_COMMAND, format!("the mode cannot be read: {error}"))
             }),
@@ -72,7 +72,8 @@ impl Shard {
                 return;
             }
         };
-        let begun = self.book.start(stage, now, meta, program, Input::Start { input, mode, depth, chain });
+        let begun =
+            self.book.start(stage, now, meta, program, EngineInput::Start { input, mode, depth, chain });
         match begun {
             Ok(()) => {
                 metrics::counter!("sinew_executions_started_total").increment(1);
@@ -148,11 +149,11 @@ impl Shard {
             name => format!("by {name}: {reason}"),
         };
         let input = match command {
-            Command::Cancel(cancel) => Input::Cancel { reason: who(cancel.reason) },
-            Command::Pause(pause) => Input::Pause { reason: who(pause.reason) },
-            Command::Resume(_) => Input::Resume,
+            Command::Cancel(cancel) => EngineInput::Cancel { reason: who(cancel.reason) },
+            Command::Pause(pause) => EngineInput::Pause { reason: who(pause.reason) },
+            Command::Resume(_) => EngineInput::Resume,
             Command::Retry(RetryCommand { nodes, only, input, reason, .. }) => {
-                Input::Retry { retry: Retry { nodes, only, input }, reason: who(reason) }
+                EngineInput::Retry { retry: RetryRequest { nodes, only, input }, reason: who(reason) }
             }
             Command::Approve(approve) => decision(open, caller, approve)?,
             Command::Start(_) => return Err("a start is no signal".to_owned()),
@@ -165,7 +166,7 @@ impl Shard {
 }
 
 /// A decision as the engine takes it, if this person may decide and something waits for it.
-fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Input, String> {
+fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<EngineInput, String> {
     let state = open.state();
     let ctx = open.ctx();
     let meant = |act: u32| {
@@ -184,7 +185,7 @@ fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Inpu
         }
         _ => return Err("several nodes wait for a person: name one".to_owned()),
     };
-    debug_assert_eq!(state.act(act).phase, Phase::Waiting);
+    debug_assert_eq!(state.act(act).phase, ActivationPhase::Waiting);
     let name = caller.name().unwrap_or_else(|| caller.to_string());
     let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
     if !allowed.is_empty() && !allowed.contains(&name) {
@@ -194,6 +195,6 @@ fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Inpu
         Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
         data => data,
     };
-    let answer = Answer { data, timed_out: false, by: Some(name), comment: approve.comment };
-    Ok(Input::Answer { act, answer })
+    let answer = PersonAnswer { data, timed_out: false, by: Some(name), comment: approve.comment };
+    Ok(EngineInput::Answer { act, answer })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use sinew_engine::Reply;
+use sinew_engine::TaskReply;
 use sinew_mesh::quarantine::Suspect;
 use sinew_mesh::{Received, Source};
 use sinew_protocol::command::{Command, StartCommand};
@@ -96,7 +96,7 @@ pub(super) struct Done {
     pub(super) task: TaskId,
     /// Agent that answered.
     pub(super) agent: Token,
-    pub(super) result: Result<Reply, Fault>,
+    pub(super) result: Result<TaskReply, Fault>,
 }
 
 /// Decodes a message. Waits until the broker can be asked for the plans and values that the message names.
@@ -290,7 +290,7 @@ pub(super) fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, B
 }
 
 /// An agent's result as the engine takes it.
-pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<Reply, Fault> {
+pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<TaskReply, Fault> {
     if let Some(fault) = result.fault {
         return Err(fault);
     }
@@ -300,7 +300,7 @@ pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<Reply, 
         NodeOutput::Address(address) => persist(|| shared.value(&address)).await?,
         NodeOutput::None => Value::Null,
     };
-    Ok(Reply { artifacts, events: result.events, usage: result.usage, ..Reply::new(output) })
+    Ok(TaskReply { artifacts, events: result.events, usage: result.usage, ..TaskReply::new(output) })
 }
 
 /// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.

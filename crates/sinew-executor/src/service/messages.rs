@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sinew_engine::{Ask, Outcome, Status, Target, Val};
+use sinew_engine::{ExecutionOutcome, RequestTarget, SharedJson, TaskRequest, TerminalStatus};
 use sinew_mesh::artifact::Place;
 use sinew_mesh::card::Announced;
 use sinew_mesh::{HeaderMap, MeshError};
@@ -30,9 +30,9 @@ impl Shared {
     /// Whether a task is for a workflow.
     pub(super) fn is_workflow(&self, call: &Call) -> bool {
         match &call.ask.target {
-            Target::Workflow(_) => true,
-            Target::Agent(name) => self.programs.workflows.get(name).is_some(),
-            Target::Evaluation => false,
+            RequestTarget::Workflow(_) => true,
+            RequestTarget::Agent(name) => self.programs.workflows.get(name).is_some(),
+            RequestTarget::Evaluation => false,
         }
     }
 
@@ -175,18 +175,18 @@ impl Shared {
     }
 
     /// Returns whether an output has a schema to be checked against: that of its task, or else of its agent's card.
-    pub(super) fn has_output_schema(&self, ask: &Ask) -> bool {
+    pub(super) fn has_output_schema(&self, ask: &TaskRequest) -> bool {
         let of_card = |card: Arc<Announced>| card::output_schema(&card.card).is_some();
         ask.output_schema.is_some()
-            || (ask.tag == Ask::WORK && self.cards.get(ask.target.name()).is_some_and(of_card))
+            || (ask.tag == TaskRequest::WORK && self.cards.get(ask.target.name()).is_some_and(of_card))
     }
 
     /// Refuses an output that breaks the schema of its task, or else of its agent's card.
-    pub(super) fn check_output(&self, ask: &Ask, output: &Val) -> Result<(), Fault> {
+    pub(super) fn check_output(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault> {
         let announced = self.cards.get(ask.target.name());
         let of_card = announced.as_ref().and_then(|announced| card::output_schema(&announced.card));
         // Questions about routing and judging have answers of their own; only work has the agent's shape.
-        let of_card = of_card.filter(|_| ask.tag == Ask::WORK);
+        let of_card = of_card.filter(|_| ask.tag == TaskRequest::WORK);
         let Some(schema) = ask.output_schema.as_ref().or(of_card) else { return Ok(()) };
         let compiled = match self.schemas.get(schema) {
             Ok(compiled) => compiled,
@@ -211,10 +211,10 @@ impl Shared {
         &self,
         meta: &ExecutionMeta,
         parent: &ParentRef,
-        outcome: &Outcome,
+        outcome: &ExecutionOutcome,
     ) -> Result<Bytes, MeshError> {
         let result = match outcome.status {
-            Status::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
+            TerminalStatus::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
             status => Err(outcome.fault.clone().map_or_else(
                 || {
                     Fault::failure(

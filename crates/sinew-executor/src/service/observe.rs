@@ -4,9 +4,9 @@
 //! its subject, never random: the sender of a task knows the id of a span that another executor may report after the
 //! task has ended.
 
-use sinew_engine::{ActId, Activation, Ctx, Fact, State, Time};
+use sinew_engine::{Activation, ActivationId, AdapterContext, ExecutionState, Fact, Time};
 use sinew_mesh::trace::TraceParent;
-use sinew_plan::Op;
+use sinew_plan::NodeOperation;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ExecutionId, Fault, code};
@@ -18,7 +18,7 @@ const TOKENS: [(&str, [&str; 2]); 2] =
     [("input", ["input_tokens", "prompt_tokens"]), ("output", ["output_tokens", "completion_tokens"])];
 
 /// Measures one stored fact.
-pub(super) fn fact(ctx: &Ctx<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
+pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
         Fact::Replied { result, .. } => {
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "success");
@@ -39,17 +39,17 @@ pub(super) fn fact(ctx: &Ctx<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) 
 }
 
 /// The trace that messages about one activation belong to; the execution's when there is none of its own to be had.
-pub(super) fn trace(meta: &ExecutionMeta, act: ActId) -> Option<String> {
+pub(super) fn trace(meta: &ExecutionMeta, act: ActivationId) -> Option<String> {
     let parent: TraceParent = meta.traceparent.as_ref()?.parse().ok()?;
     let span = span(&meta.execution, &format!("activation {act}"));
     Some(TraceParent { span, ..parent }.to_string())
 }
 
 fn activation(
-    ctx: &Ctx<'_>,
+    ctx: &AdapterContext<'_>,
     meta: &ExecutionMeta,
     now: Time,
-    act: ActId,
+    act: ActivationId,
     outcome: &'static str,
     fault: Option<&Fault>,
 ) {
@@ -80,7 +80,7 @@ fn activation(
     );
 }
 
-fn execution(state: &State, meta: &ExecutionMeta, now: Time) {
+fn execution(state: &ExecutionState, meta: &ExecutionMeta, now: Time) {
     let Some(outcome) = &state.outcome else { return };
     let status = outcome.status.as_str();
     metrics::histogram!("sinew_execution_seconds", "status" => status).record(seconds(state.started_at, now));
@@ -104,13 +104,13 @@ fn execution(state: &State, meta: &ExecutionMeta, now: Time) {
 }
 
 /// The execution's own span: the parent of its activations' spans.
-fn parent(meta: &ExecutionMeta, state: &State) -> Option<TraceParent> {
+fn parent(meta: &ExecutionMeta, state: &ExecutionState) -> Option<TraceParent> {
     let client: TraceParent = meta.traceparent.as_ref()?.parse().ok()?;
     Some(TraceParent { span: span(&meta.execution, &turn(state)), ..client })
 }
 
 /// An execution that was reopened ends more than once; each time is a span.
-fn turn(state: &State) -> String {
+fn turn(state: &ExecutionState) -> String {
     format!("execution {}", state.reopened)
 }
 
@@ -143,17 +143,17 @@ fn seconds(from: Time, to: Time) -> f64 {
 }
 
 /// Returns the kind of a node: one of few words, whatever the dialect calls it.
-const fn word(op: &Op) -> &'static str {
+const fn word(op: &NodeOperation) -> &'static str {
     match op {
-        Op::Source => "source",
-        Op::Agent => "agent",
-        Op::Pure => "pure",
-        Op::Human => "human",
-        Op::Delay => "delay",
-        Op::Workflow => "workflow",
-        Op::Map { .. } => "map",
-        Op::Loop { .. } => "loop",
-        Op::Fork { .. } => "fork",
+        NodeOperation::Source => "source",
+        NodeOperation::Agent => "agent",
+        NodeOperation::Pure => "pure",
+        NodeOperation::Human => "human",
+        NodeOperation::Delay => "delay",
+        NodeOperation::Workflow => "workflow",
+        NodeOperation::Map { .. } => "map",
+        NodeOperation::Loop { .. } => "loop",
+        NodeOperation::Fork { .. } => "fork",
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sinew_engine::{
-    ActId, Action, Ask, Ctx, Fact, Input, Machine, Refused, State, Time, decode_round, encode_round,
+    Action, ActivationId, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
+    TaskRequest, Time, decode_round, encode_round,
 };
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{Fault, TaskId};
@@ -87,7 +88,7 @@ pub(super) struct Decided {
 /// Why an input was not taken.
 pub(super) enum Unfit {
     /// The execution is in no state for it. Nothing was changed.
-    Refused(Refused),
+    Refused(InputRefusal),
     /// The code broke. The state was thrown away and folded again.
     Broke(Fault),
 }
@@ -98,7 +99,7 @@ pub(super) struct Open {
     pub(super) program: Program,
     /// The rounds are in `stored`.
     machine: Machine<()>,
-    tasks: HashMap<TaskId, (ActId, u32)>,
+    tasks: HashMap<TaskId, (ActivationId, u32)>,
     /// Its time in the shard's table of deadlines.
     pub(super) due: Option<Time>,
     /// An input changed it since the memory limit was last checked.
@@ -157,7 +158,7 @@ impl Open {
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.
-    pub(super) fn input(&mut self, now: Time, input: Input) -> Result<Decided, Unfit> {
+    pub(super) fn input(&mut self, now: Time, input: EngineInput) -> Result<Decided, Unfit> {
         let decided = catch_unwind(AssertUnwindSafe(|| self.machine.handle(now, input)));
         let sinew_engine::Decided { round, actions } = match decided {
             Ok(Ok(decided)) => decided,
@@ -190,32 +191,38 @@ impl Open {
     }
 
     /// The activation and attempt of a task that was handed out.
-    pub(super) fn task(&self, task: &TaskId) -> Option<(ActId, u32)> {
+    pub(super) fn task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
         self.tasks.get(task).copied()
     }
 
     /// Returns the request of an activation's running attempt.
-    pub(super) fn ask(&self, act: ActId, attempt: u32) -> Option<&Arc<Ask>> {
+    pub(super) fn ask(&self, act: ActivationId, attempt: u32) -> Option<&Arc<TaskRequest>> {
         let one = self.machine.state().act(act);
         (one.attempt == attempt).then_some(one.ask.as_ref()).flatten()
     }
 
-    pub(super) fn call(&self, act: ActId, attempt: u32, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
+    pub(super) fn call(
+        &self,
+        act: ActivationId,
+        attempt: u32,
+        ask: Arc<TaskRequest>,
+        deadline: Option<Time>,
+    ) -> Call {
         let key = TaskKey { run: 0, act, attempt };
         call(&self.stored.meta.execution, &self.program, self.machine.state(), key, ask, deadline)
     }
 
-    pub(super) fn task_id(&self, act: ActId, attempt: u32) -> TaskId {
+    pub(super) fn task_id(&self, act: ActivationId, attempt: u32) -> TaskId {
         let execution = &self.stored.meta.execution;
         let activation = activation_key(execution, &self.program, self.machine.state(), act);
         TaskId::of(execution, &activation, attempt)
     }
 
-    pub(super) fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
-    pub(super) fn ctx(&self) -> Ctx<'_> {
+    pub(super) fn ctx(&self) -> AdapterContext<'_> {
         self.machine.context()
     }
 
@@ -223,7 +230,7 @@ impl Open {
         self.machine.next_deadline().map(|(at, _)| at)
     }
 
-    fn index(&mut self, act: ActId, attempt: u32) {
+    fn index(&mut self, act: ActivationId, attempt: u32) {
         let task = self.task_id(act, attempt);
         self.tasks.insert(task, (act, attempt));
     }

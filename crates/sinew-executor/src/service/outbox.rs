@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sinew_engine::{Outcome, Status};
+use sinew_engine::{ExecutionOutcome, TerminalStatus};
 use sinew_mesh::history::Closed;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::{CancelCommand, Command, StartCommand};
@@ -44,7 +44,7 @@ pub(super) enum Job {
     /// Show something.
     Event { subject: Subject, headers: HeaderMap, body: Bytes },
     /// Archive an execution and answer whoever asked for it.
-    Finish { record: ExecutionRecord, outcome: Outcome, started: u64, ended: u64, reopened: u32 },
+    Finish { record: ExecutionRecord, outcome: ExecutionOutcome, started: u64, ended: u64, reopened: u32 },
     /// Answer a task whose workflow could not be started.
     Stillborn { meta: ExecutionMeta, fault: Fault },
     /// Say when everything that was sent before is done, direct calls aside.
@@ -221,8 +221,12 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
         }
         Job::Stillborn { meta, fault } => {
             if let Some(parent) = &meta.parent {
-                let outcome =
-                    Outcome { status: Status::Failure, output: None, fault: Some(fault), cause: None };
+                let outcome = ExecutionOutcome {
+                    status: TerminalStatus::Failure,
+                    output: None,
+                    fault: Some(fault),
+                    cause: None,
+                };
                 report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
@@ -290,7 +294,7 @@ async fn answer(
     shared: &Shared,
     meta: &ExecutionMeta,
     parent: &ParentRef,
-    outcome: &Outcome,
+    outcome: &ExecutionOutcome,
 ) -> Result<(), MeshError> {
     let Some(subject) = Subject::parse(shared.mesh.namespace(), &parent.result_subject) else {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sinew_engine::Ask;
+use sinew_engine::TaskRequest;
 use sinew_protocol::{Fault, Token};
 use tokio::task::spawn_blocking;
 
@@ -21,7 +21,7 @@ impl Shard {
             let Ok(reply) = &done.result else { continue };
             let Some(open) = self.book.wake(&done.execution) else { continue };
             let asked = open.task(&done.task).and_then(|(act, attempt)| open.ask(act, attempt));
-            let of_agent = |ask: &&Arc<Ask>| Token::of(ask.target.name()) == done.agent;
+            let of_agent = |ask: &&Arc<TaskRequest>| Token::of(ask.target.name()) == done.agent;
             let asked = asked.filter(of_agent).filter(|ask| self.shared.has_output_schema(ask));
             let Some(ask) = asked else { continue };
             let (shared, ask, output) =

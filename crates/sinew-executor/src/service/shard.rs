@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sinew_engine::{Input, Time};
+use sinew_engine::{EngineInput, Time};
 use sinew_mesh::journal::ServerClock;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::journal::{Commit, Entry, ExecutionHold};
@@ -398,10 +398,10 @@ impl Shard {
         if result.is_ok() && open.state().act(act).running != Some(attempt) {
             metrics::counter!("sinew_results_late_total").increment(1);
         }
-        let input = Input::Done { act, attempt, result };
+        let input = EngineInput::Done { act, attempt, result };
         if let Err(Unfit::Broke(fault)) = self.book.input(stage, now, &execution, input) {
             // The same result would break it again: it ends the attempt as a failure instead.
-            let input = Input::Done { act, attempt, result: Err(fault) };
+            let input = EngineInput::Done { act, attempt, result: Err(fault) };
             if let Err(Unfit::Broke(_)) = self.book.input(stage, now, &execution, input) {
                 error!(%execution, %task, "neither the result nor its failure could be taken");
             }

@@ -1,6 +1,6 @@
 //! Answers of a shard's owner about its executions.
 
-use sinew_engine::{State, Status, Waiting, WaitingFor, waiting};
+use sinew_engine::{ExecutionState, OpenWait, TerminalStatus, WaitingFor, waiting};
 use sinew_protocol::Fault;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 
@@ -17,7 +17,7 @@ pub(super) struct RowState {
 
 impl RowState {
     /// Reads it from a state.
-    pub(super) fn of(state: &State) -> Self {
+    pub(super) fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };
         Self {
             status: status(state, &waits),
@@ -56,24 +56,24 @@ pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
 }
 
 /// How an execution stands.
-pub fn status(state: &State, waits: &[Waiting]) -> ExecutionStatus {
+pub fn status(state: &ExecutionState, waits: &[OpenWait]) -> ExecutionStatus {
     if state.ended {
         return match state.outcome.as_ref().map(|outcome| outcome.status) {
-            Some(Status::Success) => ExecutionStatus::Success,
-            Some(Status::Cancelled) => ExecutionStatus::Cancelled,
-            Some(Status::Failure) | None => ExecutionStatus::Failure,
+            Some(TerminalStatus::Success) => ExecutionStatus::Success,
+            Some(TerminalStatus::Cancelled) => ExecutionStatus::Cancelled,
+            Some(TerminalStatus::Failure) | None => ExecutionStatus::Failure,
         };
     }
     if state.paused.is_some() {
         return ExecutionStatus::Paused;
     }
-    let works = |wait: &Waiting| {
+    let works = |wait: &OpenWait| {
         matches!(
             wait.what,
             WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
         )
     };
-    let person = |wait: &Waiting| matches!(wait.what, WaitingFor::Person(_));
+    let person = |wait: &OpenWait| matches!(wait.what, WaitingFor::Person(_));
     if !waits.iter().any(works) && waits.iter().any(person) {
         return ExecutionStatus::Waiting;
     }
@@ -81,12 +81,12 @@ pub fn status(state: &State, waits: &[Waiting]) -> ExecutionStatus {
 }
 
 /// When it ended.
-pub fn ended(state: &State) -> Option<u64> {
+pub fn ended(state: &ExecutionState) -> Option<u64> {
     state.ended.then_some(state.at)
 }
 
 /// Describes the reasons of waiting in a few words.
-pub fn words(waits: &[Waiting]) -> Option<String> {
+pub fn words(waits: &[OpenWait]) -> Option<String> {
     let mut all = waits.iter().filter_map(|wait| match &wait.what {
         WaitingFor::Agent { name, attempt, .. } if *attempt > 1 => {
             Some(format!("agent {name}, attempt {attempt}"))

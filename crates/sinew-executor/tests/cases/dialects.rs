@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
-use sinew_engine::{Fact, Mode, Reply, Time};
+use sinew_engine::{ExecutionMode, Fact, TaskReply, Time};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Sim, Stub, Stubbed};
 use sinew_executor::{Execution, Library, Program};
@@ -45,7 +45,7 @@ struct Echo(BTreeSet<String>);
 impl Stub for Echo {
     fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
         self.0.insert(call.ask.target.name().to_owned());
-        Stubbed::now(Ok(Reply::new(json!({ "echo": Value::clone(&call.ask.input) }))))
+        Stubbed::now(Ok(TaskReply::new(json!({ "echo": Value::clone(&call.ask.input) }))))
     }
 }
 
@@ -135,7 +135,7 @@ fn load(case: &Value) -> Option<Arc<Library>> {
 /// In virtual time, with the names of the agents that were called.
 fn virtually(library: &Arc<Library>, input: &Value) -> (Execution, BTreeSet<String>) {
     let mut sim = Sim::new(Arc::clone(library), Echo(BTreeSet::new()));
-    sim.run(library.get("WF").unwrap().clone(), input.clone(), Mode::default(), FOREVER);
+    sim.run(library.get("WF").unwrap().clone(), input.clone(), ExecutionMode::default(), FOREVER);
     let names = std::mem::take(&mut sim.stub_mut().0);
     let execution = sim.execution();
     let id = execution.id().clone();

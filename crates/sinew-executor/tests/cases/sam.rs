@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use sinew_dialects::sam::Sam;
 use sinew_dialects::{Dialect, LowerOptions};
-use sinew_engine::{Fact, Mode, Outcome, Reply, Status, Time};
+use sinew_engine::{ExecutionMode, ExecutionOutcome, Fact, TaskReply, TerminalStatus, Time};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::reply::{self, Ending, WorkflowInput};
 use sinew_executor::request::{self, CardSchemas, Request, Sender};
@@ -143,7 +143,7 @@ impl Stub for Agents<'_> {
             Some(Err(fault.with_retryable(false)))
         } else {
             let answer = stub::answer(stub, &call.ask.input, earlier);
-            answer.map(|answer| answer.map(Reply::new).map_err(|text| Fault::failure("SINEW-5001", text)))
+            answer.map(|answer| answer.map(TaskReply::new).map_err(|text| Fault::failure("SINEW-5001", text)))
         };
         let after = stub::delay(stub, earlier);
         let schemas = &self.case["cards"][&agent];
@@ -172,7 +172,7 @@ impl Stub for Agents<'_> {
 /// Outcome of a case's execution.
 pub(crate) struct Seen<'c> {
     pub(crate) agents: Agents<'c>,
-    outcome: Option<Outcome>,
+    outcome: Option<ExecutionOutcome>,
     /// The answer to whoever started it.
     task: Option<Task>,
     /// Mesh events of the outermost execution.
@@ -195,7 +195,7 @@ impl<'c> Seen<'c> {
         }
         sim.depth(case["props"]["callDepth"].as_u64().unwrap_or_default() as u32);
         let program = library.get("WF").unwrap().clone();
-        sim.run(program, input, Mode::default(), FOREVER);
+        sim.run(program, input, ExecutionMode::default(), FOREVER);
         let agents = Agents { case, calls: Vec::new(), cancels: Vec::new() };
         let agents = std::mem::replace(sim.stub_mut(), agents);
         Self { facts: sim.facts(), ..Self::folded(agents, sim.execution(), 0) }
@@ -332,9 +332,9 @@ impl<'c> Seen<'c> {
 
     fn state(&self) -> &'static str {
         match self.outcome.as_ref().map(|outcome| outcome.status) {
-            Some(Status::Success) => "completed",
-            Some(Status::Failure) => "failed",
-            Some(Status::Cancelled) => "canceled",
+            Some(TerminalStatus::Success) => "completed",
+            Some(TerminalStatus::Failure) => "failed",
+            Some(TerminalStatus::Cancelled) => "canceled",
             None => "none",
         }
     }

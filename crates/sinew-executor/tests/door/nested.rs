@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_agent::{Agent, Context};
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::Notify;
@@ -121,7 +121,7 @@ async fn depth_holds_by_the_journal() {
 /// Different workflows, each calling the next: ten are below the first, no more.
 #[tokio::test]
 async fn sub_workflows_go_ten_deep() {
-    for (last, want) in [(10, Status::Success), (11, Status::Failure)] {
+    for (last, want) in [(10, TerminalStatus::Success), (11, TerminalStatus::Failure)] {
         let mesh = TestMesh::new().await;
         for n in 0..last {
             mesh.deploy(&format!("w{n}"), &with_workflow(&format!("w{}", n + 1))).await;
@@ -168,7 +168,7 @@ async fn circles_are_refused() {
         let execution = command.execution.clone();
         client.start(command).await.unwrap();
         let outcome = client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
-        assert_eq!(outcome.status, Status::Failure);
+        assert_eq!(outcome.status, TerminalStatus::Failure);
         let fault: Fault = outcome.fault.unwrap();
         assert!(fault.message.contains(circle), "{workflow}: {fault:?}");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use sinew_agent::Delivery;
-use sinew_engine::{Fact, Status};
+use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
 use sinew_mesh::HeaderMap;
 use sinew_mesh::server::ServerOptions;
@@ -54,13 +54,13 @@ async fn an_agent_that_is_not_there_is_waited_for() {
         assert_eq!(row.waiting.as_deref(), Some("agent one"), "it does not say what it waits for");
     }
     let outcome = ended(&client, &hasty).await;
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, TerminalStatus::Failure);
     let fault = outcome.fault.unwrap();
     assert!(fault.message.contains("timed out after 3"), "{fault:?}");
     // It comes at last: what was waiting is done, what timed out is not.
     let mut agents = mesh.agents_process(Delivery::Queue, &[("one", json!({ "pass": true }))]).await;
     assert_eq!(succeeded(&client, &patient).await, json!({ "value": 1 }));
-    assert_eq!(ended(&client, &hasty).await.status, Status::Failure);
+    assert_eq!(ended(&client, &hasty).await.status, TerminalStatus::Failure);
     agents.end().await;
 }
 
@@ -136,7 +136,7 @@ async fn cancels_race_with_results() {
     for (execution, verdict) in executions.iter().zip(verdicts) {
         let outcome = ended(&client, execution).await;
         // Log order decides: an accepted cancel has the last word, a refused one came after the end.
-        let cancelled = outcome.status == Status::Cancelled;
+        let cancelled = outcome.status == TerminalStatus::Cancelled;
         assert_eq!(cancelled, verdict.accepted, "{verdict:?} {outcome:?}");
         ends.insert(format!("{:?}", outcome.status));
     }

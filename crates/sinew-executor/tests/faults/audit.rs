@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use sinew_engine::{Fact, Outcome, Round, Status, decode_round};
+use sinew_engine::{ExecutionOutcome, Fact, Round, TerminalStatus, decode_round};
 use sinew_executor::client::Client;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::journal::ExecutionRecord;
@@ -30,7 +30,7 @@ pub(crate) fn single(more: &str) -> String {
 }
 
 /// Waits for the end and checks the record.
-pub(crate) async fn ended(client: &Client, execution: &ExecutionId) -> Outcome {
+pub(crate) async fn ended(client: &Client, execution: &ExecutionId) -> ExecutionOutcome {
     let outcome = client.outcome(execution, Some(PATIENCE)).await.unwrap();
     let outcome = outcome.unwrap_or_else(|| panic!("{execution} did not end"));
     audit(&client.record(execution).await.unwrap().unwrap());
@@ -40,7 +40,7 @@ pub(crate) async fn ended(client: &Client, execution: &ExecutionId) -> Outcome {
 /// As [`ended`], and it ended well.
 pub(crate) async fn succeeded(client: &Client, execution: &ExecutionId) -> Value {
     let outcome = ended(client, execution).await;
-    assert_eq!(outcome.status, Status::Success, "{outcome:?}");
+    assert_eq!(outcome.status, TerminalStatus::Success, "{outcome:?}");
     Value::clone(outcome.output.as_deref().unwrap())
 }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use sinew_agent::Delivery;
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -67,7 +67,7 @@ async fn an_owner_keeps_the_brokers_time() {
     let execution = begun(&client, "k", "hasty", json!({ "value": 1 })).await;
     let outcome = ended(&client, &execution).await;
     let took = began.elapsed();
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, TerminalStatus::Failure);
     assert!(took >= std::time::Duration::from_secs(2), "a deadline came early: {took:?}");
     assert!(took < std::time::Duration::from_secs(20), "a deadline came late: {took:?}");
     let record = client.record(&execution).await.unwrap().unwrap();
@@ -77,7 +77,7 @@ async fn an_owner_keeps_the_brokers_time() {
     // The next owner's broker is back in the present: time in a journal does not go back, and nothing waits for decades.
     let _next = mesh.executor_process("next").await;
     let execution = begun(&client, "l", "hasty", json!({ "value": 1 })).await;
-    assert_eq!(ended(&client, &execution).await.status, Status::Failure);
+    assert_eq!(ended(&client, &execution).await.status, TerminalStatus::Failure);
     drop(agents);
 }
 

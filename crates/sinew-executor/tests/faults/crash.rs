@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sinew_agent::Delivery;
-use sinew_engine::{Fact, Status};
+use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::ExecutionId;
@@ -159,7 +159,7 @@ async fn timers_outlive_their_owner() {
     first.kill9().await;
     let _second = mesh.executor_process("second").await;
     let outcome = ended(&client, &late).await;
-    assert_eq!(outcome.status, Status::Failure, "{outcome:?}");
+    assert_eq!(outcome.status, TerminalStatus::Failure, "{outcome:?}");
     let spans = |record: &sinew_protocol::journal::ExecutionRecord| {
         let rounds = crate::faults::audit::rounds(record);
         rounds.last().unwrap().at - rounds[0].at
@@ -246,7 +246,7 @@ async fn the_broker_is_away_for_two_minutes() {
     };
     let waiting = client.outcome(&overdue, Some(10 * PATIENCE));
     let (back, outcome) = tokio::join!(away, waiting);
-    assert_eq!(outcome.unwrap().unwrap().status, Status::Failure, "its deadline passed meanwhile");
+    assert_eq!(outcome.unwrap().unwrap().status, TerminalStatus::Failure, "its deadline passed meanwhile");
     all_succeeded(&client, &through_queue).await;
     all_succeeded(&client, &at_the_door).await;
     println!("all ended {} ms after the broker came back", back.elapsed().as_millis());

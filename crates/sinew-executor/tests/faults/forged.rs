@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sinew_agent::Delivery;
-use sinew_engine::{Fact, Status};
+use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Put};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
@@ -251,7 +251,7 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         let said =
             outcome.output.as_deref().is_some_and(|value: &Value| value.to_string().contains("forged"));
         assert!(!said, "{what}: it was believed");
-        assert_eq!(outcome.status, Status::Failure, "{what}: {outcome:?}");
+        assert_eq!(outcome.status, TerminalStatus::Failure, "{what}: {outcome:?}");
         audit(&scene.client.record(&held.execution).await.unwrap().unwrap());
     }
     // Results that can be read, and contradict themselves or take too long to check.
@@ -283,7 +283,7 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
         assert_eq!(put.unwrap(), Put::New);
         let outcome = ended(&scene.client, &held.execution).await;
-        assert_eq!(outcome.status, Status::Failure, "{code}: {outcome:?}");
+        assert_eq!(outcome.status, TerminalStatus::Failure, "{code}: {outcome:?}");
         assert_eq!(outcome.fault.as_ref().map(|fault| fault.code.as_ref()), Some(code), "{outcome:?}");
     }
     let held = scene.held("good").await;

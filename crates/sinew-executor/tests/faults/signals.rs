@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sinew_agent::Delivery;
-use sinew_engine::{Fact, Status};
+use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
 use sinew_mesh::query::Answer;
 use sinew_protocol::command::{
@@ -114,7 +114,7 @@ async fn a_cancel_reaches_agents_and_is_heeded_once() {
         );
         assert!(!ask(&client, "c2", cancel(&execution)).await.accepted);
         let outcome = ended(&client, &execution).await;
-        assert_eq!(outcome.status, Status::Cancelled);
+        assert_eq!(outcome.status, TerminalStatus::Cancelled);
         agents.until("it is told", |told| told.iter().any(|line| line.get("cancelled").is_some())).await;
         let record = client.record(&execution).await.unwrap().unwrap();
         assert_eq!(count(&facts(&record), |fact| matches!(fact, Fact::CancelRequested { .. })), 1);
@@ -183,7 +183,7 @@ async fn a_closed_execution_is_retried() {
     let mut first = mesh.executor_process("first").await;
     let client = mesh.client().await;
     let execution = begun(&client, "k", "chain", json!({ "value": 7 })).await;
-    assert_eq!(ended(&client, &execution).await.status, Status::Failure);
+    assert_eq!(ended(&client, &execution).await.status, TerminalStatus::Failure);
     // Closed: no owner has it any more.
     first.end().await;
     assert!(client.open().await.unwrap().is_empty());
@@ -239,7 +239,8 @@ async fn retried(client: &Client, execution: &ExecutionId) -> Value {
     let waiting = async {
         loop {
             let (record, folded) = client.execution(execution).await.unwrap().unwrap();
-            let outcome = folded.state().outcome.clone().filter(|outcome| outcome.status == Status::Success);
+            let outcome =
+                folded.state().outcome.clone().filter(|outcome| outcome.status == TerminalStatus::Success);
             if folded.state().ended
                 && let Some(outcome) = outcome
             {
@@ -284,7 +285,7 @@ async fn a_sub_workflow_is_retried_with_its_parent() {
     agents.release().await;
     let _second = mesh.executor_process("second").await;
     let outcome = ended(&client, &execution).await;
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, TerminalStatus::Failure);
     assert!(outcome.fault.unwrap().message.contains("boom"));
     assert!(ask(&client, "again", retry(&execution)).await.accepted);
     assert_eq!(retried(&client, &execution).await, json!({ "value": 7 }));

@@ -1,7 +1,7 @@
 //! Executions reach their end.
 
 use serde_json::json;
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 use sinew_mesh::event::{EventFilter, From};
 
 use crate::support::mesh::{PATIENCE, TestMesh, start};
@@ -27,7 +27,7 @@ async fn a_chain_of_agents_ends_in_success() {
     assert!(client.start(command.clone()).await.unwrap());
     assert!(!client.start(command).await.unwrap(), "the same start is the same execution");
     let outcome = client.outcome(&execution, Some(PATIENCE)).await.unwrap().unwrap();
-    assert_eq!(outcome.status, Status::Success, "{outcome:?}");
+    assert_eq!(outcome.status, TerminalStatus::Success, "{outcome:?}");
     assert_eq!(*outcome.output.unwrap(), json!({"value": "hello"}));
     assert_eq!(asked.lock().unwrap().len(), 2);
     service.drain().await;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_agent::{Agent, CancellationToken, Context, Delivery, Failure};
-use sinew_engine::{ActId, Adapter, Ctx, Step};
+use sinew_engine::{ActivationId, Adapter, AdapterContext, NodeDecision};
 use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::Mesh;
 use sinew_plan::Plan;
@@ -277,18 +277,18 @@ impl Adapter for FragileAdapter {
         Self::inner().admit(plan, input)
     }
 
-    fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         Self::inner().bind(ctx, act)
     }
 
-    fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
+    fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         if let Some(Ok(reply)) = ctx.act(act).replies.last().map(|replied| &replied.result) {
             Self::taste(&reply.output, POISON_RESULT);
         }
         Self::inner().shape(ctx, act)
     }
 
-    fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
+    fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
         Self::inner().result(ctx)
     }
 }

@@ -223,7 +223,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     });
     if output.is_machine() {
         output.value(&document, |_| String::new());
-    } else if outcome.status == sinew_engine::Status::Success {
+    } else if outcome.status == sinew_engine::TerminalStatus::Success {
         match &answered {
             Value::String(text) => output.text(text),
             value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
@@ -234,7 +234,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
             Err(Failure::new(Exit::Failed, exit::known(&fault.code), words::plain(&fault.message))
                 .hint(format!("sinew execution describe {id}")))
         }
-        None if outcome.status == sinew_engine::Status::Success => Ok(Exit::Ok),
+        None if outcome.status == sinew_engine::TerminalStatus::Success => Ok(Exit::Ok),
         _ => Ok(Exit::Failed),
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use sinew_diagram::{Mark, Status};
-use sinew_engine::{Activation, Fact, Graph, ROOT, Round, State};
-use sinew_plan::NodeIx;
+use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
+use sinew_plan::NodeIndex;
 
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// State of an execution so far.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub(crate) struct Run {
     taken: Vec<u32>,
     begun: Vec<u32>,
     ended: Vec<u32>,
-    children: BTreeMap<(NodeIx, NodeIx), u32>,
+    children: BTreeMap<(NodeIndex, NodeIndex), u32>,
     outcome: Option<Mark>,
 }
 
 impl Run {
     /// Folds the journal of an execution of this plan.
-    pub(crate) fn of(graph: &Graph, journal: &[Round]) -> Self {
+    pub(crate) fn of(graph: &IndexedPlan, journal: &[Round]) -> Self {
         let plan = graph.plan();
-        let mut state = State::new();
+        let mut state = ExecutionState::new();
         let mut taken = vec![0; plan.edges.len()];
         for round in journal {
             for fact in &round.facts {
@@ -45,9 +45,9 @@ impl Run {
             children: BTreeMap::new(),
             outcome: state.outcome.as_ref().map(|outcome| {
                 let status = match outcome.status {
-                    sinew_engine::Status::Success => Status::Succeeded,
-                    sinew_engine::Status::Failure => Status::Failed,
-                    sinew_engine::Status::Cancelled => Status::Cancelled,
+                    sinew_engine::TerminalStatus::Success => Status::Succeeded,
+                    sinew_engine::TerminalStatus::Failure => Status::Failed,
+                    sinew_engine::TerminalStatus::Cancelled => Status::Cancelled,
                 };
                 Mark { status, note: None }
             }),
@@ -56,17 +56,17 @@ impl Run {
             let node = one.node as usize;
             acts[node].push(one);
             run.begun[node] += u32::from(one.began_at.is_some());
-            run.ended[node] += u32::from(one.end == Some(sinew_engine::End::Succeeded));
+            run.ended[node] += u32::from(one.end == Some(sinew_engine::ActivationEnd::Succeeded));
             if let Some(owner) = one.owner {
                 *run.children.entry((state.act(owner).node, one.node)).or_default() += 1;
             }
         }
-        run.marks = (0..nodes as NodeIx).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
+        run.marks = (0..nodes as NodeIndex).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
         run
     }
 
     /// How a node stands.
-    pub(super) fn mark(&self, node: NodeIx) -> Option<Mark> {
+    pub(super) fn mark(&self, node: NodeIndex) -> Option<Mark> {
         self.marks.get(node as usize).cloned()
     }
 
@@ -76,17 +76,17 @@ impl Run {
     }
 
     /// How often a node began.
-    pub(super) fn begun(&self, node: NodeIx) -> u32 {
+    pub(super) fn begun(&self, node: NodeIndex) -> u32 {
         self.begun.get(node as usize).copied().unwrap_or(0)
     }
 
     /// How often a node ended well.
-    pub(super) fn ended(&self, node: NodeIx) -> u32 {
+    pub(super) fn ended(&self, node: NodeIndex) -> u32 {
         self.ended.get(node as usize).copied().unwrap_or(0)
     }
 
     /// How often a map, loop or fork ran this child.
-    pub(super) fn children(&self, owner: NodeIx, body: NodeIx) -> u32 {
+    pub(super) fn children(&self, owner: NodeIndex, body: NodeIndex) -> u32 {
         self.children.get(&(owner, body)).copied().unwrap_or(0)
     }
 
@@ -96,14 +96,14 @@ impl Run {
     }
 }
 
-fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
+fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> Mark {
     let Some(last) = acts.last() else {
         // Nodes that an ended execution did not visit were not on its way.
         let skipped = state.ended || state.died(ROOT, ix).is_some();
         let status = if skipped { Status::Skipped } else { Status::Planned };
         return Mark { status, note: None };
     };
-    let words: Vec<Word> = acts.iter().map(|one| tree::word(one)).collect();
+    let words: Vec<NodeStatus> = acts.iter().map(|one| tree::word(one)).collect();
     let is_child = last.owner.is_some();
     let word = if is_child { worst(&words) } else { tree::word(last) };
     let note = match (&last.children, acts.len()) {
@@ -112,38 +112,45 @@ fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
             tally(&started.collect::<Vec<_>>())
         }
         (None, 1) if last.tries > 1 => Some(format!("{} attempts", last.tries)),
-        (None, 1) => (word == Word::Queued).then(|| "queued".to_owned()),
+        (None, 1) => (word == NodeStatus::Queued).then(|| "queued".to_owned()),
         (None, _) if is_child => tally(&words),
         (None, times) => Some(format!("×{times}")),
     };
     let status = match word {
-        Word::Planned | Word::Queued => Status::Planned,
-        Word::Running => Status::Running,
-        Word::Waiting => Status::Waiting,
-        Word::Succeeded => Status::Succeeded,
-        Word::Failed => Status::Failed,
-        Word::Skipped => Status::Skipped,
-        Word::Cancelled => Status::Cancelled,
+        NodeStatus::Planned | NodeStatus::Queued => Status::Planned,
+        NodeStatus::Running => Status::Running,
+        NodeStatus::Waiting => Status::Waiting,
+        NodeStatus::Succeeded => Status::Succeeded,
+        NodeStatus::Failed => Status::Failed,
+        NodeStatus::Skipped => Status::Skipped,
+        NodeStatus::Cancelled => Status::Cancelled,
     };
     Mark { status, note }
 }
 
 /// Children stand as the one among them that people look for first.
-fn worst(words: &[Word]) -> Word {
-    let order = [Word::Failed, Word::Waiting, Word::Running, Word::Cancelled, Word::Queued, Word::Succeeded];
-    order.into_iter().find(|word| words.contains(word)).unwrap_or(Word::Skipped)
+fn worst(words: &[NodeStatus]) -> NodeStatus {
+    let order = [
+        NodeStatus::Failed,
+        NodeStatus::Waiting,
+        NodeStatus::Running,
+        NodeStatus::Cancelled,
+        NodeStatus::Queued,
+        NodeStatus::Succeeded,
+    ];
+    order.into_iter().find(|word| words.contains(word)).unwrap_or(NodeStatus::Skipped)
 }
 
 /// `387 ok, 9 running, 4 failed`.
-fn tally(words: &[Word]) -> Option<String> {
+fn tally(words: &[NodeStatus]) -> Option<String> {
     let parts: Vec<String> = [
-        (Word::Succeeded, "ok"),
-        (Word::Running, "running"),
-        (Word::Waiting, "waiting"),
-        (Word::Queued, "queued"),
-        (Word::Failed, "failed"),
-        (Word::Skipped, "skipped"),
-        (Word::Cancelled, "cancelled"),
+        (NodeStatus::Succeeded, "ok"),
+        (NodeStatus::Running, "running"),
+        (NodeStatus::Waiting, "waiting"),
+        (NodeStatus::Queued, "queued"),
+        (NodeStatus::Failed, "failed"),
+        (NodeStatus::Skipped, "skipped"),
+        (NodeStatus::Cancelled, "cancelled"),
     ]
     .into_iter()
     .map(|(word, text)| (words.iter().filter(|other| **other == word).count(), text))

@@ -1,7 +1,7 @@
 //! Records: written, read back, redacted.
 
 use serde_json::json;
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 
 use super::*;
 use crate::views::tests::ran;
@@ -35,7 +35,7 @@ fn nothing_of_a_value_is_left_in_a_redacted_record() {
     let back = parse(text.as_bytes()).unwrap();
     assert!(back.redacted);
     let outcome = back.execution.state().outcome.as_ref().unwrap();
-    assert_eq!(outcome.status, Status::Success);
+    assert_eq!(outcome.status, TerminalStatus::Success);
     assert_eq!(
         outcome.output.as_deref(),
         Some(&json!({"greetings": [

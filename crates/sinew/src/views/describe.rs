@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActId, End, Fact, Time};
+use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
 use sinew_executor::events;
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
@@ -13,7 +13,7 @@ use sinew_protocol::subject::Operation;
 use super::waiting::{self, Wait};
 use super::{Standing, words};
 use crate::record::{About, Record, caller};
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// Waits that the text shows; all are in the data.
 const SHOWN: usize = 10;
@@ -119,13 +119,13 @@ pub(crate) fn describe(record: &Record, now: Time) -> Description {
 /// Counts nodes by how they stand.
 pub(crate) fn counts(record: &Record, now: Time) -> Counts {
     let rows = tree::rows(&record.execution, now);
-    let count = |wanted: fn(Word) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
+    let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
     Counts {
         total: rows.len(),
-        over: count(Word::is_over),
-        running: count(|word| word == Word::Running),
-        waiting: count(|word| word == Word::Waiting),
-        failed: count(|word| word == Word::Failed),
+        over: count(NodeStatus::is_over),
+        running: count(|word| word == NodeStatus::Running),
+        waiting: count(|word| word == NodeStatus::Waiting),
+        failed: count(|word| word == NodeStatus::Failed),
     }
 }
 
@@ -168,14 +168,14 @@ fn failure(record: &Record) -> Option<Failure> {
     Some(Failure { node: inner.map(|act| events::label(&ctx, act)), chain })
 }
 
-fn cause(record: &Record, act: ActId, attempt: Option<u32>, at: Option<Time>, fault: &Fault) -> Cause {
+fn cause(record: &Record, act: ActivationId, attempt: Option<u32>, at: Option<Time>, fault: &Fault) -> Cause {
     let ctx = record.execution.ctx();
     let agent = crate::tree::asked_agent(ctx.act(act));
     Cause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
 }
 
 /// Returns the faults of an activation's attempts, in order.
-fn attempts(record: &Record, wanted: ActId) -> Vec<Cause> {
+fn attempts(record: &Record, wanted: ActivationId) -> Vec<Cause> {
     let mut found = Vec::new();
     for round in record.execution.journal() {
         for fact in &round.facts {
@@ -205,7 +205,7 @@ fn next(record: &Record, status: Standing, waits: &[Wait]) -> Vec<String> {
                 .state()
                 .acts
                 .iter()
-                .any(|one| matches!(one.end, Some(End::Failed | End::Cancelled)))
+                .any(|one| matches!(one.end, Some(ActivationEnd::Failed | ActivationEnd::Cancelled)))
             {
                 next.push(format!("sinew execution retry {id} --dry-run"));
             }

@@ -5,14 +5,14 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ActId, Time};
+use sinew_engine::{ActivationId, Time};
 use sinew_executor::events;
 
 use super::events::is_about;
 use super::tree::{self, Branch, Options};
 use super::{Standing, words};
 use crate::record::Record;
-use crate::tree::{Word, duration};
+use crate::tree::{NodeStatus, duration};
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 100;
@@ -49,17 +49,17 @@ struct Node {
     label: String,
     same: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first: Option<Stood>,
+    first: Option<ComparedNode>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    second: Option<Stood>,
+    second: Option<ComparedNode>,
     /// Patch from the first output to the second.
     output: Vec<Value>,
 }
 
 /// How a node stood in one of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Stood {
-    status: Word,
+struct ComparedNode {
+    status: NodeStatus,
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<Time>,
@@ -73,7 +73,7 @@ struct Stood {
 /// Compares two executions as they are at `now`; of one node only, if it is named. None if neither has that node.
 pub(crate) fn compare(first: &Record, second: &Record, now: Time, node: Option<&str>) -> Option<Comparison> {
     let (one, mut two) = (stood(first, now), stood(second, now));
-    let mut pairs: Vec<(String, Option<Stood>, Option<Stood>)> = Vec::new();
+    let mut pairs: Vec<(String, Option<ComparedNode>, Option<ComparedNode>)> = Vec::new();
     for (label, a) in one {
         let b = two.shift_remove(&label);
         pairs.push((label, Some(a), b));
@@ -84,10 +84,12 @@ pub(crate) fn compare(first: &Record, second: &Record, now: Time, node: Option<&
         .into_iter()
         .filter(|(label, ..)| wanted(label))
         .map(|(label, first, second)| {
-            let value =
-                |stood: &Option<Stood>| stood.as_ref().map(|one| one.output.clone()).unwrap_or_default();
+            let value = |stood: &Option<ComparedNode>| {
+                stood.as_ref().map(|one| one.output.clone()).unwrap_or_default()
+            };
             let output = patch(&value(&first), &value(&second));
-            let ended = |stood: &Option<Stood>| stood.as_ref().map(|one| (one.status, one.fault.clone()));
+            let ended =
+                |stood: &Option<ComparedNode>| stood.as_ref().map(|one| (one.status, one.fault.clone()));
             let same = ended(&first) == ended(&second) && output.is_empty();
             Node { label, same, first, second, output }
         })
@@ -130,11 +132,12 @@ fn output(record: &Record) -> Value {
 }
 
 /// How every node stood, the last time if it ran several times.
-fn stood(record: &Record, now: Time) -> IndexMap<String, Stood> {
-    fn flatten(branches: Vec<Branch>, found: &mut IndexMap<String, Stood>) {
+fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
+    fn flatten(branches: Vec<Branch>, found: &mut IndexMap<String, ComparedNode>) {
         for Branch { label, row, children, .. } in branches {
             let (attempts, duration_ms) = (row.attempts, row.duration_ms);
-            let stood = Stood { status: row.status, attempts, duration_ms, fault: None, output: Value::Null };
+            let stood =
+                ComparedNode { status: row.status, attempts, duration_ms, fault: None, output: Value::Null };
             found.insert(label, stood);
             flatten(children, found);
         }
@@ -143,7 +146,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, Stood> {
     let all = Options { depth: usize::MAX, ..Options::default() };
     flatten(tree::tree(record, now, &all).unwrap_or_default(), &mut found);
     let ctx = record.execution.ctx();
-    for act in 0..ctx.state.acts.len() as ActId {
+    for act in 0..ctx.state.acts.len() as ActivationId {
         if let Some(stood) = found.get_mut(&events::label(&ctx, act)) {
             let one = ctx.act(act);
             stood.fault = one.fault.as_ref().map(|fault| fault.message.clone());

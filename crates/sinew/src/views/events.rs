@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{State, Time};
+use sinew_engine::{ExecutionState, Time};
 use sinew_executor::events;
 use sinew_protocol::Vocabulary;
 
@@ -44,13 +44,13 @@ pub(crate) struct Line {
 /// All events of a record. More facts make more lines and change none: whoever follows goes on where it stopped.
 pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
     let program = record.execution.program();
-    let mut state = State::new();
+    let mut state = ExecutionState::new();
     let mut found = Vec::new();
     for (n, round) in record.execution.journal().iter().enumerate() {
         let mut index = 0;
         for fact in &round.facts {
             sinew_engine::apply(&program.graph, &mut state, round.at, fact);
-            let ctx = sinew_engine::Ctx::new(&program.graph, &state, round.at);
+            let ctx = sinew_engine::AdapterContext::new(&program.graph, &state, round.at);
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ATTEMPT_TIMED_OUT, Fact, Graph, Input, Machine, Retry, Round, State, TokenValue, Val};
+use sinew_engine::{
+    ATTEMPT_TIMED_OUT, EngineInput, ExecutionState, Fact, IndexedPlan, Machine, RetryRequest, Round,
+    SharedJson, TokenValue,
+};
 use sinew_executor::Program;
 
 use super::Standing;
@@ -88,44 +91,44 @@ fn fold(program: &Program, rounds: &[Round]) -> Machine<()> {
 }
 
 /// Inputs that the facts of a round may have come of, the likeliest first.
-fn inputs(graph: &Graph, state: &State, round: &Round) -> Vec<Input> {
+fn inputs(graph: &IndexedPlan, state: &ExecutionState, round: &Round) -> Vec<EngineInput> {
     let told = round.facts.iter().find_map(|fact| input(graph, state, round, fact));
-    told.into_iter().chain([Input::Tick]).collect()
+    told.into_iter().chain([EngineInput::Tick]).collect()
 }
 
-fn input(graph: &Graph, state: &State, round: &Round, fact: &Fact) -> Option<Input> {
+fn input(graph: &IndexedPlan, state: &ExecutionState, round: &Round, fact: &Fact) -> Option<EngineInput> {
     Some(match fact {
-        Fact::Started(start) => Input::Start {
+        Fact::Started(start) => EngineInput::Start {
             input: Value::clone(&start.input),
             mode: start.mode.clone(),
             depth: start.depth,
             chain: start.chain.clone(),
         },
         Fact::Replied { result: Err(fault), .. } if fault.code == ATTEMPT_TIMED_OUT => return None,
-        Fact::Replied { act, attempt, result, .. } => Input::Done {
+        Fact::Replied { act, attempt, result, .. } => EngineInput::Done {
             act: *act,
             attempt: *attempt,
             result: result.as_ref().map(|reply| reply.as_ref().clone()).map_err(Clone::clone),
         },
         Fact::Late { act, attempt } => {
-            Input::Done { act: *act, attempt: *attempt, result: Ok(sinew_engine::Reply::default()) }
+            EngineInput::Done { act: *act, attempt: *attempt, result: Ok(sinew_engine::TaskReply::default()) }
         }
         Fact::Progressed { act, attempt, value } => {
-            Input::Progress { act: *act, attempt: *attempt, value: value.clone() }
+            EngineInput::Progress { act: *act, attempt: *attempt, value: value.clone() }
         }
         Fact::Yielded { act, tokens } => {
             let token = tokens.first()?;
             let TokenValue::Given(value) = &token.value else { return None };
             let attempt = state.acts.get(*act as usize)?.running?;
             let port = graph.plan().edge(token.edge).port.clone();
-            Input::Yield { act: *act, attempt, port, value: value.clone() }
+            EngineInput::Yield { act: *act, attempt, port, value: value.clone() }
         }
         Fact::Answered { act, answer } if !answer.timed_out => {
-            Input::Answer { act: *act, answer: answer.as_ref().clone() }
+            EngineInput::Answer { act: *act, answer: answer.as_ref().clone() }
         }
-        Fact::CancelRequested { reason } => Input::Cancel { reason: reason.clone() },
-        Fact::Paused { reason } => Input::Pause { reason: reason.clone() },
-        Fact::Resumed => Input::Resume,
+        Fact::CancelRequested { reason } => EngineInput::Cancel { reason: reason.clone() },
+        Fact::Paused { reason } => EngineInput::Pause { reason: reason.clone() },
+        Fact::Resumed => EngineInput::Resume,
         Fact::Reopened { acts, reason, input, .. } => {
             let ids = acts.iter().filter_map(|act| state.acts.get(*act as usize));
             let nodes: Vec<String> = ids.map(|one| graph.plan().node(one.node).id.clone()).collect();
@@ -133,15 +136,15 @@ fn input(graph: &Graph, state: &State, round: &Round, fact: &Fact) -> Option<Inp
                 .as_ref()
                 .or_else(|| round.facts.iter().find_map(given))
                 .map(|input| Value::clone(input));
-            let retry = Retry { only: !nodes.is_empty(), nodes, input };
-            Input::Retry { retry, reason: reason.clone() }
+            let retry = RetryRequest { only: !nodes.is_empty(), nodes, input };
+            EngineInput::Retry { retry, reason: reason.clone() }
         }
         _ => return None,
     })
 }
 
 /// Returns the input that an operator set for a node.
-fn given(fact: &Fact) -> Option<&Val> {
+fn given(fact: &Fact) -> Option<&SharedJson> {
     let Fact::Activated(made) = fact else { return None };
     made.input.as_ref()
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{Answer, Mode, Reply, Retry, Time};
+use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
 use sinew_protocol::{Fault, Vocabulary};
@@ -15,7 +15,7 @@ use super::tree::Options;
 use super::*;
 use crate::load;
 use crate::record::{self, About, Record};
-use crate::tree::Word;
+use crate::tree::NodeStatus;
 
 const ORDERS: &str = include_str!("../../tests/fixtures/good/orders.yaml");
 const APPROVAL: &str = include_str!("../../tests/fixtures/test/approval.test.json");
@@ -33,7 +33,7 @@ impl Stub for Agents {
         match answer {
             None => Stubbed::Silent,
             Some(Ok(value)) => {
-                Stubbed::Answer { after: 1_500, result: Ok(Reply::new(value)), progress: Vec::new() }
+                Stubbed::Answer { after: 1_500, result: Ok(TaskReply::new(value)), progress: Vec::new() }
             }
             Some(Err(why)) => Stubbed::Answer {
                 after: 3_000,
@@ -62,7 +62,7 @@ pub(crate) fn ran(
     for (at, signal) in signals {
         sim.signal(*at, signal.clone());
     }
-    sim.run(program, input, Mode::default(), until);
+    sim.run(program, input, ExecutionMode::default(), until);
     Record::local(sim.execution())
 }
 
@@ -156,9 +156,9 @@ fn trees_fold_and_open() {
     assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
     let open = grown(Options { depth: 9, ..Options::default() });
     assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
-    assert_eq!(open[2].children[1].row.status, Word::Failed);
-    let some = grown(Options { depth: 9, fold: vec![Word::Succeeded], node: None });
-    assert!(some[2].children.iter().all(|child| child.row.status != Word::Succeeded));
+    assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
+    let some = grown(Options { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
+    assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
     assert_eq!(some[2].folded.get("succeeded"), Some(&2));
     let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
     assert_eq!(names(&one), ["each_line_1"]);
@@ -200,16 +200,17 @@ fn events_have_numbers_that_never_change() {
 #[test]
 fn a_dry_retry_lists_what_is_kept_and_what_runs() {
     let record = failed();
-    let preview = retry::preview(&record, &Retry::default()).unwrap();
+    let preview = retry::preview(&record, &RetryRequest::default()).unwrap();
     assert_eq!(preview.keep, ["check_order", "route"]);
     assert_eq!(preview.rerun.keys().collect::<Vec<_>>(), ["each_line"]);
     assert_eq!(preview.untouched, ["approve"]);
     let text = retry::text(&preview, &record);
     assert!(text.starts_with("would keep  check_order, route"), "{text}");
-    let refused = Retry { nodes: vec!["check_order".into()], ..Retry::default() };
+    let refused = RetryRequest { nodes: vec!["check_order".into()], ..RetryRequest::default() };
     assert!(retry::preview(&record, &refused).is_err());
-    assert!(retry::preview(&asked(&[]), &Retry::default()).is_err());
-    let afresh = Retry { input: Some(record.execution.ctx().input().clone()), ..Retry::default() };
+    assert!(retry::preview(&asked(&[]), &RetryRequest::default()).is_err());
+    let afresh =
+        RetryRequest { input: Some(record.execution.ctx().input().clone()), ..RetryRequest::default() };
     let preview = retry::preview(&record, &afresh).unwrap();
     assert_eq!((preview.keep.len(), preview.rerun.len(), preview.untouched.len()), (0, 1, 0));
     assert_eq!(preview.reset, ["route", "each_line", "approve"]);
@@ -217,11 +218,11 @@ fn a_dry_retry_lists_what_is_kept_and_what_runs() {
 
 #[test]
 fn what_was_decided_is_decided_again() {
-    let yes = Answer { data: json!("approve"), ..Answer::default() };
-    let no = Answer { data: json!("reject"), ..Answer::default() };
-    let afresh = Retry { input: Some(json!({})), ..Retry::default() };
+    let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
+    let no = PersonAnswer { data: json!("reject"), ..PersonAnswer::default() };
+    let afresh = RetryRequest { input: Some(json!({})), ..RetryRequest::default() };
     let with_input =
-        Retry { nodes: vec!["w".into()], only: true, input: Some(json!({ "topic": "another" })) };
+        RetryRequest { nodes: vec!["w".into()], only: true, input: Some(json!({ "topic": "another" })) };
     let records = [
         failed(),
         asked(&[]),
@@ -231,7 +232,7 @@ fn what_was_decided_is_decided_again() {
             (10_000, Signal::Resume),
             (11_000, Signal::Cancel("b".into())),
         ]),
-        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(Retry::default()))]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(RetryRequest::default()))]),
         asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(afresh))]),
         asked(&[(1_000, Signal::Cancel("b".into())), (2_000, Signal::Retry(with_input))]),
     ];

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use sinew_engine::{ActId, ROOT, Time};
+use sinew_engine::{ActivationId, ROOT, Time};
 use sinew_executor::events;
-use sinew_plan::NodeIx;
+use sinew_plan::NodeIndex;
 
 use super::{Standing, describe, words};
 use crate::record::Record;
-use crate::tree::{self, Row, Word, duration};
+use crate::tree::{self, NodeStatus, Row, duration};
 
 /// Children of one node that are listed; more are counted.
 const MOST: usize = 2_000;
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Levels that are listed; 1 = the workflow's own nodes.
     pub(crate) depth: usize,
     /// Children that stand so are counted, not listed.
-    pub(crate) fold: Vec<Word>,
+    pub(crate) fold: Vec<NodeStatus>,
     /// Only this node and what is below it.
     pub(crate) node: Option<String>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn tree(record: &Record, now: Time, options: &Options) -> Option<Vec<
         None => Some(grow.roots().collect()),
         Some(wanted) => {
             let ctx = record.execution.ctx();
-            let acts = 0..ctx.state.acts.len() as ActId;
+            let acts = 0..ctx.state.acts.len() as ActivationId;
             // A label names one activation; an id of a node its latest, in any scope.
             let mut named =
                 acts.clone().filter(|act| events::label(&ctx, *act) == *wanted).collect::<Vec<_>>();
@@ -72,14 +72,14 @@ pub(crate) fn tree(record: &Record, now: Time, options: &Options) -> Option<Vec<
 }
 
 /// Activations by the activation in whose scope they are.
-fn below(record: &Record) -> BTreeMap<ActId, Vec<ActId>> {
+fn below(record: &Record) -> BTreeMap<ActivationId, Vec<ActivationId>> {
     let state = record.execution.state();
-    let mut below: BTreeMap<ActId, Vec<ActId>> = BTreeMap::new();
+    let mut below: BTreeMap<ActivationId, Vec<ActivationId>> = BTreeMap::new();
     for (act, one) in state.acts.iter().enumerate() {
         if one.scope != ROOT
             && let Some(scope) = state.scope(one.scope)
         {
-            below.entry(scope.owner).or_default().push(act as ActId);
+            below.entry(scope.owner).or_default().push(act as ActivationId);
         }
     }
     below
@@ -95,13 +95,13 @@ struct Grow<'a> {
     record: &'a Record,
     now: Time,
     options: &'a Options,
-    below: BTreeMap<ActId, Vec<ActId>>,
+    below: BTreeMap<ActivationId, Vec<ActivationId>>,
 }
 
 impl Grow<'_> {
     fn roots(&self) -> impl Iterator<Item = Branch> + '_ {
         let plan = self.record.plan();
-        (0..plan.nodes.len() as NodeIx).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(
+        (0..plan.nodes.len() as NodeIndex).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(
             |ix| match self.record.execution.state().last(ROOT, ix) {
                 Some(act) => Branch {
                     row: tree::row(&self.record.execution.ctx(), ix, self.now),
@@ -112,12 +112,12 @@ impl Grow<'_> {
         )
     }
 
-    fn planned(&self, ix: NodeIx) -> Branch {
+    fn planned(&self, ix: NodeIndex) -> Branch {
         let row = tree::row(&self.record.execution.ctx(), ix, self.now);
         Branch { label: row.node.clone(), row, folded: BTreeMap::new(), children: Vec::new() }
     }
 
-    fn activation(&self, act: ActId, level: usize) -> Branch {
+    fn activation(&self, act: ActivationId, level: usize) -> Branch {
         let ctx = self.record.execution.ctx();
         let mut branch = Branch {
             label: events::label(&ctx, act),
@@ -217,7 +217,7 @@ fn drawn(branches: &[Branch], color: bool, ascii: bool, all: bool) -> Vec<String
 struct Flat {
     name: String,
     kind: String,
-    word: Option<Word>,
+    word: Option<NodeStatus>,
     attempts: String,
     time: String,
     agent: String,

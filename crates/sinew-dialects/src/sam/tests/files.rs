@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 use sinew_source::{Diagnostics, Document, LoadOptions, Schema, Severity, load};
 
 use super::super::{NAME, Sam};
@@ -170,7 +170,7 @@ fn files_run_to_their_output() {
     for (name, input, stubs, output) in cases {
         let mesh = run(name, input, stubs);
         let outcome = mesh.outcome().unwrap();
-        assert_eq!(outcome.status, Status::Success, "{name}: {outcome:?}");
+        assert_eq!(outcome.status, TerminalStatus::Success, "{name}: {outcome:?}");
         assert_eq!(**outcome.output.as_ref().unwrap(), output, "{name}");
         assert_eq!(mesh.finals, 1, "{name}");
     }
@@ -197,7 +197,7 @@ fn details_of_the_files_reach_the_agents() {
     assert_eq!(mesh.ended_at, Some(10_000), "the delay lies between two iterations");
 
     let mesh = run("map.yaml", json!({"lines": [{"sku": 1}]}), json!({}));
-    assert_eq!(mesh.outcome().unwrap().status, Status::Success);
+    assert_eq!(mesh.outcome().unwrap().status, TerminalStatus::Success);
     assert!(mesh.inputs_of("Line").is_empty(), "a `when` that names a missing field does not hold");
 
     let lines: Vec<Value> = (0..5).map(|n| json!({"sku": n, "skip": false})).collect();

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Action, Ask, End, Graph, Input, Machine, Mode, Outcome, Reply, Target, Time};
+use sinew_engine::{
+    Action, ActivationEnd, ActivationId, EngineInput, ExecutionMode, ExecutionOutcome, IndexedPlan, Machine,
+    RequestTarget, TaskReply, TaskRequest, Time,
+};
 use sinew_protocol::Fault;
 
 use super::super::Sam;
@@ -18,14 +21,14 @@ pub(super) type Stubs = Value;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) agent: String,
-    pub(super) ask: Arc<Ask>,
+    pub(super) ask: Arc<TaskRequest>,
     began: Time,
     ended: Option<Time>,
 }
 
 /// What is due at some time.
 enum Due {
-    Reply { run: usize, act: ActId, attempt: u32, result: Result<Reply, Fault>, call: usize },
+    Reply { run: usize, act: ActivationId, attempt: u32, result: Result<TaskReply, Fault>, call: usize },
     Cancel,
 }
 
@@ -33,7 +36,7 @@ struct Run {
     machine: Machine<()>,
     depth: u32,
     /// Who called it.
-    caller: Option<(usize, ActId, u32)>,
+    caller: Option<(usize, ActivationId, u32)>,
 }
 
 /// Executions and what they wait for.
@@ -87,7 +90,7 @@ impl Mesh {
                 }
                 (_, Some((at, run))) => {
                     self.now = self.now.max(at);
-                    self.input(run, Input::Tick);
+                    self.input(run, EngineInput::Tick);
                 }
                 _ => return,
             }
@@ -100,11 +103,17 @@ impl Mesh {
         self.due.insert((at, self.seq), due);
     }
 
-    fn start(&mut self, workflow: &str, input: Value, depth: u32, caller: Option<(usize, ActId, u32)>) {
-        let graph = Graph::new(Arc::clone(&self.plans[workflow])).expect("the plan holds together");
+    fn start(
+        &mut self,
+        workflow: &str,
+        input: Value,
+        depth: u32,
+        caller: Option<(usize, ActivationId, u32)>,
+    ) {
+        let graph = IndexedPlan::new(Arc::clone(&self.plans[workflow])).expect("the plan holds together");
         let machine = Machine::new(Arc::new(graph), Sam.adapter());
         self.runs.push(Run { machine, depth, caller });
-        let start = Input::Start { input, mode: Mode::default(), depth, chain: Vec::new() };
+        let start = EngineInput::Start { input, mode: ExecutionMode::default(), depth, chain: Vec::new() };
         self.input(self.runs.len() - 1, start);
     }
 
@@ -112,13 +121,13 @@ impl Mesh {
         match due {
             Due::Reply { run, act, attempt, result, call } => {
                 self.calls[call].ended.get_or_insert(self.now);
-                self.input(run, Input::Done { act, attempt, result });
+                self.input(run, EngineInput::Done { act, attempt, result });
             }
-            Due::Cancel => self.input(0, Input::Cancel { reason: "the case says so".to_owned() }),
+            Due::Cancel => self.input(0, EngineInput::Cancel { reason: "the case says so".to_owned() }),
         }
     }
 
-    fn input(&mut self, run: usize, input: Input) {
+    fn input(&mut self, run: usize, input: EngineInput) {
         let Ok(decided) = self.runs[run].machine.handle(self.now, input) else { return };
         for action in decided.actions {
             match action {
@@ -129,22 +138,22 @@ impl Mesh {
         }
     }
 
-    fn finish(&mut self, run: usize, outcome: Outcome) {
+    fn finish(&mut self, run: usize, outcome: ExecutionOutcome) {
         let Some((caller, act, attempt)) = self.runs[run].caller else {
             self.finals += 1;
             self.ended_at = Some(self.now);
             return;
         };
         let result = match outcome.fault {
-            None => Ok(Reply::new(outcome.output.unwrap_or_default())),
+            None => Ok(TaskReply::new(outcome.output.unwrap_or_default())),
             Some(fault) => Err(Fault { message: fault.message, ..Fault::failure("SINEW-6100", "") }),
         };
-        self.input(caller, Input::Done { act, attempt, result });
+        self.input(caller, EngineInput::Done { act, attempt, result });
     }
 
-    fn send(&mut self, run: usize, act: ActId, attempt: u32, ask: &Arc<Ask>) {
+    fn send(&mut self, run: usize, act: ActivationId, attempt: u32, ask: &Arc<TaskRequest>) {
         let agent = ask.target.name().to_owned();
-        if matches!(ask.target, Target::Workflow(_)) && self.plans.contains_key(&agent) {
+        if matches!(ask.target, RequestTarget::Workflow(_)) && self.plans.contains_key(&agent) {
             let depth = self.runs[run].depth + 1;
             return self.start(&agent, (*ask.input).clone(), depth, Some((run, act, attempt)));
         }
@@ -169,7 +178,7 @@ impl Mesh {
     }
 
     /// How the outermost execution ended.
-    pub(super) fn outcome(&self) -> Option<&Outcome> {
+    pub(super) fn outcome(&self) -> Option<&ExecutionOutcome> {
         let state = self.runs[0].machine.state();
         state.outcome.as_ref().filter(|_| state.ended)
     }
@@ -178,13 +187,13 @@ impl Mesh {
     pub(super) fn nodes(&self) -> BTreeMap<String, &'static str> {
         let machine = &self.runs[0].machine;
         let ctx = machine.context();
-        (0..machine.state().acts.len() as ActId)
+        (0..machine.state().acts.len() as ActivationId)
             .map(|act| {
                 let status = match ctx.act(act).end {
-                    Some(End::Succeeded) => "success",
-                    Some(End::Failed) => "error",
-                    Some(End::Skipped) => "skipped",
-                    Some(End::Cancelled) => "cancelled",
+                    Some(ActivationEnd::Succeeded) => "success",
+                    Some(ActivationEnd::Failed) => "error",
+                    Some(ActivationEnd::Skipped) => "skipped",
+                    Some(ActivationEnd::Cancelled) => "cancelled",
                     None => "started",
                 };
                 (name(&ctx, act), status)
@@ -212,7 +221,7 @@ fn answer(
     input: &Value,
     earlier: usize,
     nth: impl Fn(&Value) -> Value,
-) -> Option<Result<Reply, Fault>> {
+) -> Option<Result<TaskReply, Fault>> {
     let fails = |text: &str| Some(Err(Fault::failure("SINEW-5001", text)));
     let has = |key: &str| stub.get(key).is_some_and(|value| *value != Value::Bool(false));
     if has("silent") {
@@ -244,5 +253,5 @@ fn answer(
     } else {
         stub.get("output").cloned().unwrap_or_else(|| json!({ "ok": true }))
     };
-    Some(Ok(Reply::new(output)))
+    Some(Ok(TaskReply::new(output)))
 }

@@ -1,7 +1,7 @@
 //! Recorded runs, and runs of our own.
 
 use serde_json::{Value, json};
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 
 use super::mesh::Mesh;
 use super::{all_hold, lower, recorded, wanted};
@@ -107,9 +107,9 @@ fn observed(mesh: &Mesh, key: &str, expected: &Value, case: &Value) -> Value {
     };
     match key {
         "state" => match outcome.map(|outcome| outcome.status) {
-            Some(Status::Success) => "completed",
-            Some(Status::Failure) => "failed",
-            Some(Status::Cancelled) => "canceled",
+            Some(TerminalStatus::Success) => "completed",
+            Some(TerminalStatus::Failure) => "failed",
+            Some(TerminalStatus::Cancelled) => "canceled",
             None => "none",
         }
         .into(),

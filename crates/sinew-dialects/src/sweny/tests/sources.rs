@@ -39,7 +39,11 @@ fn sources_are_read_once_and_recorded() {
 
     let mut bench = Bench::new(lowered.plan, Sweny.adapter());
     let input = json!({ "rules": "input rule", "context": [{ "inline": "/input" }] });
-    bench.start(input, &mut |_, _| Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(json!({}))) });
+    bench.start(input, &mut |_, _| Stubbed {
+        after: 0,
+        progress: vec![],
+        result: Ok(TaskReply::new(json!({}))),
+    });
     let told: Vec<&str> = bench.asked.iter().filter_map(|(_, ask)| ask.instruction.as_deref()).collect();
     assert_eq!(
         told,
@@ -68,7 +72,8 @@ fn an_input_brings_files_that_whoever_starts_it_reads() {
     let input = Sweny.read_input(given.clone(), &read).unwrap();
     assert_eq!(input["other"], "./rule.md", "only sources are read");
     let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
-    let mut stub = |_: &str, _: &_| Stubbed { after: 0, progress: vec![], result: Ok(Reply::new(json!({}))) };
+    let mut stub =
+        |_: &str, _: &_| Stubbed { after: 0, progress: vec![], result: Ok(TaskReply::new(json!({}))) };
     bench.start(input, &mut stub);
     assert_eq!(
         bench.asked[0].1.instruction.as_deref(),

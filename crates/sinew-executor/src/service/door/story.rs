@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use sinew_engine::{Ctx, Fact};
+use sinew_engine::{AdapterContext, Fact};
 use sinew_mesh::HeaderMap;
 use sinew_mesh::event::{EventFilter, From};
 use sinew_mesh::live::LARGEST_STATUS;
@@ -56,7 +56,7 @@ pub(super) fn length(folded: &Execution) -> u64 {
 }
 
 /// The events of one fact.
-fn tell(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<Told> {
+fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<Told> {
     match fact {
         Fact::Awaited { wait, .. } => vec![Told::Asked(wait.prompt.clone())],
         Fact::Ended => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
-use sinew_engine::Status;
+use sinew_engine::TerminalStatus;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use sinew_mesh::query::{Answer, Query};
@@ -92,7 +92,7 @@ impl Load {
                         .state()
                         .outcome
                         .as_ref()
-                        .is_some_and(|outcome| outcome.status == Status::Success),
+                        .is_some_and(|outcome| outcome.status == TerminalStatus::Success),
                     Some((_, folded)) if began.elapsed() > PATIENCE => {
                         let waits = sinew_executor::service::words(&sinew_engine::waiting(folded.state()));
                         let waits = waits.unwrap_or_else(|| "nothing".to_owned());

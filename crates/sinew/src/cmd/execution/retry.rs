@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use sinew_engine::{Activation, Refused, Retry};
+use sinew_engine::{Activation, InputRefusal, RetryRequest};
 use sinew_protocol::card;
 use sinew_protocol::command::{Command, RetryCommand};
 use sinew_source::Schema;
@@ -72,33 +72,33 @@ pub(crate) struct RetryArgs {
 }
 
 impl RetryArgs {
-    fn wanted(&self) -> Result<Retry, Failure> {
+    fn wanted(&self) -> Result<RetryRequest, Failure> {
         let given = self.with_input.as_deref().map(|text| input::value(text, "--with-input")).transpose()?;
         let (nodes, only) = if self.only.is_empty() { (&self.nodes, false) } else { (&self.only, true) };
-        Ok(Retry { nodes: nodes.clone(), only, input: given })
+        Ok(RetryRequest { nodes: nodes.clone(), only, input: given })
     }
 }
 
-fn refused(refused: Refused) -> Failure {
+fn refused(refused: InputRefusal) -> Failure {
     let exit = match refused {
-        Refused::NoSuchNode(_) => Exit::NotFound,
-        Refused::ManyNodes(_) | Refused::TakesNoInput(_) | Refused::BadInput(_) => Exit::Usage,
+        InputRefusal::NoSuchNode(_) => Exit::NotFound,
+        InputRefusal::ManyNodes(_) | InputRefusal::TakesNoInput(_) | InputRefusal::BadInput(_) => Exit::Usage,
         _ => Exit::Conflict,
     };
     let failure = Failure::new(exit, refused.code(), refused.to_string());
     match refused {
-        Refused::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
-        Refused::DidNotFail(node) => {
+        InputRefusal::NotEnded => failure.hint("`sinew execution cancel ID` ends it"),
+        InputRefusal::DidNotFail(node) => {
             failure.hint(format!("`sinew execution fork ID --at {node}` runs it again in a new execution"))
         }
-        Refused::BadInput(_) => failure,
+        InputRefusal::BadInput(_) => failure,
         _ => failure.hint("`sinew execution tree ID` shows what failed"),
     }
 }
 
 /// Holds the input for a node to what was to hold the last one, else to what its agent's card says. One whose card is
 /// not there looks at the input when it gets it.
-async fn fits(found: &Found, retry: &Retry) -> Result<(), Failure> {
+async fn fits(found: &Found, retry: &RetryRequest) -> Result<(), Failure> {
     let (Some(input), [node]) = (&retry.input, retry.nodes.as_slice()) else { return Ok(()) };
     let state = found.record.execution.state();
     let of_node = |one: &&Activation| found.record.plan().node(one.node).id == *node;
@@ -121,7 +121,7 @@ async fn fits(found: &Found, retry: &Retry) -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!("{} does not take it: {}", ask.target.name(), wrong.join("; ").trim());
-    Err(refused(Refused::BadInput(text)))
+    Err(refused(InputRefusal::BadInput(text)))
 }
 
 /// Retries an execution.

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::paint::Painter;
 use crate::record::Record;
-use crate::tree::{self as rows, Columns, Word};
+use crate::tree::{self as rows, Columns, NodeStatus};
 use crate::views::tree::{self, Options};
 use crate::views::{Standing, waiting};
 
@@ -103,7 +103,7 @@ pub(crate) async fn follow(mut changes: Changes, how: &Follow, output: &Output) 
 struct View {
     painter: Painter,
     /// How each node stood when a line said so.
-    told: BTreeMap<String, Word>,
+    told: BTreeMap<String, NodeStatus>,
     said: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl View {
         let rows = rows::rows(&record.execution, now);
         let changed: Vec<_> = rows
             .into_iter()
-            .filter(|row| !matches!(row.status, Word::Planned | Word::Queued))
+            .filter(|row| !matches!(row.status, NodeStatus::Planned | NodeStatus::Queued))
             .filter(|row| self.told.insert(row.node.clone(), row.status) != Some(row.status))
             .collect();
         for line in rows::render(&changed, Columns::of(record.plan()), output.color_err, output.ascii) {

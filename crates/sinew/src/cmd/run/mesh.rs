@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use sinew_executor::client::ClientError;
 use sinew_executor::local;
-use sinew_plan::Op;
+use sinew_plan::NodeOperation;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::command::StartCommand;
@@ -122,7 +122,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
-    let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
+    let mode = if mode == sinew_engine::ExecutionMode::default() { Value::Null } else { json!(mode) };
     block_traced(async {
         let prepared = deadline.within("connecting and storing the workflow", async {
             let remote = Remote::open(&args.on.connection).await?;
@@ -221,7 +221,7 @@ async fn put(
     }
     load::program(loaded.dialect, lowered)?;
     let calls = |name: &str| loaded.workflows.iter().any(|other| other.plan.name == name);
-    let called = lowered.plan.nodes.iter().filter(|node| node.op == Op::Workflow);
+    let called = lowered.plan.nodes.iter().filter(|node| node.op == NodeOperation::Workflow);
     if called.filter_map(|node| node.agent.as_deref()).any(calls) {
         for one in deploy::deploy(remote.mesh(), loaded).await?.iter().filter(|one| one.new) {
             output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_engine::{Answer, Fact, Input, Mode, Outcome, Phase, Status};
+use sinew_engine::{
+    ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, Fact, PersonAnswer, TerminalStatus,
+};
 use sinew_executor::local::{self, Control, Local};
 use sinew_executor::{Execution, Program};
-use sinew_plan::Op;
+use sinew_plan::NodeOperation;
 use sinew_protocol::ExecutionId;
 
 use crate::agents::{self, FileAgents};
@@ -159,16 +161,20 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
 /// One execution to be.
 struct Task {
     input: Value,
-    mode: Mode,
+    mode: ExecutionMode,
     deadline: Deadline,
     answers: Vec<(String, Value)>,
     id: ExecutionId,
     program: Program,
 }
 
-fn mode(args: &RunArgs) -> Result<Mode, Failure> {
-    let mut mode =
-        Mode { dry_run: args.dry_run, from: args.from.clone(), until: args.until.clone(), ..Mode::default() };
+fn mode(args: &RunArgs) -> Result<ExecutionMode, Failure> {
+    let mut mode = ExecutionMode {
+        dry_run: args.dry_run,
+        from: args.from.clone(),
+        until: args.until.clone(),
+        ..ExecutionMode::default()
+    };
     for (node, value) in input::pairs(&args.given, "--given")? {
         mode.given.insert(node, Arc::new(input::json_or_text(&value)));
     }
@@ -234,8 +240,8 @@ fn answer_next(execution: &Execution, answers: &mut Vec<(String, Value)>, contro
     let (_, data) = answers.remove(at);
     let control = control.clone();
     tokio::spawn(async move {
-        let answer = Answer { data, by: Some("--answer".into()), ..Answer::default() };
-        control.input(Input::Answer { act, answer }).await
+        let answer = PersonAnswer { data, by: Some("--answer".into()), ..PersonAnswer::default() };
+        control.input(EngineInput::Answer { act, answer }).await
     });
     true
 }
@@ -248,7 +254,7 @@ async fn interrupts(control: Control) {
                 std::process::exit(Exit::Interrupted as i32);
             }
         });
-        let _ = control.input(Input::Cancel { reason: "interrupted".into() }).await;
+        let _ = control.input(EngineInput::Cancel { reason: "interrupted".into() }).await;
     }
 }
 
@@ -257,7 +263,7 @@ async fn give_up(deadline: Deadline, ran_out: Arc<AtomicBool>, control: Control)
     deadline.passed().await;
     // Set first: the execution may end, and the command with it, before this task goes on.
     ran_out.store(true, Ordering::Release);
-    let _ = control.input(Input::Cancel { reason: "--timeout ran out".into() }).await;
+    let _ = control.input(EngineInput::Cancel { reason: "--timeout ran out".into() }).await;
 }
 
 fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
@@ -268,7 +274,7 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
         .workflows
         .iter()
         .flat_map(|lowered| &lowered.plan.nodes)
-        .filter(|node| node.op == Op::Agent && !node.attached)
+        .filter(|node| node.op == NodeOperation::Agent && !node.attached)
         .filter_map(|node| node.agent.as_deref())
         .filter(|name| set.get(name).is_none())
         .collect();
@@ -378,7 +384,7 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
         "execution": execution.id().as_str(),
         "workflow": execution.program().name(),
         "status": match outcome {
-            Some(Outcome { status, .. }) => status.as_str(),
+            Some(ExecutionOutcome { status, .. }) => status.as_str(),
             None if waits => "waiting",
             None => "running",
         },
@@ -400,11 +406,11 @@ fn exit_of(execution: &Execution, interrupted: bool, timed_out: bool) -> Exit {
         return Exit::Ok; // how it would end depends on answers nobody gave
     }
     match state.outcome.as_ref().map(|outcome| outcome.status) {
-        Some(Status::Success) => Exit::Ok,
-        Some(Status::Cancelled) if interrupted => Exit::Interrupted,
-        Some(Status::Cancelled) if timed_out => Exit::TimedOut,
-        Some(Status::Failure | Status::Cancelled) => Exit::Failed,
-        None if state.acts.iter().any(|one| one.phase == Phase::Waiting) => Exit::Waiting,
+        Some(TerminalStatus::Success) => Exit::Ok,
+        Some(TerminalStatus::Cancelled) if interrupted => Exit::Interrupted,
+        Some(TerminalStatus::Cancelled) if timed_out => Exit::TimedOut,
+        Some(TerminalStatus::Failure | TerminalStatus::Cancelled) => Exit::Failed,
+        None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => Exit::Waiting,
         None => Exit::Interrupted,
     }
 }

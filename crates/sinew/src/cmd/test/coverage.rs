@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, Mark, Status};
 use sinew_engine::Fact;
 use sinew_executor::Execution;
-use sinew_plan::{EdgeIx, NodeIx, Op, Plan};
+use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 
 /// Coverage of all workflows that were run, by name.
 #[derive(Debug, Default)]
@@ -102,12 +102,12 @@ impl Covered {
     }
 
     /// Whether any case reached the node.
-    pub(super) fn node(&self, ix: NodeIx) -> bool {
+    pub(super) fn node(&self, ix: NodeIndex) -> bool {
         self.began[ix as usize]
     }
 
     /// Whether any case took the edge.
-    pub(super) fn edge(&self, ix: EdgeIx) -> bool {
+    pub(super) fn edge(&self, ix: EdgeIndex) -> bool {
         self.taken[ix as usize]
     }
 
@@ -136,21 +136,21 @@ impl Covered {
         drawing
     }
 
-    fn nodes(&self) -> impl Iterator<Item = NodeIx> + '_ {
+    fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         let plan = self.plan();
-        (0..plan.nodes.len() as NodeIx).filter(|ix| !plan.node(*ix).attached)
+        (0..plan.nodes.len() as NodeIndex).filter(|ix| !plan.node(*ix).attached)
     }
 
-    fn edges(&self) -> impl Iterator<Item = EdgeIx> + '_ {
+    fn edges(&self) -> impl Iterator<Item = EdgeIndex> + '_ {
         let plan = self.plan();
-        (0..plan.edges.len() as EdgeIx).filter(|ix| !plan.edge(*ix).attach)
+        (0..plan.edges.len() as EdgeIndex).filter(|ix| !plan.edge(*ix).attach)
     }
 
     /// An edge is a branch where a node may take another instead.
-    fn is_branch(&self, ix: EdgeIx) -> bool {
+    fn is_branch(&self, ix: EdgeIndex) -> bool {
         let plan = self.plan();
         let edge = plan.edge(ix);
-        let pure = plan.node(edge.from).op == Op::Pure;
+        let pure = plan.node(edge.from).op == NodeOperation::Pure;
         let ways = self.edges().map(|other| plan.edge(other)).filter(|other| other.from == edge.from);
         let ways: Vec<_> = ways.collect();
         let differ = ways.iter().any(|other| other.port != edge.port || other.label != edge.label);

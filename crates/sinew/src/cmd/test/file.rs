@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{Answer, Retry, Time};
+use sinew_engine::{PersonAnswer, RetryRequest, Time};
 use sinew_executor::sim::Signal;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Span};
 
@@ -155,7 +155,8 @@ fn signal(node: &Node) -> Result<(Time, Signal), String> {
     let text = |node: Option<&Node>| node.and_then(Node::as_str).map(str::to_owned);
     let comment = text(node.get("note"));
     let answer = |data: Value| {
-        let answer = Answer { data, timed_out: false, by: text(node.get("by")), comment: comment.clone() };
+        let answer =
+            PersonAnswer { data, timed_out: false, by: text(node.get("by")), comment: comment.clone() };
         Signal::Answer(text(value), answer)
     };
     let decision = |word: &str| match &comment {
@@ -175,9 +176,9 @@ fn signal(node: &Node) -> Result<(Time, Signal), String> {
 }
 
 /// `retry: [a]`, `retry: true`; `only` and `with_input` beside it say the rest.
-fn retry(nodes: Option<&Node>, signal: &Node) -> Retry {
+fn retry(nodes: Option<&Node>, signal: &Node) -> RetryRequest {
     let nodes = nodes.and_then(Node::as_array).unwrap_or_default();
-    Retry {
+    RetryRequest {
         nodes: nodes.iter().filter_map(|node| node.as_str().map(str::to_owned)).collect(),
         only: signal.get("only").and_then(Node::as_bool).unwrap_or_default(),
         input: signal.get("with_input").map(Node::to_json),

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use sinew_engine::{Ctx, Fact, Mode, Phase, ROOT, Refused, Seen as Standing, Status, Time};
+use sinew_engine::{
+    ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT,
+    TerminalStatus, Time,
+};
 use sinew_executor::sim::{Signal, Sim};
 use sinew_executor::{Execution, Library, Program, events};
-use sinew_plan::NodeIx;
+use sinew_plan::NodeIndex;
 
 use super::file::Case;
 use super::stub::{Asked, Player};
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// Virtual time ends here: what has not ended after a hundred years never does.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
@@ -70,7 +73,7 @@ pub(super) fn run(case: &Case, program: &Program, library: &Arc<Library>, crashe
     for (at, signal, _) in &case.signals {
         sim.signal(*at, signal.clone());
     }
-    sim.run(program.clone(), case.input.clone(), Mode::default(), FOREVER);
+    sim.run(program.clone(), case.input.clone(), ExecutionMode::default(), FOREVER);
     let execution = sim.execution();
     let ctx = execution.ctx();
     let outcome = execution.state().outcome.as_ref().filter(|_| execution.state().ended);
@@ -96,7 +99,7 @@ pub(super) fn run(case: &Case, program: &Program, library: &Arc<Library>, crashe
 }
 
 /// Why a signal came to nothing.
-fn refused((signal, why): &(Signal, Refused)) -> String {
+fn refused((signal, why): &(Signal, InputRefusal)) -> String {
     let what = match signal {
         Signal::Answer(Some(node), _) => format!("the answer to '{node}'"),
         Signal::Answer(None, _) => "the answer".to_owned(),
@@ -106,7 +109,7 @@ fn refused((signal, why): &(Signal, Refused)) -> String {
         Signal::Retry(_) => "the retry".to_owned(),
     };
     match why {
-        Refused::NotWaiting(_) => format!("{what}: no person is waited for there at that time"),
+        InputRefusal::NotWaiting(_) => format!("{what}: no person is waited for there at that time"),
         why => format!("{what}: {why}"),
     }
 }
@@ -114,25 +117,27 @@ fn refused((signal, why): &(Signal, Refused)) -> String {
 fn status(execution: &Execution) -> &'static str {
     let state = execution.state();
     match state.outcome.as_ref().filter(|_| state.ended).map(|outcome| outcome.status) {
-        Some(Status::Success) => "success",
-        Some(Status::Failure) => "failure",
-        Some(Status::Cancelled) => "cancelled",
-        None if state.paused.is_some() || state.acts.iter().any(|one| one.phase == Phase::Waiting) => {
+        Some(TerminalStatus::Success) => "success",
+        Some(TerminalStatus::Failure) => "failure",
+        Some(TerminalStatus::Cancelled) => "cancelled",
+        None if state.paused.is_some()
+            || state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) =>
+        {
             "paused"
         }
         None => "running",
     }
 }
 
-fn listed(ctx: &Ctx<'_>) -> Vec<String> {
+fn listed(ctx: &AdapterContext<'_>) -> Vec<String> {
     let nodes = ctx.plan().nodes.iter().filter(|node| !node.inner && !node.attached);
     nodes.map(|node| node.id.clone()).collect()
 }
 
-fn nodes(ctx: &Ctx<'_>) -> IndexMap<String, NodeSeen> {
+fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeSeen> {
     let plan = ctx.plan();
     let mut nodes = IndexMap::new();
-    for ix in 0..plan.nodes.len() as NodeIx {
+    for ix in 0..plan.nodes.len() as NodeIndex {
         let status = match ctx.seen(ROOT, ix) {
             Standing::Dead(_) => "skipped",
             _ => "planned",
@@ -151,10 +156,10 @@ fn nodes(ctx: &Ctx<'_>) -> IndexMap<String, NodeSeen> {
     nodes
 }
 
-fn word(word: Word) -> &'static str {
+fn word(word: NodeStatus) -> &'static str {
     match word {
-        Word::Succeeded => "success",
-        Word::Failed => "failure",
+        NodeStatus::Succeeded => "success",
+        NodeStatus::Failed => "failure",
         other => other.as_str(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{Ask, Reply, Time};
+use sinew_engine::{TaskReply, TaskRequest, Time};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Stub, Stubbed};
 use sinew_protocol::{Fault, FaultKind};
@@ -42,7 +42,7 @@ struct One {
 
 #[derive(Clone)]
 enum Answer {
-    Reply(Reply),
+    Reply(TaskReply),
     Script(Function),
     Error(Fault),
     Hang,
@@ -70,7 +70,7 @@ impl Stubs {
             let answers = answers.map(|node| One {
                 after: 0,
                 progress: Vec::new(),
-                answer: Answer::Reply(Reply::new(node.to_json())),
+                answer: Answer::Reply(TaskReply::new(node.to_json())),
             });
             self.routes.insert(member.key.clone(), answers.collect());
         }
@@ -80,7 +80,7 @@ impl Stubs {
     /// The answers to an ask, from the most particular place that has some, and the name of that place.
     fn find(&self, label: &str, call: &Call) -> Option<(String, &[One])> {
         let (node, tag) = (call.node.as_str(), call.ask.tag.as_str());
-        let (route, work) = (tag == Ask::ROUTE, tag == Ask::WORK);
+        let (route, work) = (tag == TaskRequest::ROUTE, tag == TaskRequest::WORK);
         let places = [
             (route, "route", &self.routes, label.to_owned()),
             (route, "route", &self.routes, node.to_owned()),
@@ -127,7 +127,7 @@ fn one(node: &Node) -> Result<One, String> {
     Ok(One { after, progress, answer })
 }
 
-fn reply(node: &Node) -> Reply {
+fn reply(node: &Node) -> TaskReply {
     let value = |key: &str| node.get(key).map(Node::to_json);
     let list = |key: &str| node.get(key).and_then(Node::as_array).unwrap_or_default().iter();
     let output = match (value("ports"), value("status")) {
@@ -146,7 +146,7 @@ fn reply(node: &Node) -> Reply {
         }
     }
     events.extend(list("events").map(Node::to_json));
-    Reply {
+    TaskReply {
         output: Arc::new(output),
         artifacts: list("artifacts").map(Node::to_json).collect(),
         events,
@@ -211,7 +211,7 @@ impl Stub for Player {
             node: call.node.clone(),
             label: label.clone(),
             agent: agent.clone(),
-            work: call.ask.tag == Ask::WORK,
+            work: call.ask.tag == TaskRequest::WORK,
             input: Arc::clone(&call.ask.input),
         });
         let Some((key, answers)) = self.stubs.find(&label, call) else {
@@ -227,7 +227,7 @@ impl Stub for Player {
             Answer::Reply(reply) => Ok(reply.clone()),
             Answer::Error(fault) => Err(fault.clone()),
             Answer::Script(function) => match function.call(&call.ask.input) {
-                Ok(output) => Ok(Reply::new(output)),
+                Ok(output) => Ok(TaskReply::new(output)),
                 Err(error) => Err(Fault::failure(error.code(), error.to_string())),
             },
         };

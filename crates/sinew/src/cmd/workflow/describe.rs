@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_dialects::{Lowered, PlanGraph};
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use super::list::short;
 use crate::exit::{Exit, Failure};
@@ -100,7 +100,7 @@ pub(super) fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Fai
 }
 
 /// Returns the ids of the nodes whose tokens a node receives.
-fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIx) -> Vec<&'p str> {
+fn waits_for<'p>(graph: &PlanGraph<'p>, ix: NodeIndex) -> Vec<&'p str> {
     let mut seen = BTreeSet::new();
     let before = graph.edges_into(ix).map(|(_, edge)| edge.from);
     before.filter(|from| seen.insert(*from)).map(|from| graph.plan().node(from).id.as_str()).collect()
@@ -111,18 +111,20 @@ fn partners(plan: &Plan, agents: bool) -> BTreeSet<&str> {
     plan.nodes
         .iter()
         .filter(|node| !node.attached)
-        .filter(|node| if agents { node.op == Op::Agent } else { node.op == Op::Workflow })
+        .filter(
+            |node| if agents { node.op == NodeOperation::Agent } else { node.op == NodeOperation::Workflow },
+        )
         .filter_map(|node| node.agent.as_deref())
         .collect()
 }
 
 /// Returns for the body of each map, loop and fork the node that runs it.
-fn owners(plan: &Plan) -> BTreeMap<NodeIx, &str> {
+fn owners(plan: &Plan) -> BTreeMap<NodeIndex, &str> {
     let mut owners = BTreeMap::new();
     for node in &plan.nodes {
         let bodies = match &node.op {
-            Op::Map { body } | Op::Loop { body } => std::slice::from_ref(body),
-            Op::Fork { bodies } => bodies.as_slice(),
+            NodeOperation::Map { body } | NodeOperation::Loop { body } => std::slice::from_ref(body),
+            NodeOperation::Fork { bodies } => bodies.as_slice(),
             _ => &[],
         };
         for body in bodies {
@@ -140,7 +142,7 @@ fn document(loaded: &Loaded, lowered: &Lowered) -> Value {
         .iter()
         .enumerate()
         .map(|(ix, node)| {
-            let ix = ix as NodeIx;
+            let ix = ix as NodeIndex;
             let mut row = json!({
                 "id": node.id,
                 "kind": node.kind,
@@ -209,7 +211,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let mut lines = vec![["NODE", "KIND", "AGENT", "DEPENDS ON"].map(str::to_owned)];
     let (graph, owners) = (PlanGraph::new(plan), owners(plan));
     for (ix, node) in plan.nodes.iter().enumerate() {
-        let ix = ix as NodeIx;
+        let ix = ix as NodeIndex;
         let waits = match owners.get(&ix) {
             Some(owner) => format!("(run by {owner})"),
             None => waits_for(&graph, ix).join(", "),
