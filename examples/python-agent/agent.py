@@ -67,7 +67,7 @@ async def main():
     while not stop.is_set():
         if (now := asyncio.get_running_loop().time()) > announced:
             await js.publish(f"{ROOT}.v1.card.{NAME}", json.dumps(CARD).encode())
-            announced = now + 20  # a card is believed for a minute
+            announced = now + 5  # after two that are missed the agent is late, after a minute it is gone
         with contextlib.suppress(nats.errors.TimeoutError):
             for message in await tasks.fetch(1, timeout=1):  # longer than 15 s: `await message.in_progress()` now and then
                 await work(js, message)

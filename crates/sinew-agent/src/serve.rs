@@ -7,7 +7,7 @@ use sinew_mesh::listen::MeshSubscription;
 use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Subject;
-use sinew_protocol::card::CARD_TTL;
+use sinew_protocol::card::CARD_INTERVAL;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,7 @@ impl Agent {
                     let wait = match site.mesh.announce(&card).await {
                         Ok(()) => {
                             backoff = ANNOUNCE_BACKOFF.0;
-                            CARD_TTL / 3
+                            CARD_INTERVAL
                         }
                         Err(error) if may_pass(&error) => {
                             tracing::warn!(agent = name, %error, code = error.code(), "the card is not announced");

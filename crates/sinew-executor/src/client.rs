@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
 use sinew_mesh::event::{Event, EventFilter, From as ReadFrom};
+use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError, Put};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
-use sinew_protocol::query::{Query, Summary};
+use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, Query, Summary};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::time::Instant;
@@ -262,6 +263,17 @@ impl Client {
         }
     }
 
+    /// Tells whether an executor serves the shard of an execution.
+    pub async fn has_owner(&self, execution: &ExecutionId) -> Result<bool, ClientError> {
+        let shard = execution.shard(self.mesh.layout().await?.shards);
+        match self.mesh.ask(shard, &Query::Status {}).await {
+            Err(MeshError::NobodyAnswers { .. }) => Ok(false),
+            // An owner that is slow is an owner.
+            Ok(_) | Err(MeshError::NoAnswer { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The open executions of all shards.
     pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
         let shards = self.mesh.layout().await?.shards.get();
@@ -270,7 +282,11 @@ impl Client {
                 Ok(Answer::Executions(open)) => Ok(open),
                 Ok(_) => Ok(Vec::new()),
                 Err(error) if is_silent(&error) => {
-                    Ok(self.fold(shard).await?.summaries(|digest| self.programs.ready(digest)))
+                    let reader = self.fold(shard).await?;
+                    let starts = self.stored_starts(shard, reader.positions().commands).await?;
+                    let mut open = reader.summaries(|digest| self.programs.ready(digest));
+                    open.extend(starts);
+                    Ok(open)
                 }
                 Err(error) => Err(ClientError::from(error)),
             }
@@ -280,6 +296,33 @@ impl Client {
             all.extend(open?);
         }
         Ok(all)
+    }
+
+    /// Returns the starts of a shard without an owner that are stored behind a position. Callers who may not read the commands
+    /// of others see none.
+    async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
+        // Asked before the stream is read: a refusal by the server would end the caller's command.
+        if self.mesh.rights().await?.is_some() {
+            return Ok(Vec::new());
+        }
+        let stored = self.mesh.stored_starts(shard, behind).await?;
+        let summary = |stored: StoredStart| {
+            let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
+                return None;
+            };
+            Some(Summary {
+                execution: start.execution,
+                workflow: start.workflow,
+                status: ExecutionStatus::Waiting,
+                caller: stored.caller,
+                started: stored.stored_at,
+                ended: None,
+                waiting: Some(AN_EXECUTOR.to_owned()),
+                agents: Vec::new(),
+                labels: start.labels,
+            })
+        };
+        Ok(stored.into_iter().filter_map(summary).collect())
     }
 
     /// Reads a shard's journal: for shards that nobody owns.

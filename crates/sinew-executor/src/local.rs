@@ -10,12 +10,16 @@ use sinew_engine::{EngineInput, ExecutionMode, Fact, InputRefusal, OpenWait, Tas
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::evaluation::{evaluate, evaluation_owner};
 use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
 use crate::library::{Library, Program};
+
+/// Time for agents to return after they were told to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Agents as the in-process driver calls them.
 pub trait Agents: Send + Sync + 'static {
@@ -52,6 +56,18 @@ pub struct Control {
 }
 
 impl Control {
+    /// Shows the execution, as it stands, to a function, and returns what the function makes of it. None once the execution
+    /// has ended.
+    pub async fn inspect<T: Send + 'static>(
+        &self,
+        inspect: impl FnOnce(&Execution) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = oneshot::channel();
+        let inspection = Inspection(Box::new(move |execution| drop(sender.send(inspect(execution)))));
+        self.sender.send(Message::Inspect(inspection)).ok()?;
+        receiver.await.ok()
+    }
+
     /// Gives the execution an input and waits for what it says. None once it has ended.
     pub async fn input(&self, input: EngineInput) -> Option<Result<(), InputRefusal>> {
         let (sender, receiver) = oneshot::channel();
@@ -60,11 +76,21 @@ impl Control {
     }
 }
 
+/// A look at the execution from outside.
+struct Inspection(Box<dyn FnOnce(&Execution) + Send>);
+
+impl std::fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Inspection")
+    }
+}
+
 #[derive(Debug)]
 enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
-    Command(EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
+    Command(Input, oneshot::Sender<Result<(), Refused>>),
+    Inspect(Inspection),
 }
 
 /// Runs one execution and its sub-workflows to the end.
@@ -79,14 +105,16 @@ struct World {
     observer: Observer,
     sender: mpsc::UnboundedSender<Message>,
     tasks: BTreeMap<TaskKey, CancellationToken>,
+    /// Calls of agents that have not returned.
+    calls: TaskTracker,
 }
 
 impl Local {
     /// A driver with these workflows and agents.
     pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        let world = World { agents, observer, sender, tasks: BTreeMap::new() };
-        Self { tree: ExecutionTree::new(library), world, inbox }
+        let world = World { agents, observer, sender, tasks: BTreeMap::new(), calls: TaskTracker::new() };
+        Self { fleet: Fleet::new(library), world, inbox }
     }
 
     /// A handle to steer it.
@@ -122,6 +150,9 @@ impl Local {
         for token in self.world.tasks.values() {
             token.cancel();
         }
+        // Agents that were told to stop tidy up: their programs must not outlive the caller.
+        self.world.calls.close();
+        let _ = tokio::time::timeout(STOP_TIMEOUT, self.world.calls.wait()).await;
         self.root().clone()
     }
 
@@ -155,6 +186,7 @@ impl Local {
             Message::Command(input, reply) => {
                 let _ = reply.send(self.tree.input(now(), 0, input, &mut self.world));
             }
+            Message::Inspect(Inspection(inspect)) => inspect(self.root()),
         }
     }
 }
@@ -178,7 +210,7 @@ impl Outside for World {
         }
         let progress = Progress { key, sender: self.sender.clone() };
         let agent = call.ask.target.name().to_owned();
-        let work = tokio::spawn(self.agents.call(call, progress, cancel.clone()));
+        let work = self.calls.spawn(self.agents.call(call, progress, cancel.clone()));
         let sender = self.sender.clone();
         // A second task waits for the first, so that an agent that panics still answers.
         tokio::spawn(async move {

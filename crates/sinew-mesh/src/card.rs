@@ -48,7 +48,7 @@ pub struct Refused {
 }
 
 impl Mesh {
-    /// Announces an agent; to be repeated every third of [`CARD_TTL`].
+    /// Announces an agent; to be repeated every [`CARD_INTERVAL`](sinew_protocol::card::CARD_INTERVAL).
     pub async fn announce(&self, card: &AgentCard) -> Result<(), MeshError> {
         let agent = Token::of(&card.name);
         let body = serde_json::to_vec(card)

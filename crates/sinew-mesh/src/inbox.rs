@@ -6,16 +6,18 @@
 use std::fmt;
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::DeliverPolicy;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use sinew_protocol::Subject;
 use sinew_protocol::journal::Positions;
 use sinew_protocol::stream::bucket;
-use sinew_protocol::subject::below;
+use sinew_protocol::subject::{Operation, below};
+use sinew_protocol::{Subject, Token};
 
 use crate::error::MeshError;
+use crate::follow::sweep;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading};
+use crate::pull::{Item, Reader, Reading, milliseconds};
 
 /// The stream that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +63,22 @@ pub struct Received {
     pub body: Bytes,
 }
 
+/// Stored starts of a shard that are read at the most.
+const MAX_STORED_STARTS: usize = 10_000;
+
+/// A start that is stored.
+#[derive(Clone, Debug)]
+pub struct StoredStart {
+    /// The caller.
+    pub caller: Token,
+    /// The id of the command.
+    pub id: Token,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub stored_at: u64,
+    /// The command, JSON.
+    pub body: Bytes,
+}
+
 /// The commands and results of one shard, each stream in its order, each message once.
 pub struct Inbox {
     namespace: String,
@@ -71,6 +89,25 @@ pub struct Inbox {
 }
 
 impl Mesh {
+    /// Returns the starts that are stored for a shard behind a position, each with the time at which it was stored: those that
+    /// no owner has taken. Bodies are as callers wrote them.
+    pub async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<StoredStart>, MeshError> {
+        let stream = bucket(self.namespace(), Source::Commands.as_str());
+        let filter = below(self.namespace(), &["command", &shard.to_string()]);
+        let from = DeliverPolicy::ByStartSequence { start_sequence: behind + 1 };
+        let mut starts = Vec::new();
+        sweep(self, &stream, filter, from, |message| {
+            let subject = Subject::parse(self.namespace(), &message.subject);
+            if let Some(Subject::Command { operation: Operation::Start, caller, id, .. }) = subject {
+                let stored_at = message.info().map_or(0, |info| milliseconds(info.published));
+                starts.push(StoredStart { caller, id, stored_at, body: message.payload.clone() });
+            }
+            starts.len() < MAX_STORED_STARTS
+        })
+        .await?;
+        Ok(starts)
+    }
+
     /// Reads what comes in for a shard behind these positions; 0 is the beginning.
     pub async fn inbox(&self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
         let reading = |source: Source, token: &str, after: u64| Reading {

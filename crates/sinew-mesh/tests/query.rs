@@ -29,6 +29,7 @@ fn summary(n: usize) -> Summary {
         started: n as u64,
         ended: None,
         waiting: Some("approval".to_owned()),
+        agents: Vec::new(),
         labels: BTreeMap::from([("team".to_owned(), "ä".to_owned())]),
     }
 }

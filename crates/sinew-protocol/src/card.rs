@@ -24,6 +24,12 @@ pub const NATS_BINDING: &str = "https://github.com/sinew-mesh/sinew/a2a/bindings
 /// How long a card is believed without being announced again.
 pub const CARD_TTL: Duration = Duration::from_mins(1);
 
+/// Time between two announcements of a card.
+pub const CARD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time after which an agent that was not heard of is told of as late: two announcements were missed.
+pub const CARD_LATE_AFTER: Duration = Duration::from_secs(12);
+
 /// Whether a card last announced `age` ago is no longer believed.
 pub fn is_expired(age: Duration, ttl: Duration) -> bool {
     age > ttl

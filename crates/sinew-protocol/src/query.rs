@@ -14,6 +14,9 @@ use crate::{ExecutionId, Token};
 /// The beginning of [`Summary::waiting`] when no owner works on an execution until an operator has looked at it.
 pub const AN_OPERATOR: &str = "an operator";
 
+/// [`Summary::waiting`] of a start that is stored and that no executor has taken.
+pub const AN_EXECUTOR: &str = "an executor: none has taken it";
+
 /// The longest question, in bytes.
 pub const MAX_QUERY: usize = 4 * 1024;
 
@@ -118,7 +121,10 @@ pub struct Summary {
     /// Description of what it waits for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
-    /// Labels that lists can be filtered by.
+    /// Agents whose answers are waited for; the first few of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    /// What the starter wants to find it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

@@ -7,13 +7,16 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts};
-use sinew_engine::{RequestTarget, TaskReply};
-use sinew_executor::execution_tree::Call;
+use sinew_dialects::Lowered;
+use sinew_engine::{Reply, Target};
+use sinew_executor::fleet::Call;
 use sinew_executor::local::{Agents, Progress};
+use sinew_plan::Op;
 use sinew_protocol::Fault;
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
+use crate::views::words;
 
 /// No agent of the name is known here.
 const NO_SUCH_AGENT: &str = "SINEW-5091";
@@ -84,7 +87,8 @@ impl Agents for FileAgents {
             return std::future::ready(Err(unknown(call.ask.target.name()))).boxed();
         };
         let Some(agent) = self.set.get(name).cloned() else {
-            return std::future::ready(Err(unknown(name))).boxed();
+            let missing = unknown(name).with_details(vec![advice_on_missing(name, &self.set)]);
+            return std::future::ready(Err(missing)).boxed();
         };
         let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
         let mut task =
@@ -123,6 +127,29 @@ fn context(call: &Call) -> Value {
         "purpose": call.ask.tag,
         "request": call.ask.context,
     })
+}
+
+/// Returns what to do about an agent that is not in a set: the near name that may be meant, and the command that makes one.
+pub(crate) fn advice_on_missing(name: &str, set: &AgentSet) -> String {
+    let make = format!("`sinew new agent {}` makes one", words::shell(name));
+    match sinew_source::did_you_mean(name, set.names()) {
+        Some(near) => format!("did you mean '{near}'? {make}"),
+        None => make,
+    }
+}
+
+/// Returns the agents that a workflow names and a set does not have, each with the first node that names it.
+pub(crate) fn missing_agents<'p>(lowered: &'p Lowered, set: &AgentSet) -> Vec<(&'p str, usize)> {
+    let mut missing: Vec<(&str, usize)> = Vec::new();
+    for (at, node) in lowered.plan.nodes.iter().enumerate() {
+        let asked = node.agent.as_deref().filter(|_| node.op == Op::Agent && !node.attached);
+        if let Some(name) = asked.filter(|name| set.get(name).is_none())
+            && !missing.iter().any(|(known, _)| *known == name)
+        {
+            missing.push((name, at));
+        }
+    }
+    missing
 }
 
 fn unknown(name: &str) -> Fault {

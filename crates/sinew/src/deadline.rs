@@ -40,11 +40,6 @@ impl Deadline {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells whether the time is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.left().is_some_and(|left| left.is_zero())
-    }
-
     /// Waits until the time is over; for ever if there is no end.
     pub(crate) async fn passed(&self) {
         match self.0 {
@@ -90,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn the_time_is_that_of_the_process() {
         let none = Deadline::from_flag(None).unwrap();
-        assert!(none.left().is_none() && !none.is_over());
+        assert!(none.left().is_none());
         let long = Deadline::from_flag(Some("1h")).unwrap();
         assert!(long.left().unwrap() > Duration::from_mins(59) && long.bound(async { 1 }).await.is_ok());
         // Later calls in this process do not move its start.
@@ -98,7 +93,7 @@ mod tests {
         note_process_start();
         assert!(Deadline::from_flag(Some("1h")).unwrap().left() <= before);
         let over = Deadline::from_flag(Some("0")).unwrap();
-        assert!(over.is_over());
+        assert_eq!(over.left(), Some(Duration::ZERO));
         let stuck = over.within("waiting", std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
         assert_eq!((stuck.exit, stuck.code), (Exit::TimedOut, TIMEOUT_RAN_OUT));
         assert!(Deadline::from_flag(Some("soon")).is_err());

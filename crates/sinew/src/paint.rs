@@ -4,38 +4,91 @@ use std::io::Write as _;
 
 use crate::output;
 
-/// The last painted lines, which the next ones overwrite.
+/// Size of a terminal that does not tell its size, in columns and rows.
+const USUAL_SIZE: (usize, usize) = (100, 40);
+
+/// A line of a picture, and how much it matters when not all lines fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PictureLine {
+    pub(crate) text: String,
+    /// 0 for lines that always stay; lines of higher ranks are left out first.
+    pub(crate) rank: u8,
+}
+
+impl From<String> for PictureLine {
+    fn from(text: String) -> Self {
+        Self { text, rank: 0 }
+    }
+}
+
+/// Returns the columns of the terminal that stderr is.
+pub(crate) fn terminal_width() -> usize {
+    terminal_size().0
+}
+
+fn terminal_size() -> (usize, usize) {
+    terminal_size::terminal_size_of(std::io::stderr())
+        .map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
+}
+
+/// What was painted last, so that it can be painted over.
 #[derive(Debug, Default)]
 pub(crate) struct Painter {
     painted: usize,
 }
 
 impl Painter {
-    /// Paints lines on stderr, in the place of those before.
-    pub(crate) fn paint(&mut self, mut lines: Vec<String>, ascii: bool) {
-        let (width, height) = terminal_size::terminal_size_of(std::io::stderr())
-            .map_or((100, 40), |(width, height)| (usize::from(width.0), usize::from(height.0)));
-        // More than a screen cannot be painted over: the first are shown, the rest is counted.
-        if lines.len() >= height {
-            let keep = height.saturating_sub(3).max(1);
-            let hidden = lines.len() - keep;
-            lines.truncate(keep);
-            lines.push(format!("{} {hidden} more", if ascii { "..." } else { "…" }));
-        }
+    /// Paints lines on stderr, in the place of those before. Lines that do not fit are cut or counted.
+    pub(crate) fn paint(&mut self, lines: Vec<PictureLine>, ascii: bool) {
+        let (width, height) = terminal_size();
+        // The cursor stands below the last line, so a picture has one line less than the terminal.
+        let lines = choose_lines(lines, height.saturating_sub(1).max(1), ascii);
+        let lines: Vec<String> =
+            lines.iter().map(|line| cut(&output::escaped_line(&line.text, true), width, ascii)).collect();
+        self.replace(&lines);
+        self.painted = lines.len();
+    }
+
+    /// Paints the last picture: every line, as long as it is. Nothing is painted over it.
+    pub(crate) fn finish(&mut self, lines: &[PictureLine]) {
+        let lines: Vec<String> =
+            lines.iter().map(|line| output::escaped_line(&line.text, true).into_owned()).collect();
+        self.replace(&lines);
+        self.painted = 0;
+    }
+
+    fn replace(&self, lines: &[String]) {
         let mut err = std::io::stderr().lock();
         if self.painted > 0 {
             let _ = write!(err, "\u{1b}[{}A\r\u{1b}[J", self.painted);
         }
-        for line in &lines {
-            let _ = writeln!(err, "{}", cut(&output::escaped_line(line, true), width));
+        for line in lines {
+            let _ = writeln!(err, "{line}");
         }
         let _ = err.flush();
-        self.painted = lines.len();
     }
 }
 
+/// Returns at most so many lines: those that matter most, in their order, and the number of the others.
+fn choose_lines(lines: Vec<PictureLine>, height: usize, ascii: bool) -> Vec<PictureLine> {
+    if lines.len() <= height {
+        return lines;
+    }
+    let room = height.saturating_sub(1).max(1);
+    let hidden = lines.len() - room.min(lines.len());
+    let mut by_rank: Vec<usize> = (0..lines.len()).collect();
+    by_rank.sort_by_key(|at| lines[*at].rank);
+    let mut kept: Vec<usize> = by_rank.into_iter().take(room).collect();
+    kept.sort_unstable();
+    let mut chosen: Vec<PictureLine> = kept.into_iter().map(|at| lines[at].clone()).collect();
+    if height > 1 {
+        chosen.push(format!("{} {hidden} more", if ascii { "..." } else { "…" }).into());
+    }
+    chosen
+}
+
 /// The line in at most so many columns, not counting colour.
-fn cut(line: &str, width: usize) -> String {
+fn cut(line: &str, width: usize, ascii: bool) -> String {
     let mut out = String::new();
     let mut columns = 0;
     let mut escape = false;
@@ -46,7 +99,7 @@ fn cut(line: &str, width: usize) -> String {
         if !escape {
             columns += 1;
             if columns >= width {
-                out.push('…');
+                out.push(if ascii { '~' } else { '…' });
                 out.push_str("\u{1b}[0m");
                 break;
             }
@@ -65,7 +118,27 @@ mod tests {
 
     #[test]
     fn colour_has_no_width() {
-        assert_eq!(cut("\u{1b}[31mabc\u{1b}[0m", 10), "\u{1b}[31mabc\u{1b}[0m");
-        assert_eq!(cut("\u{1b}[31mabcdef\u{1b}[0m", 4), "\u{1b}[31mabc…\u{1b}[0m");
+        assert_eq!(cut("\u{1b}[31mabc\u{1b}[0m", 10, false), "\u{1b}[31mabc\u{1b}[0m");
+        assert_eq!(cut("\u{1b}[31mabcdef\u{1b}[0m", 4, false), "\u{1b}[31mabc…\u{1b}[0m");
+        assert_eq!(cut("abcdef", 4, true), "abc~\u{1b}[0m");
+    }
+
+    #[test]
+    fn short_terminals_keep_the_lines_that_matter() {
+        let line = |text: &str, rank| PictureLine { text: text.to_owned(), rank };
+        let lines = || {
+            vec![line("head", 0), line("a ok", 3), line("b failed", 1), line("c ok", 3), line("d runs", 2)]
+        };
+        let cases: [(usize, &[&str]); 4] = [
+            (5, &["head", "a ok", "b failed", "c ok", "d runs"]),
+            (4, &["head", "b failed", "d runs", "… 2 more"]),
+            (3, &["head", "b failed", "… 3 more"]),
+            (1, &["head"]),
+        ];
+        for (height, want) in cases {
+            let chosen = choose_lines(lines(), height, false);
+            let texts: Vec<&str> = chosen.iter().map(|line| line.text.as_str()).collect();
+            assert_eq!(texts, want, "{height}");
+        }
     }
 }

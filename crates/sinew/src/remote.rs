@@ -1,10 +1,12 @@
 //! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
+use sinew_mesh::card::Cards;
 use sinew_mesh::history::{Closed, HistoryFilter};
 use sinew_mesh::store::Workflows;
 use sinew_protocol::command::Command;
@@ -12,16 +14,20 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Token};
 
+use crate::cmd::agent::online;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::record::{self, Record};
 use crate::views::list::Row;
+use crate::views::scene::MeshPresence;
 use crate::views::{Standing, words};
 
 /// No execution has this id, or begins with it.
 const NO_SUCH_EXECUTION: &str = "SINEW-8020";
 /// Several executions begin with this text.
 const SEVERAL: &str = "SINEW-8021";
+/// The start of an execution is stored, and no executor has taken it.
+const NOT_TAKEN: &str = "SINEW-8050";
 /// A command was refused.
 const REFUSED: &str = "SINEW-8024";
 
@@ -56,6 +62,19 @@ impl Remote {
         let workflows = self.mesh().workflows();
         workflows.ready().await;
         workflows
+    }
+
+    /// Returns the milliseconds since the last heartbeat of each agent that is online.
+    pub(crate) fn heartbeats(cards: &Cards) -> BTreeMap<String, u64> {
+        let names = cards.list().into_iter().map(|announced| announced.card.name.clone());
+        names.filter_map(|name| Some((name.clone(), cards.age(&name)?.as_millis() as u64))).collect()
+    }
+
+    /// Returns how the mesh stands as far as an execution is concerned: its agents and its executor.
+    pub(crate) async fn presence(&self, id: &ExecutionId) -> Result<MeshPresence, Failure> {
+        let cards = online(self.mesh()).await;
+        let has_owner = Some(self.client.has_owner(id).await?);
+        Ok(MeshPresence { agents: Some(Self::heartbeats(&cards)), has_owner })
     }
 
     /// The execution that a text names.
@@ -103,16 +122,33 @@ impl Remote {
 
     /// All that is known of an execution.
     pub(crate) async fn record(&self, id: &ExecutionId) -> Result<Record, Failure> {
-        let stored = self.client.record(id).await?.ok_or_else(|| no_such(id.as_str()))?;
+        let Some(stored) = self.client.record(id).await? else { return Err(self.missing(id).await?) };
         let folded = self.client.folded(&stored).await?;
         Record::decode(stored, folded.program().clone()).map_err(|why| {
             Failure::new(Exit::Failed, "SINEW-8013", format!("the record of {id} cannot be used: {why}"))
         })
     }
 
+    /// Returns why there is no record of an execution: its start is stored and no executor has taken it, or there is none.
+    async fn missing(&self, id: &ExecutionId) -> Result<Failure, Failure> {
+        if !self.client.open().await?.iter().any(|summary| summary.execution == *id) {
+            return Ok(no_such(id.as_str()));
+        }
+        let text = format!("execution {id} is stored, and no executor has taken it");
+        Ok(Failure::new(Exit::Conflict, NOT_TAKEN, text).hint(
+            "`sinew serve executor` or `sinew dev` starts an executor; `sinew top` shows those there are",
+        ))
+    }
+
     /// Open executions and the latest closed ones: at most `limit` of those.
     pub(crate) async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Row>, Failure> {
-        let mut rows: Vec<Row> = self.client.open().await?.into_iter().map(open).collect();
+        let summaries = self.client.open().await?;
+        let heartbeats = match summaries.iter().any(|summary| !summary.agents.is_empty()) {
+            true => Some(Self::heartbeats(&online(self.mesh()).await)),
+            false => None,
+        };
+        let presence = MeshPresence { agents: heartbeats, has_owner: None };
+        let mut rows: Vec<Row> = summaries.into_iter().map(|summary| open(summary, &presence)).collect();
         for closed in self.mesh().list_history(filter, limit).await? {
             // One that was just closed may be told of by its owner still.
             let row = self::closed(closed);
@@ -160,7 +196,9 @@ fn no_such(text: &str) -> Failure {
         .hint("see `sinew execution list`; the first characters of an id and @latest do")
 }
 
-fn open(summary: Summary) -> Row {
+fn open(summary: Summary, presence: &MeshPresence) -> Row {
+    // A list says of an agent that cannot answer why, instead of its name alone.
+    let concern = summary.agents.iter().find_map(|agent| presence.concern(agent));
     Row {
         execution: summary.execution.to_string(),
         workflow: summary.workflow,
@@ -168,7 +206,7 @@ fn open(summary: Summary) -> Row {
         started: summary.started,
         ended: summary.ended,
         caller: record::caller(&summary.caller),
-        waiting: summary.waiting,
+        waiting: concern.or(summary.waiting),
         labels: summary.labels,
     }
 }
@@ -183,6 +221,6 @@ fn closed(closed: Closed) -> Row {
         ended: Some(closed.ended),
         caller: caller.unwrap_or(closed.caller),
         waiting: None,
-        labels: std::collections::BTreeMap::new(),
+        labels: BTreeMap::new(),
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod list;
 pub(crate) mod replay;
 pub(crate) mod retry;
+pub(crate) mod scene;
 pub(crate) mod tree;
 pub(crate) mod waiting;
 pub(crate) mod words;

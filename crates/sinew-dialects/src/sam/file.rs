@@ -31,7 +31,13 @@ pub(super) fn certainty(document: &Document) -> u8 {
         };
     }
     if let Some(workflow) = root.get("workflow") {
-        return if workflow.get("nodes").and_then(Node::as_array).is_some() { 90 } else { 0 };
+        let is_list = |key: &str| workflow.get(key).map(|value| value.as_array().is_some());
+        return match (is_list("nodes"), is_list("node")) {
+            (Some(true), _) => 90,
+            // A typing error, or a list that was left out, is told as one.
+            (Some(false), _) | (None, Some(true)) => 70,
+            (None, _) => 0,
+        };
     }
     let has = |keys: &[&str]| keys.iter().any(|key| root.get(key).is_some());
     let nodes = root.get("nodes").and_then(Node::as_array).unwrap_or_default();

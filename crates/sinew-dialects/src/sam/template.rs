@@ -141,6 +141,25 @@ impl Template {
     }
 }
 
+/// Returns the first text below a value that opens a template and does not close it.
+pub(super) fn unclosed(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => {
+            let mut rest = text.as_str();
+            while let Some(open) = rest.find("{{") {
+                match rest[open + 2..].find("}}") {
+                    Some(close) => rest = &rest[open + 2 + close + 2..],
+                    None => return Some(&rest[open..]),
+                }
+            }
+            None
+        }
+        Value::Array(items) => items.iter().find_map(unclosed),
+        Value::Object(members) => members.values().find_map(unclosed),
+        _ => None,
+    }
+}
+
 /// The paths of a text.
 pub(super) fn paths_of(parts: &[Part]) -> impl Iterator<Item = &Path> {
     parts.iter().filter_map(|part| match part {

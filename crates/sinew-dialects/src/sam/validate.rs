@@ -9,7 +9,7 @@ use super::model::{Call, Definition, NodeDef, Work};
 use super::path::{Path, Root, parts};
 use super::read::Found;
 use super::shape::{Shape, stuck};
-use super::template::{Template, paths_of};
+use super::template::{Template, paths_of, unclosed};
 use crate::chain::path_text;
 use crate::reach;
 
@@ -306,6 +306,7 @@ impl<'d> Check<'d, '_> {
                 }
             }
             Work::Map { items, .. } => {
+                self.closed(items, &format!("'items' of {of}"), node.places.of("items"));
                 self.template(
                     &Template::parse(items),
                     &format!("'items' of {of}"),
@@ -317,6 +318,7 @@ impl<'d> Check<'d, '_> {
                 for branch in branches {
                     if let Some(input) = &branch.input {
                         let what = format!("'input' of branch '{}'", branch.id);
+                        self.closed(input, &what, branch.places.of("input"));
                         self.template(&Template::parse(input), &what, Some(node), branch.places.of("input"));
                     }
                 }
@@ -329,6 +331,7 @@ impl<'d> Check<'d, '_> {
         let of = format!("node '{}'", node.id);
         match &call.input {
             Some(input) => {
+                self.closed(input, &format!("'input' of {of}"), node.places.of("input"));
                 self.template(
                     &Template::parse(input),
                     &format!("'input' of {of}"),
@@ -347,6 +350,7 @@ impl<'d> Check<'d, '_> {
         if let Some(instruction) = &call.instruction {
             let parts = parts(instruction);
             let at = node.places.of("instruction");
+            self.closed(&instruction.as_str().into(), &format!("'instruction' of {of}"), at);
             self.paths(paths_of(&parts), &format!("'instruction' of {of}"), Some(node), at);
         }
         for (schema, key) in [
@@ -363,8 +367,18 @@ impl<'d> Check<'d, '_> {
         }
     }
 
+    /// A template that is opened and not closed would be taken as text.
+    fn closed(&mut self, value: &serde_json::Value, what: &str, at: Span) {
+        if let Some(text) = unclosed(value) {
+            let shown: String = text.chars().take(40).collect();
+            let open = Diagnostic::error("SINEW-2290", format!("{what} opens a template and does not close it: {shown}"));
+            self.found.push(open.at(at).hint("end it with '}}'"));
+        }
+    }
+
     fn condition(&mut self, source: &str, what: &str, node: &'d NodeDef, key: &str) {
         let at = node.places.of(key);
+        self.closed(&source.into(), what, at);
         match Condition::parse(source) {
             Err(unreadable) => self.error("SINEW-3101", format!("{what}: {}", unreadable.reason), at),
             Ok(condition) => self.paths(condition.paths().iter(), what, Some(node), at),
@@ -389,6 +403,14 @@ impl<'d> Check<'d, '_> {
         at: Span,
     ) {
         for path in paths {
+            let known = match &path.root {
+                Root::Input => self.definition.input_schema.as_ref().map(|schema| (schema, 0, "the input")),
+                Root::Node(id) => self.output_schema(id).map(|schema| (schema, 1, "the output of the node")),
+                _ => None,
+            };
+            if let Some((schema, skipped, of)) = known {
+                self.fits_schema(path, schema, skipped, of, what, at);
+            }
             let Root::Node(id) = &path.root else {
                 continue;
             };
@@ -407,6 +429,50 @@ impl<'d> Check<'d, '_> {
                 });
             } else if let Some(node) = node.filter(|node| !self.is_near(node, id)) {
                 self.far.push(FarPath { node, id: id.clone(), what: what.to_owned(), at });
+            }
+        }
+    }
+
+    /// Returns the schema of a node's output, if the file gives it.
+    fn output_schema(&self, id: &str) -> Option<&'d serde_json::Value> {
+        self.node(id)?.work.call()?.output_schema_override.as_ref()
+    }
+
+    /// Warns of a path to a property that its schema does not have.
+    fn fits_schema(
+        &mut self,
+        path: &Path,
+        schema: &serde_json::Value,
+        skipped: usize,
+        of: &str,
+        what: &str,
+        at: Span,
+    ) {
+        // Below a node stands `output`, which is not part of the schema.
+        if skipped == 1 && path.steps.first().is_none_or(|step| step != "output") {
+            return;
+        }
+        let mut schema = schema;
+        for step in path.steps.iter().skip(skipped) {
+            let Some(properties) = schema.get("properties").and_then(serde_json::Value::as_object) else { return };
+            // A schema that is put together of others, or takes any property, says nothing about this one.
+            let is_open = ["patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if"]
+                .iter()
+                .any(|key| schema.get(key).is_some())
+                || schema.get("additionalProperties").is_some_and(|more| *more != serde_json::Value::Bool(false));
+            match properties.get(step) {
+                Some(inner) => schema = inner,
+                None if is_open => return,
+                None => {
+                    let message = format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
+                    let wrong = Diagnostic::warning("SINEW-2291", message).at(at);
+                    let near = hint_for(self.found.len(), step, properties.keys().map(String::as_str));
+                    self.found.push(match near {
+                        Some(near) => wrong.hint(format!("did you mean '{near}'?")),
+                        None => wrong,
+                    });
+                    return;
+                }
             }
         }
     }
@@ -487,6 +553,8 @@ impl<'d> Check<'d, '_> {
             "'output_schema'",
             definition.places.of("output_schema"),
         );
+        let at = definition.places.of("output_mapping");
+        self.closed(&definition.output_mapping, "'output_mapping'", at);
         let mapping = Template::parse(&definition.output_mapping);
         self.template(&mapping, "'output_mapping'", None, definition.places.of("output_mapping"));
         let none_flows = definition.nodes.iter().all(|node| !self.shape.flows(&node.id));

@@ -27,7 +27,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Up to where inputs are part of what was read.
-    pub(super) const fn positions(&self) -> Positions {
+    pub(crate) const fn positions(&self) -> Positions {
         self.positions
     }
 

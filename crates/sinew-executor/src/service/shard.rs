@@ -13,7 +13,7 @@ use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::book::{Book, Effect, Stage};
 use super::caution::Caution;
@@ -182,7 +182,7 @@ impl Shard {
         caution.expect(inbox.waiting().min(2 * BATCH as u64));
         let checked = HashSet::new();
         let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution, checked };
-        info!(
+        debug!(
             shard = id,
             executions = shard.book.len(),
             entries,
@@ -486,7 +486,7 @@ impl Shard {
             let commit = stage.commit(&self.shared.owner, self.book.positions);
             self.journal.append(commit.encode()).await?;
         }
-        info!(shard = self.id, "shard handed over");
+        debug!(shard = self.id, "shard handed over");
         Ok(())
     }
 }

@@ -13,7 +13,11 @@ pub(super) struct RowState {
     started: u64,
     ended: Option<u64>,
     waiting: Option<String>,
+    agents: Vec<String>,
 }
+
+/// Agents of a row; the others are not told.
+const MAX_ROW_AGENTS: usize = 8;
 
 impl RowState {
     /// Reads it from a state.
@@ -24,13 +28,14 @@ impl RowState {
             started: state.started_at,
             ended: ended(state),
             waiting: words(&waits),
+            agents: agents(&waits),
         }
     }
 }
 
 /// One row of a list.
 pub(super) fn summary(stored: &Stored, row: RowState) -> Summary {
-    let RowState { status, started, ended, waiting } = row;
+    let RowState { status, started, ended, waiting, agents } = row;
     let meta = &stored.meta;
     Summary {
         execution: meta.execution.clone(),
@@ -40,6 +45,7 @@ pub(super) fn summary(stored: &Stored, row: RowState) -> Summary {
         started,
         ended,
         waiting,
+        agents,
         labels: meta.labels.clone(),
     }
 }
@@ -51,6 +57,7 @@ pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
         started: stored.meta.created,
         ended: None,
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
+        agents: Vec::new(),
     };
     summary(stored, row)
 }
@@ -104,6 +111,22 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
         0 => Some(first),
         more => Some(format!("{first} and {more} more")),
     }
+}
+
+/// Agents whose answers are waited for, each once.
+fn agents(waits: &[Waiting]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for wait in waits {
+        if let WaitingFor::Agent { name, .. } = &wait.what
+            && !names.contains(name)
+        {
+            names.push(name.clone());
+            if names.len() == MAX_ROW_AGENTS {
+                break;
+            }
+        }
+    }
+    names
 }
 
 fn first_line(text: &str) -> String {

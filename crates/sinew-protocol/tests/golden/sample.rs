@@ -210,6 +210,7 @@ pub(crate) fn answers() -> Vec<(&'static str, Answer)> {
         started: 1_795_251_600_123,
         ended: status.is_terminal().then_some(1_795_251_601_000),
         waiting: (status == ExecutionStatus::Waiting).then(|| "agent reviewer, retry 2 of 5".to_owned()),
+        agents: Vec::new(),
         labels: labels(),
     };
     vec![

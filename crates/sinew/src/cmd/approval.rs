@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{self, Output};
 use crate::record::Record;
 use crate::remote::Remote;
+use crate::views::scene::{MeshPresence, Scene};
 use crate::views::waiting::{self, Wait};
 use crate::views::words;
 
@@ -266,6 +267,7 @@ impl OneArgs {
 }
 
 fn people(record: &Record) -> Vec<Wait> {
-    let waits = waiting::waits(record, local::now());
+    let scene = Scene::of(&record.execution, local::now(), &MeshPresence::default());
+    let waits = waiting::waits(record, &scene);
     waits.into_iter().filter(|wait| wait.what == "person").collect()
 }

@@ -1,25 +1,30 @@
 //! `sinew dev`: a whole mesh in one command: server, executor, agents, workflows.
 
+mod next;
 mod reload;
+mod served;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
+use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
-use tokio::task::JoinSet;
 
-use self::reload::Reload;
-use crate::cmd::serve::{self, Care, Stop, wrap};
+use self::next::{NextCommand, next_command};
+use self::reload::{FileChange, FileWatch};
+use self::served::ServedAgents;
+use crate::cmd::serve::{self, Care, Stop};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection, block};
-use crate::exit::{Exit, Failure, known};
-use crate::load::{Options, VariableArgs};
+use crate::exit::{Exit, Failure};
+use crate::load::{Loaded, Options, VariableArgs};
 use crate::output::Output;
 use crate::views::words;
 
@@ -30,11 +35,13 @@ const STORE: &str = ".sinew/store";
 /// Folders that are served when they are there and nobody names others.
 const AGENTS: &str = "agent-cards";
 const WORKFLOWS: &str = "workflows";
+/// Time for agents and workflows to announce themselves before the banner is written.
+const ONLINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Examples:
   sinew dev
   sinew dev --workflows examples/orders --agents examples/orders/agent-cards
-  sinew dev --reload                           # a saved workflow is what the next execution runs
+  sinew dev --reload                           # saved workflows and agents are what the next execution uses
   sinew dev --ephemeral --port 4333
   sinew dev --nats nats://localhost:4222       # on a server that runs already";
 
@@ -63,7 +70,7 @@ pub(crate) struct DevArgs {
     /// Deploy the workflows in these files and folders [default: workflows/, if it is there]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     workflows: Vec<PathBuf>,
-    /// Deploy workflows again when their files change
+    /// Deploy workflows again, and serve agents anew, when their files change
     #[arg(long)]
     reload: bool,
     #[command(flatten)]
@@ -85,18 +92,13 @@ pub(crate) fn dev(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
-    let paths = places(&args.workflows, WORKFLOWS);
     let options = Options { variables: args.variables.rules()?, ..Options::default() };
-    // Before they are read: what is saved from now on is seen.
-    let reload = args.reload.then(|| Reload::of(paths.clone(), options.clone()));
-    let loaded = match paths.as_slice() {
-        [] => Vec::new(),
-        paths => deploy::read(paths, &options)?,
-    };
-    let agents = match places(&args.agents, AGENTS) {
-        paths if paths.is_empty() => AgentSet::default(),
-        paths => AgentSet::load_paths(&paths).map_err(Failure::diagnostics)?,
-    };
+    // Before they are read: a change from now on is seen.
+    let mut watch = args
+        .reload
+        .then(|| FileWatch::of(named_or(&args.workflows, WORKFLOWS), named_or(&args.agents, AGENTS)));
+    let loaded = read_workflows(args, &options)?;
+    let agents = read_agents(args)?;
     let stop = Stop::listen()?;
     let telemetry = args.care.begin("dev", None, Arc::new(|| Ok(())), output).await?;
     let (mut server, mesh_at) = if args.mesh.nats.is_some() {
@@ -110,12 +112,14 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     mesh.provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
     let service = Service::start(mesh.clone(), ServiceOptions::new(connect::adapter)).await?;
-    let mut serving = JoinSet::new();
-    for agent in agents.iter() {
-        serving.spawn(wrap(agent).serve(mesh.clone(), stop.token.clone()));
-    }
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
+    let mut serving = ServedAgents::serve(&mesh, &agents, &stop);
     let workflows: Vec<String> = deployed.into_iter().map(|one| one.name).collect();
+    // The next command finds what the banner names.
+    tokio::select! {
+        () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
+        () = stop.asked() => {}
+    }
     let banner = Banner {
         args,
         url: mesh_at.nats.clone().unwrap_or_default(),
@@ -123,31 +127,34 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         server: server.as_ref(),
         agents: &names,
         workflows: &workflows,
+        next: next_command(&loaded, &agents),
     };
     banner.say(output);
-    let mut reload = Box::pin(async {
-        if let Some(reload) = reload {
-            reload.follow(&mesh, output).await;
-        }
-        std::future::pending::<()>().await;
-    });
-    let mut failed = None;
-    loop {
+    let failed = loop {
         tokio::select! {
-            () = stop.asked() => break,
-            () = &mut reload => {}
-            Some(ended) = serving.join_next(), if !serving.is_empty() => {
-                if let Ok(Err(error)) = ended {
-                    failed = Some(Failure::new(Exit::Failed, known(error.code()), error.to_string()));
-                    stop.token.cancel();
+            () = stop.asked() => break None,
+            failed = serving.failure() => {
+                stop.token.cancel();
+                break Some(failed);
+            }
+            change = next_change(watch.as_mut()) => {
+                let done = match change {
+                    FileChange::Workflows => redeploy(&mesh, args, &options, output).await,
+                    FileChange::Agents => read_agents(args).map(|agents| {
+                        serving.replace(&mesh, &agents, &stop);
+                        output.note(&format!("serving agents: {}", list_names(agents.names())));
+                    }),
+                };
+                if let Err(failure) = done {
+                    output.failure(&failure);
+                    output.note("nothing was changed: the workflows and agents from before stay");
                 }
             }
         }
-    }
-    drop(reload);
+    };
     output.note("stopping: what runs is handed over (a second Ctrl-C stops at once)");
     telemetry.drain();
-    while serving.join_next().await.is_some() {}
+    serving.stopped().await;
     service.drain().await;
     drop(mesh);
     if let Some(server) = &mut server {
@@ -157,12 +164,63 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     failed.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns the named paths, else the usual folder if it exists.
+/// Waits for a change of files; for ever without --reload.
+async fn next_change(watch: Option<&mut FileWatch>) -> FileChange {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the workflows that were named, or those of the usual folder.
+fn read_workflows(args: &DevArgs, options: &Options) -> Result<Vec<Loaded>, Failure> {
+    match places(&args.workflows, WORKFLOWS).as_slice() {
+        [] => Ok(Vec::new()),
+        paths => deploy::read(paths, options),
+    }
+}
+
+/// Reads the agents that were named, or those of the usual folder.
+fn read_agents(args: &DevArgs) -> Result<AgentSet, Failure> {
+    AgentSet::load_paths(&places(&args.agents, AGENTS)).map_err(Failure::diagnostics)
+}
+
+async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Output) -> Result<(), Failure> {
+    let loaded = read_workflows(args, options)?;
+    for one in deploy::all(mesh, &loaded).await?.iter().filter(|one| one.new) {
+        output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
+    }
+    Ok(())
+}
+
+/// Waits until these names answer on the mesh, for a while.
+async fn wait_until_online<'a>(mesh: &Mesh, names: impl Iterator<Item = &'a String>) {
+    let cards = mesh.cards();
+    let all = async {
+        cards.ready().await;
+        for name in names {
+            cards.wait_for(name).await;
+        }
+    };
+    let _ = tokio::time::timeout(ONLINE_TIMEOUT, all).await;
+}
+
+/// Returns the paths that were named, else the usual folder if it is there.
 fn places(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
     match named {
-        [] if Path::new(usual).is_dir() => vec![PathBuf::from(usual)],
-        named => named.to_vec(),
+        [] if !Path::new(usual).is_dir() => Vec::new(),
+        named => named_or(named, usual),
     }
+}
+
+/// Returns the paths that were named, else the usual folder.
+fn named_or(named: &[PathBuf], usual: &str) -> Vec<PathBuf> {
+    if named.is_empty() { vec![PathBuf::from(usual)] } else { named.to_vec() }
+}
+
+fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
@@ -192,6 +250,8 @@ struct Banner<'a> {
     server: Option<&'a Server>,
     agents: &'a [String],
     workflows: &'a [String],
+    /// The command to type next, without the place of the mesh.
+    next: NextCommand,
 }
 
 impl Banner<'_> {
@@ -245,7 +305,6 @@ impl Banner<'_> {
         // A server at the usual place needs not be named, as far as Sinew is concerned.
         let usual = self.url.ends_with(&format!(":{USUAL_PORT}"));
         let at = if usual { "--mesh".to_owned() } else { format!("--nats {}", self.url) };
-        let what = self.workflows.first().map_or("FILE.yaml", String::as_str);
-        words::name(&format!("sinew run {} {at} --watch", words::shell(what)))
+        words::name(&self.next.line(&at))
     }
 }

@@ -8,16 +8,24 @@ use sinew_protocol::tool::{INPUT_ARTIFACT, ToolInput, WorkflowTool};
 use sinew_source::Schema;
 
 use crate::cmd::agent::online;
+use crate::cmd::execution::Found;
+use crate::cmd::execution::changes::Changes;
+use crate::cmd::execution::retry::wait_until_known;
+use crate::cmd::execution::watch::{Follow, follow};
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::words;
+use crate::views::tree::Options;
+use crate::views::{Standing, words};
 
 /// No workflow is there for this tool.
 const NO_SUCH_TOOL: &str = "SINEW-8042";
+
+/// A call was not answered because its execution waits for a person.
+const WAITS_FOR_PERSON: &str = "SINEW-8051";
 
 /// Commands for tools.
 #[derive(Debug, Subcommand)]
@@ -73,7 +81,7 @@ enum Api {
 #[derive(Args, Debug)]
 #[command(
     long_about = "Call a workflow the way a model does: its arguments are checked against the declaration, an execution \
-                  is started, and its answer is printed.",
+                  is started, and its answer is printed.\n\nThe command returns 8 as soon as only a person is waited for.",
     after_help = "Examples:\n  sinew tool call orders -p order_id=A1\n  sinew tool call workflow_orders -i @order.json --timeout 5m"
 )]
 pub(crate) struct CallArgs {
@@ -209,8 +217,28 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let start = async { Ok(remote.client.start(command).await?) };
     deadline.within(&format!("storing the start of execution {id}"), start).await?;
     output.note(&format!("execution {id}"));
-    let outcome = deadline.bound(remote.client.own_outcome(&id, &workflow, deadline.left())).await;
-    let Some(outcome) = outcome.unwrap_or(Ok(None))? else {
+    let followed = async {
+        wait_until_known(&remote, &id, &workflow, output).await?;
+        let record = remote.record(&id).await?;
+        let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
+        let how = Follow { options: Options::default(), deadline, people: false, show: false };
+        follow(changes, &how, output).await
+    };
+    let Ok(followed) = deadline.bound(followed).await else {
+        output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
+        return Ok(Exit::TimedOut);
+    };
+    let record = followed?;
+    let standing = Standing::of(record.execution.state());
+    if standing == Standing::Waiting {
+        return Err(Failure::new(
+            Exit::Waiting,
+            WAITS_FOR_PERSON,
+            format!("execution {id} waits for a person"),
+        )
+        .hint(format!("sinew approval show {id}; the answer comes with: sinew execution result {id}")));
+    }
+    let Some(outcome) = record.execution.state().outcome.clone().filter(|_| standing.is_over()) else {
         output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };

@@ -50,7 +50,7 @@ pub(crate) fn top(args: &TopArgs, output: &Output) -> Result<Exit, Failure> {
             let mut painter = Painter::default();
             loop {
                 let status = status::status(&remote, &cards).await?;
-                painter.paint(lines(&status), output.ascii);
+                painter.paint(lines(&status).into_iter().map(Into::into).collect(), output.ascii);
                 tokio::time::sleep(interval).await;
             }
         };

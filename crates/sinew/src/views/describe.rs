@@ -10,6 +10,7 @@ use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
+use super::scene::{MeshPresence, Scene};
 use super::waiting::{self, Wait};
 use super::{Standing, words};
 use crate::record::{About, Record, caller};
@@ -88,11 +89,11 @@ pub(crate) struct Cause {
 }
 
 /// Describes an execution as it is at `now`.
-pub(crate) fn describe(record: &Record, now: Time) -> Description {
+pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Description {
     let state = record.execution.state();
     let status = Standing::of(state);
     let until = if state.ended { state.at } else { now.max(state.at) };
-    let waiting = waiting::waits(record, until);
+    let waiting = waiting::waits(record, &Scene::of(&record.execution, until, presence));
     let failure = failure(record);
     let next = next(record, status, &waiting);
     Description {

@@ -9,6 +9,7 @@ use sinew_engine::{ActivationId, Time};
 use sinew_executor::events;
 
 use super::events::is_about;
+use super::scene::{MeshPresence, Scene};
 use super::tree::{self, Branch, Options};
 use super::{Standing, words};
 use crate::record::Record;
@@ -144,7 +145,11 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
     }
     let mut found = IndexMap::new();
     let all = Options { depth: usize::MAX, ..Options::default() };
-    flatten(tree::tree(record, now, &all).unwrap_or_default(), &mut found);
+    flatten(
+        tree::tree(record, &Scene::of(&record.execution, now, &MeshPresence::default()), &all)
+            .unwrap_or_default(),
+        &mut found,
+    );
     let ctx = record.execution.ctx();
     for act in 0..ctx.state.acts.len() as ActivationId {
         if let Some(stood) = found.get_mut(&events::label(&ctx, act)) {

@@ -6,6 +6,8 @@ use serde::Serialize;
 use sinew_engine::Time;
 
 #[cfg(test)]
+use super::scene::{MeshPresence, Scene};
+#[cfg(test)]
 use super::waiting;
 use super::{Standing, words};
 #[cfg(test)]
@@ -43,7 +45,10 @@ impl Row {
             started: state.started_at,
             ended: state.ended.then_some(state.at),
             caller: record.about.caller.clone(),
-            waiting: waiting::summary(&waiting::waits(record, now)),
+            waiting: waiting::summary(&waiting::waits(
+                record,
+                &Scene::of(&record.execution, now, &MeshPresence::default()),
+            )),
             labels: record.about.labels.clone(),
         }
     }

@@ -11,6 +11,7 @@ use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
 use sinew_protocol::{Fault, Vocabulary};
 
 use super::events::Words;
+use super::scene::{MeshPresence, Scene};
 use super::tree::Options;
 use super::*;
 use crate::load;
@@ -68,6 +69,11 @@ pub(crate) fn ran(
 
 const HOUR: Time = 3_600_000;
 
+/// An execution as it is seen after an hour, without a mesh.
+fn seen(record: &Record) -> Scene {
+    Scene::of(&record.execution, HOUR, &MeshPresence::default())
+}
+
 fn failed() -> Record {
     let agents: &[(&str, &[_])] = &[
         ("checker", &[Some(Ok(json!({"kind": "large"})))]),
@@ -87,7 +93,7 @@ fn asked(signals: &[(Time, Signal)]) -> Record {
 #[test]
 fn a_failure_is_told_from_the_outside_in() {
     let record = failed();
-    let told = describe::describe(&record, HOUR * 2);
+    let told = describe::describe(&record, HOUR * 2, &MeshPresence::default());
     assert_eq!(told.status, Standing::Failure);
     assert_eq!((told.nodes.total, told.nodes.failed), (4, 1));
     let failure = told.failure.as_ref().unwrap();
@@ -114,7 +120,7 @@ fn a_failure_is_told_from_the_outside_in() {
 #[test]
 fn a_person_who_is_waited_for_comes_first_with_the_question() {
     let record = asked(&[]);
-    let told = describe::describe(&record, HOUR);
+    let told = describe::describe(&record, HOUR, &MeshPresence::default());
     assert_eq!(told.status, Standing::Waiting);
     let wait = &told.waiting[0];
     assert_eq!((wait.what, wait.node.as_deref()), ("person", Some("ok")));
@@ -122,13 +128,13 @@ fn a_person_who_is_waited_for_comes_first_with_the_question() {
     assert!(told.next[0].starts_with("sinew approval approve"), "{:?}", told.next);
     let row = list::Row::of(&record, HOUR);
     assert!(row.waiting.unwrap().starts_with("a person at ok"));
-    assert!(tree::head(&record, HOUR).ends_with("1 waiting for a person"));
+    assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person"));
 }
 
 #[test]
 fn whoever_does_not_answer_is_named_with_since_and_until() {
     let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[], 5_000);
-    let told = describe::describe(&record, 65_000);
+    let told = describe::describe(&record, 65_000, &MeshPresence::default());
     assert_eq!(told.status, Standing::Running);
     let wait = &told.waiting[0];
     assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), 0));
@@ -139,7 +145,7 @@ fn whoever_does_not_answer_is_named_with_since_and_until() {
 fn a_paused_execution_waits_to_be_resumed() {
     let pause = (10, Signal::Pause("lunch".into()));
     let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[pause], 5_000);
-    let told = describe::describe(&record, 6_000);
+    let told = describe::describe(&record, 6_000, &MeshPresence::default());
     assert_eq!(told.status, Standing::Paused);
     assert!(told.waiting.iter().any(|wait| wait.what == "resume" && wait.text.contains("lunch")));
     assert!(told.next[0].starts_with("sinew execution resume"));
@@ -148,7 +154,7 @@ fn a_paused_execution_waits_to_be_resumed() {
 #[test]
 fn trees_fold_and_open() {
     let record = failed();
-    let grown = |options: Options| tree::tree(&record, HOUR, &options).unwrap();
+    let grown = |options: Options| tree::tree(&record, &seen(&record), &options).unwrap();
     let folded = grown(Options::default());
     let names = |branches: &[tree::Branch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
     assert_eq!(names(&folded), ["check_order", "route", "each_line", "approve"]);
@@ -163,7 +169,8 @@ fn trees_fold_and_open() {
     let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
     assert_eq!(names(&one), ["each_line_1"]);
     assert!(
-        tree::tree(&record, HOUR, &Options { node: Some("nobody".into()), ..Options::default() }).is_none()
+        tree::tree(&record, &seen(&record), &Options { node: Some("nobody".into()), ..Options::default() })
+            .is_none()
     );
     let lines = tree::lines(&open, false, false);
     assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");

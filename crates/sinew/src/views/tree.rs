@@ -8,7 +8,10 @@ use sinew_engine::{ActivationId, ROOT, Time};
 use sinew_executor::events;
 use sinew_plan::NodeIndex;
 
+use super::scene::Scene;
 use super::{Standing, describe, words};
+use crate::node_table::{NodeColumns, NodeLine};
+use crate::paint::PictureLine;
 use crate::record::Record;
 use crate::tree::{self, NodeStatus, Row, duration};
 
@@ -49,8 +52,9 @@ pub(crate) struct Branch {
 }
 
 /// The tree of an execution; none if the node that was asked for is not in it.
-pub(crate) fn tree(record: &Record, now: Time, options: &Options) -> Option<Vec<Branch>> {
-    let grow = Grow { record, now: until(record, now), options, below: below(record) };
+pub(crate) fn tree(record: &Record, scene: &Scene, options: &Options) -> Option<Vec<Branch>> {
+    let scene = Scene { now: until(record, scene.now), ..scene.clone() };
+    let grow = Grow { record, scene, options, below: below(record) };
     match &options.node {
         None => Some(grow.roots().collect()),
         Some(wanted) => {
@@ -93,7 +97,7 @@ fn until(record: &Record, now: Time) -> Time {
 
 struct Grow<'a> {
     record: &'a Record,
-    now: Time,
+    scene: Scene,
     options: &'a Options,
     below: BTreeMap<ActivationId, Vec<ActivationId>>,
 }
@@ -104,7 +108,7 @@ impl Grow<'_> {
         (0..plan.nodes.len() as NodeIndex).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(
             |ix| match self.record.execution.state().last(ROOT, ix) {
                 Some(act) => Branch {
-                    row: tree::row(&self.record.execution.ctx(), ix, self.now),
+                    row: tree::row(&self.record.execution.ctx(), ix, &self.scene),
                     ..self.activation(act, 1)
                 },
                 None => self.planned(ix),
@@ -112,8 +116,8 @@ impl Grow<'_> {
         )
     }
 
-    fn planned(&self, ix: NodeIndex) -> Branch {
-        let row = tree::row(&self.record.execution.ctx(), ix, self.now);
+    fn planned(&self, ix: NodeIx) -> Branch {
+        let row = tree::row(&self.record.execution.ctx(), ix, &self.scene);
         Branch { label: row.node.clone(), row, folded: BTreeMap::new(), children: Vec::new() }
     }
 
@@ -121,7 +125,7 @@ impl Grow<'_> {
         let ctx = self.record.execution.ctx();
         let mut branch = Branch {
             label: events::label(&ctx, act),
-            row: tree::row_of(&ctx, act, self.now),
+            row: tree::row_of(&ctx, act, &self.scene),
             folded: BTreeMap::new(),
             children: Vec::new(),
         };
@@ -140,10 +144,10 @@ impl Grow<'_> {
 }
 
 /// The line above the tree.
-pub(crate) fn head(record: &Record, now: Time) -> String {
+pub(crate) fn head(record: &Record, scene: &Scene) -> String {
     let state = record.execution.state();
     let standing = Standing::of(state);
-    let until = until(record, now);
+    let until = until(record, scene.now);
     let counts = describe::counts(record, until);
     let mut head = format!(
         "{}  {}@{}  {} {}  {}/{} nodes",
@@ -159,78 +163,71 @@ pub(crate) fn head(record: &Record, now: Time) -> String {
     if people > 0 {
         let _ = write!(head, ", {people} waiting for a person");
     }
+    if let Some(reason) = state.paused.as_ref().filter(|_| !state.ended) {
+        let _ = write!(head, ", paused {}", words::one_line(reason, 80));
+    }
+    if scene.presence.has_no_executor() && !standing.is_over() {
+        head.push_str(", no executor serves it");
+    }
     head
 }
 
-/// The tree as lines for people.
+/// Returns the tree as lines for people.
 pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
-    drawn(branches, color, ascii, false)
+    drawn(branches, TreeStyle { color, ascii, has_kinds: false, width: None })
+        .into_iter()
+        .map(|line| line.text)
+        .collect()
 }
 
-/// The same with the kinds of nodes, and with messages as long as they are.
+/// Returns the same with the kinds of nodes, and with messages as long as they are.
 pub(crate) fn wide(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
-    drawn(branches, color, ascii, true)
+    drawn(branches, TreeStyle { color, ascii, has_kinds: true, width: None })
+        .into_iter()
+        .map(|line| line.text)
+        .collect()
 }
 
-fn drawn(branches: &[Branch], color: bool, ascii: bool, all: bool) -> Vec<String> {
+/// How a tree is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeStyle {
+    pub(crate) color: bool,
+    pub(crate) ascii: bool,
+    /// Kinds of nodes are shown, and messages are as long as they are.
+    pub(crate) has_kinds: bool,
+    /// Columns of the terminal; none for as many as are needed.
+    pub(crate) width: Option<usize>,
+}
+
+/// Returns the tree as lines of a picture, ranked by how much they matter.
+pub(crate) fn drawn(branches: &[Branch], style: TreeStyle) -> Vec<PictureLine> {
     let mut rows = Vec::new();
     for branch in branches {
-        flatten(branch, "", ascii, if all { usize::MAX } else { MESSAGE }, &mut rows);
+        flatten(branch, "", style.ascii, if style.has_kinds { usize::MAX } else { MESSAGE }, &mut rows);
     }
     let wide = |text: &str| text.chars().count();
-    let name = rows.iter().map(|row| wide(&row.name)).max().unwrap_or(0).clamp(4, 60);
-    let agent = rows.iter().map(|row| wide(&row.agent)).max().unwrap_or(0).clamp(5, 24);
-    let widest = rows.iter().map(|row| wide(&row.kind)).max().unwrap_or(0).max(4);
-    let kind = |kind: &str| if all { format!("{kind:<widest$}  ") } else { String::new() };
-    let mut lines = vec![format!(
-        "  {:<name$}  {}{:<9}  {:>3}  {:>8}  {:<agent$}  MESSAGE",
-        "NODE",
-        kind("KIND"),
-        "STATUS",
-        "ATT",
-        "TIME",
-        "AGENT"
-    )];
-    for row in rows {
-        let Some(word) = row.word else {
-            lines.push(format!("  {}", row.name));
-            continue;
-        };
-        let (on, off) = if color { (word.color(), "\u{1b}[0m") } else { ("", "") };
-        let line = format!(
-            "{on}{}{off} {:<name$}  {}{on}{:<9}{off}  {:>3}  {:>8}  {:<agent$}  {}",
-            word.icon(ascii),
-            row.name,
-            kind(&row.kind),
-            word.as_str(),
-            row.attempts,
-            row.time,
-            row.agent,
-            row.message
-        );
-        lines.push(line.trim_end().to_owned());
+    let widest = |cell: fn(&NodeLine) -> &str| rows.iter().map(|row| wide(cell(row))).max().unwrap_or(0);
+    let mut columns =
+        NodeColumns::new(widest(|row| &row.name).clamp(4, 60), widest(|row| &row.agent).clamp(5, 24));
+    if style.has_kinds {
+        columns = columns.with_kind(widest(|row| &row.kind).max(4));
     }
+    let columns = columns.fitted(style.width, widest(|row| &row.message));
+    let mut lines: Vec<PictureLine> = vec![columns.heads().into()];
+    lines.extend(rows.iter().map(|row| PictureLine {
+        text: columns.line(row, style.color, style.ascii),
+        rank: row.status.map_or(4, Word::rank),
+    }));
     lines
 }
 
-/// A line before its columns are known. Without a word it is a note.
-struct Flat {
-    name: String,
-    kind: String,
-    word: Option<NodeStatus>,
-    attempts: String,
-    time: String,
-    agent: String,
-    message: String,
-}
-
-fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Vec<Flat>) {
+fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Vec<NodeLine>) {
     let row = &branch.row;
     let name = format!("{indent}{}", branch.label);
-    out.push(Flat {
+    out.push(NodeLine {
         name: words::name(&name),
         kind: words::one_line(&row.kind, 24),
-        word: Some(row.status),
+        status: Some(row.status),
         attempts: row.tries(),
         time: row.duration_ms.map_or_else(|| "-".into(), duration),
         agent: words::one_line(row.agent.as_deref().unwrap_or("-"), 24),
@@ -246,14 +243,6 @@ fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Ve
         let counts: Vec<String> =
             branch.folded.iter().map(|(word, count)| format!("{count} {word}")).collect();
         let dots = if ascii { "..." } else { "…" };
-        out.push(Flat {
-            name: format!("{inner}{dots} {}", counts.join(", ")),
-            kind: String::new(),
-            word: None,
-            attempts: String::new(),
-            time: String::new(),
-            agent: String::new(),
-            message: String::new(),
-        });
+        out.push(NodeLine { name: format!("{inner}{dots} {}", counts.join(", ")), ..NodeLine::default() });
     }
 }

@@ -7,9 +7,13 @@ use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
 use sinew_executor::events;
 
+use super::scene::Scene;
 use super::words;
 use crate::record::Record;
 use crate::tree::duration;
+
+/// The words for an execution whose shard no executor serves.
+pub(crate) const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
 
 /// One thing that is waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +29,12 @@ pub(crate) struct Wait {
     pub(crate) what: &'static str,
     /// The same as a sentence.
     pub(crate) text: String,
+    /// The same without times.
+    #[serde(skip)]
+    pub(crate) subject: String,
+    /// Something speaks against its coming soon.
+    #[serde(skip)]
+    pub(crate) is_late: bool,
     /// Since when.
     #[serde(serialize_with = "words::serialize")]
     pub(crate) since: Time,
@@ -50,27 +60,43 @@ pub(crate) struct Question {
     pub(crate) allowed: Vec<String>,
 }
 
-/// Everything that is waited for, persons first, then in the order in which it began.
-pub(crate) fn waits(record: &Record, now: Time) -> Vec<Wait> {
-    let ctx = record.execution.ctx();
+/// Returns everything that is waited for: an executor first, then persons, then in the order in which it began.
+pub(crate) fn waits(record: &Record, scene: &Scene) -> Vec<Wait> {
+    let (ctx, now) = (record.execution.ctx(), scene.now);
     if ctx.state.ended {
         return Vec::new();
     }
+    let executor = scene.presence.has_no_executor().then(|| Wait {
+        node: None,
+        activation: None,
+        what: "executor",
+        text: NO_EXECUTOR.to_owned(),
+        subject: NO_EXECUTOR.to_owned(),
+        is_late: true,
+        since: ctx.state.at,
+        until: None,
+        agent: None,
+        question: None,
+    });
     let mut waits: Vec<Wait> = sinew_engine::waiting(ctx.state)
         .into_iter()
         // Children wait for themselves.
         .filter(|waiting| !matches!(waiting.what, WaitingFor::Children { .. }))
         .map(|waiting| {
-            let mut agent = None;
-            let mut question = None;
+            let (mut agent, mut question, mut concern) = (None, None, None);
+            let retried = waiting.act.and_then(|act| scene.retried.get(&act));
             let (what, text) = match &waiting.what {
                 WaitingFor::Agent { name, tries, .. } => {
                     agent = Some(name.clone());
+                    concern = scene.presence.concern(name);
                     let again = if *tries > 1 { format!(", attempt {tries}") } else { String::new() };
                     ("agent", format!("agent {name}{again}"))
                 }
                 WaitingFor::Evaluation => ("script", "a script that is evaluated".to_owned()),
-                WaitingFor::Retry { tries } => ("retry", format!("the next attempt; {tries} failed")),
+                WaitingFor::Retry { tries } => {
+                    let why = retried.map(|one| format!(" ({})", one.message)).unwrap_or_default();
+                    ("retry", format!("the next attempt; {tries} failed{why}"))
+                }
                 WaitingFor::Sleep => ("timer", "time to pass".to_owned()),
                 WaitingFor::Person(wait) => {
                     question = Some(Question {
@@ -95,7 +121,12 @@ pub(crate) fn waits(record: &Record, now: Time) -> Vec<Wait> {
                 node: waiting.act.map(|act| events::label(&ctx, act)),
                 activation: waiting.act,
                 what,
-                text: format!("{text}, for {since}{until}"),
+                is_late: concern.is_some(),
+                subject: concern.clone().unwrap_or_else(|| text.clone()),
+                text: match concern {
+                    Some(concern) => format!("{text}, for {since}{until}; {concern}"),
+                    None => format!("{text}, for {since}{until}"),
+                },
                 since: waiting.since,
                 until: waiting.until,
                 agent,
@@ -104,6 +135,7 @@ pub(crate) fn waits(record: &Record, now: Time) -> Vec<Wait> {
         })
         .collect();
     waits.sort_by_key(|wait| wait.what != "person");
+    waits.splice(0..0, executor);
     waits
 }
 
@@ -113,6 +145,9 @@ fn person(allowed: &[String]) -> String {
 
 /// All of it in one line: what a list shows.
 pub(crate) fn summary(waits: &[Wait]) -> Option<String> {
+    if let Some(wait) = waits.iter().find(|wait| wait.what == "executor") {
+        return Some(wait.text.clone());
+    }
     if let Some(wait) = waits.iter().find(|wait| wait.what == "person") {
         let prompt = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
         return Some(format!("a person at {}: {prompt}", wait.node.as_deref().unwrap_or("-")));

@@ -8,6 +8,9 @@
     reason = "a test says what is wrong by panicking"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
+mod live;
 mod plain;
 mod pty;
 mod script;

@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::{LazyLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regex::Regex;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -93,7 +93,90 @@ pub(crate) fn interrupted(mut command: Command, word: &str, patience: Duration) 
     (child.wait().expect("it ends").code(), String::from_utf8(screen).expect("it writes UTF-8"))
 }
 
-/// Returns the final screen, without lines that were overwritten.
+/// A command on a terminal that is watched while it works.
+pub(crate) struct Watched {
+    child: Child,
+    master: File,
+    parts: mpsc::Receiver<Vec<u8>>,
+    screen: Vec<u8>,
+}
+
+impl Watched {
+    /// Starts it on a terminal of this many columns and rows.
+    pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
+        let (master, slave) = open();
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(slave.as_fd(), size).expect("a size");
+        let end = || slave.try_clone().expect("a terminal");
+        command.stdin(end()).stdout(end()).stderr(end());
+        drop(slave);
+        let child = command.spawn().expect("it starts");
+        drop(command);
+        let master = File::from(master);
+        let mut reader = master.try_clone().expect("a terminal");
+        let (sender, parts) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            // Linux tells the end of a terminal with an error.
+            while let Ok(read @ 1..) = reader.read(&mut part) {
+                let _ = sender.send(part[..read].to_vec());
+            }
+        });
+        Self { child, master, parts, screen: Vec::new() }
+    }
+
+    /// Waits until the screen, without its colours, is like this, and gives it.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, what: &str, patience: Duration, like: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + patience;
+        loop {
+            // A part may end within a character.
+            let screen = uncoloured(&seen(&String::from_utf8_lossy(&self.screen)));
+            if like(&screen) {
+                return screen;
+            }
+            match self.parts.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(part) => self.screen.extend(part),
+                Err(_) => {
+                    kill(self.child.id());
+                    panic!("{what} was not seen within {patience:?}, but\n{screen}");
+                }
+            }
+        }
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Types.
+    pub(crate) fn typed(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).expect("a terminal takes what is typed");
+    }
+
+    /// Waits for its end: its exit code, and what is seen then, without colours.
+    #[track_caller]
+    pub(crate) fn ended(mut self, patience: Duration) -> (Option<i32>, String) {
+        loop {
+            match self.parts.recv_timeout(patience) {
+                Ok(part) => self.screen.extend(part),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    kill(self.child.id());
+                    panic!(
+                        "a command on a terminal has not ended: {}",
+                        String::from_utf8_lossy(&self.screen)
+                    );
+                }
+            }
+        }
+        let screen = String::from_utf8(self.screen).expect("it writes UTF-8");
+        (self.child.wait().expect("it ends").code(), uncoloured(&seen(&screen)))
+    }
+}
+
+/// What is seen in the end: lines that were painted over are not.
 pub(crate) fn seen(screen: &str) -> String {
     let mut seen = String::new();
     let mut last = 0;

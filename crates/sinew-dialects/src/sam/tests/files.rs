@@ -8,7 +8,7 @@ use sinew_source::{Diagnostics, Document, LoadOptions, Schema, Severity, load};
 
 use super::super::{NAME, Sam};
 use super::mesh::Mesh;
-use super::recorded;
+use super::{lower, recorded};
 use crate::{Dialect, LowerOptions, Lowered};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sam");
@@ -273,4 +273,60 @@ fn a_setting_without_effect_is_told() {
         ["4:SINEW-2127 'node_cancellation_timeout_seconds' has no effect"]
     );
     assert!(found("default_node_timeout_seconds: 30").is_empty());
+}
+
+#[test]
+fn templates_and_paths_that_cannot_be_meant_are_told() {
+    let schema = json!({"type": "object", "properties": {"amount": {"type": "integer"}, "who": {"type": "object", "properties": {"name": {}}}}});
+    let workflow = |input: &str, node: Value| {
+        let mut node = node;
+        node["input"] = json!({ "text": input });
+        json!({"workflow": {
+            "description": "d", "version": "1", "input_schema": schema,
+            "nodes": [
+                {"id": "a", "type": "agent", "agent_name": "A", "output_schema_override": {"type": "object", "properties": {"price": {}}}},
+                node,
+            ],
+            "output_mapping": {"r": "{{b.output}}"},
+        }})
+    };
+    let node = || json!({"id": "b", "type": "agent", "agent_name": "B", "depends_on": ["a"]});
+    // A text of the node's input, the code, and a part of the finding and its hint; none if nothing is to be told.
+    let cases = [
+        ("{{workflow.input.amount}} of {{a.output.price}}", None),
+        ("{{workflow.input.amout}}", Some(("SINEW-2291", "no 'amout'", "'amount'"))),
+        ("{{workflow.input.who.nme}}", Some(("SINEW-2291", "no 'nme'", "'name'"))),
+        ("{{a.output.prise}}", Some(("SINEW-2291", "the output of the node has no 'prise'", "'price'"))),
+        ("a {{workflow.input.amount", Some(("SINEW-2290", "does not close it: {{workflow.input.amount", "}}"))),
+        ("{{workflow.input.amount}} {{a.output.price}", Some(("SINEW-2290", "{{a.output.price}", "}}"))),
+    ];
+    for (text, want) in cases {
+        let found = match lower(&workflow(text, node())) {
+            Ok(lowered) => lowered[0].warnings.clone(),
+            Err(found) => found,
+        };
+        let told: Vec<_> = found.items.iter().map(|item| (item.code, &item.message, &item.hint)).collect();
+        match want {
+            None => assert!(told.is_empty(), "{text}: {told:?}"),
+            Some((code, message, hint)) => assert!(
+                told.iter().any(|(found, text, near)| *found == code
+                    && text.contains(message)
+                    && near.as_ref().is_some_and(|near| near.contains(hint))),
+                "{text}: {told:?}"
+            ),
+        }
+    }
+    // Other properties are allowed by name, so a path to one of them is in order.
+    let mut open = workflow("{{workflow.input.more}}", node());
+    open["workflow"]["input_schema"]["additionalProperties"] = json!(true);
+    assert!(lower(&open).unwrap()[0].warnings.is_empty());
+    // `node:` for `nodes:`, and `nodes:` without a list, are told as what they are.
+    for key in ["node", "nodes"] {
+        let list = if key == "node" { json!([node()]) } else { Value::Null };
+        let wrong = json!({"workflow": {"description": "d", "output_mapping": {}, key: list}});
+        let document = Document { root: sinew_source::Node::from_json(&wrong), sources: sinew_source::Sources::default() };
+        assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{key}");
+        let found = lower(&wrong).unwrap_err();
+        assert!(found.items.iter().any(|item| item.code == "SINEW-2102"), "{key}: {found}");
+    }
 }

@@ -1,4 +1,4 @@
-//! `sinew dev --reload`: workflows are deployed again when their files change.
+//! `sinew dev --reload`: workflows are deployed again, and agents served anew, when their files change.
 //!
 //! Files are looked at, not watched: a look costs a few calls for each of a handful of files, works on every file system
 //! (mounts of containers and virtual machines tell nobody of changes), and sees a file that an editor replaces, all of
@@ -8,59 +8,65 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sinew_mesh::Mesh;
-
-use crate::cmd::workflow::deploy;
-use crate::exit::Failure;
-use crate::load::Options;
-use crate::output::Output;
-use crate::views::words;
-
-/// How often files are looked at.
-const EVERY: Duration = Duration::from_millis(500);
-/// Files that are looked at; a folder with more is no folder of workflows.
-const MOST: usize = 5_000;
+/// Time between two looks at files.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Files that are looked at; a folder with more is not a folder of workflows.
+const MAX_FILES: usize = 5_000;
 /// Levels of folders.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Times and sizes that show whether a file changed.
 type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// Workflow files that are looked at.
-pub(super) struct Reload {
+/// Files that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileChange {
+    Workflows,
+    Agents,
+}
+
+/// Workflow and agent files that are looked at.
+pub(super) struct FileWatch {
+    workflows: WatchedPaths,
+    agents: WatchedPaths,
+}
+
+/// Files and folders, as they were when they were looked at last.
+struct WatchedPaths {
     paths: Vec<PathBuf>,
-    options: Options,
     seen: Stamps,
 }
 
-impl Reload {
-    /// These files and folders, as they are now.
-    pub(super) fn of(paths: Vec<PathBuf>, options: Options) -> Self {
-        Self { seen: stamps(&paths), paths, options }
+impl FileWatch {
+    /// Looks at these files and folders from now on. They need not exist.
+    pub(super) fn of(workflows: Vec<PathBuf>, agents: Vec<PathBuf>) -> Self {
+        Self { workflows: WatchedPaths::of(workflows), agents: WatchedPaths::of(agents) }
     }
 
-    /// Deploys what changes, for ever. A file with errors is told of and changes nothing.
-    pub(super) async fn follow(mut self, mesh: &Mesh, output: &Output) {
+    /// Waits for the next change. May be given up and called again.
+    pub(super) async fn next(&mut self) -> FileChange {
         loop {
-            let now = stamps(&self.paths);
-            if now == self.seen {
-                tokio::time::sleep(EVERY).await;
-                continue;
+            if self.workflows.has_changed() {
+                return FileChange::Workflows;
             }
-            self.seen = now;
-            if let Err(failure) = self.deploy(mesh, output).await {
-                output.failure(&failure);
-                output.note("nothing was deployed; the versions before stay");
+            if self.agents.has_changed() {
+                return FileChange::Agents;
             }
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
 
-    async fn deploy(&self, mesh: &Mesh, output: &Output) -> Result<(), Failure> {
-        let loaded = deploy::read(&self.paths, &self.options)?;
-        for one in deploy::all(mesh, &loaded).await?.iter().filter(|one| one.new) {
-            output.note(&format!("deployed {}@{}", one.name, words::short(&one.version)));
-        }
-        Ok(())
+impl WatchedPaths {
+    fn of(paths: Vec<PathBuf>) -> Self {
+        Self { seen: stamps(&paths), paths }
+    }
+
+    fn has_changed(&mut self) -> bool {
+        let now = stamps(&self.paths);
+        let has_changed = now != self.seen;
+        self.seen = now;
+        has_changed
     }
 }
 
@@ -68,8 +74,8 @@ impl Reload {
 fn stamps(paths: &[PathBuf]) -> Stamps {
     let mut found = Stamps::new();
     for path in paths {
-        look(path, DEPTH, &mut found);
-        // Included files lie beside the file.
+        look(path, MAX_DEPTH, &mut found);
+        // What a file includes lies beside it.
         if !path.is_dir() {
             let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
             look(folder, 2, &mut found);
@@ -81,7 +87,7 @@ fn stamps(paths: &[PathBuf]) -> Stamps {
 fn look(path: &Path, depth: usize, found: &mut Stamps) {
     let Ok(about) = path.metadata() else { return };
     if about.is_file() {
-        if found.len() < MOST {
+        if found.len() < MAX_FILES {
             found.insert(path.to_owned(), (about.modified().ok(), about.len()));
         }
         return;

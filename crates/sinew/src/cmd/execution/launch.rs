@@ -83,7 +83,7 @@ pub(super) async fn launch(
     output.note(&format!("starting {workflow} ({shown})"));
     remote.client.start(command).await?;
     if how.watch {
-        wait_until_known(remote, &id, &workflow).await?;
+        wait_until_known(remote, &id, &workflow, output).await?;
         return watched(remote, &id, output).await;
     }
     let mut told = json!({ "execution": id.as_str(), "workflow": workflow });

@@ -31,6 +31,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::record::{self, Record};
 use crate::remote::Remote;
+use crate::views::scene::MeshPresence;
 
 /// A command that needs a mesh was given a file.
 const NEEDS_MESH: &str = "SINEW-8022";
@@ -123,6 +124,18 @@ pub(crate) struct Found {
     pub(crate) record: Record,
     /// Where it lives; none if it came from a file.
     pub(crate) remote: Option<Remote>,
+}
+
+impl Found {
+    /// Returns what is known of the agents and the executor of an execution that goes on.
+    pub(crate) async fn presence(&self) -> Result<MeshPresence, Failure> {
+        match &self.remote {
+            Some(remote) if !self.record.execution.state().ended => {
+                remote.presence(self.record.execution.id()).await
+            }
+            _ => Ok(MeshPresence::default()),
+        }
+    }
 }
 
 impl Which {

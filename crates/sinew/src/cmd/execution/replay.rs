@@ -6,6 +6,7 @@ use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::views::replay;
+use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::{self, Options};
 
 /// This version decides otherwise.
@@ -51,9 +52,10 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
             text.push_str(", every round decided the same again");
         }
         if args.until.is_some() {
-            let branches = tree::tree(&record, record.at(), &Options::default()).unwrap_or_default();
+            let scene = Scene::of(&record.execution, record.at(), &MeshPresence::default());
+            let branches = tree::tree(&record, &scene, &Options::default()).unwrap_or_default();
             let lines = tree::lines(&branches, output.color, output.ascii);
-            text = format!("{text}\n{}\n{}", tree::head(&record, record.at()), lines.join("\n"));
+            text = format!("{text}\n{}\n{}", tree::head(&record, &scene), lines.join("\n"));
         }
         text
     });

@@ -19,7 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::remote::Remote;
 use crate::views::tree::Options;
-use crate::views::{Standing, retry};
+use crate::views::{Standing, retry, waiting};
 
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
@@ -173,15 +173,32 @@ pub(super) async fn watched(
     Ok(standing.exit())
 }
 
-/// Waits until an executor has taken a start.
+/// Time after which a missing executor is told of.
+const NO_EXECUTOR_AFTER: Duration = Duration::from_secs(2);
+/// Time for an executor to take a start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits until an executor has taken a start. If none serves it, that is said soon.
 pub(crate) async fn wait_until_known(
     remote: &Remote,
     id: &sinew_protocol::ExecutionId,
     workflow: &str,
+    output: &Output,
 ) -> Result<(), Failure> {
-    const PATIENCE: Duration = Duration::from_secs(30);
-    if !remote.client.begun(id, workflow, PATIENCE).await? {
-        return Err(sinew_executor::client::ClientError::Undecided(PATIENCE).into());
+    let begun = remote.client.begun(id, workflow, START_TIMEOUT);
+    tokio::pin!(begun);
+    let begun = tokio::select! {
+        biased;
+        begun = &mut begun => begun,
+        () = tokio::time::sleep(NO_EXECUTOR_AFTER) => {
+            if !remote.client.has_owner(id).await? {
+                output.note(&format!("waiting for {}; the start is stored", waiting::NO_EXECUTOR));
+            }
+            begun.await
+        }
+    };
+    if !begun? {
+        return Err(sinew_executor::client::ClientError::Undecided(START_TIMEOUT).into());
     }
     Ok(())
 }

@@ -3,10 +3,11 @@
 use clap::Args;
 use sinew_executor::local;
 
-use super::{Found, Which};
+use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::tree::Word;
+use crate::views::scene::Scene;
 use crate::views::tree::{self, Options};
 
 /// The execution has no node of this name.
@@ -63,10 +64,11 @@ impl Folding {
 
 /// Shows the nodes of an execution.
 pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failure> {
-    let Found { record, .. } = args.which.open().await?;
-    let now = local::now();
+    let found = args.which.open().await?;
+    let scene = Scene::of(&found.record.execution, local::now(), &found.presence().await?);
+    let record = found.record;
     let options = args.folding.options();
-    let Some(branches) = tree::tree(&record, now, &options) else {
+    let Some(branches) = tree::tree(&record, &scene, &options) else {
         return Err(no_such_node(options.node.as_deref().unwrap_or_default()));
     };
     match output.format {
@@ -74,7 +76,7 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
         _ => output.value(&branches, |branches| {
             let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
             let lines = drawn(branches, output.color, output.ascii);
-            format!("{}\n{}", tree::head(&record, now), lines.join("\n"))
+            format!("{}\n{}", tree::head(&record, &scene), lines.join("\n"))
         }),
     }
     Ok(Exit::Ok)

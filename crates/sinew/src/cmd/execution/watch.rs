@@ -1,10 +1,12 @@
 //! `sinew execution watch`: a tree that is painted anew on a terminal, a line for each change elsewhere.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use sinew_executor::local;
+use sinew_engine::Fact;
+use sinew_executor::{Execution, events, local};
 
 use super::Which;
 use super::changes::Changes;
@@ -12,14 +14,16 @@ use super::tree::Folding;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::paint::Painter;
+use crate::paint::{Painter, PictureLine, terminal_width};
 use crate::record::Record;
-use crate::tree::{self as rows, Columns, NodeStatus};
-use crate::views::tree::{self, Options};
-use crate::views::{Standing, waiting};
+use crate::remote::Remote;
+use crate::tree::{self as rows, Word};
+use crate::views::scene::{MeshPresence, Scene};
+use crate::views::tree::{self, Options, TreeStyle};
+use crate::views::{Standing, waiting, words};
 
-/// How often the picture is painted while nothing happens: times go on.
-const REPAINT: Duration = Duration::from_millis(500);
+/// Time between two pictures while nothing happens: times go on.
+const REPAINT_INTERVAL: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "Examples:
   sinew execution watch @latest
@@ -54,7 +58,9 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     if !standing.is_over() {
         output.note(&format!("--timeout ran out; it is {}", standing.as_str()));
     }
-    output.value(&crate::views::describe::describe(&record, local::now()), |_| standing.as_str().to_owned());
+    output.value(&crate::views::describe::describe(&record, local::now(), &MeshPresence::default()), |_| {
+        standing.as_str().to_owned()
+    });
     Ok(if standing.is_over() { standing.exit() } else { Exit::TimedOut })
 }
 
@@ -71,72 +77,124 @@ pub(crate) struct Follow {
     pub(crate) show: bool,
 }
 
-/// Follows an execution until it ends, waits for people only, or time is up. Gives it back as it is then.
-pub(crate) async fn follow(mut changes: Changes, how: &Follow, output: &Output) -> Result<Record, Failure> {
-    let mut view = View { painter: Painter::default(), told: BTreeMap::new(), said: None };
+/// Follows an execution until it ends, waits for people only, or time is up. Returns the execution as it is then.
+pub(crate) async fn follow(
+    mut changes: Changes,
+    how: &Follow,
+    output: &Output,
+) -> Result<Arc<Record>, Failure> {
+    let mut view = View { how, painter: Painter::default(), told: BTreeMap::new(), rounds: 0, said: None };
     loop {
-        let record = &changes.record;
-        if how.show {
-            view.show(record, &how.options, output);
-        }
+        let record = Arc::clone(&changes.record);
+        let mut presence = changes.presence();
         let standing = Standing::of(record.execution.state());
-        if standing.is_over() || (standing == Standing::Waiting && !how.people) {
-            return Ok(changes.record);
+        let is_last = standing.is_over() || (standing == Standing::Waiting && !how.people);
+        view.show(&record, &presence, is_last, output);
+        if is_last {
+            return Ok(record);
         }
-        let repaint = (how.show && output.live).then_some(REPAINT);
-        let wake = repaint.into_iter().chain(how.deadline.left()).min();
+        let cards = changes.cards().clone();
+        // The wait for a change goes on while the picture is painted: a wait that begins anew never ends.
         let next = changes.next();
-        match wake {
-            Some(wake) => {
-                if let Ok(next) = tokio::time::timeout(wake, next).await {
-                    next?;
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                biased;
+                found = &mut next => {
+                    found?;
+                    break;
+                }
+                () = how.deadline.passed() => {
+                    view.show(&record, &presence, true, output);
+                    return Ok(record);
+                }
+                () = tokio::time::sleep(REPAINT_INTERVAL), if how.show && output.live => {
+                    presence.agents = Some(Remote::heartbeats(&cards));
+                    view.show(&record, &presence, false, output);
                 }
             }
-            None => drop(next.await?),
-        }
-        if how.deadline.is_over() {
-            return Ok(changes.record);
         }
     }
 }
 
-struct View {
+struct View<'a> {
+    how: &'a Follow,
     painter: Painter,
     /// How each node stood when a line said so.
-    told: BTreeMap<String, NodeStatus>,
+    told: BTreeMap<String, Word>,
+    /// Rounds whose retries were told.
+    rounds: usize,
     said: Option<String>,
 }
 
-impl View {
-    fn show(&mut self, record: &Record, options: &Options, output: &Output) {
-        if output.quiet {
+impl View<'_> {
+    fn show(&mut self, record: &Record, presence: &MeshPresence, is_last: bool, output: &Output) {
+        if output.quiet || !self.how.show {
             return;
         }
-        let now = local::now();
+        let scene = Scene::of(&record.execution, local::now(), presence);
         if output.live {
-            let branches = tree::tree(record, now, options).unwrap_or_default();
-            let mut lines = vec![tree::head(record, now)];
-            lines.extend(tree::lines(&branches, output.color_err, output.ascii));
-            self.painter.paint(lines, output.ascii);
+            let width = (!is_last).then(terminal_width);
+            let branches = tree::tree(record, &scene, &self.how.options).unwrap_or_default();
+            let style = TreeStyle { color: output.color_err, ascii: output.ascii, has_kinds: false, width };
+            let mut lines = vec![PictureLine::from(tree::head(record, &scene))];
+            lines.extend(tree::drawn(&branches, style));
+            if is_last {
+                self.painter.finish(&lines);
+            } else {
+                self.painter.paint(lines, output.ascii);
+            }
             return;
         }
-        let rows = rows::rows(&record.execution, now);
+        self.tell_retries(record, output);
+        let rows = rows::rows_in(&record.execution, &scene);
         let changed: Vec<_> = rows
             .into_iter()
             .filter(|row| !matches!(row.status, NodeStatus::Planned | NodeStatus::Queued))
             .filter(|row| self.told.insert(row.node.clone(), row.status) != Some(row.status))
             .collect();
-        for line in rows::render(&changed, Columns::of(record.plan()), output.color_err, output.ascii) {
+        for line in rows::render(&changed, rows::columns_of(record.plan()), output.color_err, output.ascii) {
             output.error_line(&line);
         }
-        let waits = waiting::waits(record, now);
-        let person =
-            waits.iter().any(|wait| wait.what == "person").then(|| waiting::summary(&waits)).flatten();
-        if person != self.said {
-            if let Some(person) = &person {
-                output.error_line(&format!("waiting for {}", crate::views::words::one_line(person, 200)));
+        let waits = waiting::waits(record, &scene);
+        let concern =
+            waits.iter().find(|wait| wait.what == "person" || wait.what == "executor" || wait.is_late);
+        let said = concern.and_then(|concern| match concern.what {
+            "person" => waiting::summary(&waits),
+            _ => Some(concern.subject.clone()),
+        });
+        if said != self.said {
+            if let Some(said) = &said {
+                output.error_line(&format!("waiting for {}", words::one_line(said, 200)));
             }
-            self.said = person;
+            self.said = said;
         }
     }
+
+    /// Writes a line for every attempt that failed and is tried again, however short the time between two reads was.
+    fn tell_retries(&mut self, record: &Record, output: &Output) {
+        let rounds = record.execution.journal();
+        for line in
+            rounds.iter().skip(self.rounds).flat_map(|round| retried_lines(&record.execution, &round.facts))
+        {
+            output.error_line(&line);
+        }
+        self.rounds = rounds.len();
+    }
+}
+
+/// Returns a line for every attempt that failed and is tried again.
+pub(crate) fn retried_lines(execution: &Execution, facts: &[Fact]) -> Vec<String> {
+    let ctx = execution.ctx();
+    let line = |fact: &Fact| match fact {
+        Fact::Replied { act, attempt, result: Err(fault), retried: true } => {
+            let message = words::one_line(&fault.message, 200);
+            Some(format!(
+                "{}: attempt {attempt} failed, it is tried again: {message}",
+                events::label(&ctx, *act)
+            ))
+        }
+        _ => None,
+    };
+    facts.iter().filter_map(line).collect()
 }

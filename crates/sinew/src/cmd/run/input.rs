@@ -3,9 +3,13 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use sinew_engine::{Input, Mode};
+use sinew_executor::{Execution, Program, local};
+use sinew_protocol::ExecutionId;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, known};
 use crate::load;
+use crate::views::words;
 
 /// The input: JSON, `@file`, `-` or single fields. Nothing given = an empty object.
 pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Failure> {
@@ -24,7 +28,29 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
     Ok(value)
 }
 
-/// Reads the value of a flag: JSON, `@file` or `-`.
+/// Checks an input by the rules of a workflow, as the start of an execution would, and keeps nothing.
+pub(crate) fn check(program: &Program, input: &Value, mode: &Mode) -> Result<(), Failure> {
+    let mut trial = Execution::new(ExecutionId::of("local", "input-check", program.name()), program.clone());
+    let start = Input::Start { input: input.clone(), mode: mode.clone(), depth: 0, chain: Vec::new() };
+    let started = trial.input(local::now(), start);
+    let refused = match (&started, trial.state().start.as_ref()) {
+        (Err(refused), _) => return Err(Failure::usage(refused.to_string())),
+        (Ok(_), Some(start)) => start.refused.as_ref(),
+        (Ok(_), None) => None,
+    };
+    let Some(fault) = refused else { return Ok(()) };
+    let details = fault.details.iter().map(|detail| format!("\n  {detail}"));
+    let message = std::iter::once(fault.message.clone()).chain(details).collect::<String>();
+    let name = words::shell(program.name());
+    Err(Failure::new(
+        Exit::Usage,
+        known(&fault.code),
+        format!("the input was not taken, and nothing was stored: {message}"),
+    )
+    .hint(format!("`sinew workflow describe {name}` shows the schema of the input")))
+}
+
+/// What a flag gives: JSON, `@file` or `-`.
 pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
     match (text, text.strip_prefix('@')) {
         ("-", _) => load::read_data(Path::new("-")),

@@ -27,6 +27,7 @@ use crate::output::{self, Format, Output};
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::tree;
+use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::Options;
 use crate::views::{Standing, waiting, words};
 
@@ -122,7 +123,6 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
-    let mode = if mode == sinew_engine::ExecutionMode::default() { Value::Null } else { json!(mode) };
     block_traced(async {
         let prepared = deadline.within("connecting and storing the workflow", async {
             let remote = Remote::open(&args.on.connection).await?;
@@ -130,9 +130,15 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
                 Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
                 Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
             };
+            if args.on.input_artifact.is_none() {
+                let program =
+                    remote.client.programs().by_digest(&named.1).await.map_err(ClientError::Plan)?;
+                input::check(&program, &value, &mode)?;
+            }
             Ok((remote, named))
         });
         let (remote, (workflow, version)) = prepared.await?;
+        let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
         let mut command = if let Some(id) = &args.on.id {
             let id = ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?;
             StartCommand::new(id, workflow.clone(), value)
@@ -272,7 +278,7 @@ async fn ended(
     output: &Output,
 ) -> Result<Exit, Failure> {
     let begun = async {
-        wait_until_known(&remote, id, workflow).await?;
+        wait_until_known(&remote, id, workflow, output).await?;
         let record = remote.record(id).await?;
         Changes::of(Found { record, remote: Some(remote) }).await
     };
@@ -293,7 +299,8 @@ async fn ended(
             output.note(&format!("it is {}; it goes on: sinew execution watch {id}", standing.as_str()));
         }
         Standing::Waiting => {
-            let waits = waiting::waits(&record, local::now());
+            let scene = Scene::of(&record.execution, local::now(), &MeshPresence::default());
+            let waits = waiting::waits(&record, &scene);
             for wait in waits.iter().filter(|wait| wait.what == "person") {
                 let node = wait.node.as_deref().unwrap_or_default();
                 let prompt =

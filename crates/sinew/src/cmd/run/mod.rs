@@ -5,8 +5,8 @@ mod mesh;
 mod show;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -15,7 +15,6 @@ use sinew_engine::{
 };
 use sinew_executor::local::{self, Control, Local};
 use sinew_executor::{Execution, Program};
-use sinew_plan::NodeOperation;
 use sinew_protocol::ExecutionId;
 
 use crate::agents::{self, FileAgents};
@@ -25,6 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, VariableArgs};
 use crate::output::{self, Format, Output};
 use crate::record::Record;
+use crate::signals::Signals;
 use crate::tree;
 use crate::views::words;
 
@@ -40,6 +40,9 @@ const EXAMPLES: &str = "Examples:
 A file runs in this process, and nothing of it survives the command but its artifacts and what --export writes. With
 --mesh or an address it runs on a mesh, where agents and executors are other processes, and goes on whatever happens
 to this one. There the command waits for the end; it returns 8 as soon as only a person is waited for, unless --watch.";
+
+/// Time for threads of the runtime to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Arguments of `sinew run`.
 #[derive(Args, Debug)]
@@ -155,7 +158,10 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
     })?;
-    runtime.block_on(execute(args, &loaded, task, output))
+    let ended = runtime.block_on(execute(args, &loaded, task, output));
+    // Programs of agents that are still there end with the runtime; threads that are stuck must not hold it up.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    ended
 }
 
 /// One execution to be.
@@ -205,19 +211,18 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
             }
         }),
     );
-    let interrupts = tokio::spawn(interrupts(driver.control()));
-    let ran_out = Arc::new(AtomicBool::new(false));
-    let timer = tokio::spawn(give_up(task.deadline, Arc::clone(&ran_out), driver.control()));
-    let repaint = tokio::spawn(show::repaint(Arc::clone(&view)));
-    let people = driver.control();
+    let control = driver.control();
+    let repaint = tokio::spawn(show::repaint(Arc::clone(&view), control.clone()));
+    let people = control.clone();
     let mut answers = task.answers;
     let idle = move |execution: &Execution| answer_next(execution, &mut answers, &people);
-    let execution = driver.run(task.id, task.program, task.input, task.mode, idle).await;
+    let mut signals = Signals::listen()?;
+    let running = driver.run(task.id, task.program, task.input, task.mode, idle);
+    let Some((execution, stopped)) = run_until_stopped(running, task.deadline, &mut signals, &control).await
+    else {
+        return Ok(Exit::Interrupted);
+    };
     repaint.abort();
-    let interrupted = interrupts.is_finished();
-    interrupts.abort();
-    timer.abort();
-    let timed_out = ran_out.load(Ordering::Acquire);
     if let Ok(mut view) = view.lock() {
         view.finish(&execution);
     }
@@ -226,7 +231,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     }
     let stored = kept.finish(output);
     report(&execution, &stored, &kept.folder, args.events, output);
-    Ok(exit_of(&execution, interrupted, timed_out))
+    Ok(exit_of(&execution, stopped))
 }
 
 /// People's nodes are answered from `--answer`; without one left, waiting ends.
@@ -246,24 +251,37 @@ fn answer_next(execution: &Execution, answers: &mut Vec<(String, Value)>, contro
     true
 }
 
-/// The first Ctrl-C cancels the execution, the second ends the process.
-async fn interrupts(control: Control) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        tokio::spawn(async {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(Exit::Interrupted as i32);
+/// Drives the execution to its end. The first signal and the end of the command's time cancel it, with the exit code that
+/// they ask for; a second signal gives up at once, with none.
+async fn run_until_stopped(
+    running: impl Future<Output = Execution>,
+    deadline: Deadline,
+    signals: &mut Signals,
+    control: &Control,
+) -> Option<(Execution, Option<Exit>)> {
+    // One task watches all of it, so the code does not depend on which of two tasks is faster.
+    let mut running = Box::pin(running);
+    let mut stopped = None;
+    loop {
+        let reason = tokio::select! {
+            biased;
+            execution = &mut running => return Some((execution, stopped)),
+            () = signals.next() => {
+                if stopped == Some(Exit::Interrupted) {
+                    return None;
+                }
+                stopped = Some(Exit::Interrupted);
+                "interrupted"
             }
-        });
-        let _ = control.input(EngineInput::Cancel { reason: "interrupted".into() }).await;
+            () = deadline.passed(), if stopped.is_none() => {
+                stopped = Some(Exit::TimedOut);
+                "--timeout ran out"
+            }
+        };
+        let control = control.clone();
+        let cancel = Input::Cancel { reason: reason.into() };
+        tokio::spawn(async move { control.input(cancel).await });
     }
-}
-
-/// Cancels the execution once the time of the command is over.
-async fn give_up(deadline: Deadline, ran_out: Arc<AtomicBool>, control: Control) {
-    deadline.passed().await;
-    // Set first: the execution may end, and the command with it, before this task goes on.
-    ran_out.store(true, Ordering::Release);
-    let _ = control.input(EngineInput::Cancel { reason: "--timeout ran out".into() }).await;
 }
 
 fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::AgentSet, output: &Output) {
@@ -273,18 +291,17 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
     let mut missing: Vec<&str> = loaded
         .workflows
         .iter()
-        .flat_map(|lowered| &lowered.plan.nodes)
-        .filter(|node| node.op == NodeOperation::Agent && !node.attached)
-        .filter_map(|node| node.agent.as_deref())
-        .filter(|name| set.get(name).is_none())
+        .flat_map(|lowered| agents::missing_agents(lowered, set))
+        .map(|(name, _)| name)
         .collect();
     missing.sort_unstable();
     missing.dedup();
-    if !missing.is_empty() {
+    if let [first, ..] = missing.as_slice() {
         output.note(&format!(
             "warning: no agent file for {}; nodes that need one will fail [SINEW-5091]",
             missing.join(", ")
         ));
+        output.note(&format!("hint: {}", agents::advice_on_missing(first, set)));
     }
 }
 
@@ -319,11 +336,9 @@ fn report(
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
-        output.error_block(&format!(
-            "{word}: {} [{}]",
-            output::indented(&fault.message),
-            words::name(&fault.code)
-        ));
+        // Some messages begin with the word already.
+        let message = fault.message.strip_prefix(&format!("{word}: ")).unwrap_or(&fault.message);
+        output.error_block(&format!("{word}: {} [{}]", output::indented(message), words::name(&fault.code)));
         for detail in &fault.details {
             output.error_block(&format!("  {}", output::indented(detail)));
         }
@@ -400,17 +415,18 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
     document
 }
 
-fn exit_of(execution: &Execution, interrupted: bool, timed_out: bool) -> Exit {
+/// Returns the exit code. `stopped` is the code that a signal or `--timeout` asked for.
+fn exit_of(execution: &Execution, stopped: Option<Exit>) -> Exit {
     let state = execution.state();
     if execution.ctx().dry_run() && !refused(execution) {
-        return Exit::Ok; // how it would end depends on answers nobody gave
+        return Exit::Ok; // how it would end depends on answers that were not given
     }
     match state.outcome.as_ref().map(|outcome| outcome.status) {
-        Some(TerminalStatus::Success) => Exit::Ok,
-        Some(TerminalStatus::Cancelled) if interrupted => Exit::Interrupted,
-        Some(TerminalStatus::Cancelled) if timed_out => Exit::TimedOut,
-        Some(TerminalStatus::Failure | TerminalStatus::Cancelled) => Exit::Failed,
-        None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => Exit::Waiting,
+        Some(Status::Success) => Exit::Ok,
+        // An execution that failed before it was told to stop has failed.
+        Some(_) if state.cancelling.is_some() => stopped.unwrap_or(Exit::Failed),
+        Some(Status::Failure | Status::Cancelled) => Exit::Failed,
+        None if state.acts.iter().any(|one| one.phase == Phase::Waiting) => stopped.unwrap_or(Exit::Waiting),
         None => Exit::Interrupted,
     }
 }

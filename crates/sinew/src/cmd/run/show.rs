@@ -5,17 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_engine::{Fact, Time};
-use sinew_executor::{Execution, events, local};
+use sinew_executor::local::{self, Control};
+use sinew_executor::{Execution, events};
 use sinew_protocol::message::Vocabulary;
 use sinew_source::{escape_line, escape_text};
 
 use super::Events;
+use crate::cmd::execution::watch::retried_lines;
+use crate::node_table::{NodeColumns, NodeLine};
 use crate::output::{self, Output};
-use crate::paint::Painter;
-use crate::tree::{self, Columns, Row};
+use crate::paint::{Painter, PictureLine, terminal_width};
+use crate::tree::{self, Row};
+use crate::views::scene::Scene;
 
-/// How often the tree is painted at the most.
-const REPAINT: Duration = Duration::from_millis(100);
+/// Time between two pictures of a live tree.
+const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows one execution.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -27,18 +31,21 @@ pub(crate) struct View {
     events: Option<Events>,
     /// Events are data: whole documents when a program reads, lines when people do.
     machine: bool,
+    /// Facts have come since the picture was taken.
+    is_stale: bool,
     picture: Option<Picture>,
     painter: Painter,
 }
 
-/// Painted tree: taken from the execution at most every [`REPAINT`], so that a busy execution is not slowed down.
+/// What is painted: taken from the execution when it is painted and facts have come, so that a busy execution is not
+/// slowed down and no change is left out.
 struct Picture {
     name: String,
     word: &'static str,
     started: Time,
     taken: Time,
     rows: Vec<Row>,
-    columns: Columns,
+    columns: NodeColumns,
     over: bool,
 }
 
@@ -52,13 +59,13 @@ impl Picture {
             started: state.started_at,
             taken,
             rows: tree::rows(execution, taken),
-            columns: Columns::of(execution.program().graph.plan()),
+            columns: tree::columns_of(execution.program().graph.plan()),
             over: state.ended,
         }
     }
 
     /// The lines as they are at `now`: what is at work goes on counting.
-    fn lines(&self, now: Time, color: bool, ascii: bool) -> Vec<String> {
+    fn lines(&self, now: Time, color: bool, ascii: bool, width: Option<usize>) -> Vec<PictureLine> {
         let mut rows = self.rows.clone();
         let later = if self.over { 0 } else { now.saturating_sub(self.taken) };
         for row in rows.iter_mut().filter(|row| row.status.is_open()) {
@@ -67,8 +74,17 @@ impl Picture {
         let done = rows.iter().filter(|row| row.status.is_over()).count();
         let time = tree::duration(self.taken.saturating_sub(self.started) + later);
         let name = escape_line(&self.name);
-        let mut lines = vec![format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len())];
-        lines.extend(tree::render(&rows, self.columns, color, ascii));
+        let mut lines =
+            vec![PictureLine::from(format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len()))];
+        let cells: Vec<(u8, NodeLine)> =
+            rows.iter().map(|row| (row.status.rank(), tree::cells(row))).collect();
+        let message = cells.iter().map(|(_, cells)| cells.message.chars().count()).max().unwrap_or(0);
+        let columns = self.columns.fitted(width, message);
+        lines.extend(
+            cells
+                .iter()
+                .map(|(rank, cells)| PictureLine { text: columns.line(cells, color, ascii), rank: *rank }),
+        );
         lines
     }
 }
@@ -82,6 +98,7 @@ impl View {
             quiet: output.quiet,
             events,
             machine: output.is_machine(),
+            is_stale: false,
             picture: None,
             painter: Painter::default(),
         }
@@ -94,10 +111,7 @@ impl View {
             return;
         }
         if self.live {
-            let age = |picture: &Picture| local::now().saturating_sub(picture.taken);
-            if self.picture.as_ref().is_none_or(|picture| u128::from(age(picture)) >= REPAINT.as_millis()) {
-                self.picture = Some(Picture::of(execution));
-            }
+            self.is_stale = true;
         } else {
             self.tell(execution, facts);
         }
@@ -151,36 +165,47 @@ impl View {
             };
             changed.extend(node.filter(|node| changed.last() != Some(node)));
         }
-        let now = execution.state().at;
-        let rows: Vec<Row> = changed.into_iter().map(|node| tree::row(&ctx, node, now)).collect();
+        let scene = Scene { now: execution.state().at, ..Scene::default() };
+        let rows: Vec<Row> = changed.into_iter().map(|node| tree::row(&ctx, node, &scene)).collect();
         let mut err = std::io::stderr().lock();
-        for line in tree::render(&rows, Columns::of(ctx.plan()), self.color, self.ascii) {
+        let retried = retried_lines(execution, facts);
+        for line in tree::render(&rows, tree::columns_of(ctx.plan()), self.color, self.ascii)
+            .into_iter()
+            .chain(retried)
+        {
             let _ = writeln!(err, "{}", output::escaped_line(&line, self.color));
         }
     }
 
     fn paint(&mut self) {
         if let Some(picture) = &self.picture {
-            self.painter.paint(picture.lines(local::now(), self.color, self.ascii), self.ascii);
+            let lines = picture.lines(local::now(), self.color, self.ascii, Some(terminal_width()));
+            self.painter.paint(lines, self.ascii);
         }
     }
 
-    /// The last picture.
+    /// Paints the last picture, all of it.
     pub(crate) fn finish(&mut self, execution: &Execution) {
         if self.live && !self.quiet {
-            self.picture = Some(Picture::of(execution));
-            self.paint();
-            self.picture = None;
+            let picture = Picture::of(execution);
+            self.painter.finish(&picture.lines(local::now(), self.color, self.ascii, None));
+            (self.picture, self.is_stale) = (None, false);
         }
     }
 }
 
-/// Paints while anything moves.
-pub(crate) async fn repaint(view: Arc<Mutex<View>>) {
-    let mut tick = tokio::time::interval(REPAINT);
+/// Paints while anything moves. Each picture shows all that has happened before it.
+pub(crate) async fn repaint(view: Arc<Mutex<View>>, control: Control) {
+    let mut tick = tokio::time::interval(REPAINT_INTERVAL);
     loop {
         tick.tick().await;
+        let is_stale = match view.lock() {
+            Ok(mut view) => std::mem::take(&mut view.is_stale),
+            Err(_) => return,
+        };
+        let picture = if is_stale { control.inspect(Picture::of).await } else { None };
         let Ok(mut view) = view.lock() else { return };
+        view.picture = picture.or(view.picture.take());
         view.paint();
     }
 }

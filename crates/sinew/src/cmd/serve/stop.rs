@@ -1,9 +1,9 @@
 //! When a service is told to stop: the first signal drains, the second ends the process.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure};
+use crate::signals::Signals;
 
 /// Signals that stop a service.
 #[derive(Debug)]
@@ -15,18 +15,13 @@ pub(crate) struct Stop {
 impl Stop {
     /// Listens for SIGTERM and Ctrl-C.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let open = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "SINEW-8005", format!("cannot listen for signals: {error}"))
-            })
-        };
-        let (mut term, mut int) = (open(SignalKind::terminate())?, open(SignalKind::interrupt())?);
+        let mut signals = Signals::listen()?;
         let token = CancellationToken::new();
         let fired = token.clone();
         tokio::spawn(async move {
-            next(&mut term, &mut int).await;
+            signals.next().await;
             fired.cancel();
-            next(&mut term, &mut int).await;
+            signals.next().await;
             std::process::exit(Exit::Interrupted as i32);
         });
         Ok(Self { token })
@@ -35,12 +30,5 @@ impl Stop {
     /// Waits for the first signal.
     pub(crate) async fn asked(&self) {
         self.token.cancelled().await;
-    }
-}
-
-async fn next(term: &mut Signal, int: &mut Signal) {
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
     }
 }

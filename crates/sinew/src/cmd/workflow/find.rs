@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use sinew_source::{Diagnostic, Diagnostics, Sources};
+use sinew_agents::AgentSet;
+use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 
+use crate::agents;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
 
@@ -11,6 +13,8 @@ use crate::load::{self, Loaded, Options};
 pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
 /// A file is larger than its limit.
 const TOO_LARGE: &str = "SINEW-1006";
+/// The folder of a workflow has agent files, and none declares an agent that is named.
+const NO_AGENT_FILE: &str = "SINEW-2292";
 /// Folders that hold other people's files or our own leavings.
 const PASSED_BY: [&str; 2] = ["node_modules", "target"];
 
@@ -91,7 +95,14 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
 /// Returns the findings of lowering, and those that only the finished plan shows.
 fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
+    // Agent files that cannot be read are findings of `sinew agent list`.
+    let agents = agents::load(&[], &loaded.path).unwrap_or_default();
     for lowered in &loaded.workflows {
+        if !agents.is_empty() {
+            for (name, node) in agents::missing_agents(lowered, &agents) {
+                diagnostics.extend([missing_agent(name, lowered.places.get(node).copied().flatten(), &agents)]);
+            }
+        }
         diagnostics.extend(lowered.warnings.items.iter().cloned());
         if let Err(failure) = load::program(loaded.dialect, lowered) {
             diagnostics.push(sinew_source::Diagnostic::error(failure.code, failure.message));
@@ -99,6 +110,16 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     }
     diagnostics.sort();
     diagnostics
+}
+
+/// The finding about an agent that no file beside the workflow declares.
+fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
+    let finding = Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
+    let finding = finding.hint(agents::advice_on_missing(name, agents));
+    match at {
+        Some(at) => finding.at(at),
+        None => finding,
+    }
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {

@@ -1,0 +1,32 @@
+//! Signals that ask a command to stop: SIGTERM and Ctrl-C.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::{Exit, Failure};
+
+/// Listens for SIGTERM and Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let open = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(Exit::Failed, "SINEW-8005", format!("cannot listen for signals: {error}"))
+            })
+        };
+        Ok(Self { terminate: open(SignalKind::terminate())?, interrupt: open(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
