@@ -89,7 +89,7 @@ impl std::fmt::Debug for Inspection {
 enum Message {
     Done(TaskKey, Result<TaskReply, Fault>),
     Progress(TaskKey, Value),
-    Command(Input, oneshot::Sender<Result<(), Refused>>),
+    Command(EngineInput, oneshot::Sender<Result<(), InputRefusal>>),
     Inspect(Inspection),
 }
 
@@ -114,7 +114,7 @@ impl Local {
     pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let world = World { agents, observer, sender, tasks: BTreeMap::new(), calls: TaskTracker::new() };
-        Self { fleet: Fleet::new(library), world, inbox }
+        Self { tree: ExecutionTree::new(library), world, inbox }
     }
 
     /// A handle to steer it.

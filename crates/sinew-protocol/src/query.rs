@@ -124,7 +124,7 @@ pub struct Summary {
     /// Agents whose answers are waited for; the first few of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// What the starter wants to find it by.
+    /// Labels that lists can be filtered by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts};
 use sinew_dialects::Lowered;
-use sinew_engine::{Reply, Target};
-use sinew_executor::fleet::Call;
+use sinew_engine::{RequestTarget, TaskReply};
+use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Progress};
-use sinew_plan::Op;
+use sinew_plan::NodeOperation;
 use sinew_protocol::Fault;
 use tokio_util::sync::CancellationToken;
 
@@ -142,7 +142,7 @@ pub(crate) fn advice_on_missing(name: &str, set: &AgentSet) -> String {
 pub(crate) fn missing_agents<'p>(lowered: &'p Lowered, set: &AgentSet) -> Vec<(&'p str, usize)> {
     let mut missing: Vec<(&str, usize)> = Vec::new();
     for (at, node) in lowered.plan.nodes.iter().enumerate() {
-        let asked = node.agent.as_deref().filter(|_| node.op == Op::Agent && !node.attached);
+        let asked = node.agent.as_deref().filter(|_| node.op == NodeOperation::Agent && !node.attached);
         if let Some(name) = asked.filter(|name| set.get(name).is_none())
             && !missing.iter().any(|(known, _)| *known == name)
         {

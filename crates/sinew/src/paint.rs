@@ -31,7 +31,7 @@ fn terminal_size() -> (usize, usize) {
         .map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
 }
 
-/// What was painted last, so that it can be painted over.
+/// The last painted lines, which the next ones overwrite.
 #[derive(Debug, Default)]
 pub(crate) struct Painter {
     painted: usize,

@@ -1,9 +1,12 @@
 //! An execution as a tree of nodes: what each does, for how long, and what it waits for.
 
 use serde::Serialize;
-use sinew_engine::{ActId, Activation, Children, Ctx, End, Phase, ROOT, Seen, Time, WaitingFor};
+use sinew_engine::{
+    Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
+    WaitingFor,
+};
 use sinew_executor::{Execution, events};
-use sinew_plan::{NodeIx, Plan};
+use sinew_plan::{NodeIndex, Plan};
 use sinew_source::escape_line;
 
 use crate::node_table::{NodeColumns, NodeLine};
@@ -134,7 +137,7 @@ impl NodeStatus {
     }
 }
 
-/// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks are counted, not listed.
+/// Returns one row per node that tokens can reach, in file order. ChildSet of maps, loops and forks are counted, not listed.
 pub(crate) fn rows(execution: &Execution, now: Time) -> Vec<Row> {
     rows_in(execution, &Scene::of(execution, now, &MeshPresence::default()))
 }
@@ -150,7 +153,7 @@ pub(crate) fn rows_in(execution: &Execution, scene: &Scene) -> Vec<Row> {
 }
 
 /// Returns the row of one node.
-pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, scene: &Scene) -> Row {
+pub(crate) fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, scene: &Scene) -> Row {
     let node = ctx.plan().node(ix);
     let mut row = Row {
         node: node.id.clone(),
@@ -173,7 +176,7 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, scene: &Scene) -> Row {
 }
 
 /// Returns the row of one activation.
-pub(crate) fn row_of(ctx: &Ctx<'_>, act: ActId, scene: &Scene) -> Row {
+pub(crate) fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, scene: &Scene) -> Row {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     Row {
@@ -206,7 +209,7 @@ pub(crate) fn word(one: &Activation) -> NodeStatus {
     }
 }
 
-fn message(ctx: &Ctx<'_>, act: ActId, scene: &Scene) -> Option<String> {
+fn message(ctx: &AdapterContext<'_>, act: ActivationId, scene: &Scene) -> Option<String> {
     let one = ctx.act(act);
     if let Some(fault) = &one.fault {
         let said = fault.message.lines().next().unwrap_or_default();
@@ -248,15 +251,16 @@ fn message(ctx: &Ctx<'_>, act: ActId, scene: &Scene) -> Option<String> {
 }
 
 /// Returns how the children of a map, loop or fork stand: `×400, 387 ok, 9 running, 4 failed`.
-fn count_children(ctx: &Ctx<'_>, children: &Children) -> String {
-    let count = |end: End| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
+fn count_children(ctx: &AdapterContext<'_>, children: &ChildSet) -> String {
+    let count =
+        |end: ActivationEnd| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
     let mut parts = vec![format!("×{}", children.list.len())];
     for (n, what) in [
-        (count(End::Succeeded), "ok"),
+        (count(ActivationEnd::Succeeded), "ok"),
         (children.active as usize, "running"),
-        (count(End::Failed), "failed"),
-        (count(End::Skipped), "skipped"),
-        (count(End::Cancelled), "cancelled"),
+        (count(ActivationEnd::Failed), "failed"),
+        (count(ActivationEnd::Skipped), "skipped"),
+        (count(ActivationEnd::Cancelled), "cancelled"),
     ] {
         if n > 0 {
             parts.push(format!("{n} {what}"));

@@ -114,7 +114,7 @@ pub fn words(waits: &[OpenWait]) -> Option<String> {
 }
 
 /// Agents whose answers are waited for, each once.
-fn agents(waits: &[Waiting]) -> Vec<String> {
+fn agents(waits: &[OpenWait]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for wait in waits {
         if let WaitingFor::Agent { name, .. } = &wait.what

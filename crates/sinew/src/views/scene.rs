@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sinew_engine::{ActId, Fact, Time};
+use sinew_engine::{ActivationId, Fact, Time};
 use sinew_executor::Execution;
 use sinew_protocol::card::CARD_LATE_AFTER;
 
@@ -48,7 +48,7 @@ pub(crate) struct RetriedAttempt {
 pub(crate) struct Scene {
     pub(crate) now: Time,
     pub(crate) presence: MeshPresence,
-    pub(crate) retried: BTreeMap<ActId, RetriedAttempt>,
+    pub(crate) retried: BTreeMap<ActivationId, RetriedAttempt>,
 }
 
 impl Scene {

@@ -116,7 +116,7 @@ impl Grow<'_> {
         )
     }
 
-    fn planned(&self, ix: NodeIx) -> Branch {
+    fn planned(&self, ix: NodeIndex) -> Branch {
         let row = tree::row(&self.record.execution.ctx(), ix, &self.scene);
         Branch { label: row.node.clone(), row, folded: BTreeMap::new(), children: Vec::new() }
     }
@@ -216,7 +216,7 @@ pub(crate) fn drawn(branches: &[Branch], style: TreeStyle) -> Vec<PictureLine> {
     let mut lines: Vec<PictureLine> = vec![columns.heads().into()];
     lines.extend(rows.iter().map(|row| PictureLine {
         text: columns.line(row, style.color, style.ascii),
-        rank: row.status.map_or(4, Word::rank),
+        rank: row.status.map_or(4, NodeStatus::rank),
     }));
     lines
 }

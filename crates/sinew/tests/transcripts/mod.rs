@@ -8,8 +8,6 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod live;
 mod plain;
 mod pty;

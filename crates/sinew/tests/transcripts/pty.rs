@@ -176,7 +176,7 @@ impl Watched {
     }
 }
 
-/// What is seen in the end: lines that were painted over are not.
+/// Returns the final screen, without lines that were overwritten.
 pub(crate) fn seen(screen: &str) -> String {
     let mut seen = String::new();
     let mut last = 0;

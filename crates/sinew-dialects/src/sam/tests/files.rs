@@ -297,7 +297,10 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
         ("{{workflow.input.amout}}", Some(("SINEW-2291", "no 'amout'", "'amount'"))),
         ("{{workflow.input.who.nme}}", Some(("SINEW-2291", "no 'nme'", "'name'"))),
         ("{{a.output.prise}}", Some(("SINEW-2291", "the output of the node has no 'prise'", "'price'"))),
-        ("a {{workflow.input.amount", Some(("SINEW-2290", "does not close it: {{workflow.input.amount", "}}"))),
+        (
+            "a {{workflow.input.amount",
+            Some(("SINEW-2290", "does not close it: {{workflow.input.amount", "}}")),
+        ),
         ("{{workflow.input.amount}} {{a.output.price}", Some(("SINEW-2290", "{{a.output.price}", "}}"))),
     ];
     for (text, want) in cases {
@@ -324,7 +327,10 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
     for key in ["node", "nodes"] {
         let list = if key == "node" { json!([node()]) } else { Value::Null };
         let wrong = json!({"workflow": {"description": "d", "output_mapping": {}, key: list}});
-        let document = Document { root: sinew_source::Node::from_json(&wrong), sources: sinew_source::Sources::default() };
+        let document = Document {
+            root: sinew_source::Node::from_json(&wrong),
+            sources: sinew_source::Sources::default(),
+        };
         assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{key}");
         let found = lower(&wrong).unwrap_err();
         assert!(found.items.iter().any(|item| item.code == "SINEW-2102"), "{key}: {found}");

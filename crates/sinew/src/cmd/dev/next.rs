@@ -3,8 +3,8 @@
 use serde_json::Value;
 use sinew_agents::AgentSet;
 use sinew_dialects::Lowered;
-use sinew_engine::Mode;
-use sinew_plan::Op;
+use sinew_engine::ExecutionMode;
+use sinew_plan::NodeOperation;
 
 use crate::cmd::run::input;
 use crate::load::{self, Loaded};
@@ -45,7 +45,7 @@ pub(super) fn next_command(loaded: &[Loaded], agents: &AgentSet) -> NextCommand 
             let made_up = lowered.plan.input_schema.as_ref().map(|schema| sample(schema, schema, 0));
             let input = made_up.filter(|input| input.as_object().is_none_or(|fields| !fields.is_empty()));
             let given = input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            let is_taken = input::check(&program, &given, &Mode::default()).is_ok();
+            let is_taken = input::check(&program, &given, &ExecutionMode::default()).is_ok();
             choices.push((!is_taken, !is_served(lowered, loaded, agents), lowered.plan.name.clone(), input));
         }
     }
@@ -67,8 +67,8 @@ fn is_served(lowered: &Lowered, loaded: &[Loaded], agents: &AgentSet) -> bool {
         |name: &str| loaded.iter().flat_map(|file| &file.workflows).any(|one| one.plan.name == name);
     lowered.plan.nodes.iter().filter(|node| !node.attached).all(|node| {
         match (&node.op, node.agent.as_deref()) {
-            (Op::Agent, Some(name)) => agents.get(name).is_some() || is_deployed(name),
-            (Op::Workflow, Some(name)) => is_deployed(name),
+            (NodeOperation::Agent, Some(name)) => agents.get(name).is_some() || is_deployed(name),
+            (NodeOperation::Workflow, Some(name)) => is_deployed(name),
             _ => true,
         }
     })

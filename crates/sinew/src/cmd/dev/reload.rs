@@ -75,7 +75,7 @@ fn stamps(paths: &[PathBuf]) -> Stamps {
     let mut found = Stamps::new();
     for path in paths {
         look(path, MAX_DEPTH, &mut found);
-        // What a file includes lies beside it.
+        // Included files lie beside the file.
         if !path.is_dir() {
             let folder = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
             look(folder, 2, &mut found);

@@ -44,7 +44,7 @@ impl Changes {
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
         let events = remote.mesh().events(&filter, From::Now).await?;
         let cards = online(remote.mesh()).await;
-        // What happened between the first look and the subscription is seen now.
+        // Events between the first read and the subscription are in this record.
         let record = Arc::new(remote.record(record.execution.id()).await?);
         let presence = MeshPresence::default();
         Ok(Self { record, presence, cards, remote, events, poll_at: Instant::now() + POLL_INTERVAL })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::Value;
-use sinew_engine::{Mode, Val};
+use sinew_engine::{ExecutionMode, SharedJson};
 
 use super::Which;
 use super::launch::{LaunchArgs, NOT_GIVEN, NewExecution, behind, is_work, launch, nodes, outputs};
@@ -59,7 +59,7 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
             format!("where the execution goes behind node '{id}' is not in its output, so it cannot be set");
         return Err(Failure::new(Exit::Conflict, NOT_GIVEN, why).hint("set the output that it looks at"));
     }
-    let mut mode = Mode { given: outputs(&record, &again)?, ..Mode::default() };
+    let mut mode = ExecutionMode { given: outputs(&record, &again)?, ..ExecutionMode::default() };
     mode.given.extend(set);
     let input = Value::clone(record.execution.ctx().input());
     let new = NewExecution { label: FORK_OF, input, mode, latest: false };
@@ -67,7 +67,7 @@ pub(super) async fn fork(args: &ForkArgs, output: &Output) -> Result<Exit, Failu
 }
 
 /// `NODE.output=VALUE`, as a node and what it is said to have given.
-fn given(text: &str) -> Result<(String, Val), Failure> {
+fn given(text: &str) -> Result<(String, SharedJson), Failure> {
     let wrong = || Failure::usage(format!("--set takes NODE.output=VALUE, not '{text}'"));
     let (node, value) = text.split_once('=').ok_or_else(wrong)?;
     let node = node.strip_suffix(".output").filter(|node| !node.is_empty()).ok_or_else(wrong)?;

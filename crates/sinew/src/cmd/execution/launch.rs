@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_engine::{End, Mode, ROOT, Val};
-use sinew_plan::{NodeIx, Op, Plan};
+use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
+use sinew_plan::{NodeIndex, NodeOperation, Plan};
 
 use super::retry::{wait_until_known, watched};
 use super::tree::NO_SUCH_NODE;
@@ -34,7 +34,7 @@ pub(super) struct LaunchArgs {
 pub(super) struct NewExecution {
     pub(super) label: &'static str,
     pub(super) input: Value,
-    pub(super) mode: Mode,
+    pub(super) mode: ExecutionMode,
     /// With the newest version of the workflow.
     pub(super) latest: bool,
 }
@@ -77,7 +77,7 @@ pub(super) async fn launch(
     command.labels.clone_from(&record.about.labels);
     command.labels.insert(new.label.into(), record.id().to_owned());
     command.user.clone_from(&record.about.user);
-    if new.mode != Mode::default() {
+    if new.mode != ExecutionMode::default() {
         command.mode = serde_json::to_value(&new.mode).unwrap_or_default();
     }
     output.note(&format!("starting {workflow} ({shown})"));
@@ -93,7 +93,7 @@ pub(super) async fn launch(
 }
 
 /// Nodes of the workflow itself, by name. What a map or a loop runs begins and ends with it.
-pub(super) fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIx>, Failure> {
+pub(super) fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIndex>, Failure> {
     let find = |name: &String| {
         let found = plan.find(name).filter(|ix| !plan.node(*ix).inner);
         found.ok_or_else(|| {
@@ -107,7 +107,7 @@ pub(super) fn nodes(plan: &Plan, names: &[String]) -> Result<Vec<NodeIx>, Failur
 }
 
 /// These nodes and all that depend on them.
-pub(super) fn behind(plan: &Plan, begun: &[NodeIx]) -> BTreeSet<NodeIx> {
+pub(super) fn behind(plan: &Plan, begun: &[NodeIndex]) -> BTreeSet<NodeIndex> {
     let mut found = BTreeSet::new();
     let mut left = begun.to_vec();
     while let Some(ix) = left.pop() {
@@ -121,15 +121,18 @@ pub(super) fn behind(plan: &Plan, begun: &[NodeIx]) -> BTreeSet<NodeIx> {
 /// Outputs of the nodes of the workflow itself that ended well, except these.
 ///
 /// What a node computes is computed again, and people are asked again: where their tokens went is not in a value.
-pub(super) fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> Result<BTreeMap<String, Val>, Failure> {
+pub(super) fn outputs(
+    record: &Record,
+    except: &BTreeSet<NodeIndex>,
+) -> Result<BTreeMap<String, SharedJson>, Failure> {
     let state = record.execution.state();
     let plan = record.plan();
     let mut kept = BTreeMap::new();
     let mut at_ports = Vec::new();
-    for ix in (0..plan.nodes.len() as NodeIx).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
+    for ix in (0..plan.nodes.len() as NodeIndex).filter(|ix| !except.contains(ix) && is_work(plan, *ix)) {
         let one = state.last(ROOT, ix).map(|act| state.act(act));
         let Some(output) =
-            one.filter(|one| one.end == Some(End::Succeeded)).and_then(|one| one.output.as_ref())
+            one.filter(|one| one.end == Some(ActivationEnd::Succeeded)).and_then(|one| one.output.as_ref())
         else {
             continue;
         };
@@ -152,6 +155,13 @@ pub(super) fn outputs(record: &Record, except: &BTreeSet<NodeIx>) -> Result<BTre
 }
 
 /// True if others work for the node; what it computes itself, and what people say, decides where tokens go.
-pub(super) fn is_work(plan: &Plan, ix: NodeIx) -> bool {
-    matches!(plan.node(ix).op, Op::Agent | Op::Workflow | Op::Map { .. } | Op::Loop { .. } | Op::Fork { .. })
+pub(super) fn is_work(plan: &Plan, ix: NodeIndex) -> bool {
+    matches!(
+        plan.node(ix).op,
+        NodeOperation::Agent
+            | NodeOperation::Workflow
+            | NodeOperation::Map { .. }
+            | NodeOperation::Loop { .. }
+            | NodeOperation::Fork { .. }
+    )
 }

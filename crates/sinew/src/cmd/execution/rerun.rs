@@ -1,9 +1,7 @@
 //! `sinew execution rerun`: a new execution with the input of an old one.
 
 use clap::Args;
-use serde_json::{Value, json};
-use sinew_engine::{ActivationEnd, ExecutionMode, ROOT, SharedJson};
-use sinew_plan::{NodeIndex, NodeOperation, Plan};
+use sinew_engine::ExecutionMode;
 
 use super::Which;
 use super::launch::{LaunchArgs, NewExecution, behind, launch, nodes, outputs};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use sinew_engine::End;
+use sinew_engine::ActivationEnd;
 
 use super::tree::no_such_node;
 use super::{Found, Which};
@@ -59,7 +59,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             print(&value.value);
         }
         return match (one.end, &one.output, &one.fault) {
-            (Some(End::Succeeded | End::Skipped), ..) => Ok(Exit::Ok),
+            (Some(ActivationEnd::Succeeded | ActivationEnd::Skipped), ..) => Ok(Exit::Ok),
             (Some(_), _, Some(fault)) => {
                 Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone()))
             }

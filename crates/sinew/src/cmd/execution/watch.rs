@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::paint::{Painter, PictureLine, terminal_width};
 use crate::record::Record;
 use crate::remote::Remote;
-use crate::tree::{self as rows, Word};
+use crate::tree::{self as rows, NodeStatus};
 use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::{self, Options, TreeStyle};
 use crate::views::{Standing, waiting, words};
@@ -121,7 +121,7 @@ struct View<'a> {
     how: &'a Follow,
     painter: Painter,
     /// How each node stood when a line said so.
-    told: BTreeMap<String, Word>,
+    told: BTreeMap<String, NodeStatus>,
     /// Rounds whose retries were told.
     rounds: usize,
     said: Option<String>,

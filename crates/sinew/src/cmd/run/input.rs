@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sinew_engine::{Input, Mode};
+use sinew_engine::{EngineInput, ExecutionMode};
 use sinew_executor::{Execution, Program, local};
 use sinew_protocol::ExecutionId;
 
@@ -29,9 +29,9 @@ pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Fail
 }
 
 /// Checks an input by the rules of a workflow, as the start of an execution would, and keeps nothing.
-pub(crate) fn check(program: &Program, input: &Value, mode: &Mode) -> Result<(), Failure> {
+pub(crate) fn check(program: &Program, input: &Value, mode: &ExecutionMode) -> Result<(), Failure> {
     let mut trial = Execution::new(ExecutionId::of("local", "input-check", program.name()), program.clone());
-    let start = Input::Start { input: input.clone(), mode: mode.clone(), depth: 0, chain: Vec::new() };
+    let start = EngineInput::Start { input: input.clone(), mode: mode.clone(), depth: 0, chain: Vec::new() };
     let started = trial.input(local::now(), start);
     let refused = match (&started, trial.state().start.as_ref()) {
         (Err(refused), _) => return Err(Failure::usage(refused.to_string())),
@@ -50,7 +50,7 @@ pub(crate) fn check(program: &Program, input: &Value, mode: &Mode) -> Result<(),
     .hint(format!("`sinew workflow describe {name}` shows the schema of the input")))
 }
 
-/// What a flag gives: JSON, `@file` or `-`.
+/// Reads the value of a flag: JSON, `@file` or `-`.
 pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
     match (text, text.strip_prefix('@')) {
         ("-", _) => load::read_data(Path::new("-")),

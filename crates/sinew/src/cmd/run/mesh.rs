@@ -138,7 +138,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             Ok((remote, named))
         });
         let (remote, (workflow, version)) = prepared.await?;
-        let mode = if mode == sinew_engine::Mode::default() { Value::Null } else { json!(mode) };
+        let mode = if mode == sinew_engine::ExecutionMode::default() { Value::Null } else { json!(mode) };
         let mut command = if let Some(id) = &args.on.id {
             let id = ExecutionId::parse(id).map_err(|error| Failure::usage(format!("--id: {error}")))?;
             StartCommand::new(id, workflow.clone(), value)

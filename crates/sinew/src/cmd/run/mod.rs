@@ -279,7 +279,7 @@ async fn run_until_stopped(
             }
         };
         let control = control.clone();
-        let cancel = Input::Cancel { reason: reason.into() };
+        let cancel = EngineInput::Cancel { reason: reason.into() };
         tokio::spawn(async move { control.input(cancel).await });
     }
 }
@@ -422,11 +422,13 @@ fn exit_of(execution: &Execution, stopped: Option<Exit>) -> Exit {
         return Exit::Ok; // how it would end depends on answers that were not given
     }
     match state.outcome.as_ref().map(|outcome| outcome.status) {
-        Some(Status::Success) => Exit::Ok,
+        Some(TerminalStatus::Success) => Exit::Ok,
         // An execution that failed before it was told to stop has failed.
         Some(_) if state.cancelling.is_some() => stopped.unwrap_or(Exit::Failed),
-        Some(Status::Failure | Status::Cancelled) => Exit::Failed,
-        None if state.acts.iter().any(|one| one.phase == Phase::Waiting) => stopped.unwrap_or(Exit::Waiting),
+        Some(TerminalStatus::Failure | TerminalStatus::Cancelled) => Exit::Failed,
+        None if state.acts.iter().any(|one| one.phase == ActivationPhase::Waiting) => {
+            stopped.unwrap_or(Exit::Waiting)
+        }
         None => Exit::Interrupted,
     }
 }

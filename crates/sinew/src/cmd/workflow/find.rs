@@ -100,7 +100,11 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     for lowered in &loaded.workflows {
         if !agents.is_empty() {
             for (name, node) in agents::missing_agents(lowered, &agents) {
-                diagnostics.extend([missing_agent(name, lowered.places.get(node).copied().flatten(), &agents)]);
+                diagnostics.extend([missing_agent(
+                    name,
+                    lowered.places.get(node).copied().flatten(),
+                    &agents,
+                )]);
             }
         }
         diagnostics.extend(lowered.warnings.items.iter().cloned());
@@ -114,7 +118,8 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
 
 /// The finding about an agent that no file beside the workflow declares.
 fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
-    let finding = Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
+    let finding =
+        Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
     let finding = finding.hint(agents::advice_on_missing(name, agents));
     match at {
         Some(at) => finding.at(at),
