@@ -72,7 +72,7 @@ impl Execution {
 
     /// Returns what an adapter sees of the execution.
     pub fn ctx(&self) -> AdapterContext<'_> {
-        self.machine.context()
+        self.machine.context().with_execution_id(self.id.as_str())
     }
 
     /// Returns the time at which the execution must be woken, and why.
@@ -88,7 +88,10 @@ impl Execution {
     }
 
     /// Walks the journal: each fact with the state just after it.
-    pub fn replay(&self, visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
-        self.machine.visit_facts(visit);
+    pub fn replay(&self, mut visit: impl FnMut(&AdapterContext<'_>, &Fact)) {
+        self.machine.visit_facts(|ctx, fact| {
+            let ctx = AdapterContext::new(ctx.graph, ctx.state, ctx.now);
+            visit(&ctx.with_execution_id(self.id.as_str()), fact);
+        });
     }
 }

@@ -12,9 +12,10 @@ use sinew_protocol::Fault;
 use sinew_script::{CallBatch, CallOutcome, ScriptError};
 
 use super::adapter::RAW;
-use super::convert::{self, Converted};
+use super::argument::ConversionArgument;
+use super::convert::{self, ConversionResult};
 use super::flow::ITERATION;
-use super::lower::EdgeExtra;
+use super::lower::{ConnectionData, PlanRules};
 
 /// The reply to an evaluation is not one.
 const UNREADABLE_OUTCOMES: &str = "SINEW-3008";
@@ -30,7 +31,7 @@ pub(super) fn select(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Rout
     let deliveries = deliveries(ctx, act);
     let recorded = outcomes(ctx, act)?;
     if recorded.is_none() {
-        let batch = conversions(&deliveries);
+        let batch = conversions(&deliveries, PlanRules::of(ctx.plan()).argument);
         if !batch.calls.is_empty() {
             return Ok(RouteDecision::Ask(Box::new(TaskRequest::evaluation(batch.to_json()))));
         }
@@ -44,13 +45,13 @@ pub(super) fn select(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Rout
 }
 
 /// Payloads of the out-edges of an activation, in the order in which tokens are sent.
-fn deliveries<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Vec<Delivery<'a>> {
+fn deliveries<'a>(ctx: &AdapterContext<'a>, act: ActivationId) -> Vec<ConnectionDelivery<'a>> {
     let one = ctx.act(act);
     let Some(output) = &one.output else { return Vec::new() };
     let mut edges: Vec<EdgeIndex> = out_edges(ctx, one.node).collect();
     // Items come before what follows the loop.
     edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
-    edges.into_iter().filter_map(|edge| Delivery::of(ctx, output, edge)).collect()
+    edges.into_iter().filter_map(|edge| ConnectionDelivery::of(ctx, output, edge)).collect()
 }
 
 /// The recorded outcomes of the activation's conversion functions; none if they were not evaluated.
@@ -66,7 +67,7 @@ fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<Ca
 }
 
 /// The calls of all conversion functions, in the order in which outcomes are taken.
-fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
+fn conversions(deliveries: &[ConnectionDelivery<'_>], argument: ConversionArgument) -> CallBatch {
     let mut batch = CallBatch::default();
     // Connections of one port convert the same payload.
     let mut known: BTreeMap<*const Value, usize> = BTreeMap::new();
@@ -77,14 +78,14 @@ fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
                 batch.values.push(payload.clone());
                 batch.values.len() - 1
             });
-            batch.calls.push(convert::call(source, at));
+            batch.calls.push(convert::call(source, argument, payload, at));
         }
     }
     batch
 }
 
 /// Payload of one connection, before conversion.
-struct Delivery<'a> {
+struct ConnectionDelivery<'a> {
     edge: EdgeIndex,
     /// The value of the port as later nodes see it.
     shaped: &'a SharedJson,
@@ -98,10 +99,10 @@ struct Delivery<'a> {
     items: Option<&'a [Value]>,
 }
 
-impl<'a> Delivery<'a> {
+impl<'a> ConnectionDelivery<'a> {
     fn of(ctx: &AdapterContext<'a>, output: &'a ActivationOutput, edge: EdgeIndex) -> Option<Self> {
         let port = ctx.plan().edge(edge).port.as_str();
-        let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
+        let extra: Option<ConnectionData> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
         let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
         let is_port = !port.starts_with('_');
         let shaped = at(port).filter(|value| is_port && !value.is_null());
@@ -113,7 +114,7 @@ impl<'a> Delivery<'a> {
             None => return None,
         };
         let raw = at(RAW).and_then(|all| all.get(port)).unwrap_or(shaped);
-        let conversion = extra.and_then(|EdgeExtra { id, conversion }| Some((id, conversion?)));
+        let conversion = extra.and_then(|ConnectionData { id, conversion }| Some((id, conversion?)));
         let items = shaped.as_array().filter(|_| port == ITERATION).map(Vec::as_slice);
         Some(Self { edge, shaped, raw, own, conversion, items })
     }
@@ -158,31 +159,56 @@ impl<'a> Delivery<'a> {
             return Err(Fault::error(UNREADABLE_OUTCOMES, "the outcome of a script is missing"));
         };
         match convert::convert_outcome(outcome).map_err(|error| script_fault(id, &error))? {
-            Converted::Value(value) => Ok(Some(value)),
-            Converted::Raised(error) => {
-                ctx.note(json!({ "conversion_failed": {
-                    "connection": id, "error": error.message, "line": error.line, "column": error.column,
-                } }));
+            ConversionResult::Value(value) => Ok(Some(value)),
+            ConversionResult::Raised(error) => {
+                let failed = FailedConversion { connection: id.clone(), error: Some(error) };
+                ctx.note(json!({ "conversion_failed": failed.to_json() }));
                 Ok(None)
             }
         }
     }
 }
 
-/// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
-pub(super) fn fallbacks(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<String> {
+/// A conversion function that raised: its connection carries what was there before.
+pub(super) struct FailedConversion {
+    /// Id of the connection.
+    pub(super) connection: String,
+    /// The error; `None` in records of earlier versions.
+    pub(super) error: Option<ScriptError>,
+}
+
+impl FailedConversion {
+    /// Returns the failure as people and programs see it.
+    pub(super) fn to_json(&self) -> Value {
+        let error = self.error.as_ref();
+        json!({
+            "connection": self.connection,
+            "error": error.map(|error| error.message.as_str()),
+            "line": error.and_then(|error| error.line),
+            "column": error.and_then(|error| error.column),
+        })
+    }
+}
+
+/// Returns the conversion functions of an activation that raised, once per item.
+pub(super) fn failed_conversions(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<FailedConversion> {
     if let Ok(Some(outcomes)) = outcomes(ctx, act) {
         let deliveries = deliveries(ctx, act);
         let converting = deliveries.iter().flat_map(|delivery| {
             delivery.conversion.iter().flat_map(|(id, _)| delivery.payloads().iter().map(move |_| id))
         });
-        let raised = converting.zip(outcomes).filter(|(_, outcome)| matches!(outcome, CallOutcome::Error(_)));
-        return raised.map(|(id, _)| id.clone()).collect();
+        let raised = converting.zip(outcomes).filter_map(|(id, outcome)| match outcome {
+            CallOutcome::Error(error) => Some((id, convert::unmask(error))),
+            CallOutcome::Value(_) => None,
+        });
+        return raised
+            .map(|(id, error)| FailedConversion { connection: id.clone(), error: Some(error) })
+            .collect();
     }
     // Records of earlier versions hold no outcomes. There, a token that carries what was there before fell back.
     let sent = ctx.act(act).sent.iter().filter_map(|token| {
         let edge = ctx.plan().edge(token.edge);
-        let extra: EdgeExtra = serde_json::from_value(edge.extra.clone()).ok()?;
+        let extra: ConnectionData = serde_json::from_value(edge.extra.clone()).ok()?;
         let fell_back = match &token.value {
             TokenValue::Port => true,
             TokenValue::Given(value) => {
@@ -190,7 +216,8 @@ pub(super) fn fallbacks(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<Stri
             }
             _ => false,
         };
-        extra.conversion.filter(|_| fell_back).map(|_| extra.id)
+        let connection = extra.id;
+        extra.conversion.filter(|_| fell_back).map(|_| FailedConversion { connection, error: None })
     });
     sent.collect()
 }

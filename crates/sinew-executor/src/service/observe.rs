@@ -4,7 +4,10 @@
 //! its subject, never random: the sender of a task knows the id of a span that another executor may report after the
 //! task has ended.
 
-use sinew_engine::{Activation, ActivationId, AdapterContext, ExecutionState, Fact, Time};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{Activation, ActivationId, AdapterContext, ExecutionState, Fact, TaskReply, Time};
 use sinew_mesh::trace::TraceParent;
 use sinew_plan::NodeOperation;
 use sinew_protocol::artifact::sha256;
@@ -14,17 +17,20 @@ use sinew_protocol::{ExecutionId, Fault, code};
 /// Agents say what they used; more than this at once is nothing they could have.
 const MOST_TOKENS: u64 = 100_000_000;
 /// Where agents report tokens: how the report is called in different places.
-const TOKENS: [(&str, [&str; 2]); 2] =
-    [("input", ["input_tokens", "prompt_tokens"]), ("output", ["output_tokens", "completion_tokens"])];
+const TOKENS: [(&str, [&str; 3]); 2] = [
+    ("input", ["input_tokens", "prompt_tokens", "input"]),
+    ("output", ["output_tokens", "completion_tokens", "output"]),
+];
 
 /// Measures one stored fact.
 pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
-        Fact::Replied { result, .. } => {
+        Fact::Replied { act, result, .. } => {
+            conversions(ctx, *act, result);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "success");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             if let Ok(reply) = result {
-                tokens(&reply.usage);
+                tokens(reported_usage(reply));
             }
         }
         Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "success", None),
@@ -33,8 +39,31 @@ pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fa
             activation(ctx, meta, now, *act, "failure", Some(fault));
         }
         Fact::Cancelled { act, .. } => activation(ctx, meta, now, *act, "cancelled", None),
+        Fact::Noted { note, .. } if note.get("conversion_failed").is_some() => {
+            metrics::counter!("sinew_conversions_failed_total").increment(1);
+        }
+        Fact::Noted { note, .. } if note.get("schema_violation").is_some() => {
+            metrics::counter!("sinew_schema_violations_total").increment(1);
+        }
         Fact::Ended => execution(ctx.state, meta, now),
         _ => {}
+    }
+}
+
+/// Where an agent reports the tokens it used: beside its answer, or in it as older runners do.
+fn reported_usage(reply: &TaskReply) -> &Value {
+    let is_told = reply.usage.as_object().is_some_and(|usage| !usage.is_empty());
+    let inside = [&*reply.output, reply.output.get("result").unwrap_or(&Value::Null)];
+    let mut older = inside.into_iter().flat_map(|value| ["_tokens", "token_usage"].map(|key| value.get(key)));
+    if is_told { &reply.usage } else { older.find_map(|usage| usage).unwrap_or(&reply.usage) }
+}
+
+/// Counts the conversion functions that an evaluation called: those of the connections of a dialect that has them.
+fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<TaskReply>, Fault>) {
+    let evaluation = ctx.state.act(act).ask.as_ref().is_some_and(|ask| ask.is_evaluation());
+    if let (true, "agentteam", Ok(reply)) = (evaluation, ctx.plan().dialect.as_str(), result) {
+        let called = reply.output.as_array().map_or(0, Vec::len);
+        metrics::counter!("sinew_conversions_total").increment(called as u64);
     }
 }
 
@@ -129,7 +158,7 @@ fn known(fault: &Fault) -> String {
     if code::page(&fault.code).is_some() { fault.code.to_string() } else { "other".to_owned() }
 }
 
-fn tokens(usage: &serde_json::Value) {
+fn tokens(usage: &Value) {
     for (direction, names) in TOKENS {
         if let Some(count) = names.iter().find_map(|name| usage.get(name)?.as_u64()) {
             metrics::counter!("sinew_tokens_total", "direction" => direction)
@@ -203,5 +232,112 @@ mod tests {
         assert_eq!(known(&Fault::invalid("SINEW-4001", "x")), "SINEW-4001");
         assert_eq!(known(&Fault::invalid("SINEW-0000", "x")), "other");
         assert_eq!(known(&Fault::invalid("customer 4711", "x")), "other");
+    }
+}
+
+#[cfg(test)]
+mod metric_tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use metrics::{
+        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+    use serde_json::json;
+    use sinew_dialects::LowerOptions;
+    use sinew_engine::ExecutionMode;
+    use sinew_source::{Document, Node, Sources};
+
+    use super::*;
+    use crate::execution_tree::Call;
+    use crate::sim::{Sim, Stub, Stubbed};
+    use crate::{Library, Program};
+
+    /// Counters by name.
+    #[derive(Default)]
+    struct CountingRecorder(Arc<Mutex<BTreeMap<String, u64>>>);
+
+    struct NamedCounter(Arc<Mutex<BTreeMap<String, u64>>>, String);
+
+    impl CounterFn for NamedCounter {
+        fn increment(&self, value: u64) {
+            *self.0.lock().unwrap().entry(self.1.clone()).or_default() += value;
+        }
+
+        fn absolute(&self, value: u64) {
+            self.0.lock().unwrap().insert(self.1.clone(), value);
+        }
+    }
+
+    impl Recorder for CountingRecorder {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(Arc::new(NamedCounter(Arc::clone(&self.0), key.name().to_owned())))
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    /// An agent that reports its tokens as older runners do.
+    struct LegacyAgent;
+
+    impl Stub for LegacyAgent {
+        fn call(&mut self, _now: Time, _call: &Call) -> Stubbed {
+            let answer = json!({ "response": "hi", "_tokens": { "input": 3, "output": 4 } });
+            Stubbed::now(Ok(TaskReply::new(answer)))
+        }
+    }
+
+    #[test]
+    fn conversions_that_raise_are_counted_among_those_that_were_called() {
+        let file = json!({
+            "nodes": [
+                { "id": "t", "type": "TRIGGER", "subtype": "MANUAL" },
+                { "id": "ai", "type": "AI_AGENT", "subtype": "OPENAI_CHATGPT" },
+                { "id": "s", "type": "EXTERNAL_ACTION", "subtype": "SLACK" },
+            ],
+            "connections": [
+                { "id": "good", "from_node": "t", "to_node": "ai", "conversion_function": "lambda d: {'message': 'x'}" },
+                { "id": "bad", "from_node": "ai", "to_node": "s", "conversion_function": "lambda d: 1 / 0" },
+            ],
+        });
+        let dialect = sinew_dialects::by_name("agentteam").unwrap();
+        let document = Document { root: Node::from_json(&file), sources: Sources::default() };
+        let options = LowerOptions {
+            default_name: "w",
+            read: &|_| Err(String::new()),
+            list: &sinew_dialects::no_list,
+            agents: &BTreeMap::new(),
+        };
+        let plan = dialect.lower(document, &options).unwrap().remove(0).plan;
+        let mut library = Library::default();
+        library.insert(Program::new(plan, dialect.adapter()).unwrap());
+        let library = Arc::new(library);
+        let mut sim = Sim::new(Arc::clone(&library), LegacyAgent);
+        sim.run(library.get("w").unwrap().clone(), json!({}), ExecutionMode::default(), 1_000);
+        let meta: ExecutionMeta = serde_json::from_value(json!({
+            "execution": sim.execution().id(), "workflow": "w", "dialect": "agentteam", "plan": "p", "caller": "c",
+            "created": 0,
+        }))
+        .unwrap();
+        let recorder = CountingRecorder::default();
+        metrics::with_local_recorder(&recorder, || {
+            sim.execution().replay(|ctx, told| fact(ctx, &meta, 0, told));
+        });
+        let counts = recorder.0.lock().unwrap();
+        let count = |name: &str| counts.get(name).copied().unwrap_or_default();
+        assert_eq!((count("sinew_conversions_total"), count("sinew_conversions_failed_total")), (2, 1));
+        // The Slack action needs a message that the failed conversion did not bring.
+        assert_eq!(count("sinew_schema_violations_total"), 1);
+        assert_eq!(count("sinew_tokens_total"), 14);
     }
 }
