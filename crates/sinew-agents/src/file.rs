@@ -140,7 +140,11 @@ pub(crate) enum Stdin {
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpFile {
     /// Where to send the request; `{{input.path}}` may stand in path and query.
+    #[serde(default)]
     pub(crate) url: String,
+    /// Whether the input describes the request: `{url, method?, query?, headers?, body?}`. Then the file names no url.
+    #[serde(default)]
+    pub(crate) from_input: bool,
     /// HTTP method.
     #[serde(default = "default_method")]
     pub(crate) method: String,

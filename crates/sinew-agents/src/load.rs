@@ -32,9 +32,20 @@ impl Complaint {
 
 pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
+    let max_bytes = Limits::default().max_bytes as u64;
+    let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
+    load_bytes(&bytes, path, environment)
+}
+
+/// Reads an agent from the bytes of its file, which need not exist.
+pub(crate) fn load_bytes(
+    bytes: &[u8],
+    path: &Path,
+    environment: &Arc<Environment>,
+) -> Result<Agent, Diagnostics> {
+    let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;
-    let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
     let options = LoadOptions {
         name: &shown,
         // Headers and variables name the environment; they are filled at each call. No other text does.
@@ -42,7 +53,7 @@ pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent,
         read: &|path| read_file(path, max_bytes).map_err(|error| error.to_string()),
         limits,
     };
-    let document = sinew_source::load(&bytes, &options)?;
+    let document = sinew_source::load(bytes, &options)?;
     let mut diagnostics = Diagnostics::new(document.sources.clone());
     match &*FORM {
         Ok(form) => diagnostics.extend(check_node(form, &document.root)),
@@ -210,10 +221,22 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
 }
 
 fn build_http(file: &HttpFile) -> Result<Http, Vec<Complaint>> {
-    let request = RequestTemplate::parse(&file.method, &file.url, &file.headers, file.body.as_ref())
+    let complain = |problem: &str| vec![Complaint::new("/run/http/url", problem)];
+    if file.from_input && !file.url.is_empty() {
+        return Err(complain("the input names the url: leave it out, or leave out from_input"));
+    }
+    if file.from_input && (!file.headers.is_empty() || file.body.is_some()) {
+        return Err(complain("with from_input the whole request comes from the input"));
+    }
+    if !file.from_input && file.url.is_empty() {
+        return Err(complain("a request needs a url"));
+    }
+    let url = if file.from_input { "http://from.input/" } else { &file.url };
+    let request = RequestTemplate::parse(&file.method, url, &file.headers, file.body.as_ref())
         .map_err(|(field, problem)| vec![Complaint::new(format!("/run/http/{field}"), problem)])?;
     Ok(Http {
         request,
+        from_input: file.from_input,
         timeout: file.timeout.0,
         retries: file.retry.limit,
         max_output: file.max_output,

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use sinew_source::{Diagnostic, Diagnostics};
 
 use crate::agent::{Agent, process_environment};
-use crate::load::unreadable;
+use crate::load::{load_bytes, unreadable};
 use crate::template::Environment;
 
 /// How agent files are named.
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
+
+/// Agents that ship with Sinew.
+const READY_MADE: [(&str, &str); 1] = [("http.agent.yaml", include_str!("../ready-made/http.agent.yaml"))];
 
 /// Two files give the same name.
 const TWICE: &str = "SINEW-5011";
@@ -67,6 +70,18 @@ impl AgentSet {
             return Err(complaints);
         }
         self.agents.insert(agent.name().to_owned(), Arc::new(agent));
+        Ok(())
+    }
+
+    /// Adds the agents that ship with Sinew, except those whose name an agent of the set has.
+    pub fn add_ready_made(&mut self) -> Result<(), Diagnostics> {
+        let environment = process_environment();
+        for (file, text) in READY_MADE {
+            let agent = load_bytes(text.as_bytes(), Path::new(file), &environment)?;
+            if self.get(agent.name()).is_none() {
+                self.add(agent)?;
+            }
+        }
         Ok(())
     }
 

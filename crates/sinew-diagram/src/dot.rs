@@ -50,6 +50,9 @@ pub fn dot(drawing: &Drawing) -> String {
                 look.fill, look.stroke, look.text, look.width
             );
         }
+        if let (Some(color), None) = (node.color, &node.status) {
+            let _ = write!(out, ", color=\"{color}\", penwidth=2");
+        }
         out.push_str("];\n");
     }
     for (number, (title, members)) in graph.groups.iter().enumerate() {

@@ -28,7 +28,9 @@ mod tree;
 
 pub use dot::dot;
 pub use mermaid::mermaid;
-pub use model::{Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, Shape, Status};
+pub use model::{
+    Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, NodeColor, Shape, Status,
+};
 pub use paint::svg;
 pub use raster::png;
 pub use terminal::{terminal, terminal_within};

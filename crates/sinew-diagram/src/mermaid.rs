@@ -116,6 +116,11 @@ fn write_styles(out: &mut String, graph: &Graph<'_>) {
         );
         let _ = writeln!(out, "    class {} {}", members.join(","), look.word);
     }
+    for node in &graph.nodes {
+        if let (Some(color), None) = (node.color, &node.status) {
+            let _ = writeln!(out, "    style {} stroke:{color},stroke-width:2px", mermaid_id(&node.id));
+        }
+    }
     for (taken, style) in
         [(false, "stroke:#afb8c1,stroke-dasharray:4 4"), (true, "stroke:#1f2328,stroke-width:2.5px")]
     {

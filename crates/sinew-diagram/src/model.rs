@@ -1,5 +1,7 @@
 //! What is drawn. Pure data, already worded; every form of output reads only this.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// A graph to draw: nodes and edges in file order.
@@ -38,6 +40,28 @@ pub struct DrawnNode {
     pub status: Option<Mark>,
     /// Title of the box around this node and others of the same group.
     pub group: Option<String>,
+    /// Colour of the outline where no execution is laid over; `None`: the colour of its shape.
+    pub color: Option<NodeColor>,
+}
+
+/// Colour of a node's outline: red, green and blue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeColor(u8, u8, u8);
+
+impl NodeColor {
+    /// Reads `#rrggbb`; `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6 && digits.is_ascii())?;
+        let part = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        Some(Self(part(0)?, part(2)?, part(4)?))
+    }
+}
+
+impl fmt::Display for NodeColor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
+    }
 }
 
 /// Outline of a node, one per kind.
@@ -279,6 +303,7 @@ impl<'a> Graph<'a> {
                         lines: Vec::new(),
                         status: None,
                         group: None,
+                        color: None,
                     }));
                     nodes.len() - 1
                 })

@@ -3,6 +3,7 @@
 //! No script, no style sheet, no link, no foreign object, no reference by id: the same text works
 //! as an image, inside a page under a strict content policy, twice in one page, and in resvg.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -396,7 +397,7 @@ impl Painter {
 
 struct Paint {
     fill: &'static str,
-    stroke: &'static str,
+    stroke: Cow<'static, str>,
     text: &'static str,
     width: f64,
     dashed: bool,
@@ -409,7 +410,7 @@ impl Paint {
             let look = mark.status.look();
             return Self {
                 fill: look.fill,
-                stroke: look.stroke,
+                stroke: look.stroke.into(),
                 text: look.text,
                 width: look.width,
                 dashed: look.dashed,
@@ -422,7 +423,11 @@ impl Paint {
             Shape::Human | Shape::Delay => ("#fbf5e6", "#94783a", "#1f2328"),
             Shape::Task | Shape::Box | Shape::Subworkflow => ("#f6f8fa", "#57606a", "#1f2328"),
         };
-        Self { fill, stroke, text, width: 1.4, dashed: false }
+        let (stroke, width) = match node.color {
+            Some(color) => (color.to_string().into(), 2.0),
+            None => (stroke.into(), 1.4),
+        };
+        Self { fill, stroke, text, width, dashed: false }
     }
 }
 

@@ -189,6 +189,7 @@ mod tests {
             lines: Vec::new(),
             status: None,
             group: None,
+            color: None,
         };
         let edge = |(from, to)| DrawnEdge {
             from: format!("n{from}"),

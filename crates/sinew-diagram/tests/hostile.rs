@@ -106,6 +106,7 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         lines,
         status,
         group: group.map(str::to_owned),
+        color: None,
     });
     let kind = prop::sample::select(vec![EdgeKind::Flow, EdgeKind::Attach, EdgeKind::Back]);
     let edge = (

@@ -18,6 +18,7 @@ mod dialect;
 mod js;
 mod pattern;
 mod reach;
+mod script_place;
 mod workflow_file;
 
 pub use convert::{Converted, Loss, PlanGraph, Portability, to_sam};

@@ -20,6 +20,7 @@ pub struct Ctx<'a> {
     pub state: &'a State,
     /// The time of the decision. Values made from it are recorded, so replay never reads it again.
     pub now: Time,
+    execution: Option<&'a str>,
     notes: RefCell<Vec<Value>>,
 }
 
@@ -39,7 +40,18 @@ pub enum Seen<'a> {
 impl<'a> Ctx<'a> {
     /// A context for one hook.
     pub fn new(graph: &'a Graph, state: &'a State, now: Time) -> Self {
-        Self { graph, state, now, notes: RefCell::new(Vec::new()) }
+        Self { graph, state, now, execution: None, notes: RefCell::new(Vec::new()) }
+    }
+
+    /// The same context with the id of the execution, for events and results that name it. Decisions never depend on it.
+    #[must_use]
+    pub fn with_execution_id(self, id: &'a str) -> Self {
+        Self { execution: Some(id), ..self }
+    }
+
+    /// The id of the execution, where the caller knows it.
+    pub fn execution_id(&self) -> Option<&'a str> {
+        self.execution
     }
 
     /// The plan.

@@ -94,7 +94,7 @@ impl Execution {
 
     /// What an adapter sees of it.
     pub fn ctx(&self) -> Ctx<'_> {
-        Ctx::new(&self.program.graph, &self.state, self.state.at)
+        Ctx::new(&self.program.graph, &self.state, self.state.at).with_execution_id(self.id.as_str())
     }
 
     /// When it must be woken, and why.
@@ -115,7 +115,8 @@ impl Execution {
         for round in &self.journal {
             for fact in &round.facts {
                 sinew_engine::apply(&self.program.graph, &mut state, round.at, fact);
-                visit(&Ctx::new(&self.program.graph, &state, round.at), fact);
+                let ctx = Ctx::new(&self.program.graph, &state, round.at);
+                visit(&ctx.with_execution_id(self.id.as_str()), fact);
             }
         }
     }

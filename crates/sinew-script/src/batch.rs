@@ -39,8 +39,8 @@ pub struct FunctionCall {
     pub source: String,
     /// Which of the values it is called with.
     pub value: usize,
-    /// Members of the argument that hold the value, each a path of names joined by dots. Empty: the value is the
-    /// argument.
+    /// Members of the argument that hold the value, each a path of names joined by dots; the empty path stands for the
+    /// members of the value. Without any, the value is the argument.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
 }
@@ -56,7 +56,8 @@ pub enum CallOutcome {
 }
 
 impl FunctionCall {
-    fn argument(&self, values: &[Value]) -> Result<Value, ScriptError> {
+    /// Returns the argument of the call, made of one of the values of its batch.
+    pub fn argument(&self, values: &[Value]) -> Result<Value, ScriptError> {
         let Some(value) = values.get(self.value) else {
             return Err(ScriptError::new(ScriptErrorKind::Value, "the value of a call is missing"));
         };
@@ -66,6 +67,15 @@ impl FunctionCall {
         let mut argument = Map::new();
         for member in &self.members {
             match member.split_once('.') {
+                None if member.is_empty() => {
+                    argument.extend(
+                        value
+                            .as_object()
+                            .into_iter()
+                            .flatten()
+                            .map(|(name, own)| (name.clone(), own.clone())),
+                    );
+                }
                 None => drop(argument.insert(member.clone(), value.clone())),
                 Some((outer, inner)) => {
                     let outer = argument.entry(outer).or_insert_with(|| Value::Object(Map::new()));

@@ -1,17 +1,22 @@
 //! Looks at the author's text without running it: which function to call.
 
 /// Name of the first function defined at top level: `def name(...)` or `name = lambda ...`.
-/// Text inside strings, brackets and comments does not count.
+/// Text inside strings, brackets and comments does not count. Names that begin with an underscore are helpers; only a
+/// text without any other function is called by one.
 pub(crate) fn first_function(source: &str) -> Option<&str> {
     let mut scan = Scan { rest: source, depth: 0 };
+    let mut helper = None;
     loop {
         if scan.depth == 0
             && let Some(name) = function_at(scan.rest)
         {
-            return Some(name);
+            if !name.starts_with('_') {
+                return Some(name);
+            }
+            helper = helper.or(Some(name));
         }
         if !scan.next_line() {
-            return None;
+            return helper;
         }
     }
 }
@@ -113,6 +118,8 @@ mod tests {
             ("'''\ndef no(d): pass\n'''\ndef yes(d): pass", Some("yes")),
             ("x = '\\'\\\\'\ndef f(d): pass", Some("f")),
             ("x = (1,\ndef\n)\ng = lambda d: d", Some("g")),
+            ("def _help(d): pass\ndef convert(d): pass", Some("convert")),
+            ("def _only(d): pass\n_other = lambda d: d", Some("_only")),
             ("x = 1\n", None),
             ("definitely = 1", None),
             ("  def indented(d): pass", None),

@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, Shape};
+use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeColor, Shape};
 use sinew_plan::{ExitOn, NodeIx, Op, Plan, PlanNode};
 
 pub(crate) use run::Run;
@@ -61,6 +61,7 @@ impl Sketch<'_> {
                 lines,
                 status,
                 group: None,
+                color: node.extra.pointer("/look/color").and_then(Value::as_str).and_then(NodeColor::parse),
             });
         }
     }
@@ -145,6 +146,7 @@ impl Sketch<'_> {
             lines: Vec::new(),
             status: None,
             group: None,
+            color: None,
         });
     }
 
@@ -156,6 +158,16 @@ impl Sketch<'_> {
 
 /// Returns the outline of a node. `parts` tells whether edges with labels leave it.
 fn shape(node: &PlanNode, parts: bool) -> Shape {
+    let own = node.extra.pointer("/look/shape").and_then(Value::as_str);
+    match own.filter(|_| matches!(node.op, Op::Pure | Op::Agent)) {
+        Some("diamond") => return Shape::Decision,
+        Some("circle") => return Shape::Join,
+        Some("hexagon") => return Shape::Fork,
+        Some("parallelogram") => return Shape::Loop,
+        Some("pill") => return Shape::Terminal,
+        Some("rounded") if !node.attached => return Shape::Task,
+        _ => {}
+    }
     match &node.op {
         Op::Source => Shape::Terminal,
         Op::Agent if node.attached => Shape::Box,
@@ -190,6 +202,11 @@ fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
         (_, kind) => heading(kind),
     };
     let mut lines = Vec::new();
+    // What an editor shows as an icon stands here as a word.
+    let look = |key: &str| node.extra.pointer(&format!("/look/{key}")).and_then(Value::as_str);
+    if let (Some(category), Some(icon)) = (look("category"), look("icon")) {
+        lines.push(format!("{category} · {icon}"));
+    }
     match &node.agent {
         Some(agent) => {
             lines.push(agent.clone());

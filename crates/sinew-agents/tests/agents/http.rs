@@ -281,3 +281,52 @@ async fn can_be_cancelled() {
     });
     assert_eq!(answer.unwrap_err().code, "SINEW-5017");
 }
+
+#[tokio::test]
+async fn the_input_may_describe_the_whole_request() {
+    let described = |allow_private: bool| {
+        Fixture::new(&json!({ "http": { "from_input": true, "allow_private": allow_private } }))
+    };
+    let script = vec![
+        Say::Reply("404 Not Found", "Content-Type: application/json", b"{\"error\":\"none\"}".to_vec()),
+        Say::Reply("302 Found", "Location: http://169.254.169.254/", Vec::new()),
+    ];
+    let server = Server::start(script).await;
+    // What a node of a canvas graph sends: its parameters.
+    let input = json!({ "params": {
+        "url": server.url("/orders?x=1"), "method": "put", "query": { "q": "a&b" }, "headers": { "X-Key": "k" },
+        "body": { "n": 1 },
+    } });
+    let output = described(true).output(input.clone()).await.unwrap();
+    assert_eq!(
+        (&output["response"]["status"], &output["response"]["body"]),
+        (&json!(404), &json!({ "error": "none" }))
+    );
+    assert_eq!(output["response"]["headers"]["content-type"], "application/json");
+    let seen = server.seen().remove(0);
+    assert!(
+        seen.starts_with("PUT /orders?x=1&q=a%26b HTTP/1.1\r\n") && seen.ends_with("{\"n\":1}"),
+        "{seen}"
+    );
+    assert!(seen.contains("x-key: k\r\n"), "{seen}");
+    // A redirect is an answer; it is not followed.
+    let output = described(true).output(json!({ "url": server.url("/") })).await.unwrap();
+    assert_eq!(output["response"]["status"], 302);
+    // Whom to ask comes from data, so private addresses are refused before any connection.
+    for host in ["127.0.0.1", "localhost", "169.254.169.254", "[::1]", "0x7f.0.0.1"] {
+        let url = format!("http://{host}:{}/", server.address.port());
+        let fault = described(false).call(json!({ "url": url })).await.unwrap_err();
+        assert_eq!((fault.code.as_ref(), fault.retryable), ("SINEW-5030", false), "{host}: {fault}");
+    }
+    assert_eq!(server.seen().len(), 2);
+    let fault = described(true).call(json!({ "url": "file:///etc/passwd" })).await.unwrap_err();
+    assert_eq!(fault.code, "SINEW-5013");
+}
+
+#[test]
+fn a_ready_made_agent_gives_way_to_one_of_the_same_name() {
+    let mut set = sinew_agents::AgentSet::default();
+    set.add_ready_made().unwrap();
+    set.add_ready_made().unwrap();
+    assert_eq!(set.names().collect::<Vec<_>>(), ["http"]);
+}

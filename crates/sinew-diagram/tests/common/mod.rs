@@ -11,6 +11,7 @@ pub(crate) fn node(id: &str, shape: Shape, title: &str, lines: &[&str]) -> Drawn
         lines: lines.iter().map(|l| (*l).to_owned()).collect(),
         status: None,
         group: None,
+        color: None,
     }
 }
 

@@ -9,18 +9,23 @@ use sinew_engine::{
 use sinew_plan::PlanNode;
 use sinew_protocol::Fault;
 
-use super::expr::{ExprError, Scope};
-use super::flow::{self, ITERATION, Ports};
-use super::lower::Extra;
+use super::expr::{ExpressionError, ExpressionScope};
+use super::flow::{self, ITERATION, PortValues};
+use super::lower::{PlanRules, TeamNodeData};
 use super::message::{self, StandardMessage};
+use super::schema::{self, ContractViolation, SchemaChecks};
 use super::{NAME, delivery, human, project, spec};
 
 /// A node said `success: false`.
-pub(super) const SAID_NO: &str = "SINEW-6301";
+pub(super) const NODE_REPORTED_FAILURE: &str = "SINEW-6301";
 /// Nobody answered.
-const NOBODY_ANSWERED: &str = "SINEW-6302";
+const PERSON_TIMED_OUT: &str = "SINEW-6302";
+/// An input or output breaks the contract of its node.
+const CONTRACT_BROKEN: &str = "SINEW-6570";
 /// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
 pub(super) const RAW: &str = "_raw";
+/// The other port that a DELAY leaves at.
+const DELAY_PORT: &str = "main";
 /// Seconds a person has, unless the file says otherwise, and the bounds of what it may say.
 const HUMAN_SECONDS: (f64, f64, f64) = (3_600.0, 60.0, 86_400.0);
 
@@ -57,9 +62,14 @@ impl Adapter for AgentTeamAdapter {
 
     fn wake(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
         let Some(raw) = raw_reply(ctx, act) else {
-            return finish(ctx, act, vec![("result".into(), input_of(ctx, act))]).into();
+            let input = input_of(ctx, act);
+            let mut ports = vec![("result".to_owned(), input.clone())];
+            if PlanRules::of(ctx.plan()).by_text {
+                ports.push((DELAY_PORT.to_owned(), input));
+            }
+            return finish(ctx, act, ports).into();
         };
-        finish(ctx, act, ports_of(raw)).into()
+        finish(ctx, act, ports_of(kind_of(ctx, act), raw)).into()
     }
 
     fn select(&self, ctx: &Ctx<'_>, act: ActId) -> Select {
@@ -106,7 +116,7 @@ impl Adapter for AgentTeamAdapter {
 }
 
 /// What the dialect keeps of a node.
-pub(super) fn extra(node: &PlanNode) -> Result<Extra, Fault> {
+pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         Fault::invalid(
             "SINEW-2301",
@@ -115,10 +125,33 @@ pub(super) fn extra(node: &PlanNode) -> Result<Extra, Fault> {
     })
 }
 
-/// What has arrived: one value, or the list of all.
+/// The part of a node's type that says what it does: `AI_AGENT` of `AI_AGENT.OPENAI_CHATGPT`.
+fn kind_of<'a>(ctx: &Ctx<'a>, act: ActId) -> &'a str {
+    let kind = ctx.node_of(act).kind.as_str();
+    kind.split_once('.').map_or(kind, |(kind, _)| kind)
+}
+
+/// Whether something arrived. A start of a workflow without listed triggers gets the trigger's data only if it is a
+/// trigger, or if the caller starts from it.
+fn arrived<'a>(ctx: &Ctx<'a>, act: ActId) -> impl Iterator<Item = &'a sinew_engine::Arrived> {
+    let node = ctx.node_of(act);
+    let starts_here = || ctx.mode().is_some_and(|mode| mode.from.iter().any(|from| *from == node.id));
+    let withheld = PlanRules::of(ctx.plan()).by_text && kind_of(ctx, act) != "TRIGGER" && !starts_here();
+    ctx.act(act).inputs.iter().filter(move |arrived| !withheld || arrived.edge.is_some())
+}
+
+/// Returns the inputs by name: `result`, if anything arrived.
+pub(super) fn inputs_of(ctx: &Ctx<'_>, act: ActId) -> Value {
+    if arrived(ctx, act).next().is_none() && PlanRules::of(ctx.plan()).by_text {
+        return json!({});
+    }
+    json!({ "result": input_of(ctx, act) })
+}
+
+/// Returns what has arrived: one value, or the list of all.
 pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
     let mut gathered: Option<Value> = None;
-    for arrived in &ctx.act(act).inputs {
+    for arrived in arrived(ctx, act) {
         let next = Value::clone(&arrived.value);
         gathered = Some(match gathered {
             None => next,
@@ -133,7 +166,7 @@ pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
 }
 
 /// What the node's texts may refer to.
-fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
+fn scope(ctx: &Ctx<'_>, act: ActId, extra: &TeamNodeData) -> ExpressionScope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
     let uses_nodes = serde_json::to_string(&extra.configurations).is_ok_and(|text| text.contains("$node"));
@@ -147,8 +180,8 @@ fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
     }
     let trigger = ctx.plan().entry.first().map(|ix| ctx.plan().node(*ix).kind.clone()).unwrap_or_default();
     let trigger = trigger.split_once('.').map_or(trigger.as_str(), |(_, subtype)| subtype);
-    Scope {
-        inputs: json!({ "result": input }),
+    ExpressionScope {
+        inputs: inputs_of(ctx, act),
         input,
         config: Value::Object(extra.configurations.clone()),
         trigger: json!({ "type": trigger, "data": ctx.input() }),
@@ -159,7 +192,7 @@ fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
     }
 }
 
-fn raised(error: &ExprError) -> Fault {
+fn raised(error: &ExpressionError) -> Fault {
     Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
 }
 
@@ -179,11 +212,35 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
             let configurations = rendered(&scope, &extra)?;
             Ok(Step::Wait(Box::new(wait(&configurations, scope.input))))
         }
-        _ => ask(ctx, act, &extra, &scope),
+        _ => {
+            check_contract(ctx, act, &schema::input_violations(&extra, &scope.input))?;
+            ask(ctx, act, &extra, &scope)
+        }
     }
 }
 
-fn rendered(scope: &Scope, extra: &Extra) -> Result<Map<String, Value>, Fault> {
+/// Whether an agent does the work of the node.
+pub(super) fn works(extra: &TeamNodeData) -> bool {
+    !matches!(extra.kind.as_str(), "TRIGGER" | "FLOW" | "HUMAN_IN_THE_LOOP")
+}
+
+/// Records what breaks the node's contract; fails the node if the file says so.
+fn check_contract(ctx: &Ctx<'_>, act: ActId, found: &[ContractViolation]) -> Result<(), Fault> {
+    let checks = PlanRules::of(ctx.plan()).schema_checks;
+    if found.is_empty() || checks == SchemaChecks::Off {
+        return Ok(());
+    }
+    for violation in found {
+        ctx.note(json!({ "schema_violation": violation.to_json(&ctx.node_of(act).id) }));
+    }
+    if checks == SchemaChecks::Warn {
+        return Ok(());
+    }
+    let messages: Vec<String> = found.iter().map(ContractViolation::message).collect();
+    Err(Fault::invalid(CONTRACT_BROKEN, messages.join("; ")).with_retryable(false))
+}
+
+fn rendered(scope: &ExpressionScope, extra: &TeamNodeData) -> Result<Map<String, Value>, Fault> {
     let all = Value::Object(extra.configurations.clone());
     match scope.render_all(&all).map_err(|error| raised(&error))? {
         Value::Object(members) => Ok(members),
@@ -225,7 +282,7 @@ fn wait(configurations: &Map<String, Value>, data: Value) -> Wait {
     }
 }
 
-fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, Fault> {
+fn ask(ctx: &Ctx<'_>, act: ActId, extra: &TeamNodeData, scope: &ExpressionScope) -> Result<Step, Fault> {
     let node = ctx.node_of(act);
     let configurations = rendered(scope, extra)?;
     let mut context = json!({
@@ -244,6 +301,10 @@ fn ask(ctx: &Ctx<'_>, act: ActId, extra: &Extra, scope: &Scope) -> Result<Step, 
         context["attached"] = json!(extra.attached);
         instruction = configurations.get("system_prompt").and_then(Value::as_str).map(str::to_owned);
     }
+    if extra.kind == "EXTERNAL_ACTION" && extra.subtype == "SLACK" {
+        context["message"] = json!(message::slack_message(&scope.input));
+        context["channel"] = json!(message::slack_channel(&scope.input, &configurations));
+    }
     let agent = node.agent.clone().unwrap_or_default();
     Ok(Step::Ask(Box::new(Ask { instruction, context, ..Ask::agent(agent, scope.inputs.clone()) })))
 }
@@ -255,12 +316,17 @@ pub(super) fn raw_reply<'a>(ctx: &Ctx<'a>, act: ActId) -> Option<&'a Value> {
 }
 
 /// The ports in a reply: `{"outputs": {…}}`, an object with `result` or control keys, else the whole as `result`.
-pub(super) fn ports_of(reply: &Value) -> Ports {
+///
+/// Older AI runners and programs put `_tokens` and `_details` into the payload itself; there they make no port map.
+pub(super) fn ports_of(kind: &str, reply: &Value) -> PortValues {
     let all = match reply {
         Value::Object(members) => match members.get("outputs") {
             Some(Value::Object(ports)) if members.len() == 1 => Some(ports),
             _ => {
-                let is_map = members.keys().any(|key| key == "result" || is_control(key));
+                let reports = members.keys().any(|key| matches!(key.as_str(), "_tokens" | "_details"));
+                let payload = kind == "AI_AGENT" || message::has_payload(members);
+                let is_map =
+                    members.keys().any(|key| key == "result" || is_control(key)) || (reports && !payload);
                 is_map.then_some(members)
             }
         },
@@ -273,16 +339,7 @@ pub(super) fn ports_of(reply: &Value) -> Ports {
 }
 
 fn is_control(key: &str) -> bool {
-    matches!(
-        key,
-        "_tokens"
-            | "_stream_chunks"
-            | "_details"
-            | "_hil_wait"
-            | "_wait"
-            | "_delay_ms"
-            | "_hil_timeout_seconds"
-    )
+    matches!(key, "_stream_chunks" | "_hil_wait" | "_wait" | "_delay_ms" | "_hil_timeout_seconds")
 }
 
 fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
@@ -291,7 +348,7 @@ fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
         Some(Err(fault)) => return Err(fault.clone()),
         None => &Value::Null,
     };
-    let ports = ports_of(raw);
+    let ports = ports_of(kind_of(ctx, act), raw);
     let control = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
     let seconds = |key: &str| control(key).and_then(flow::number);
     let payload = || control("result").cloned().unwrap_or_default();
@@ -317,7 +374,7 @@ fn replied(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
 
 /// Whether the activation waits for a person, not for an event.
 pub(super) fn asks_person(ctx: &Ctx<'_>, act: ActId) -> bool {
-    let asked = raw_reply(ctx, act).map(ports_of).unwrap_or_default();
+    let asked = raw_reply(ctx, act).map(|raw| ports_of(kind_of(ctx, act), raw)).unwrap_or_default();
     ctx.node_of(act).op == sinew_plan::Op::Human || asked.iter().any(|(port, _)| port == "_hil_wait")
 }
 
@@ -355,7 +412,7 @@ fn answered(ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Result<Step, Fault> {
             }
             _ => {
                 let text = "nobody answered in time";
-                return Err(Fault::timeout(NOBODY_ANSWERED, text).with_retryable(false));
+                return Err(Fault::timeout(PERSON_TIMED_OUT, text).with_retryable(false));
             }
         }
     }
@@ -364,10 +421,15 @@ fn answered(ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Result<Step, Fault> {
 }
 
 /// Shapes what a node gave, and fails it if it says that it failed.
-fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
+fn finish(ctx: &Ctx<'_>, act: ActId, raw: PortValues) -> Result<Step, Fault> {
     let node = ctx.node_of(act);
     let extra = extra(node)?;
-    let standard = ctx.plan().extra.get("standard").and_then(Value::as_bool).unwrap_or(false);
+    let rules = PlanRules::of(ctx.plan());
+    if let Some((_, payload)) = raw.iter().find(|(port, _)| port == "result")
+        && works(&extra)
+    {
+        check_contract(ctx, act, &schema::output_violations(&extra, payload))?;
+    }
     let mut shaped: Vec<(String, Value)> = Vec::with_capacity(raw.len());
     let mut kept = Map::new();
     let mut failure = None;
@@ -375,26 +437,33 @@ fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
         if port.starts_with('_') || (payload.is_null() && port != "result") {
             continue;
         }
-        let stamp = || Some(message::timestamp(ctx.now));
-        let value = if port == ITERATION && payload.is_array() {
-            payload.clone()
-        } else if standard && port == "result" {
-            StandardMessage::adapt(&payload, Some(&node.id), stamp()).to_json()
+        // What reports on the work of a node, before and after shaping. Data that starts a workflow is no report.
+        let reports_failure = payload.get("success") == Some(&json!(false)) && !rules.is_start(&extra.kind);
+        let stamp = message::timestamp(ctx.now);
+        let (whole, value) = if port == ITERATION && payload.is_array() {
+            (payload.clone(), payload)
+        } else if rules.standard && port == "result" {
+            let message = StandardMessage::adapt(&payload, Some(&node.id), Some(stamp));
+            let message = if rules.by_text { message.with_parsed_json() } else { message };
+            (payload, message.to_json())
         } else {
-            let adapted =
-                (extra.kind == "AI_AGENT" && extra.shape.is_some() && payload.get("content").is_none())
-                    .then(|| adapt_agent(&payload, &node.id, stamp()));
-            spec::shape(&extra.shape, adapted.as_ref().unwrap_or(&payload))
+            let whole = whole_payload(&extra, rules, payload, &node.id, stamp);
+            let value = if rules.is_start(&extra.kind) && extra.shape.is_some() {
+                spec::shape_trigger(&extra.shape, &whole)
+            } else if rules.by_text || !is_shaped_agent(&extra) || whole.get("content").is_some() {
+                spec::shape(&extra.shape, &whole)
+            } else {
+                spec::shape(&extra.shape, &adapt_agent(&whole, &node.id, message::timestamp(ctx.now)))
+            };
+            (whole, value)
         };
         // A default of the spec is no failure: the node must have said it.
-        if payload.get("success") == Some(&json!(false))
-            && (standard || value.get("success") == Some(&json!(false)))
-        {
-            let text = payload.get("error_message").and_then(Value::as_str).filter(|text| !text.is_empty());
+        if reports_failure && (rules.standard || value.get("success") == Some(&json!(false))) {
+            let text = whole.get("error_message").and_then(Value::as_str).filter(|text| !text.is_empty());
             failure.get_or_insert_with(|| text.unwrap_or("Node execution failed").to_owned());
         }
-        if value != payload {
-            kept.insert(port.clone(), payload);
+        if value != whole {
+            kept.insert(port.clone(), whole);
         }
         shaped.push((port, value));
     }
@@ -405,14 +474,38 @@ fn finish(ctx: &Ctx<'_>, act: ActId, raw: Ports) -> Result<Step, Fault> {
         output = output.port(RAW, Value::Object(kept));
     }
     Ok(match failure {
-        Some(text) => Step::FailWith(Fault::failure(SAID_NO, text).with_retryable(false), output),
+        Some(text) => {
+            Step::FailWith(Fault::failure(NODE_REPORTED_FAILURE, text).with_retryable(false), output)
+        }
         None => Step::Done(output),
     })
 }
 
-/// An agent's reply of any shape as the shape of agents; what it says beside the text is kept.
-fn adapt_agent(payload: &Value, id: &str, stamp: Option<String>) -> Value {
-    let mut standard = StandardMessage::adapt(payload, Some(id), stamp).to_json();
+/// Whether outputs of the node have the shape of an agent's.
+fn is_shaped_agent(extra: &TeamNodeData) -> bool {
+    extra.kind == "AI_AGENT" && extra.shape.is_some()
+}
+
+/// The payload as conversion functions see it. An agent's has all members that runners of agents give.
+fn whole_payload(extra: &TeamNodeData, rules: PlanRules, payload: Value, id: &str, stamp: String) -> Value {
+    if !rules.by_text {
+        return payload;
+    }
+    if is_shaped_agent(extra) {
+        return message::agent_output(payload, id, stamp);
+    }
+    match payload {
+        // A trigger's data may be just a text.
+        Value::String(text) if rules.is_start(&extra.kind) && extra.shape.is_some() => {
+            json!({ "message": text })
+        }
+        other => other,
+    }
+}
+
+/// An agent's reply of any shape as the shape of agents, as plans of earlier versions have it.
+fn adapt_agent(payload: &Value, id: &str, stamp: String) -> Value {
+    let mut standard = StandardMessage::adapt(payload, Some(id), Some(stamp)).to_json();
     for key in ["token_usage", "function_calls"] {
         if let Some(own) = payload.get(key) {
             standard[key] = own.clone();

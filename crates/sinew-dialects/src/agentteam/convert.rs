@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 use sinew_script::{CallOutcome, Function, FunctionCall, ScriptError};
 
+use super::argument::{ArgumentReads, ConversionArgument};
+
 /// Builtins of Python that are not in the scope of a conversion function.
 const OUT_OF_SCOPE: &[&str] = &[
     "ArithmeticError",
@@ -76,17 +78,29 @@ const OUT_OF_SCOPE: &[&str] = &[
     "tuple",
     "vars",
 ];
+/// `asyncio` for functions without anything to wait for: coroutines are calls by then, and a sleep is over at once.
+const ASYNCIO: &str = "\n\nclass asyncio:\n def sleep(_seconds, result=None):\n  return result\n \
+def gather(*results, return_exceptions=False):\n  return list(results)\n \
+def wait_for(result, timeout=None):\n  return result\n def create_task(result):\n  return result\n \
+def run(result):\n  return result\n";
+/// The statement that such functions begin with.
+const IMPORT_ASYNCIO: &str = "import asyncio";
+
 /// Marks such a name, so that the interpreter does not know it either.
 const MARK: &str = "__not_in_scope";
 
-/// Masked texts by source: plans hold sources, and the same few are called over and over.
-static MASKED: LazyLock<moka::sync::Cache<String, Arc<str>>> =
-    LazyLock::new(|| moka::sync::Cache::new(1_000));
-/// Where the argument of a conversion function holds the payload.
-const MEMBERS: [&str; 3] = ["value", "output", "data.result"];
+/// A conversion function as the sandbox gets it.
+struct PreparedFunction {
+    /// The text with names that are not in scope marked.
+    text: String,
+    reads: ArgumentReads,
+}
 
+/// Prepared functions by source: plans hold sources, and the same few are called over and over.
+static PREPARED: LazyLock<moka::sync::Cache<String, Arc<PreparedFunction>>> =
+    LazyLock::new(|| moka::sync::Cache::new(1_000));
 /// What became of a value on its edge.
-pub(super) enum Converted {
+pub(super) enum ConversionResult {
     /// The function's result.
     Value(Value),
     /// The function raised: the original value travels on.
@@ -96,50 +110,65 @@ pub(super) enum Converted {
 /// Compiles a conversion function. Waits for a worker, so it is not for the engine's decisions.
 #[expect(clippy::disallowed_methods, reason = "for files that are checked, not for the engine's decisions")]
 pub(super) fn compile(source: &str) -> Result<Function, ScriptError> {
-    Function::compile(&masked(source)).map_err(unmask)
+    Function::compile(&prepared(source).text).map_err(unmask)
 }
 
-fn masked(source: &str) -> Arc<str> {
-    MASKED.get_with_by_ref(source, || mask(source.trim_end()).into())
+fn prepared(source: &str) -> Arc<PreparedFunction> {
+    PREPARED.get_with_by_ref(source, || {
+        let mut text = mask(source.trim_end());
+        if source.contains("asyncio") && !source.trim_start().starts_with("lambda") {
+            text.push_str(ASYNCIO);
+        }
+        Arc::new(PreparedFunction { text, reads: ArgumentReads::of(source) })
+    })
 }
 
-/// What a conversion function is called with.
-pub(super) fn wrapper(raw: &Value) -> Value {
-    json!({ "value": raw, "output": raw, "data": { "result": raw } })
+/// The call of a conversion function over the raw payload of a port, as data; `place` is the place of that payload among
+/// the values of the batch.
+pub(super) fn call(
+    source: &str,
+    argument: ConversionArgument,
+    payload: &Value,
+    place: usize,
+) -> FunctionCall {
+    let function = prepared(source);
+    let members = argument.members(&function.reads, payload);
+    FunctionCall { source: function.text.clone(), value: place, members }
 }
 
-/// The call of a conversion function over the raw payload of a port, as data; `value` is its place among the payloads.
-pub(super) fn call(source: &str, value: usize) -> FunctionCall {
-    let members = MEMBERS.map(str::to_owned).to_vec();
-    FunctionCall { source: masked(source).to_string(), value, members }
+/// Returns what a conversion function is called with.
+pub(super) fn argument_of(source: &str, argument: ConversionArgument, payload: &Value) -> Value {
+    let call = call(source, argument, payload, 0);
+    call.argument(std::slice::from_ref(payload)).unwrap_or_default()
 }
 
 /// Calls a conversion function over a payload and waits for a worker.
 #[expect(clippy::disallowed_methods, reason = "for functions on trial, not for the engine's decisions")]
-pub(super) fn convert(source: &str, raw: &Value) -> Result<Converted, ScriptError> {
-    let called = compile(source).and_then(|function| function.call(&wrapper(raw)));
+pub(super) fn convert_with(
+    source: &str,
+    argument: ConversionArgument,
+    payload: &Value,
+) -> Result<ConversionResult, ScriptError> {
+    let called = compile(source).and_then(|function| function.call(&argument_of(source, argument, payload)));
     convert_outcome(called.map_or_else(CallOutcome::Error, CallOutcome::Value))
+}
+
+/// Calls a conversion function with the usual argument.
+#[cfg(test)]
+pub(super) fn convert(source: &str, payload: &Value) -> Result<ConversionResult, ScriptError> {
+    convert_with(source, ConversionArgument::default(), payload)
 }
 
 /// Result of a call over the payload.
 ///
-/// An exception is [`Converted::Raised`]; what is no exception of the function (time, memory) is an error.
-pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<Converted, ScriptError> {
+/// An exception is [`ConversionResult::Raised`]; what is no exception of the function (time, memory) is an error.
+pub(super) fn convert_outcome(outcome: CallOutcome) -> Result<ConversionResult, ScriptError> {
     match outcome {
-        CallOutcome::Value(result @ Value::Object(_)) => Ok(Converted::Value(result)),
-        CallOutcome::Value(result) => Ok(Converted::Value(json!({ "converted_data": result }))),
-        CallOutcome::Error(error) if error.is_raised() => Ok(Converted::Raised(unmask(error))),
+        CallOutcome::Value(result @ Value::Object(_)) => Ok(ConversionResult::Value(result)),
+        CallOutcome::Value(result) => Ok(ConversionResult::Value(json!({ "converted_data": result }))),
+        CallOutcome::Error(error) if error.is_raised() => Ok(ConversionResult::Raised(unmask(error))),
         CallOutcome::Error(error) => Err(unmask(error)),
     }
-}
-
-/// Whether the function reads members of the wrapper that the wrapper never has.
-pub(super) fn misses_wrapper(source: &str) -> Option<String> {
-    let parameter = parameter(source)?;
-    let pattern = format!(r#"\b{}\s*(?:\.get\(\s*|\[\s*)['"](\w+)['"]"#, regex::escape(parameter));
-    let pattern = regex::Regex::new(&pattern).ok()?;
-    let mut keys = pattern.captures_iter(source).map(|found| found[1].to_owned());
-    keys.find(|key| !matches!(key.as_str(), "value" | "output" | "data"))
 }
 
 /// The name of the function's parameter.
@@ -180,6 +209,11 @@ fn mask(source: &str) -> String {
                     rest = &rest[length + blank..];
                     continue;
                 }
+                if word == "import" && is_asyncio_import(rest) {
+                    out.push_str("pass");
+                    rest = &rest[IMPORT_ASYNCIO.len()..];
+                    continue;
+                }
                 let assigned = next.starts_with('=') && !next.starts_with("==");
                 if OUT_OF_SCOPE.contains(&word)
                     && !assigned
@@ -199,6 +233,12 @@ fn mask(source: &str) -> String {
         rest = &rest[length..];
     }
     out
+}
+
+/// Whether the text begins with a statement that imports `asyncio` and nothing else.
+fn is_asyncio_import(text: &str) -> bool {
+    let after = text.strip_prefix(IMPORT_ASYNCIO).map(|rest| rest.trim_start_matches([' ', '\t']));
+    after.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', '\r', ';', '#']))
 }
 
 /// Whether the word is the prefix of a string.
@@ -238,7 +278,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-fn unmask(mut error: ScriptError) -> ScriptError {
+pub(super) fn unmask(mut error: ScriptError) -> ScriptError {
     error.message = error.message.replace(MARK, "");
     error.snippet = error.snippet.map(|snippet| snippet.replace(MARK, ""));
     error

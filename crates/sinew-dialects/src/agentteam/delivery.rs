@@ -9,9 +9,10 @@ use sinew_protocol::Fault;
 use sinew_script::{CallBatch, CallOutcome, ScriptError};
 
 use super::adapter::RAW;
-use super::convert::{self, Converted};
+use super::argument::ConversionArgument;
+use super::convert::{self, ConversionResult};
 use super::flow::ITERATION;
-use super::lower::EdgeExtra;
+use super::lower::{ConnectionData, PlanRules};
 
 /// The reply to an evaluation is not one.
 const UNREADABLE_OUTCOMES: &str = "SINEW-3008";
@@ -27,7 +28,7 @@ pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
     let deliveries = deliveries(ctx, act);
     let recorded = outcomes(ctx, act)?;
     if recorded.is_none() {
-        let batch = conversions(&deliveries);
+        let batch = conversions(&deliveries, PlanRules::of(ctx.plan()).argument);
         if !batch.calls.is_empty() {
             return Ok(Select::Ask(Box::new(Ask::evaluation(batch.to_json()))));
         }
@@ -41,13 +42,13 @@ pub(super) fn select(ctx: &Ctx<'_>, act: ActId) -> Result<Select, Fault> {
 }
 
 /// Payloads of the out-edges of an activation, in the order in which tokens are sent.
-fn deliveries<'a>(ctx: &Ctx<'a>, act: ActId) -> Vec<Delivery<'a>> {
+fn deliveries<'a>(ctx: &Ctx<'a>, act: ActId) -> Vec<ConnectionDelivery<'a>> {
     let one = ctx.act(act);
     let Some(output) = &one.output else { return Vec::new() };
     let mut edges: Vec<EdgeIx> = out_edges(ctx, one.node).collect();
     // Items come before what follows the loop.
     edges.sort_by_key(|edge| ctx.plan().edge(*edge).port != ITERATION);
-    edges.into_iter().filter_map(|edge| Delivery::of(ctx, output, edge)).collect()
+    edges.into_iter().filter_map(|edge| ConnectionDelivery::of(ctx, output, edge)).collect()
 }
 
 /// The recorded outcomes of the activation's conversion functions; none if they were not evaluated.
@@ -63,7 +64,7 @@ fn outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, Fault
 }
 
 /// The calls of all conversion functions, in the order in which outcomes are taken.
-fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
+fn conversions(deliveries: &[ConnectionDelivery<'_>], argument: ConversionArgument) -> CallBatch {
     let mut batch = CallBatch::default();
     // Connections of one port convert the same payload.
     let mut known: BTreeMap<*const Value, usize> = BTreeMap::new();
@@ -74,14 +75,14 @@ fn conversions(deliveries: &[Delivery<'_>]) -> CallBatch {
                 batch.values.push(payload.clone());
                 batch.values.len() - 1
             });
-            batch.calls.push(convert::call(source, at));
+            batch.calls.push(convert::call(source, argument, payload, at));
         }
     }
     batch
 }
 
 /// Payload of one connection, before conversion.
-struct Delivery<'a> {
+struct ConnectionDelivery<'a> {
     edge: EdgeIx,
     /// The value of the port as later nodes see it.
     shaped: &'a Val,
@@ -95,10 +96,10 @@ struct Delivery<'a> {
     items: Option<&'a [Value]>,
 }
 
-impl<'a> Delivery<'a> {
+impl<'a> ConnectionDelivery<'a> {
     fn of(ctx: &Ctx<'a>, output: &'a Output, edge: EdgeIx) -> Option<Self> {
         let port = ctx.plan().edge(edge).port.as_str();
-        let extra: Option<EdgeExtra> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
+        let extra: Option<ConnectionData> = serde_json::from_value(ctx.plan().edge(edge).extra.clone()).ok();
         let at = |name: &str| output.ports.iter().find(|(port, _)| port == name).map(|(_, value)| value);
         let is_port = !port.starts_with('_');
         let shaped = at(port).filter(|value| is_port && !value.is_null());
@@ -110,7 +111,7 @@ impl<'a> Delivery<'a> {
             None => return None,
         };
         let raw = at(RAW).and_then(|all| all.get(port)).unwrap_or(shaped);
-        let conversion = extra.and_then(|EdgeExtra { id, conversion }| Some((id, conversion?)));
+        let conversion = extra.and_then(|ConnectionData { id, conversion }| Some((id, conversion?)));
         let items = shaped.as_array().filter(|_| port == ITERATION).map(Vec::as_slice);
         Some(Self { edge, shaped, raw, own, conversion, items })
     }
@@ -153,31 +154,56 @@ impl<'a> Delivery<'a> {
             return Err(Fault::error(UNREADABLE_OUTCOMES, "the outcome of a script is missing"));
         };
         match convert::convert_outcome(outcome).map_err(|error| script_fault(id, &error))? {
-            Converted::Value(value) => Ok(Some(value)),
-            Converted::Raised(error) => {
-                ctx.note(json!({ "conversion_failed": {
-                    "connection": id, "error": error.message, "line": error.line, "column": error.column,
-                } }));
+            ConversionResult::Value(value) => Ok(Some(value)),
+            ConversionResult::Raised(error) => {
+                let failed = FailedConversion { connection: id.clone(), error: Some(error) };
+                ctx.note(json!({ "conversion_failed": failed.to_json() }));
                 Ok(None)
             }
         }
     }
 }
 
-/// Connections of an activation whose conversion function raised: they carry what was there before. Once per item.
-pub(super) fn fallbacks(ctx: &Ctx<'_>, act: ActId) -> Vec<String> {
+/// A conversion function that raised: its connection carries what was there before.
+pub(super) struct FailedConversion {
+    /// Id of the connection.
+    pub(super) connection: String,
+    /// The error; `None` in records of earlier versions.
+    pub(super) error: Option<ScriptError>,
+}
+
+impl FailedConversion {
+    /// Returns the failure as people and programs see it.
+    pub(super) fn to_json(&self) -> Value {
+        let error = self.error.as_ref();
+        json!({
+            "connection": self.connection,
+            "error": error.map(|error| error.message.as_str()),
+            "line": error.and_then(|error| error.line),
+            "column": error.and_then(|error| error.column),
+        })
+    }
+}
+
+/// Returns the conversion functions of an activation that raised, once per item.
+pub(super) fn failed_conversions(ctx: &Ctx<'_>, act: ActId) -> Vec<FailedConversion> {
     if let Ok(Some(outcomes)) = outcomes(ctx, act) {
         let deliveries = deliveries(ctx, act);
         let converting = deliveries.iter().flat_map(|delivery| {
             delivery.conversion.iter().flat_map(|(id, _)| delivery.payloads().iter().map(move |_| id))
         });
-        let raised = converting.zip(outcomes).filter(|(_, outcome)| matches!(outcome, CallOutcome::Error(_)));
-        return raised.map(|(id, _)| id.clone()).collect();
+        let raised = converting.zip(outcomes).filter_map(|(id, outcome)| match outcome {
+            CallOutcome::Error(error) => Some((id, convert::unmask(error))),
+            CallOutcome::Value(_) => None,
+        });
+        return raised
+            .map(|(id, error)| FailedConversion { connection: id.clone(), error: Some(error) })
+            .collect();
     }
     // Records of earlier versions hold no outcomes. There, a token that carries what was there before fell back.
     let sent = ctx.act(act).sent.iter().filter_map(|token| {
         let edge = ctx.plan().edge(token.edge);
-        let extra: EdgeExtra = serde_json::from_value(edge.extra.clone()).ok()?;
+        let extra: ConnectionData = serde_json::from_value(edge.extra.clone()).ok()?;
         let fell_back = match &token.value {
             TokenValue::Port => true,
             TokenValue::Given(value) => {
@@ -185,7 +211,8 @@ pub(super) fn fallbacks(ctx: &Ctx<'_>, act: ActId) -> Vec<String> {
             }
             _ => false,
         };
-        extra.conversion.filter(|_| fell_back).map(|_| extra.id)
+        let connection = extra.id;
+        extra.conversion.filter(|_| fell_back).map(|_| FailedConversion { connection, error: None })
     });
     sent.collect()
 }

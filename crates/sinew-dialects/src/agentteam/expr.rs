@@ -11,9 +11,9 @@ use sinew_script::{python_str, python_truth, python_type};
 use crate::pattern::{MatchBudget, MatchPattern};
 
 /// Longest condition and longest template, in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_EXPRESSION_BYTES: usize = 16 << 10;
 /// Deepest nesting of functions.
-const DEEPEST: u32 = 32;
+const MAX_CALL_DEPTH: u32 = 32;
 /// Comparison operators; longer ones first.
 const COMPARISONS: [&str; 8] = ["===", "!==", "==", "!=", ">=", "<=", ">", "<"];
 /// Functions by name.
@@ -42,11 +42,11 @@ const MORE_FUNCTIONS: [&str; 2] = ["coalesce", "now"];
 /// Why an expression has no value; worded like the Python exception.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct ExprError(pub(super) String);
+pub(super) struct ExpressionError(pub(super) String);
 
 /// What expressions may refer to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scope {
+pub(super) struct ExpressionScope {
     /// `$json`, `input`: what arrived.
     pub(super) input: Value,
     /// `$input`: inputs by name.
@@ -65,9 +65,9 @@ pub(super) struct Scope {
     pub(super) budget: RefCell<MatchBudget>,
 }
 
-type Result<T> = std::result::Result<T, ExprError>;
+type Result<T> = std::result::Result<T, ExpressionError>;
 
-impl Scope {
+impl ExpressionScope {
     /// Whether a condition holds.
     pub(super) fn holds(&self, text: &str) -> Result<bool> {
         fits(text)?;
@@ -149,7 +149,9 @@ impl Scope {
             _ => {
                 let order = order(&left, &right).ok_or_else(|| {
                     let (left, right) = (python_type(&left), python_type(&right));
-                    ExprError(format!("TypeError: '{operator}' not supported between '{left}' and '{right}'"))
+                    ExpressionError(format!(
+                        "TypeError: '{operator}' not supported between '{left}' and '{right}'"
+                    ))
                 })?;
                 match operator {
                     ">" => order.is_gt(),
@@ -192,8 +194,8 @@ impl Scope {
     }
 
     fn call(&self, name: &str, arguments: &str, depth: u32) -> Result<Value> {
-        if depth >= DEEPEST {
-            return Err(ExprError("RecursionError: functions are nested too deeply".into()));
+        if depth >= MAX_CALL_DEPTH {
+            return Err(ExpressionError("RecursionError: functions are nested too deeply".into()));
         }
         let parts: Vec<&str> = if arguments.trim().is_empty() { Vec::new() } else { split(arguments, ",") };
         let mut values = Vec::with_capacity(parts.len());
@@ -204,7 +206,7 @@ impl Scope {
         let text = |n: usize| if at(n).is_null() { String::new() } else { python_str(at(n)) };
         let number = |n: usize| {
             to_number(at(n)).ok_or_else(|| {
-                ExprError(format!("TypeError: {name}() needs numbers, not '{}'", python_type(at(n))))
+                ExpressionError(format!("TypeError: {name}() needs numbers, not '{}'", python_type(at(n))))
             })
         };
         Ok(match name {
@@ -237,16 +239,17 @@ impl Scope {
             "sub" => from_number(number(0)? - number(1)?),
             "mul" => from_number(number(0)? * number(1)?),
             "div" | "mod" if number(1)? == 0.0 => {
-                return Err(ExprError("ZeroDivisionError: division by zero".into()));
+                return Err(ExpressionError("ZeroDivisionError: division by zero".into()));
             }
             "div" => from_number(number(0)? / number(1)?),
             // Python's sign: that of the divisor.
             "mod" => from_number(number(0)? - number(1)? * (number(0)? / number(1)?).floor()),
             "regex" => {
                 let pattern = MatchPattern::of(&text(1)).ok().filter(|pattern| pattern.is_linear());
-                let pattern = pattern.ok_or_else(|| ExprError("error: the pattern cannot be used".into()))?;
+                let pattern =
+                    pattern.ok_or_else(|| ExpressionError("error: the pattern cannot be used".into()))?;
                 let found = pattern.is_match(&text(0), &mut self.budget.borrow_mut());
-                json!(found.map_err(|fault| ExprError(format!("error: {}", fault.message)))?)
+                json!(found.map_err(|fault| ExpressionError(format!("error: {}", fault.message)))?)
             }
             "coalesce" => values.iter().find(|value| !value.is_null()).cloned().unwrap_or_default(),
             "now" => json!(super::message::timestamp(self.now)),
@@ -276,8 +279,8 @@ pub(super) fn lint(text: &str) -> Vec<&'static str> {
 }
 
 fn fits(text: &str) -> Result<()> {
-    if text.len() > LONGEST {
-        return Err(ExprError(format!("ValueError: longer than {LONGEST} bytes")));
+    if text.len() > MAX_EXPRESSION_BYTES {
+        return Err(ExpressionError(format!("ValueError: longer than {MAX_EXPRESSION_BYTES} bytes")));
     }
     Ok(())
 }

@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::expr::{ExprError, Scope};
+use super::expr::{ExpressionError, ExpressionScope};
 
 /// The port whose list fans out.
 pub(super) const ITERATION: &str = "iteration";
 /// Iterations of one loop, when the file says nothing.
-const MAX_ITERATIONS: i64 = 100;
+const DEFAULT_ITERATIONS: i64 = 100;
 /// Iterations no file gets over.
-const MOST_ITERATIONS: i64 = 10_000;
+const MAX_FILE_ITERATIONS: i64 = 10_000;
 
 /// Values by port, before shaping.
-pub(super) type Ports = Vec<(String, Value)>;
+pub(super) type PortValues = Vec<(String, Value)>;
 
 /// Computes a FLOW node; none for subtypes that do not compute but wait.
 pub(super) fn compute(
     subtype: &str,
     raw: &Map<String, Value>,
-    scope: &Scope,
-) -> Option<Result<Ports, ExprError>> {
+    scope: &ExpressionScope,
+) -> Option<Result<PortValues, ExpressionError>> {
     Some(match subtype {
         "IF" => branch(raw, scope),
         "SWITCH" => switch(raw, scope),
@@ -56,10 +56,10 @@ pub(super) fn delay_ms(configurations: &Map<String, Value>) -> u64 {
 
 /// Seconds as whole milliseconds; nothing sensible is nothing.
 pub(super) fn milliseconds(seconds: f64) -> u64 {
-    const LONGEST: f64 = 366.0 * 86_400_000.0;
+    const MAX_WAIT_MS: f64 = 366.0 * 86_400_000.0;
     let ms = (seconds * 1_000.0).round();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-    let whole = if ms.is_nan() { 0 } else { ms.clamp(0.0, LONGEST) as u64 };
+    let whole = if ms.is_nan() { 0 } else { ms.clamp(0.0, MAX_WAIT_MS) as u64 };
     whole
 }
 
@@ -71,11 +71,14 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn result(value: Value) -> Ports {
+fn result(value: Value) -> PortValues {
     vec![("result".to_owned(), value)]
 }
 
-fn branch(configurations: &Map<String, Value>, scope: &Scope) -> Result<Ports, ExprError> {
+fn branch(
+    configurations: &Map<String, Value>,
+    scope: &ExpressionScope,
+) -> Result<PortValues, ExpressionError> {
     let condition = configurations.get("condition_expression").and_then(Value::as_str).unwrap_or_default();
     // Both `$json.n > 3` and `{{ $json.n > 3 }}` are written.
     let bare =
@@ -84,7 +87,10 @@ fn branch(configurations: &Map<String, Value>, scope: &Scope) -> Result<Ports, E
     Ok(vec![(holds.to_string(), json!({ "data": scope.input, "condition_result": holds }))])
 }
 
-fn switch(configurations: &Map<String, Value>, scope: &Scope) -> Result<Ports, ExprError> {
+fn switch(
+    configurations: &Map<String, Value>,
+    scope: &ExpressionScope,
+) -> Result<PortValues, ExpressionError> {
     let expression =
         ["value", "expression", "switch_value"].iter().find_map(|key| configurations.get(*key)?.as_str());
     let expression = expression.unwrap_or("$json");
@@ -109,11 +115,14 @@ fn whole(configurations: &Map<String, Value>, key: &str) -> Option<i64> {
 }
 
 fn most(configurations: &Map<String, Value>) -> usize {
-    let most = whole(configurations, "max_iterations").unwrap_or(MAX_ITERATIONS);
-    usize::try_from(most.clamp(0, MOST_ITERATIONS)).unwrap_or_default()
+    let most = whole(configurations, "max_iterations").unwrap_or(DEFAULT_ITERATIONS);
+    usize::try_from(most.clamp(0, MAX_FILE_ITERATIONS)).unwrap_or_default()
 }
 
-fn iterations(configurations: &Map<String, Value>, scope: &Scope) -> Result<Ports, ExprError> {
+fn iterations(
+    configurations: &Map<String, Value>,
+    scope: &ExpressionScope,
+) -> Result<PortValues, ExpressionError> {
     let most = most(configurations);
     let kind = configurations.get("loop_type").and_then(Value::as_str).unwrap_or("for_range");
     let mut items: Vec<Value> = Vec::new();
@@ -155,13 +164,19 @@ fn iterations(configurations: &Map<String, Value>, scope: &Scope) -> Result<Port
     Ok(looped(items, &scope.input))
 }
 
-fn for_each(configurations: &Map<String, Value>, scope: &Scope) -> Result<Ports, ExprError> {
+fn for_each(
+    configurations: &Map<String, Value>,
+    scope: &ExpressionScope,
+) -> Result<PortValues, ExpressionError> {
     let items: Vec<Value> = items_of(configurations, scope)?.into_iter().take(most(configurations)).collect();
     Ok(looped(items, &scope.input))
 }
 
 /// The list to go over: where the configuration points, else the input or the first list in it.
-fn items_of(configurations: &Map<String, Value>, scope: &Scope) -> Result<Vec<Value>, ExprError> {
+fn items_of(
+    configurations: &Map<String, Value>,
+    scope: &ExpressionScope,
+) -> Result<Vec<Value>, ExpressionError> {
     for key in ["items", "items_path", "array_path", "iterate_over", "source"] {
         match configurations.get(key) {
             Some(Value::Array(items)) => return Ok(items.clone()),
@@ -191,7 +206,7 @@ fn list_of(input: &Value) -> Vec<Value> {
     }
 }
 
-fn looped(items: Vec<Value>, input: &Value) -> Ports {
+fn looped(items: Vec<Value>, input: &Value) -> PortValues {
     let completed = json!({
         "data": input,
         "total_iterations": items.len(),
@@ -221,7 +236,7 @@ fn merge(configurations: &Map<String, Value>, input: &Value) -> Value {
     }
 }
 
-fn filter(configurations: &Map<String, Value>, scope: &Scope) -> Result<Value, ExprError> {
+fn filter(configurations: &Map<String, Value>, scope: &ExpressionScope) -> Result<Value, ExpressionError> {
     let keys = ["filter_expression", "condition_expression", "filter_condition"];
     let condition = keys.iter().find_map(|key| configurations.get(*key)?.as_str()).unwrap_or("true");
     let mut round = scope.clone();
@@ -235,7 +250,7 @@ fn filter(configurations: &Map<String, Value>, scope: &Scope) -> Result<Value, E
     Ok(Value::Array(kept))
 }
 
-fn sort(configurations: &Map<String, Value>, scope: &Scope) -> Value {
+fn sort(configurations: &Map<String, Value>, scope: &ExpressionScope) -> Value {
     let key = ["sort_key", "sort_by", "key"].iter().find_map(|key| configurations.get(*key)?.as_str());
     let descending = ["order", "sort_order"]
         .iter()

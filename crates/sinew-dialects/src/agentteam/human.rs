@@ -4,13 +4,13 @@ use serde_json::Value;
 
 /// What a person meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intent {
+pub(super) enum AnswerIntent {
     Approved,
     Rejected,
     Unrelated,
 }
 
-impl Intent {
+impl AnswerIntent {
     /// The classifier's label.
     #[cfg(test)]
     pub(super) fn label(self) -> &'static str {
@@ -80,24 +80,24 @@ const REJECT: &[&str] = &[
 const NEGATE: &[&str] = &["not", "don't", "dont", "never", "cannot", "can't", "won't", "isn't"];
 
 /// Classifies an answer: whole words, rejection before approval.
-pub(super) fn classify(text: &str) -> Intent {
+pub(super) fn classify(text: &str) -> AnswerIntent {
     let lower = text.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '\'';
     let words: Vec<&str> = lower.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
     let any = |list: &[&str]| words.iter().any(|word| list.contains(word));
     let approves = any(APPROVE);
     if any(REJECT) || (approves && any(NEGATE)) {
-        Intent::Rejected
+        AnswerIntent::Rejected
     } else if approves {
-        Intent::Approved
+        AnswerIntent::Approved
     } else {
-        Intent::Unrelated
+        AnswerIntent::Unrelated
     }
 }
 
 /// What an answer of any shape means.
-pub(super) fn intent(answer: &Value) -> Intent {
-    let by_truth = |truth: bool| if truth { Intent::Approved } else { Intent::Rejected };
+pub(super) fn intent(answer: &Value) -> AnswerIntent {
+    let by_truth = |truth: bool| if truth { AnswerIntent::Approved } else { AnswerIntent::Rejected };
     match answer {
         Value::Bool(truth) => by_truth(*truth),
         Value::String(text) => classify(text),
@@ -107,8 +107,8 @@ pub(super) fn intent(answer: &Value) -> Intent {
             }
             let keys = ["decision", "response", "input", "answer", "text", "message", "content"];
             let text = keys.iter().find_map(|key| members.get(*key).and_then(Value::as_str));
-            text.map_or(Intent::Unrelated, classify)
+            text.map_or(AnswerIntent::Unrelated, classify)
         }
-        _ => Intent::Unrelated,
+        _ => AnswerIntent::Unrelated,
     }
 }

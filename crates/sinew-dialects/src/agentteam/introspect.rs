@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::spec::{self, Spec, default_of};
+use super::spec::{self, NodeSpec, default_of};
 
 /// Names of all built-in node types, `TYPE.SUBTYPE`.
 pub fn specs() -> impl Iterator<Item = &'static str> {
@@ -57,7 +57,7 @@ pub fn typescript_of(wanted: &dyn Fn(&str) -> bool) -> String {
     out
 }
 
-fn ports(spec: &Spec) -> String {
+fn ports(spec: &NodeSpec) -> String {
     if spec.ports.is_empty() {
         return "string".to_owned();
     }
@@ -133,7 +133,10 @@ pub(super) fn schema() -> Value {
         "properties": {
             "metadata": {
                 "type": "object",
-                "properties": { "name": text, "description": text, "message_format": { "enum": ["legacy", "standard"] } }
+                "properties": { "name": text, "description": text, "message_format": { "enum": ["legacy", "standard"] },
+                    "conversion_argument": { "enum": ["payload", "wrapper"], "default": "payload" },
+                    "schema_checks": { "enum": ["warn", "fail", "off"], "default": "warn" }
+                }
             },
             "nodes": {
                 "type": "array",

@@ -9,18 +9,22 @@ use sinew_plan::{
 };
 use sinew_source::{Diagnostics, Document, Node};
 
+use super::argument::ConversionArgument;
 use super::flow::{milliseconds, number};
-use super::model::{self, Connection, File, FileNode};
-use super::spec::{self, Registry, Shape};
+use super::model::{self, TeamConnection, TeamFile, TeamNode};
+use super::schema::{NodeContract, SchemaChecks};
+use super::spec::{self, NodeSpec, OutputShape, SpecRegistry};
 use super::{NAME, validate};
 use crate::{LowerOptions, Lowered};
 
+/// Revision of the rules that files are lowered by.
+const REVISION: u64 = 2;
 /// Longest wait between two attempts.
-const LONGEST_BACKOFF_MS: u64 = 5_000;
+const MAX_BACKOFF_MS: u64 = 5_000;
 
 /// What the adapter reads of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Extra {
+pub(super) struct TeamNodeData {
     pub(super) kind: String,
     pub(super) subtype: String,
     pub(super) name: String,
@@ -29,15 +33,64 @@ pub(super) struct Extra {
     pub(super) input_params: Map<String, Value>,
     /// Defaults by member of an output; none = outputs pass as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) shape: Shape,
+    pub(super) shape: OutputShape,
     /// Tools and memories, for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attached: Vec<Value>,
+    /// What inputs and outputs are checked against while the workflow runs.
+    #[serde(default, skip_serializing_if = "NodeContract::is_empty")]
+    pub(super) contract: NodeContract,
+}
+
+/// Rules of a plan that files of earlier versions were lowered without.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PlanRules {
+    /// Every output at `result` is a standard message.
+    pub(super) standard: bool,
+    /// Whether agents' answers, triggers and starts follow the document's text; plans of earlier versions keep what was
+    /// recorded.
+    pub(super) by_text: bool,
+    /// The argument of conversion functions.
+    pub(super) argument: ConversionArgument,
+    /// What becomes of values that break a contract.
+    pub(super) schema_checks: SchemaChecks,
+}
+
+impl PlanRules {
+    /// Reads the rules of a plan.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let word = |key: &str| plan.extra.get(key).and_then(Value::as_str).unwrap_or_default();
+        Self {
+            standard: plan.extra.get("standard").and_then(Value::as_bool).unwrap_or(false),
+            by_text: plan
+                .extra
+                .get("revision")
+                .and_then(Value::as_u64)
+                .is_some_and(|revision| revision >= REVISION),
+            argument: ConversionArgument::of_word(word("conversion_argument"))
+                .unwrap_or(ConversionArgument::Wrapper),
+            schema_checks: SchemaChecks::of_word(word("schema_checks")).unwrap_or(SchemaChecks::Off),
+        }
+    }
+
+    /// Whether a node of this kind starts the workflow with data that is not its own.
+    pub(super) fn is_start(self, kind: &str) -> bool {
+        self.by_text && kind == "TRIGGER"
+    }
+
+    fn of_file(file: &TeamFile) -> Value {
+        json!({
+            "standard": file.standard,
+            "revision": REVISION,
+            "conversion_argument": file.argument.word(),
+            "schema_checks": file.schema_checks.word(),
+        })
+    }
 }
 
 /// What the adapter reads of an edge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct EdgeExtra {
+pub(super) struct ConnectionData {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) conversion: Option<String>,
@@ -48,7 +101,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
     let root = &document.root;
     let registry = spec::registry(root, options.read, &mut found);
     let file = model::read(root, &mut found);
-    validate::check(&file, &registry, root.span, &mut found);
+    validate::check(&file, &registry, root.span, &document.sources, &mut found);
     let lowered = plan(&file, &registry, options);
     let mut diagnostics = Diagnostics::new(document.sources);
     diagnostics.extend(found);
@@ -67,7 +120,7 @@ fn agents(root: &Node) -> BTreeMap<String, Value> {
     members.iter().map(|member| (member.key.clone(), member.value.to_json())).collect()
 }
 
-fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
+fn plan(file: &TeamFile, registry: &SpecRegistry, options: &LowerOptions<'_>) -> Plan {
     let ids: BTreeMap<&str, NodeIx> =
         file.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
     let attached = validate::attached(file);
@@ -83,8 +136,8 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
                 })
             })
             .collect();
-        let shape = registry.get(&node.spec_name()).and_then(spec::Spec::shape);
-        plan_node(node, shape, below, attached.contains(node.id.as_str()), options.agents)
+        let spec = registry.get(&node.spec_name());
+        plan_node(node, spec, below, attached.contains(node.id.as_str()), options.agents)
     });
     let nodes: Vec<PlanNode> = nodes.collect();
     let mut edges: Vec<PlanEdge> = Vec::new();
@@ -133,12 +186,12 @@ fn plan(file: &File, registry: &Registry, options: &LowerOptions<'_>) -> Plan {
         limits: Limits::default(),
         input_schema: None,
         output_schema: None,
-        extra: json!({ "standard": file.standard }),
+        extra: PlanRules::of_file(file),
     }
 }
 
-fn edge(connection: &Connection, from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
-    let extra = EdgeExtra { id: connection.id.clone(), conversion: connection.conversion.clone() };
+fn edge(connection: &TeamConnection, from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
+    let extra = ConnectionData { id: connection.id.clone(), conversion: connection.conversion.clone() };
     PlanEdge {
         from,
         port: connection.port.clone(),
@@ -173,7 +226,7 @@ fn attach(from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
 
 /// Who does the work of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or `work` of the options,
 /// else named after the type.
-fn agent_of(node: &FileNode, agents: &BTreeMap<String, String>) -> String {
+fn agent_of(node: &TeamNode, agents: &BTreeMap<String, String>) -> String {
     let named = node.configurations.get("agent").and_then(Value::as_str).map(str::to_owned);
     let by_kind =
         || agents.get(&node.spec_name()).or_else(|| agents.get(&node.kind)).or_else(|| agents.get("work"));
@@ -181,8 +234,8 @@ fn agent_of(node: &FileNode, agents: &BTreeMap<String, String>) -> String {
 }
 
 fn plan_node(
-    node: &FileNode,
-    shape: Shape,
+    node: &TeamNode,
+    spec: Option<&NodeSpec>,
     below: Vec<Value>,
     attached: bool,
     agents: &BTreeMap<String, String>,
@@ -217,21 +270,22 @@ fn plan_node(
             on: RetryOn::Always,
             delay_ms: seconds("retry_backoff_seconds").map_or(0, milliseconds),
             factor: seconds("retry_backoff_factor").unwrap_or(2.0),
-            max_delay_ms: Some(LONGEST_BACKOFF_MS),
-            jitter_ms: seconds("retry_jitter_seconds").map_or(0, milliseconds).min(LONGEST_BACKOFF_MS),
+            max_delay_ms: Some(MAX_BACKOFF_MS),
+            jitter_ms: seconds("retry_jitter_seconds").map_or(0, milliseconds).min(MAX_BACKOFF_MS),
         },
         attempt_timeout_ms: timeout.map(milliseconds),
         timeout_ms: None,
         inner: false,
         attached,
-        extra: serde_json::to_value(Extra {
+        extra: serde_json::to_value(TeamNodeData {
             kind: node.kind.clone(),
             subtype: node.subtype.clone(),
             name: node.name.clone(),
             configurations: node.configurations.clone(),
             input_params: node.input_params.clone(),
-            shape,
+            shape: spec.and_then(NodeSpec::shape),
             attached: below,
+            contract: spec.map(NodeContract::of).unwrap_or_default(),
         })
         .unwrap_or_default(),
     }

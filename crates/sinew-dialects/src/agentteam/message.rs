@@ -13,6 +13,9 @@ const TRIGGER_FIELDS: [&str; 5] = ["message", "user_message", "user_input", "tex
 const PAYLOAD_FIELDS: [&str; 8] =
     ["content", "response", "output", "data", "context", "functions", "response_data", "text"];
 
+/// Members of an agent's output that are reports on its work, not its metadata.
+const REPORTED_FIELDS: [&str; 4] = ["token_usage", "function_calls", "parsed_json", "input"];
+
 /// The unified message between nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -57,6 +60,14 @@ impl StandardMessage {
         }
     }
 
+    /// The message with `parsed_json` in its metadata, if its content is JSON.
+    pub(super) fn with_parsed_json(mut self) -> Self {
+        if let Some(parsed) = parsed_json(&self.content) {
+            self.metadata.entry("parsed_json").or_insert(parsed);
+        }
+        self
+    }
+
     /// The message in the shape that nodes from before this format read.
     pub fn to_legacy(&self) -> Value {
         let mut members = self.metadata.clone();
@@ -76,6 +87,80 @@ impl StandardMessage {
             "timestamp": self.timestamp,
         })
     }
+}
+
+/// Whether an object holds the payload of an older node under one of the usual names.
+pub(super) fn has_payload(members: &Map<String, Value>) -> bool {
+    PAYLOAD_FIELDS.iter().any(|key| members.contains_key(*key))
+}
+
+/// The object or list in an agent's answer: the answer itself, or what its text says in JSON, also in a code fence.
+pub(super) fn parsed_json(content: &Value) -> Option<Value> {
+    match content {
+        Value::Object(_) | Value::Array(_) => Some(content.clone()),
+        Value::String(text) => {
+            let text = text.trim();
+            let fenced = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
+            let text = fenced.and_then(|rest| rest.strip_suffix("```")).map_or(text, str::trim);
+            if !text.starts_with(['{', '[']) {
+                return None;
+            }
+            serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())
+        }
+        _ => None,
+    }
+}
+
+/// An agent's answer of any shape with all members that runners of agents give.
+///
+/// What the agent said itself comes first, then the members of the standard message, then the members of a JSON answer.
+pub(super) fn agent_output(payload: Value, id: &str, stamp: String) -> Value {
+    let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
+    let parsed = parsed_json(&message.content);
+    let mut members = match (&parsed, &payload) {
+        // An answer that is an object has its members already.
+        (Some(Value::Object(parsed)), Value::String(_)) => parsed.clone(),
+        (Some(Value::Object(parsed)), Value::Object(own)) if has_payload(own) => parsed.clone(),
+        _ => Map::new(),
+    };
+    let is_reported = |key: &str| key.starts_with('_') || REPORTED_FIELDS.contains(&key);
+    let mut metadata = message.metadata;
+    metadata.retain(|key, _| !is_reported(key));
+    let said_format = payload.get("format_type").is_some_and(|format| !format.is_null());
+    let format = if parsed.is_some() && !said_format { "json".to_owned() } else { message.format_type };
+    let standard = json!({
+        "content": message.content,
+        "metadata": metadata,
+        "format_type": format,
+        "source_node": message.source_node,
+        "timestamp": message.timestamp,
+        "parsed_json": parsed,
+    });
+    let mut add =
+        |more: Map<String, Value>| members.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+    if let Value::Object(standard) = standard {
+        add(standard);
+    }
+    if let Value::Object(own) = payload {
+        if let Some(used) = own.get("_tokens").filter(|_| !own.contains_key("token_usage")) {
+            add(Map::from_iter([("token_usage".to_owned(), used.clone())]));
+        }
+        add(own);
+    }
+    Value::Object(members)
+}
+
+/// The text that a Slack action sends: `message`, else `content`.
+pub(super) fn slack_message(input: &Value) -> String {
+    let found = ["message", "content"].iter().filter_map(|key| input.get(*key));
+    found.filter_map(Value::as_str).find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// The channel of a Slack action: `channel_override`, `channel`, the configuration, `#general`.
+pub(super) fn slack_channel(input: &Value, configurations: &Map<String, Value>) -> String {
+    let given = ["channel_override", "channel"].iter().filter_map(|key| input.get(*key));
+    let mut given = given.chain(configurations.get("channel")).filter_map(Value::as_str);
+    given.find(|text| !text.is_empty()).unwrap_or("#general").to_owned()
 }
 
 fn take(members: &Map<String, Value>, key: &str) -> (Value, Map<String, Value>) {

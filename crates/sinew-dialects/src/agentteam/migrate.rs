@@ -11,8 +11,8 @@ use serde_json::Value;
 use sinew_source::{Document, Kind, Node, Span};
 
 use super::convert;
-use super::model::{self, Connection, File, FileNode};
-use super::spec::{self, Registry, Spec};
+use super::model::{self, TeamConnection, TeamFile, TeamNode};
+use super::spec::{self, NodeSpec, SpecRegistry};
 
 /// Older names of an agent's text.
 const OLDER: [&str; 2] = ["response", "output"];
@@ -34,16 +34,16 @@ pub struct Migration {
     /// The new text; the old one if there is nothing to change.
     pub text: String,
     /// What was rewritten, in file order.
-    pub changes: Vec<Note>,
+    pub changes: Vec<MigrationNote>,
     /// What a person must look at before the file can use the standard message, in file order.
-    pub rest: Vec<Note>,
+    pub rest: Vec<MigrationNote>,
     /// Whether the file uses the standard message now.
     pub standard: bool,
 }
 
 /// One finding of a migration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct MigrationNote {
     /// Where in the old text.
     pub span: Span,
     /// What, in one line.
@@ -57,7 +57,8 @@ pub fn migrate(document: &Document, read: &dyn Fn(&str) -> Result<Vec<u8>, Strin
     let mut ignored = Vec::new();
     let file = model::read(root, &mut ignored);
     let registry = spec::registry(root, read, &mut ignored);
-    let mut work = Work { text, file: &file, registry: &registry, edits: Vec::new(), rest: Vec::new() };
+    let mut work =
+        MigrationEditor { text, file: &file, registry: &registry, edits: Vec::new(), rest: Vec::new() };
     for connection in &file.connections {
         work.function(connection);
         work.bare(connection);
@@ -74,33 +75,33 @@ pub fn migrate(document: &Document, read: &dyn Fn(&str) -> Result<Vec<u8>, Strin
 }
 
 /// A piece of the text, what stands there instead, and why.
-struct Edit {
+struct TextEdit {
     start: usize,
     end: usize,
     new: String,
-    note: Note,
+    note: MigrationNote,
 }
 
-struct Work<'a> {
+struct MigrationEditor<'a> {
     text: &'a str,
-    file: &'a File,
-    registry: &'a Registry,
-    edits: Vec<Edit>,
-    rest: Vec<Note>,
+    file: &'a TeamFile,
+    registry: &'a SpecRegistry,
+    edits: Vec<TextEdit>,
+    rest: Vec<MigrationNote>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> MigrationEditor<'a> {
     fn left(&mut self, span: Span, what: String) {
-        self.rest.push(Note { span, what });
+        self.rest.push(MigrationNote { span, what });
     }
 
-    fn node(&self, id: &str) -> Option<&'a FileNode> {
+    fn node(&self, id: &str) -> Option<&'a TeamNode> {
         self.file.nodes.iter().find(|node| node.id == id)
     }
 
     /// Whether what leaves the node has `content`, however the agent behind it answers.
-    fn gives_content(&self, node: &FileNode) -> bool {
-        let shape = self.registry.get(&node.spec_name()).and_then(Spec::shape);
+    fn gives_content(&self, node: &TeamNode) -> bool {
+        let shape = self.registry.get(&node.spec_name()).and_then(NodeSpec::shape);
         let shaped = shape.is_some_and(|shape| {
             shape.contains_key("content") && OLDER.iter().all(|name| !shape.contains_key(*name))
         });
@@ -111,14 +112,19 @@ impl<'a> Work<'a> {
     fn replace(&mut self, span: Span, new: &str, what: String) {
         if self.text.get(span.start..span.end).is_some_and(|raw| raw.starts_with('"')) {
             let new = Value::from(new).to_string();
-            self.edits.push(Edit { start: span.start, end: span.end, new, note: Note { span, what } });
+            self.edits.push(TextEdit {
+                start: span.start,
+                end: span.end,
+                new,
+                note: MigrationNote { span, what },
+            });
         } else {
             self.left(span, format!("{what}; do it by hand, only quoted texts are rewritten"));
         }
     }
 
     /// The function of a connection from an agent: it is given what the agent answered, in its own shape.
-    fn function(&mut self, connection: &Connection) {
+    fn function(&mut self, connection: &TeamConnection) {
         let Some(source) = &connection.conversion else { return };
         let from_agent = self.node(&connection.from).is_some_and(|node| node.kind == "AI_AGENT");
         if let Some(name) = MOVED.iter().find(|name| source.contains(**name))
@@ -150,7 +156,7 @@ impl<'a> Work<'a> {
     }
 
     /// A connection without a function: would the next node find its fields in a standard message?
-    fn bare(&mut self, connection: &Connection) {
+    fn bare(&mut self, connection: &TeamConnection) {
         if self.file.standard || connection.conversion.is_some() || connection.port != "result" {
             return;
         }
@@ -168,7 +174,7 @@ impl<'a> Work<'a> {
         self.left(connection.span, what);
     }
 
-    fn configurations(&mut self, node: &FileNode, key: &str, value: &Node) {
+    fn configurations(&mut self, node: &TeamNode, key: &str, value: &Node) {
         match &value.kind {
             Kind::Object(members) => {
                 for member in members {
@@ -181,7 +187,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn expression(&mut self, node: &FileNode, key: &str, text: &str, span: Span) {
+    fn expression(&mut self, node: &TeamNode, key: &str, text: &str, span: Span) {
         let whole = node.kind == "FLOW" && matches!(key, "condition_expression" | "condition");
         let mut notes = Vec::new();
         let new = if whole {
@@ -202,7 +208,7 @@ impl<'a> Work<'a> {
     }
 
     /// The text with its paths rewritten; what cannot be is noted.
-    fn paths(&self, node: &FileNode, text: &str, notes: &mut Vec<String>) -> String {
+    fn paths(&self, node: &TeamNode, text: &str, notes: &mut Vec<String>) -> String {
         let Some(path) = &*PATH else { return text.to_owned() };
         let rewrite = |found: &Captures<'_>| {
             let (base, name) = (&found[1], &found[3]);
@@ -231,7 +237,7 @@ impl<'a> Work<'a> {
     }
 
     /// The nodes whose output arrives at this one as it is.
-    fn arriving(&self, node: &FileNode) -> Vec<&'a FileNode> {
+    fn arriving(&self, node: &TeamNode) -> Vec<&'a TeamNode> {
         let here = self.file.connections.iter().filter(|one| one.to == node.id);
         let bare = here.filter(|one| one.conversion.is_none() && one.port == "result");
         bare.filter_map(|one| self.node(&one.from)).collect()
@@ -260,7 +266,7 @@ impl<'a> Work<'a> {
         let blank = &inside[..inside.len() - inside.trim_start().len()];
         let new = if members.is_empty() { format!(" {member} ") } else { format!("{blank}{member},") };
         let end = span.start + 1 + if members.is_empty() { blank.len() } else { 0 };
-        self.edits.push(Edit { start: span.start + 1, end, new, note: Note { span, what } });
+        self.edits.push(TextEdit { start: span.start + 1, end, new, note: MigrationNote { span, what } });
         true
     }
 
@@ -350,7 +356,7 @@ mod tests {
             for name in ["content", "response"] {
                 let mut raw = json!({});
                 raw[name] = json!("hi");
-                let Ok(convert::Converted::Value(value)) = convert::convert(&new, &raw) else {
+                let Ok(convert::ConversionResult::Value(value)) = convert::convert(&new, &raw) else {
                     panic!("{new}")
                 };
                 assert_eq!(value, json!({ "m": "hi" }), "{new}");

@@ -7,6 +7,7 @@
 //! line. A node runs once, with whatever has arrived when its turn comes.
 
 mod adapter;
+mod argument;
 mod convert;
 mod delivery;
 mod expr;
@@ -19,17 +20,23 @@ mod migrate;
 mod model;
 mod portable;
 mod project;
+mod references;
+mod schema;
 mod spec;
+mod suggest;
 mod trial;
 mod validate;
 
+#[cfg(test)]
+mod document_tests;
 #[cfg(test)]
 mod tests;
 
 pub use introspect::{describe, specs, typescript, typescript_of};
 pub use message::StandardMessage;
-pub use migrate::{Migration, Note, migrate};
-pub use trial::{NoTrial, Trial, TrialError, try_conversion};
+pub use migrate::{Migration, MigrationNote, migrate};
+pub use suggest::{ConversionSuggestion, suggest_conversions};
+pub use trial::{ConversionFailure, ConversionTrial, TrialRefusal, try_conversion};
 
 use serde_json::Value;
 use sinew_engine::Adapter;

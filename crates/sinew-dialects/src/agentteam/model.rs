@@ -3,23 +3,34 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use sinew_source::{Diagnostic, Node, Span};
+use sinew_source::{Diagnostic, Node, Span, did_you_mean};
+
+use super::argument::ConversionArgument;
+use super::schema::SchemaChecks;
 
 /// A workflow as it stands in the file.
-pub(super) struct File {
+pub(super) struct TeamFile {
     pub(super) name: Option<String>,
     pub(super) description: String,
     pub(super) version: Option<String>,
     /// `metadata.message_format: standard` makes every output a [`super::StandardMessage`].
     pub(super) standard: bool,
-    pub(super) nodes: Vec<FileNode>,
-    pub(super) connections: Vec<Connection>,
+    /// `metadata.conversion_argument`: what conversion functions are called with.
+    pub(super) argument: ConversionArgument,
+    /// `metadata.schema_checks`: what becomes of inputs and outputs that break the specs.
+    pub(super) schema_checks: SchemaChecks,
+    pub(super) nodes: Vec<TeamNode>,
+    pub(super) connections: Vec<TeamConnection>,
+    /// Nodes whose id another node has: they are checked and not run.
+    pub(super) repeated: Vec<TeamNode>,
+    /// Ids of nodes that have no usable shape.
+    pub(super) unusable: BTreeSet<String>,
     /// Ids of the nodes that start, with their places; none = whatever has no predecessor.
     pub(super) triggers: Vec<(String, Span)>,
 }
 
 /// One node of the file.
-pub(super) struct FileNode {
+pub(super) struct TeamNode {
     pub(super) id: String,
     /// What messages call it: the name, else the id.
     pub(super) name: String,
@@ -30,11 +41,18 @@ pub(super) struct FileNode {
     /// Tools and memories of an agent.
     pub(super) attached: Vec<(String, Span)>,
     pub(super) span: Span,
-    /// Where its condition stands, if it has one.
-    pub(super) condition_span: Option<Span>,
+    /// Where each configuration stands.
+    pub(super) places: Vec<(String, Span)>,
 }
 
-impl FileNode {
+impl TeamNode {
+    /// Returns the place of a configuration, else that of the node.
+    pub(super) fn place(&self, key: &str) -> Span {
+        self.places.iter().find(|(name, _)| name == key).map_or(self.span, |(_, span)| *span)
+    }
+}
+
+impl TeamNode {
     /// `TYPE.SUBTYPE`, the name of its spec.
     pub(super) fn spec_name(&self) -> String {
         format!("{}.{}", self.kind, self.subtype)
@@ -42,7 +60,7 @@ impl FileNode {
 }
 
 /// One connection of the file.
-pub(super) struct Connection {
+pub(super) struct TeamConnection {
     pub(super) id: String,
     pub(super) from: String,
     pub(super) to: String,
@@ -55,7 +73,13 @@ pub(super) struct Connection {
 
 /// How much a document looks like one of these workflows, 0 to 100.
 pub(super) fn resemblance(root: &Node) -> u8 {
-    let Some(nodes) = root.get("nodes").and_then(Node::as_array) else { return 0 };
+    let Some(nodes) = root.get("nodes").and_then(Node::as_array) else {
+        let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
+        let ours =
+            connections.iter().any(|one| one.get("from_node").is_some() && one.get("to_node").is_some());
+        // Connections of this dialect and no nodes: most likely a mistyped name.
+        return if ours { 40 } else { 0 };
+    };
     let connections = root.get("connections").and_then(Node::as_array).unwrap_or_default();
     if !connections.iter().all(|one| one.get("from_node").is_some() && one.get("to_node").is_some()) {
         return 0;
@@ -65,39 +89,59 @@ pub(super) fn resemblance(root: &Node) -> u8 {
 }
 
 /// Reads a file; what has no usable shape is left out and reported.
-pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> File {
-    let mut reader = Reader { found };
+pub(super) fn read(root: &Node, found: &mut Vec<Diagnostic>) -> TeamFile {
+    let mut reader = TeamFileReader { found };
     let metadata = root.get("metadata");
     let text = |key: &str| metadata.and_then(|all| all.get(key)).and_then(Node::as_str).map(str::to_owned);
-    let mut nodes: Vec<FileNode> = Vec::new();
-    let mut ids = BTreeSet::new();
-    for (n, item) in reader.list(root, "nodes", true).iter().enumerate() {
-        let Some(node) = reader.node(n, item) else { continue };
+    let mut nodes: Vec<TeamNode> = Vec::new();
+    let (mut ids, mut unusable) = (BTreeSet::new(), BTreeSet::new());
+    let mut repeated = Vec::new();
+    let items = reader.list(root, "nodes", true);
+    if items.is_empty()
+        && let Some(list) = root.get("nodes").filter(|list| list.as_array().is_some())
+    {
+        reader.report(list.span, "a workflow needs at least one node".to_owned());
+    }
+    for (n, item) in items.iter().enumerate() {
+        let Some(node) = reader.node(n, item) else {
+            unusable.extend(item.get("id").and_then(Node::as_str).map(str::to_owned));
+            continue;
+        };
         if ids.insert(node.id.clone()) {
             nodes.push(node);
         } else {
             reader.report(item.span, format!("two nodes have the id '{}'", node.id));
+            repeated.push(node);
         }
     }
     let connections = reader.list(root, "connections", false).iter().enumerate();
     let connections = connections.filter_map(|(n, item)| reader.connection(n, item)).collect();
     let triggers = reader.list(root, "triggers", false).iter();
-    File {
+    TeamFile {
         name: text("name").or_else(|| root.get("name").and_then(Node::as_str).map(str::to_owned)),
         description: text("description").unwrap_or_default(),
         version: text("version"),
         standard: text("message_format").as_deref() == Some("standard"),
+        argument: reader.word(
+            metadata,
+            "conversion_argument",
+            ConversionArgument::of_word,
+            "payload or wrapper",
+        ),
+        schema_checks: reader.word(metadata, "schema_checks", SchemaChecks::of_word, "warn, fail or off"),
+        repeated,
+        unusable,
         triggers: reader.ids(triggers.as_slice(), "triggers"),
         nodes,
         connections,
     }
 }
 
-struct Reader<'a> {
+struct TeamFileReader<'a> {
     found: &'a mut Vec<Diagnostic>,
 }
 
-impl Reader<'_> {
+impl TeamFileReader<'_> {
     fn report(&mut self, span: Span, message: String) {
         self.found
             .push(Diagnostic::error("SINEW-2301", message).at(span).sub_code("WorkflowValidationError"));
@@ -106,7 +150,17 @@ impl Reader<'_> {
     fn list<'n>(&mut self, owner: &'n Node, key: &str, needed: bool) -> &'n [Node] {
         match owner.get(key) {
             None if needed => {
-                self.report(owner.span, format!("a workflow needs a list of {key}"));
+                let members = owner.as_object().unwrap_or_default();
+                let near = did_you_mean(key, members.iter().map(|member| member.key.as_str()));
+                let mut missing =
+                    Diagnostic::error("SINEW-2301", format!("a workflow needs a list of {key}"))
+                        .at(near.and_then(|near| owner.get(near)).map_or(owner.span, |value| value.span))
+                        .sub_code("WorkflowValidationError");
+                if let Some(near) = near {
+                    missing = missing
+                        .hint(format!("'{near}' is not a member of a workflow; did you mean '{key}'?"));
+                }
+                self.found.push(missing);
                 &[]
             }
             None => &[],
@@ -116,6 +170,23 @@ impl Reader<'_> {
                 &[]
             }),
         }
+    }
+
+    /// Reads a choice among a few words; an unknown word is reported.
+    fn word<T: Default>(
+        &mut self,
+        owner: Option<&Node>,
+        key: &str,
+        of_word: impl Fn(&str) -> Option<T>,
+        words: &str,
+    ) -> T {
+        let Some(value) = owner.and_then(|owner| owner.get(key)).filter(|value| !value.is_null()) else {
+            return T::default();
+        };
+        value.as_str().and_then(of_word).unwrap_or_else(|| {
+            self.report(value.span, format!("metadata.{key} must be {words}"));
+            T::default()
+        })
     }
 
     fn ids(&mut self, items: &[Node], what: &str) -> Vec<(String, Span)> {
@@ -154,7 +225,7 @@ impl Reader<'_> {
         }
     }
 
-    fn node(&mut self, n: usize, item: &Node) -> Option<FileNode> {
+    fn node(&mut self, n: usize, item: &Node) -> Option<TeamNode> {
         let what = match item.get("id").and_then(Node::as_str) {
             Some(id) => format!("nodes[{n}] ('{id}')"),
             None => format!("nodes[{n}]"),
@@ -168,7 +239,7 @@ impl Reader<'_> {
         let attached = self.ids(attached, "attached_nodes");
         let (id, kind, subtype) = (id?, kind?, subtype?);
         let name = item.get("name").and_then(Node::as_str).filter(|name| !name.is_empty());
-        Some(FileNode {
+        Some(TeamNode {
             name: name.unwrap_or(&id).to_owned(),
             id,
             kind,
@@ -177,20 +248,23 @@ impl Reader<'_> {
             input_params,
             attached,
             span: item.span,
-            condition_span: item
+            places: item
                 .get("configurations")
-                .and_then(|all| all.get("condition_expression"))
-                .map(|value| value.span),
+                .and_then(Node::as_object)
+                .into_iter()
+                .flatten()
+                .map(|member| (member.key.clone(), member.value.span))
+                .collect(),
         })
     }
 
-    fn connection(&mut self, n: usize, item: &Node) -> Option<Connection> {
+    fn connection(&mut self, n: usize, item: &Node) -> Option<TeamConnection> {
         let what = format!("connections[{n}]");
         let (from, to) = (self.text(item, &what, "from_node"), self.text(item, &what, "to_node"));
         let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.trim().is_empty());
         let (from, to) = (from?, to?);
         let port = text("output_key").unwrap_or("result").to_owned();
-        Some(Connection {
+        Some(TeamConnection {
             id: text("id").map_or_else(|| format!("{from}.{port}->{to}"), str::to_owned),
             conversion: text("conversion_function").map(str::to_owned),
             conversion_span: item.get("conversion_function").map_or(item.span, |value| value.span),

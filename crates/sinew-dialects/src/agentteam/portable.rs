@@ -3,17 +3,18 @@
 use serde_json::Value;
 use sinew_plan::{NodeIx, Op};
 
-use super::lower::{EdgeExtra, Extra};
+use super::lower::{ConnectionData, TeamNodeData};
 use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let own = plan.node(node);
-    let Ok(extra) = serde_json::from_value::<Extra>(own.extra.clone()) else {
+    let Ok(extra) = serde_json::from_value::<TeamNodeData>(own.extra.clone()) else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
     let converts = graph.edges_into(node).any(|(_, edge)| {
-        serde_json::from_value::<EdgeExtra>(edge.extra.clone()).is_ok_and(|extra| extra.conversion.is_some())
+        serde_json::from_value::<ConnectionData>(edge.extra.clone())
+            .is_ok_and(|extra| extra.conversion.is_some())
     });
     match &own.op {
         _ if own.attached => Portability::Attached,

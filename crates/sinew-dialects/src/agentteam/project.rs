@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status, Time};
 use sinew_plan::{Op, PlanNode};
 
-use super::adapter::{self, SAID_NO};
-use super::delivery;
-use super::flow;
+use super::adapter::{self, NODE_REPORTED_FAILURE};
+use super::delivery::{self, FailedConversion};
+use super::{flow, schema};
 
 /// What messages call a node.
 pub(super) fn name_of(node: &PlanNode) -> &str {
@@ -36,6 +36,7 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
             let error = json!({ "error": fault.message, "error_code": error_code(&fault.code) });
             vec![of_node(ctx, *act, "node_failed", error)]
         }
+        Fact::Noted { act, note } => noted(ctx, *act, note),
         Fact::Paused { reason } => vec![of_run("execution_paused", json!({ "reason": reason }))],
         Fact::Resumed => vec![of_run("execution_resumed", json!({}))],
         Fact::Concluded { outcome } => vec![match outcome.status {
@@ -52,7 +53,8 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
 
 /// Chunks an agent handed over with its reply, the final output, the end; and the run goes on if it stood still.
 fn completed(ctx: &Ctx<'_>, act: ActId, output: &Value) -> Vec<NativeEvent> {
-    let ports = adapter::raw_reply(ctx, act).map(adapter::ports_of).unwrap_or_default();
+    let ports = adapter::raw_reply(ctx, act).map(|raw| adapter::ports_of(kind_of(ctx, act), raw));
+    let ports = ports.unwrap_or_default();
     let chunks =
         ports.iter().find(|(port, _)| port == "_stream_chunks").and_then(|(_, chunks)| chunks.as_array());
     let chunks = chunks.into_iter().flatten().map(|chunk| json!({ "chunk": chunk }));
@@ -65,6 +67,28 @@ fn completed(ctx: &Ctx<'_>, act: ActId, output: &Value) -> Vec<NativeEvent> {
         events.push(of_run("execution_resumed", json!({ "node_id": ctx.node_of(act).id })));
     }
     events
+}
+
+/// A conversion function that raised, or a value that breaks the contract of its node.
+fn noted(ctx: &Ctx<'_>, act: Option<ActId>, note: &Value) -> Vec<NativeEvent> {
+    let event = |kind: &str, what: &str| {
+        let told = note.get(kind)?;
+        let mut json = told.as_object().cloned().unwrap_or_default();
+        json.insert("event".to_owned(), json!(kind));
+        json.insert("node_id".to_owned(), json!(act.map(|act| ctx.node_of(act).id.clone())));
+        let name = told.get(what).and_then(Value::as_str).unwrap_or_default();
+        Some(NativeEvent { line: format!("{kind} {name}"), json: Value::Object(json) })
+    };
+    event("conversion_failed", "connection")
+        .or_else(|| event("schema_violation", "node"))
+        .into_iter()
+        .collect()
+}
+
+/// The part of a node's type that says what it does.
+fn kind_of<'a>(ctx: &Ctx<'a>, act: ActId) -> &'a str {
+    let kind = ctx.node_of(act).kind.as_str();
+    kind.split_once('.').map_or(kind, |(kind, _)| kind)
 }
 
 fn of_run(kind: &str, mut data: Value) -> NativeEvent {
@@ -81,11 +105,11 @@ fn of_node(ctx: &Ctx<'_>, act: ActId, kind: &str, mut data: Value) -> NativeEven
 }
 
 fn input(ctx: &Ctx<'_>, act: ActId) -> Value {
-    json!({ "result": adapter::input_of(ctx, act) })
+    adapter::inputs_of(ctx, act)
 }
 
 fn error_code(code: &str) -> &'static str {
-    if code == SAID_NO { "NODE_EXECUTION_FAILED" } else { "NODE_EXEC_ERROR" }
+    if code == NODE_REPORTED_FAILURE { "NODE_EXECUTION_FAILED" } else { "NODE_EXEC_ERROR" }
 }
 
 /// The error of a node as the original words it: a timeout has no words there.
@@ -121,7 +145,8 @@ pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
     for node in ctx.plan().nodes.iter().filter(|node| !node.attached) {
         nodes.insert(node.id.clone(), json!({ "status": "pending" }));
     }
-    let (mut tokens, mut credits, mut failures) = (0.0, 0.0, Vec::new());
+    let (mut tokens, mut credits) = (0.0, 0.0);
+    let (mut failures, mut violations) = (Vec::new(), Vec::new());
     for act in acts.clone().filter(|act| ctx.act(*act).began_at.is_some()) {
         let seen = node_result(ctx, act);
         let number = |key: &str| seen.get(key).and_then(Value::as_f64).unwrap_or(0.0);
@@ -132,7 +157,8 @@ pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
             list.push(input(ctx, act));
         }
         nodes.insert(id.clone(), seen);
-        failures.extend(delivery::fallbacks(ctx, act));
+        failures.extend(delivery::failed_conversions(ctx, act));
+        violations.extend(schema::violations_of(ctx, act));
     }
     json!({
         "status": status,
@@ -145,7 +171,9 @@ pub(super) fn result(ctx: &Ctx<'_>, succeeded: bool) -> Value {
         "credits_consumed": whole(credits),
         "duration_ms": ended_at(ctx).saturating_sub(ctx.state.started_at),
         "conversion_failures": failures.len(),
-        "failed_conversions": failures,
+        "failed_conversions": failures.iter().map(|failed| failed.connection.as_str()).collect::<Vec<_>>(),
+        "conversion_errors": failures.iter().map(FailedConversion::to_json).collect::<Vec<_>>(),
+        "schema_violations": violations,
     })
 }
 
@@ -220,10 +248,10 @@ fn decided(node: &PlanNode, output: &Value) -> Value {
 /// Tokens an activation used, wherever its agent reports them.
 fn tokens(ctx: &Ctx<'_>, act: ActId) -> Option<Value> {
     let reply = ctx.act(act).last_reply()?.result.as_ref().ok()?;
-    let ports = adapter::ports_of(&reply.output);
+    let ports = adapter::ports_of(kind_of(ctx, act), &reply.output);
     let at = |key: &str| ports.iter().find(|(port, _)| port == key).map(|(_, value)| value);
-    let reported =
-        [at("_tokens"), at("result").and_then(|payload| payload.get("token_usage")), Some(&reply.usage)];
+    let in_payload = |key: &str| at("result").and_then(|payload| payload.get(key));
+    let reported = [at("_tokens"), in_payload("token_usage"), in_payload("_tokens"), Some(&reply.usage)];
     reported.into_iter().flatten().find_map(|usage| {
         let number = |key: &str| usage.get(key).and_then(Value::as_f64);
         let sum = |input: &str, output: &str| {

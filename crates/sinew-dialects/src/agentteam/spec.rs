@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use sinew_source::{Diagnostic, Node};
 
 /// Specs by `TYPE.SUBTYPE`.
-pub(super) type Registry = BTreeMap<String, Spec>;
+pub(super) type SpecRegistry = BTreeMap<String, NodeSpec>;
 
 /// What a type of node takes and gives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Spec {
+pub(super) struct NodeSpec {
     /// One line for people.
     #[serde(default)]
     pub(super) description: String,
@@ -38,19 +38,19 @@ fn result_only() -> Vec<String> {
 }
 
 /// How outputs of a node are shaped, as the plan keeps it: defaults by member, none = pass as they are.
-pub(super) type Shape = Option<Map<String, Value>>;
+pub(super) type OutputShape = Option<Map<String, Value>>;
 
-static BUILT_IN: LazyLock<Registry> =
+static BUILT_IN: LazyLock<SpecRegistry> =
     LazyLock::new(|| serde_json::from_str(include_str!("specs.json")).unwrap_or_default());
 
 /// The built-in specs.
-pub(super) fn built_in() -> &'static Registry {
+pub(super) fn built_in() -> &'static SpecRegistry {
     &BUILT_IN
 }
 
-impl Spec {
+impl NodeSpec {
     /// The shape of its outputs, with values where the registry has schema objects.
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> OutputShape {
         let members = self.output_params.as_ref()?;
         Some(members.iter().map(|(key, value)| (key.clone(), default_of(value))).collect())
     }
@@ -95,7 +95,7 @@ pub(super) fn default_of(entry: &Value) -> Value {
 }
 
 /// The payload of one port, as the spec wants it.
-pub(super) fn shape(shape: &Shape, payload: &Value) -> Value {
+pub(super) fn shape(shape: &OutputShape, payload: &Value) -> Value {
     let Some(members) = shape else { return payload.clone() };
     let shaped = members.iter().map(|(key, default)| {
         let value = match payload {
@@ -107,12 +107,35 @@ pub(super) fn shape(shape: &Shape, payload: &Value) -> Value {
     Value::Object(shaped.collect())
 }
 
+/// Members of a trigger's output that hold what a person said.
+const SAID_MEMBERS: [&str; 2] = ["message", "trigger_message"];
+
+/// The data that started a workflow, with the defaults of the trigger's spec for what is missing.
+///
+/// Nothing of the data is taken away: the first node reads it. Where the spec has a member for a message and the data has
+/// none, the message is what is found in the data.
+pub(super) fn shape_trigger(shape: &OutputShape, data: &Value) -> Value {
+    let mut members = shape.clone().unwrap_or_default();
+    let said = super::message::trigger_message(data);
+    for key in SAID_MEMBERS {
+        if let Some(own) = members.get_mut(key).filter(|_| !said.is_empty()) {
+            *own = Value::from(said.as_str());
+        }
+    }
+    match data {
+        Value::Object(given) => members.extend(given.clone()),
+        Value::Null => {}
+        other => drop(members.insert("data".to_owned(), other.clone())),
+    }
+    Value::Object(members)
+}
+
 /// The built-in specs with those of the file.
 pub(super) fn registry(
     root: &Node,
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     found: &mut Vec<Diagnostic>,
-) -> Registry {
+) -> SpecRegistry {
     let mut all = built_in().clone();
     let Some(own) = root.get("specs").filter(|own| !own.is_null()) else { return all };
     let mut report = |at: &Node, message: String| {
@@ -131,7 +154,7 @@ pub(super) fn registry(
                 Err(error) => report(path, format!("spec file '{text}' cannot be read: {error}")),
                 Ok(entries) => {
                     for (name, entry) in &entries {
-                        match Spec::of(entry) {
+                        match NodeSpec::of(entry) {
                             Ok(spec) => drop(all.insert(name.clone(), spec)),
                             Err(error) => report(path, format!("spec '{name}' of '{text}': {error}")),
                         }
@@ -141,7 +164,7 @@ pub(super) fn registry(
         }
     } else if let Some(members) = own.as_object() {
         for member in members {
-            match Spec::of(&member.value.to_json()) {
+            match NodeSpec::of(&member.value.to_json()) {
                 Ok(spec) => drop(all.insert(member.key.clone(), spec)),
                 Err(error) => report(&member.value, format!("spec '{}': {error}", member.key)),
             }

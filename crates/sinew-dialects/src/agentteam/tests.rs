@@ -7,8 +7,8 @@ use sinew_engine::{Ask, Input, Mode, Reply};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
-use super::convert::{self, Converted};
-use super::expr::Scope;
+use super::convert::{self, ConversionResult};
+use super::expr::ExpressionScope;
 use super::message::StandardMessage;
 use super::{AgentTeam, human, message};
 use crate::Dialect;
@@ -46,7 +46,7 @@ fn workflow(case: &Value) -> Value {
     workflow
 }
 
-fn run(case: &Value) -> Result<(Vec<Value>, Bench<'static>), Diagnostics> {
+pub(super) fn run(case: &Value) -> Result<(Vec<Value>, Bench<'static>), Diagnostics> {
     let lowered = lower(&AgentTeam, &workflow(case))?;
     let mut bench = Bench::new(lowered.plan, AgentTeam.adapter());
     let mut stub = stub(&case["stubs"]);
@@ -115,8 +115,8 @@ fn recorded_conversions() {
     for case in cases("agentteam", "conversion") {
         let source = case["workflow"]["connection"]["conversion_function"].as_str().unwrap();
         let (failed, value) = match convert::convert(source, &case["input"]["raw_port_value"]) {
-            Ok(Converted::Value(value)) => (false, value),
-            Ok(Converted::Raised(_)) => (true, case["input"]["shaped_port_value"].clone()),
+            Ok(ConversionResult::Value(value)) => (false, value),
+            Ok(ConversionResult::Raised(_)) => (true, case["input"]["shaped_port_value"].clone()),
             Err(error) => panic!("{}: {error}", case["id"]),
         };
         assert_eq!(json!(failed), case["expect"]["failed"], "{}", case["id"]);
@@ -124,9 +124,9 @@ fn recorded_conversions() {
     }
 }
 
-fn scope(input: &Value) -> Scope {
+fn scope(input: &Value) -> ExpressionScope {
     let object = |key: &str| input[key].as_object().cloned().unwrap_or_default();
-    Scope {
+    ExpressionScope {
         input: input["input"].clone(),
         inputs: input["inputs"].clone(),
         config: input["config"].clone(),
@@ -134,7 +134,7 @@ fn scope(input: &Value) -> Scope {
         nodes_id: object("nodes_id"),
         nodes_name: object("nodes_name"),
         now: 0,
-        ..Scope::default()
+        ..ExpressionScope::default()
     }
 }
 
@@ -179,7 +179,7 @@ fn recorded_classifications() {
 }
 
 /// A workflow in short form: nodes `id:TYPE.SUBTYPE`, connections `a>b` or `a.port>b`.
-fn graph(nodes: &str, connections: &str) -> Value {
+pub(super) fn graph(nodes: &str, connections: &str) -> Value {
     let nodes = nodes.split_whitespace().map(|node| {
         let (id, kind) = node.split_once(':').unwrap();
         let (kind, subtype) = kind.split_once('.').unwrap();
@@ -193,11 +193,11 @@ fn graph(nodes: &str, connections: &str) -> Value {
     json!({ "nodes": nodes.collect::<Vec<_>>(), "connections": connections.collect::<Vec<_>>() })
 }
 
-const T: &str = "t:TRIGGER.MANUAL";
+pub(super) const T: &str = "t:TRIGGER.MANUAL";
 const ALL: &str = "*";
 
 /// A case whose specs let everything pass.
-fn case(nodes: &str, connections: &str, stubs: &Value, change: impl Fn(&mut Value)) -> Value {
+pub(super) fn case(nodes: &str, connections: &str, stubs: &Value, change: impl Fn(&mut Value)) -> Value {
     let mut workflow = graph(nodes, connections);
     change(&mut workflow);
     let specs: Map<String, Value> = workflow["nodes"]
@@ -303,7 +303,7 @@ fn people_and_timers() {
 fn waits_and_delays_hold_the_run() {
     for (subtype, configurations, ports) in [
         ("WAIT", json!({ "timeout_seconds": 900 }), json!(["timeout"])),
-        ("DELAY", json!({ "duration": 20, "unit": "minutes" }), json!(["result"])),
+        ("DELAY", json!({ "duration": 20, "unit": "minutes" }), json!(["result", "main"])),
     ] {
         let nodes = format!("{T} w:FLOW.{subtype} a:ACTION.RUN_CODE b:ACTION.RUN_CODE");
         let echo = json!({ "a": { "echo": true }, "b": { "echo": true } });
@@ -343,7 +343,12 @@ fn what_is_wrong_with_a_file_is_said_at_once() {
         with("t>s", &move |workflow| workflow["connections"][0]["conversion_function"] = json!(source))
     };
     check(convert("lambda d: {'message': str(d['value'])}"), &[]);
-    check(convert("lambda d: {'message': d.get('content')}"), &["CONVERSION_WRAPPER"]);
+    check(convert("lambda d: {'message': d.get('content')}"), &[]);
+    let recorded = with("t>s", &|workflow| {
+        workflow["metadata"] = json!({ "conversion_argument": "wrapper" });
+        workflow["connections"][0]["conversion_function"] = json!("lambda d: {'message': d.get('content')}");
+    });
+    check(recorded, &["CONVERSION_WRAPPER"]);
     check(convert("lambda d: {'text': 'x'}"), &["CONTRACT_MISSING_FIELD"]);
     check(convert("def f(d):\n  return {\n"), &["CONVERSION_INVALID"]);
     let quirk = with("t>i", &|workflow| {
@@ -356,7 +361,7 @@ fn what_is_wrong_with_a_file_is_said_at_once() {
         workflow["nodes"][2]["attached_nodes"] = json!(["t"]);
         workflow["triggers"] = json!(["x"]);
     });
-    check(two, &["WorkflowValidationError"; 5]);
+    check(two, &["WorkflowValidationError"; 6]);
 }
 
 #[test]
@@ -433,8 +438,8 @@ fn names_that_are_not_in_scope_stay_unknown() {
         ("def f(d):\n  try:\n    return d['no']\n  except:\n    return {'x': 1}", None),
     ] {
         let seen = match convert::convert(source, &json!(1)).unwrap() {
-            Converted::Value(_) => None,
-            Converted::Raised(error) => Some(error.message),
+            ConversionResult::Value(_) => None,
+            ConversionResult::Raised(error) => Some(error.message),
         };
         assert_eq!(seen.as_deref(), raised, "{source}");
     }
@@ -457,8 +462,8 @@ fn specs_can_be_looked_at() {
 #[test]
 fn async_conversion_functions_run_to_their_end() {
     let convert = |source: &str, raw: &Value| match super::convert::convert(source, raw).unwrap() {
-        super::convert::Converted::Value(value) => Ok(value),
-        super::convert::Converted::Raised(error) => Err(error.to_string()),
+        super::convert::ConversionResult::Value(value) => Ok(value),
+        super::convert::ConversionResult::Raised(error) => Err(error.to_string()),
     };
     let raw = json!({ "n": 3 });
     let one = "async def convert(d):\n    return {'n': d['value']['n'], 'said': 'await async def'}";
@@ -470,10 +475,13 @@ fn async_conversion_functions_run_to_their_end() {
     let inner = "async def convert(d):\n    async def double(n):\n        return n * 2\n    \
                  return {'n': await double(d['value']['n']) + await double(1)}";
     assert_eq!(convert(inner, &raw), Ok(json!({ "n": 8 })));
+    let waits = "async def convert(d):\n    import asyncio\n    first = asyncio.create_task(double(1))\n    \
+                 await asyncio.sleep(60)\n    return {'n': await asyncio.gather(first, double(d['value']['n']))}\n\n\
+                 async def double(n):\n    return n * 2\n";
+    assert_eq!(convert(waits, &raw), Ok(json!({ "n": [2, 6] })));
     for unknown in [
         "async def convert(d):\n    async with d as x:\n        return x",
         "async def convert(d):\n    return await fetch('https://x.test')",
-        "async def convert(d):\n    import asyncio\n    await asyncio.sleep(1)\n    return {}",
     ] {
         assert!(convert(unknown, &raw).is_err(), "{unknown}");
     }

@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 use sinew_script::ScriptError;
-use sinew_source::{Document, Sources, Span, did_you_mean};
+use sinew_source::{Document, Span, did_you_mean};
 
-use super::convert::{self, Converted};
+use super::convert::{self, ConversionResult};
 use super::model;
+use crate::script_place::place_in;
 
 /// What the function of one connection made of a sample.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
+pub struct ConversionTrial {
     /// Id of the connection.
     pub connection: String,
     /// What the function was called with: `{value, output, data: {result}}`.
@@ -17,10 +18,10 @@ pub struct Trial {
     /// What would travel on: the result, or the sample itself if the function raised; none if the run would fail.
     pub value: Option<Value>,
     /// Why the function gave no result.
-    pub error: Option<TrialError>,
+    pub error: Option<ConversionFailure>,
 }
 
-impl Trial {
+impl ConversionTrial {
     /// Whether the sample travels on as it is, because the function raised.
     pub fn fell_back(&self) -> bool {
         self.error.is_some() && self.value.is_some()
@@ -30,7 +31,7 @@ impl Trial {
 /// Why a conversion function gave no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}", script.message)]
-pub struct TrialError {
+pub struct ConversionFailure {
     /// What happened, with line and column in the function's own text.
     pub script: ScriptError,
     /// That line in the file.
@@ -39,7 +40,7 @@ pub struct TrialError {
 
 /// Why there is nothing to try. Code `SINEW-2306`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTrial {
+pub enum TrialRefusal {
     /// No connection has this id.
     #[error("there is no connection '{id}'")]
     Unknown {
@@ -59,26 +60,35 @@ pub enum NoTrial {
 ///
 /// The sample is the payload that leaves the port. A whole argument `{value, output, data}` is taken as it is meant:
 /// its `value` is the payload. Other errors of the file do not matter here.
-pub fn try_conversion(document: &Document, id: &str, sample: &Value) -> Result<Trial, NoTrial> {
+pub fn try_conversion(
+    document: &Document,
+    id: &str,
+    sample: &Value,
+) -> Result<ConversionTrial, TrialRefusal> {
     let file = model::read(&document.root, &mut Vec::new());
     let Some(connection) = file.connections.iter().find(|one| one.id == id) else {
         let with = file.connections.iter().filter(|one| one.conversion.is_some());
         let known: Vec<String> = with.map(|one| one.id.clone()).collect();
         let near = did_you_mean(id, file.connections.iter().map(|one| one.id.as_str())).map(str::to_owned);
-        return Err(NoTrial::Unknown { id: id.to_owned(), near, known });
+        return Err(TrialRefusal::Unknown { id: id.to_owned(), near, known });
     };
-    let source = connection.conversion.as_deref().ok_or_else(|| NoTrial::NoFunction(id.to_owned()))?;
+    let source = connection.conversion.as_deref().ok_or_else(|| TrialRefusal::NoFunction(id.to_owned()))?;
     let raw = payload(sample);
-    let (value, error) = match convert::convert(source, raw) {
-        Ok(Converted::Value(value)) => (Some(value), None),
-        Ok(Converted::Raised(error)) => (Some(raw.clone()), Some(error)),
+    let (value, error) = match convert::convert_with(source, file.argument, raw) {
+        Ok(ConversionResult::Value(value)) => (Some(value), None),
+        Ok(ConversionResult::Raised(error)) => (Some(raw.clone()), Some(error)),
         Err(error) => (None, Some(error)),
     };
     let error = error.map(|script| {
         let place = place_in(&document.sources, connection.conversion_span, source, &script);
-        TrialError { span: place.unwrap_or(connection.conversion_span), script }
+        ConversionFailure { span: place.unwrap_or(connection.conversion_span), script }
     });
-    Ok(Trial { connection: connection.id.clone(), argument: convert::wrapper(raw), value, error })
+    Ok(ConversionTrial {
+        connection: connection.id.clone(),
+        argument: convert::argument_of(source, file.argument, raw),
+        value,
+        error,
+    })
 }
 
 /// The payload in a sample.
@@ -87,74 +97,6 @@ fn payload(sample: &Value) -> &Value {
         members.len() == 3 && ["value", "output", "data"].iter().all(|key| members.contains_key(*key))
     });
     if whole { &sample["value"] } else { sample }
-}
-
-/// Where the place of a script error stands in the file.
-fn place_in(sources: &Sources, span: Span, source: &str, error: &ScriptError) -> Option<Span> {
-    let line = error.line?;
-    let column = error.column.unwrap_or(1);
-    let raw = sources.get(span.file)?.text.get(span.start..span.end)?;
-    let at = if raw.starts_with('"') {
-        in_quoted(raw, line, column)
-    } else {
-        in_block(raw, source, line, column)?
-    };
-    let before = raw.get(..at)?;
-    let length = raw[at..].chars().next().map_or(0, char::len_utf8);
-    let (start, end) = (span.start + at, span.start + at + length);
-    Some(match before.rfind('\n') {
-        None => Span { column: span.column + count(before), start, end, ..span },
-        Some(last) => {
-            let line = span.line + before.bytes().filter(|byte| *byte == b'\n').count() as u32;
-            Span { line, column: count(&before[last + 1..]) + 1, start, end, ..span }
-        }
-    })
-}
-
-fn count(text: &str) -> u32 {
-    text.chars().count() as u32
-}
-
-/// The byte of a quoted text where a line and column of its value stand.
-fn in_quoted(raw: &str, line: u32, column: u32) -> usize {
-    let (mut at, mut here) = (1, (1, 1));
-    while here < (line, column) {
-        let rest = &raw[at..];
-        let length = match rest.as_bytes() {
-            [] | [b'"', ..] => break,
-            [b'\\', b'u', ..] => 6,
-            [b'\\', _, ..] => 2,
-            _ => rest.chars().next().map_or(1, char::len_utf8),
-        };
-        let breaks = rest.starts_with("\\n");
-        if breaks && here.0 == line {
-            break;
-        }
-        here = if breaks { (here.0 + 1, 1) } else { (here.0, here.1 + 1) };
-        // A surrogate pair is one character.
-        let pair = length == 6 && rest[2..].starts_with(['d', 'D']) && rest.get(6..8) == Some("\\u");
-        at += if pair { 12 } else { length };
-        if !raw.is_char_boundary(at) || at >= raw.len() {
-            return 0;
-        }
-    }
-    at
-}
-
-/// The byte of a YAML block where a line and column of its value stand: the block only differs by its indent.
-fn in_block(raw: &str, source: &str, line: u32, column: u32) -> Option<usize> {
-    let lines: Vec<&str> = source.lines().collect();
-    let wanted = *lines.get(line as usize - 1)?;
-    let earlier = lines[..line as usize - 1].iter().filter(|one| one.trim() == wanted.trim()).count();
-    let mut found = raw.split_inclusive('\n').scan(0, |at, one| {
-        *at += one.len();
-        Some((*at - one.len(), one))
-    });
-    let (start, text) = found.by_ref().filter(|(_, one)| one.trim() == wanted.trim()).nth(earlier)?;
-    let indent = |text: &str| text.len() - text.trim_start().len();
-    let column = (column as usize - 1).saturating_sub(indent(wanted));
-    let within = text.trim_start().char_indices().nth(column).map_or(0, |(at, _)| at);
-    Some(start + indent(text) + within)
 }
 
 #[cfg(test)]
@@ -215,8 +157,8 @@ mod tests {
     fn what_is_no_function_is_not_tried() {
         let document = document(&text_of("lambda d: {}"));
         let found = |id: &str| try_conversion(&document, id, &Value::Null).unwrap_err();
-        assert_eq!(found("c2"), NoTrial::NoFunction("c2".to_owned()));
-        let NoTrial::Unknown { known, .. } = found("c9") else { panic!("it is unknown") };
+        assert_eq!(found("c2"), TrialRefusal::NoFunction("c2".to_owned()));
+        let TrialRefusal::Unknown { known, .. } = found("c9") else { panic!("it is unknown") };
         assert_eq!(known, ["c1"]);
     }
 

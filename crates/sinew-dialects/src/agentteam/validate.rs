@@ -3,21 +3,32 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
-use sinew_source::{Diagnostic, Span};
+use sinew_source::{Diagnostic, Sources, Span};
 
-use super::convert::{self, Converted};
-use super::expr;
-use super::model::{Connection, File, FileNode};
-use super::spec::{Registry, Spec};
+use super::argument::{ArgumentReads, ConversionArgument};
+use super::convert::{self, ConversionResult};
+use super::model::{TeamConnection, TeamFile, TeamNode};
+use super::spec::{NodeSpec, SpecRegistry};
+use super::{expr, references, schema};
+use crate::script_place::place_in;
 
+/// Fields of several names are looked through for a prompt.
+const LEGACY_EXTRACTION: &str = "SINEW-2270";
 /// The original's own name for what is wrong with a file.
 const INVALID: &str = "WorkflowValidationError";
 
-pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Vec<Diagnostic>) {
-    let ids: BTreeMap<&str, &FileNode> = file.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+/// Checks a file that was read; everything that is wrong with it is reported.
+pub(super) fn check(
+    file: &TeamFile,
+    registry: &SpecRegistry,
+    root: Span,
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) {
+    let ids: BTreeMap<&str, &TeamNode> = file.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     for connection in &file.connections {
         for (side, id) in [("from_node", &connection.from), ("to_node", &connection.to)] {
-            if !ids.contains_key(id.as_str()) {
+            if !ids.contains_key(id.as_str()) && !file.unusable.contains(id) {
                 let message =
                     format!("connection '{}' has the {side} '{id}', which is no node", connection.id);
                 found.push(near(found.len(), invalid(message, connection.span), id, ids.keys().copied()));
@@ -25,12 +36,19 @@ pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Ve
         }
     }
     for (id, span) in &file.triggers {
-        if !ids.contains_key(id.as_str()) {
-            let unknown = invalid(format!("trigger '{id}' is no node"), *span);
-            found.push(near(found.len(), unknown, id, ids.keys().copied()));
+        match ids.get(id.as_str()) {
+            Some(node) if node.kind != "TRIGGER" => {
+                let message = format!("'{id}' is listed as a trigger, but is a {}", node.kind);
+                found.push(invalid(message, *span).hint("only nodes of the type TRIGGER start a workflow"));
+            }
+            None if !file.unusable.contains(id) => {
+                let unknown = invalid(format!("trigger '{id}' is no node"), *span);
+                found.push(near(found.len(), unknown, id, ids.keys().copied()));
+            }
+            _ => {}
         }
     }
-    for node in &file.nodes {
+    for node in file.nodes.iter().chain(&file.repeated) {
         check_node(node, registry, &ids, found);
     }
     if has_cycle(file) {
@@ -38,12 +56,39 @@ pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Ve
         found.push(Diagnostic::error("SINEW-2302", message).at(root).sub_code("CycleError"));
     }
     for connection in &file.connections {
-        check_conversion(connection, found);
+        check_conversion(connection, file.argument, sources, found);
         if let (Some(from), Some(to)) = (ids.get(connection.from.as_str()), ids.get(connection.to.as_str())) {
-            check_contract(connection, from, to, registry, found);
+            check_contract(file, connection, [from, to], registry, sources, found);
         }
     }
+    references::check(file, registry, found);
+    check_legacy_extraction(file, &ids, found);
 }
+
+/// Tells once for a file that agents look for their prompt in fields of several names.
+fn check_legacy_extraction(file: &TeamFile, ids: &BTreeMap<&str, &TeamNode>, found: &mut Vec<Diagnostic>) {
+    let extracts = |connection: &&TeamConnection| {
+        let to = ids.get(connection.to.as_str());
+        connection.conversion.is_none() && to.is_some_and(|to| to.kind == "AI_AGENT")
+    };
+    let first = file.connections.iter().find(extracts).filter(|_| !file.standard);
+    if let Some(connection) = first {
+        let message = format!(
+            "node '{}' looks for its prompt in fields of several names, which is deprecated",
+            connection.to
+        );
+        found.push(
+            Diagnostic::warning(LEGACY_EXTRACTION, message)
+                .at(connection.span)
+                .sub_code("LEGACY_EXTRACTION")
+                .hint("`sinew workflow migrate` rewrites the file to the standard message"),
+        );
+    }
+}
+
+/// Members that functions try beside those of a spec: names that older nodes used.
+const KNOWN_READS: [&str; 10] =
+    ["response", "output", "content", "message", "text", "data", "result", "value", "parsed_json", "model"];
 
 fn invalid(message: String, span: Span) -> Diagnostic {
     Diagnostic::error("SINEW-2301", message).at(span).sub_code(INVALID)
@@ -63,9 +108,9 @@ fn near<'a>(
 }
 
 fn check_node(
-    node: &FileNode,
-    registry: &Registry,
-    ids: &BTreeMap<&str, &FileNode>,
+    node: &TeamNode,
+    registry: &SpecRegistry,
+    ids: &BTreeMap<&str, &TeamNode>,
     found: &mut Vec<Diagnostic>,
 ) {
     let name = node.spec_name();
@@ -76,7 +121,7 @@ fn check_node(
             found.push(near(found.len(), unknown, &name, registry.keys().map(String::as_str)));
         }
         Some(spec) => {
-            for key in Spec::required(&spec.configurations) {
+            for key in NodeSpec::required(&spec.configurations) {
                 if !node.configurations.contains_key(key) {
                     let message = format!("node '{}' ({name}) needs the configuration '{key}'", node.id);
                     found.push(Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID));
@@ -84,9 +129,8 @@ fn check_node(
             }
         }
     }
-    if let (Some(condition), Some(span)) =
-        (node.configurations.get("condition_expression").and_then(Value::as_str), node.condition_span)
-    {
+    if let Some(condition) = node.configurations.get("condition_expression").and_then(Value::as_str) {
+        let span = node.place("condition_expression");
         for hint in expr::lint(condition) {
             let message = format!("the condition of node '{}' may not mean what it says", node.id);
             found.push(
@@ -94,13 +138,12 @@ fn check_node(
             );
         }
     }
+    if let Some((_, span)) = node.attached.first().filter(|_| node.kind != "AI_AGENT") {
+        let message =
+            format!("node '{}' is a {}, only an AI_AGENT may have attached nodes", node.id, node.kind);
+        found.push(invalid(message, *span));
+    }
     for (id, span) in &node.attached {
-        if node.kind != "AI_AGENT" {
-            let message =
-                format!("node '{}' is a {}, only an AI_AGENT may have attached nodes", node.id, node.kind);
-            found.push(invalid(message, *span));
-            break;
-        }
         match ids.get(id.as_str()) {
             None => {
                 let message = format!("node '{}' attaches '{id}', which is no node", node.id);
@@ -116,12 +159,12 @@ fn check_node(
 }
 
 /// Ids of nodes that belong to agents; they and their connections are no part of the graph.
-pub(super) fn attached(file: &File) -> BTreeSet<&str> {
+pub(super) fn attached(file: &TeamFile) -> BTreeSet<&str> {
     file.nodes.iter().flat_map(|node| &node.attached).map(|(id, _)| id.as_str()).collect()
 }
 
 /// Kahn's algorithm over what is part of the graph.
-fn has_cycle(file: &File) -> bool {
+fn has_cycle(file: &TeamFile) -> bool {
     let attached = attached(file);
     let mut degrees: BTreeMap<&str, usize> = file
         .nodes
@@ -131,7 +174,7 @@ fn has_cycle(file: &File) -> bool {
         .map(|id| (id, 0))
         .collect();
     let mut after: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for Connection { from, to, .. } in &file.connections {
+    for TeamConnection { from, to, .. } in &file.connections {
         if degrees.contains_key(from.as_str())
             && let Some(degree) = degrees.get_mut(to.as_str())
         {
@@ -156,7 +199,12 @@ fn has_cycle(file: &File) -> bool {
     seen != degrees.len()
 }
 
-fn check_conversion(connection: &Connection, found: &mut Vec<Diagnostic>) {
+fn check_conversion(
+    connection: &TeamConnection,
+    argument: ConversionArgument,
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) {
     let Some(source) = &connection.conversion else { return };
     let id = &connection.id;
     if let Err(error) = convert::compile(source) {
@@ -166,14 +214,19 @@ fn check_conversion(connection: &Connection, found: &mut Vec<Diagnostic>) {
             _ => String::new(),
         };
         let message = format!("the conversion function of '{id}' is not valid{place}: {error}");
-        let mut diagnostic = Diagnostic::error(error.code(), message).at(connection.conversion_span);
+        let span = place_in(sources, connection.conversion_span, source, &error);
+        let mut diagnostic =
+            Diagnostic::error(error.code(), message).at(span.unwrap_or(connection.conversion_span));
         if let Some(snippet) = &error.snippet {
             diagnostic = diagnostic.hint(format!("in: {}", snippet.trim()));
         }
         found.push(diagnostic.sub_code("CONVERSION_INVALID"));
         return;
     }
-    if let Some(key) = convert::misses_wrapper(source) {
+    if argument == ConversionArgument::Payload {
+        return;
+    }
+    if let Some(key) = ArgumentReads::of(source).payload.first() {
         let message =
             format!("the conversion function of '{id}' reads '{key}', which its argument never has");
         found.push(
@@ -187,10 +240,11 @@ fn check_conversion(connection: &Connection, found: &mut Vec<Diagnostic>) {
 
 /// Compares what a node gives with what the next one needs, as far as the specs say.
 fn check_contract(
-    connection: &Connection,
-    from: &FileNode,
-    to: &FileNode,
-    registry: &Registry,
+    file: &TeamFile,
+    connection: &TeamConnection,
+    [from, to]: [&TeamNode; 2],
+    registry: &SpecRegistry,
+    sources: &Sources,
     found: &mut Vec<Diagnostic>,
 ) {
     let (Some(gives), Some(takes)) = (registry.get(&from.spec_name()), registry.get(&to.spec_name())) else {
@@ -209,15 +263,31 @@ fn check_contract(
     }
     let Some(shape) = gives.shape() else { return };
     let sample = Value::Object(shape.clone());
+    check_reads(connection, from, &sample, found);
     let sample = match &connection.conversion {
         None => sample,
-        // A trial with what is empty: an exception says nothing, its keys do.
-        Some(source) => match convert::convert(source, &sample) {
-            Ok(Converted::Value(value)) => value,
-            _ => return,
+        // A trial with what is empty: most exceptions say nothing, its keys and their types do.
+        Some(source) => match convert::convert_with(source, file.argument, &sample) {
+            Ok(ConversionResult::Value(value)) => value,
+            Ok(ConversionResult::Raised(error)) => {
+                if breaks_types(&error) {
+                    let message = format!(
+                        "the conversion function of '{id}' does not fit the types that '{}' gives: {error}",
+                        from.id
+                    );
+                    let span = place_in(sources, connection.conversion_span, source, &error);
+                    found.push(
+                        Diagnostic::warning("SINEW-2303", message)
+                            .at(span.unwrap_or(connection.conversion_span))
+                            .sub_code("CONVERSION_TYPES"),
+                    );
+                }
+                return;
+            }
+            Err(_) => return,
         },
     };
-    for key in Spec::required(&takes.input_params) {
+    for key in NodeSpec::required(&takes.input_params) {
         let brought = sample.get(key).is_some()
             || to.configurations.contains_key(key)
             || to.input_params.contains_key(key);
@@ -231,5 +301,50 @@ fn check_contract(
                     .hint(hint),
             );
         }
+    }
+    let types =
+        takes.input_params.iter().filter_map(|(key, entry)| Some((key, entry.get("type")?.as_str()?)));
+    for (key, kind) in types {
+        let Some(given) = sample.get(key).filter(|given| !schema::is_of_type(given, kind)) else { continue };
+        let message = format!(
+            "node '{}' takes '{key}' as {kind}, but connection '{id}' brings a {}",
+            to.id,
+            sinew_script::python_type(given)
+        );
+        found.push(Diagnostic::warning("SINEW-2303", message).at(connection.span).sub_code("CONTRACT_TYPE"));
+    }
+}
+
+/// Whether an exception over a sample says that the function does not fit the types. A sample has nothing but empty
+/// values, so what is missing in it says nothing.
+fn breaks_types(error: &sinew_script::ScriptError) -> bool {
+    let exception = error.exception.as_deref().unwrap_or_default();
+    matches!(exception, "TypeError" | "AttributeError") && !error.message.contains("NoneType")
+}
+
+/// Warns of a member that a function reads and that looks like one of those that the node gives, but is none.
+fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, found: &mut Vec<Diagnostic>) {
+    let (Some(source), Some(members)) = (&connection.conversion, gives.as_object()) else { return };
+    // A trigger gives whatever started the workflow.
+    if from.kind == "TRIGGER" {
+        return;
+    }
+    for read in ArgumentReads::of(source).members {
+        if members.contains_key(&read) || KNOWN_READS.contains(&read.as_str()) {
+            continue;
+        }
+        let Some(known) = sinew_source::did_you_mean(&read, members.keys().map(String::as_str)) else {
+            continue;
+        };
+        let message = format!(
+            "the conversion function of '{}' reads '{read}', which node '{}' does not give",
+            connection.id, from.id
+        );
+        found.push(
+            Diagnostic::warning("SINEW-2303", message)
+                .at(connection.conversion_span)
+                .sub_code("CONVERSION_MEMBER")
+                .hint(format!("did you mean '{known}'?")),
+        );
     }
 }

@@ -8,17 +8,23 @@ use sinew_engine::{
     ActId, Adapter, Ask, Child, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, Val,
     out_edges,
 };
-use sinew_plan::{Op, PlanNode};
+use sinew_plan::{EdgeIx, NodeIx, Op, Plan, PlanEdge, PlanNode};
 use sinew_protocol::Fault;
+use sinew_script::{CallBatch, CallOutcome};
 
 use super::coerce::{self, DATA};
-use super::compute::{self, Work};
-use super::lower::{EdgeExtra, Extra};
-use super::scope::{self, ERROR, Seen, bare, input_of, typed};
-use super::{NAME, links, project, template};
+use super::compute::{self, NodeWork};
+use super::lower::{CanvasEdgeData, CanvasNodeData};
+use super::scope::{self, ERROR, VisibleValues, bare, input_of, typed};
+use super::{NAME, executor, links, project, template};
 
 /// A node failed.
 const FAILED: &str = "SINEW-6401";
+
+/// What a node gave before its error, beside that error.
+pub(super) const PARTIAL: &str = "_partial";
+/// The run would reach a cycle of its flow.
+const CYCLE_REACHED: &str = "SINEW-6571";
 
 /// The dialect as the engine sees it.
 pub(super) struct CovaltAdapter;
@@ -26,6 +32,23 @@ pub(super) struct CovaltAdapter;
 impl Adapter for CovaltAdapter {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    /// Refuses a run that would reach a cycle; a run with an entry scope may leave it out.
+    fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
+        let cycle = plan.extra.get("cycle").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if cycle.is_empty() {
+            return Ok(input);
+        }
+        let part = scope::participants(plan, &input);
+        let reached = cycle.iter().filter_map(|id| plan.find(id.as_str()?));
+        match reached.into_iter().find(|node| part.as_ref().is_none_or(|part| part.contains(node))) {
+            Some(node) => {
+                let text = format!("the flow contains a cycle at node '{}'", plan.node(node).id);
+                Err(Fault::invalid(CYCLE_REACHED, text))
+            }
+            None => Ok(input),
+        }
     }
 
     fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
@@ -37,10 +60,7 @@ impl Adapter for CovaltAdapter {
         if let Some(Replied { tag, result: Ok(reply), .. }) = last
             && tag == Ask::EVALUATION
         {
-            return match compute::python_outputs(&reply.output) {
-                Ok(outputs) => Step::Done(output(outputs)),
-                Err(text) => fail(ctx, act, &text, None),
-            };
+            return evaluated(ctx, act, &reply.output).unwrap_or_else(|text| fail(ctx, act, &text, None));
         }
         match last.map(|replied| &replied.result) {
             Some(Ok(reply)) if ctx.node_of(act).inner => Step::Done(Output::new(Arc::clone(&reply.output))),
@@ -74,7 +94,9 @@ impl Adapter for CovaltAdapter {
             match port {
                 _ if emits(port) => Some(Send::port(edge)),
                 // The data spine's other name.
-                "data" if emits("output") => Some(Send::given(edge, output.value["output"].clone())),
+                "data" | "model" if emits("output") && (port == "data" || is_model(ctx, act)) => {
+                    Some(Send::given(edge, output.value["output"].clone()))
+                }
                 _ => None,
             }
         });
@@ -94,8 +116,13 @@ impl Adapter for CovaltAdapter {
     }
 }
 
+/// Whether the node hands on a reference to a model, at the socket `output` or `model`.
+fn is_model(ctx: &Ctx<'_>, act: ActId) -> bool {
+    ctx.node_of(act).kind == "model-selector"
+}
+
 /// What the dialect keeps of a node.
-pub(super) fn extra(node: &PlanNode) -> Extra {
+pub(super) fn extra(node: &PlanNode) -> CanvasNodeData {
     serde_json::from_value(node.extra.clone()).unwrap_or_default()
 }
 
@@ -118,7 +145,11 @@ pub(super) fn continues(ctx: &Ctx<'_>, act: ActId) -> bool {
 fn fail(ctx: &Ctx<'_>, act: ActId, text: &str, partial: Option<Map<String, Value>>) -> Step {
     if continues(ctx, act) {
         let error = typed(ERROR, json!({ "error": text }));
-        return Step::Done(output(Map::from_iter([("output".to_owned(), error)])));
+        let mut failed = output(Map::from_iter([("output".to_owned(), error.clone())]));
+        if let Some(partial) = partial {
+            failed.value = Val::new(json!({ "output": error, PARTIAL: partial }));
+        }
+        return Step::Done(failed);
     }
     let fault = Fault::failure(FAILED, text).with_retryable(false);
     match partial {
@@ -136,20 +167,28 @@ pub(super) fn reported(ctx: &Ctx<'_>, act: ActId) -> Option<String> {
     Some(crate::js::string(error))
 }
 
-/// Values by handle with their types; of two wires into one handle the last in the file counts.
-fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<Map<String, Value>, String> {
+/// Values that reached a node, with their types.
+#[derive(Default)]
+struct TypedInputs {
+    /// By handle; of two wires into one handle the last in the file counts.
+    own: Map<String, Value>,
+    /// Values for sockets of the nodes of its cluster, by node and handle.
+    inner: BTreeMap<String, Map<String, Value>>,
+}
+
+fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<TypedInputs, String> {
     let mut by_edge = BTreeMap::new();
     for arrived in &ctx.act(act).inputs {
         if let Some(edge) = arrived.edge {
             by_edge.insert(edge, &arrived.value);
         }
     }
-    let mut inputs = Map::new();
+    let mut inputs = TypedInputs::default();
     for (ix, value) in by_edge {
         let edge = ctx.plan().edge(ix);
-        let wanted: EdgeExtra = serde_json::from_value(edge.extra.clone()).unwrap_or_default();
+        let data = edge_data(edge);
         let from = value["type"].as_str().unwrap_or(DATA);
-        let value = match wanted.target_type.as_deref() {
+        let value = match data.target_type.as_deref() {
             Some(to) if to != DATA && from != DATA && from != ERROR && to != from => {
                 let value = coerce::coerce(from, to, &bare(value)).ok_or_else(|| {
                     let id = |node| &ctx.plan().node(node).id;
@@ -160,9 +199,50 @@ fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<Map<String, Value>, String> {
             }
             _ => Value::clone(value),
         };
-        inputs.insert(edge.handle.clone(), value);
+        match data.inner {
+            Some((node, socket)) => drop(inputs.inner.entry(node).or_default().insert(socket, bare(&value))),
+            None => drop(inputs.own.insert(edge.handle.clone(), value)),
+        }
+    }
+    let node = ctx.act(act).node;
+    if is_lone_agent(ctx, node) {
+        let work = NodeWork {
+            params: &Map::new(),
+            inputs: &Map::new(),
+            typed_inputs: &Map::new(),
+            start: ctx.input(),
+            trigger: scope::trigger(ctx),
+        };
+        inputs.own.insert("input".to_owned(), typed(DATA, compute::chat_start(&work)));
     }
     Ok(inputs)
+}
+
+/// What the dialect keeps of an edge.
+fn edge_data(edge: &PlanEdge) -> CanvasEdgeData {
+    serde_json::from_value(edge.extra.clone()).unwrap_or_default()
+}
+
+/// Edges of the flow that bring data, not the value of one parameter.
+fn is_data_edge(edge: &PlanEdge) -> bool {
+    !edge.attach && !edge_data(edge).socket
+}
+
+/// Whether the node is an agent of a graph without a flow: then it is asked what the person said.
+fn is_lone_agent(ctx: &Ctx<'_>, node: NodeIx) -> bool {
+    let plan = ctx.plan();
+    matches!(plan.node(node).kind.as_str(), "agent" | "droid-agent")
+        && plan.nodes.iter().all(|other| other.op != Op::Source)
+        && !ctx.graph.in_edges(node).iter().any(|edge| is_data_edge(plan.edge(*edge)))
+}
+
+/// Whether only values of parameters reached a node that waits for data: its branch is dead.
+fn is_starved(ctx: &Ctx<'_>, act: ActId) -> bool {
+    let plan = ctx.plan();
+    let one = ctx.act(act);
+    let is_data = |edge: &EdgeIx| is_data_edge(plan.edge(*edge));
+    ctx.graph.in_edges(one.node).iter().any(is_data)
+        && !one.inputs.iter().any(|arrived| arrived.edge.as_ref().is_none_or(is_data))
 }
 
 fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
@@ -170,7 +250,7 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
     if node.inner {
         return Ok(bind_body(ctx, act));
     }
-    if !scope::takes_part(ctx, ctx.act(act).node) {
+    if !scope::takes_part(ctx, ctx.act(act).node) || is_starved(ctx, act) {
         return Ok(Step::Done(silent()));
     }
     if let Some(given) = scope::cached(ctx, &node.id) {
@@ -186,16 +266,16 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
     if let Some(problem) = extra.problem {
         return Err(problem);
     }
-    let typed_inputs = inputs(ctx, act)?;
+    let TypedInputs { own: typed_inputs, inner } = inputs(ctx, act)?;
     let inputs: Map<String, Value> =
         typed_inputs.iter().map(|(handle, value)| (handle.clone(), bare(value))).collect();
-    let seen = Seen { ctx, inputs: &inputs };
+    let seen = VisibleValues { ctx, inputs: &inputs };
     let data = template::resolve(&extra.data, &extra.raw, &seen);
     // Wires come before expressions, expressions before what is written; the data spine is no parameter.
     let mut params = data.clone();
     let wired = inputs.iter().filter(|(handle, _)| !matches!(handle.as_str(), "input" | "data"));
     params.extend(wired.map(|(handle, value)| (handle.clone(), value.clone())));
-    let work = Work {
+    let work = NodeWork {
         params: &params,
         inputs: &inputs,
         typed_inputs: &typed_inputs,
@@ -211,19 +291,111 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
     if let Some(outputs) = compute::compute(&node.kind, &work) {
         return outputs.map(|outputs| Step::Done(output(outputs)));
     }
-    let built = build(&extra.links, &seen);
+    let built = build(&extra.links, &inner, &seen);
+    if let Some(code) = &extra.executor {
+        let argument = json!({ "data": params, "inputs": typed_inputs, "context": plugin_context(ctx, node, &work.trigger) });
+        return Ok(Step::Ask(Box::new(Ask::evaluation(executor::execute_call(code, argument).to_json()))));
+    }
+    let mut builds = CallBatch::default();
+    builder_calls(&built, &extra.builders, &plugin_context(ctx, node, &work.trigger), &mut builds);
+    let outcomes = builder_outcomes(ctx, act)?;
+    if !builds.calls.is_empty() && outcomes.is_none() {
+        return Ok(Step::Ask(Box::new(Ask::evaluation(builds.to_json()))));
+    }
+    let built = plugged(built, &extra.builders, &mut outcomes.unwrap_or_default().into_iter())?;
     Ok(Step::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
 }
 
-/// The cluster with its expressions worked out, and each sub-agent as a tool that takes a task.
-fn build(tree: &Map<String, Value>, seen: &Seen<'_, '_>) -> Map<String, Value> {
+/// What follows the evaluation of a node's own code, or of the executors of its cluster.
+fn evaluated(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Step, String> {
+    let extra = extra(ctx.node_of(act));
+    if let Some(code) = &extra.executor {
+        return executor::executed(code, reply).map(|outputs| Step::Done(output(outputs)));
+    }
+    if !extra.builders.is_empty() {
+        return bind(ctx, act);
+    }
+    compute::python_outputs(reply).map(|outputs| Step::Done(output(outputs)))
+}
+
+/// What an executor knows beside its data and inputs.
+fn plugin_context(ctx: &Ctx<'_>, node: &PlanNode, trigger: &Value) -> Value {
+    json!({ "node_id": node.id, "node_type": node.kind, "run_id": ctx.execution_id(), "trigger": trigger })
+}
+
+/// The calls that build the nodes of a cluster, in the order in which the tree is walked.
+fn builder_calls(
+    tree: &Map<String, Value>,
+    builders: &BTreeMap<String, String>,
+    context: &Value,
+    batch: &mut CallBatch,
+) {
+    for node in tree.values().filter_map(Value::as_array).flatten() {
+        if let Some(below) = node["links"].as_object() {
+            builder_calls(below, builders, context, batch);
+        }
+        if let Some(code) = node["type"].as_str().and_then(|kind| builders.get(kind)) {
+            let mut context = context.clone();
+            context["node_id"] = node["id"].clone();
+            context["node_type"] = node["type"].clone();
+            let argument = json!({ "data": node["data"], "context": context });
+            let (value, mut call) = executor::call(code, "build", argument);
+            call.value = batch.values.len();
+            batch.values.push(value);
+            batch.calls.push(call);
+        }
+    }
+}
+
+/// The recorded outcomes of the executors of a cluster; `None` before they were evaluated.
+fn builder_outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, String> {
+    let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::EVALUATION) else {
+        return Ok(None);
+    };
+    let reply = reply.result.as_ref().map_err(|fault| fault.message.clone())?;
+    CallOutcome::read_all(&reply.output).map(Some).map_err(|error| error.to_string())
+}
+
+/// The tree with what its nodes were built to, as their member `built`.
+fn plugged(
+    tree: Map<String, Value>,
+    builders: &BTreeMap<String, String>,
+    outcomes: &mut impl Iterator<Item = CallOutcome>,
+) -> Result<Map<String, Value>, String> {
+    let mut whole = Map::new();
+    for (handle, nodes) in tree {
+        let Value::Array(nodes) = nodes else { continue };
+        let mut all = Vec::with_capacity(nodes.len());
+        for mut node in nodes {
+            if let Value::Object(below) = node["links"].take() {
+                node["links"] = Value::Object(plugged(below, builders, outcomes)?);
+            }
+            if let Some(code) = node["type"].as_str().and_then(|kind| builders.get(kind)) {
+                node["built"] = executor::built(code, outcomes.next())?;
+            }
+            all.push(node);
+        }
+        whole.insert(handle, Value::Array(all));
+    }
+    Ok(whole)
+}
+
+/// The cluster with its expressions worked out and its wires plugged in, and each sub-agent as a tool that takes a task.
+fn build(
+    tree: &Map<String, Value>,
+    wired: &BTreeMap<String, Map<String, Value>>,
+    seen: &VisibleValues<'_, '_>,
+) -> Map<String, Value> {
     let one = |node: &Value| {
         let mut node = node.clone();
         if let Some(data) = node["data"].as_object() {
-            node["data"] = Value::Object(template::resolve(data, &[], seen));
+            let mut data = template::resolve(data, &[], seen);
+            let own = node["id"].as_str().and_then(|id| wired.get(id));
+            data.extend(own.into_iter().flatten().map(|(socket, value)| (socket.clone(), value.clone())));
+            node["data"] = Value::Object(data);
         }
         if let Some(below) = node["links"].as_object() {
-            node["links"] = Value::Object(build(below, seen));
+            node["links"] = Value::Object(build(below, wired, seen));
         }
         if node["type"].as_str().is_some_and(|kind| kind.ends_with("agent")) {
             let label = node["label"].as_str().unwrap_or_default();
@@ -330,6 +502,18 @@ fn explicit(reply: &Value) -> Option<&Map<String, Value>> {
     members.get("outputs").filter(|_| only)?.as_object()
 }
 
+/// The tokens that an agent reports, in its reply or beside it.
+fn tokens_used(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Option<Value> {
+    let beside = || ctx.act(act).last_reply()?.result.as_ref().ok().map(|reply| &reply.usage);
+    let said = ["tokens_used", "usage", "token_usage"].iter().find_map(|key| reply.get(*key));
+    let used = said.filter(|used| !used.is_null()).or_else(beside)?;
+    let is_told = match used {
+        Value::Object(members) => !members.is_empty(),
+        other => !other.is_null(),
+    };
+    is_told.then(|| used.clone())
+}
+
 /// Outputs by port, from a reply of any shape.
 fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Value>, String> {
     if let Some(ports) = explicit(reply) {
@@ -342,9 +526,18 @@ fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Va
         found.unwrap_or(reply).clone()
     };
     let value = match node.kind.as_str() {
-        "agent" | "droid-agent" => json!({ "response": text() }),
+        "agent" | "droid-agent" => {
+            let mut answer = json!({ "response": text() });
+            if let Some(model) = reply.get("model").filter(|model| !model.is_null()) {
+                answer["model"] = model.clone();
+            }
+            if let Some(used) = tokens_used(ctx, act, reply) {
+                answer["tokens_used"] = used;
+            }
+            answer
+        }
         "llm-completion" => {
-            let usage = reply.get("usage").cloned().unwrap_or_else(|| json!({}));
+            let usage = tokens_used(ctx, act, reply).unwrap_or_else(|| json!({}));
             json!({ "text": text(), "usage": usage })
         }
         "classifier" | "router" => {
@@ -363,7 +556,8 @@ fn outputs_of(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Map<String, Va
                 None if wired("default") => "default".to_owned(),
                 None => return Err(format!("'{chosen}' is none of the choices")),
             };
-            let passed = inputs(ctx, act)?.get("input").cloned().unwrap_or_else(|| typed(DATA, Value::Null));
+            let passed =
+                inputs(ctx, act)?.own.get("input").cloned().unwrap_or_else(|| typed(DATA, Value::Null));
             return Ok(Map::from_iter([(port, passed)]));
         }
         _ => reply.clone(),
@@ -408,6 +602,7 @@ pub(super) fn is_silent(ctx: &Ctx<'_>, act: ActId) -> bool {
     node.inner
         || node.extra["unknown"] == true
         || !scope::takes_part(ctx, ctx.act(act).node)
+        || is_starved(ctx, act)
         || scope::cached(ctx, &node.id).is_some()
 }
 

@@ -10,28 +10,40 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_source::{Diagnostic, Node};
 
+use super::coerce::DATA;
+use super::executor;
 use crate::LowerOptions;
 
-/// What a plugin's folder must hold.
-const DEFINITION: &str = "definition.json";
+/// The ready-made agent that answers `http-request`.
+pub const HTTP_AGENT: &str = "http";
+/// What a plugin's folder holds, beside or instead of its executor.
+const DEFINITION_FILE: &str = "definition.json";
 /// The folder whose plugins need not be listed.
-const DROPPED: &str = "nodes";
+const PLUGIN_FOLDER: &str = "nodes";
 /// How deep plugins may lie below a folder.
 const MAX_DEPTH: u32 = 4;
 /// Folders that are looked at.
 const MAX_FOLDERS: usize = 256;
 
 /// Kinds by name.
-pub(super) type Catalogue = BTreeMap<String, Definition>;
+pub(super) type NodeCatalogue = BTreeMap<String, NodeDefinition>;
 
 /// What a kind of node is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Definition {
+pub(super) struct NodeDefinition {
     /// One line for people.
     pub(super) description: String,
+    /// Group of kinds: `core`, `tools`, `ai`, `flow`, `utility`, `integration`, `data`, or a plugin's own.
+    pub(super) category: String,
+    /// Name of its icon.
+    pub(super) icon: String,
+    /// Colour of its box, `#rrggbb`.
+    pub(super) color: String,
+    /// Outline of its box.
+    pub(super) shape: NodeShape,
     /// Part of the flow, of the structure, or of both.
-    pub(super) mode: Mode,
+    pub(super) mode: NodeMode,
     /// Who does its work; none = computed here, or structure only.
     pub(super) agent: Option<String>,
     /// Whether it says things while it works.
@@ -46,24 +58,154 @@ pub(super) struct Definition {
     pub(super) raw: Vec<String>,
     /// Parameters and their defaults.
     pub(super) parameters: Map<String, Value>,
+    /// Text of the plugin's `executor.py`.
+    #[serde(skip)]
+    pub(super) executor: Option<String>,
+}
+
+/// Outline of a kind's box in drawings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum NodeShape {
+    #[default]
+    Box,
+    Rounded,
+    Pill,
+    Diamond,
+    Circle,
+    Hexagon,
+    Parallelogram,
+}
+
+/// How a kind of node looks, for drawings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeLook {
+    category: String,
+    icon: String,
+    color: String,
+    shape: NodeShape,
+}
+
+/// Socket types with their colours and outlines.
+const SOCKET_LOOKS: [(&str, &str, &str); 10] = [
+    ("data", "#e5e7eb", "circle"),
+    ("agent", "#7c3aed", "circle"),
+    ("tools", "#f59e0b", "square"),
+    ("model", "#06b6d4", "circle"),
+    ("string", "#3b82f6", "circle"),
+    ("float", "#a1a1aa", "circle"),
+    ("int", "#71717a", "circle"),
+    ("boolean", "#10b981", "diamond"),
+    ("json", "#f97316", "circle"),
+    ("messages", "#a855f7", "circle"),
+];
+/// Colours of categories.
+const CATEGORY_COLORS: [(&str, &str); 7] = [
+    ("core", "#7c3aed"),
+    ("tools", "#f59e0b"),
+    ("ai", "#06b6d4"),
+    ("flow", "#10b981"),
+    ("utility", "#71717a"),
+    ("integration", "#3b82f6"),
+    ("data", "#f97316"),
+];
+
+impl NodeDefinition {
+    /// The definition with a category, icon and colour where it names none.
+    fn with_look(mut self) -> Self {
+        if self.category.is_empty() {
+            "utility".clone_into(&mut self.category);
+        }
+        if self.icon.is_empty() {
+            "box".clone_into(&mut self.icon);
+        }
+        if !is_color(&self.color) {
+            let known = CATEGORY_COLORS.iter().find(|(category, _)| *category == self.category);
+            known.map_or("#71717a", |(_, color)| color).clone_into(&mut self.color);
+        }
+        self
+    }
+
+    /// How the kind looks.
+    pub(super) fn look(&self) -> NodeLook {
+        NodeLook {
+            category: self.category.clone(),
+            icon: self.icon.clone(),
+            color: self.color.clone(),
+            shape: self.shape,
+        }
+    }
+
+    /// What the kind is, for people and editors.
+    fn describe(&self, name: &str) -> Value {
+        let sockets = |declared: &BTreeMap<String, String>, spine: &[&str]| -> Vec<Value> {
+            let flows = self.mode != NodeMode::Structural;
+            let spine = spine.iter().filter(|name| flows && !declared.contains_key(**name));
+            let spine = spine.map(|name| socket(name, DATA));
+            spine.chain(declared.iter().map(|(name, kind)| socket(name, kind))).collect()
+        };
+        let ports: &[&str] = match name {
+            "conditional" => &["true", "false"],
+            "webhook-end" => &["response"],
+            _ => &["output"],
+        };
+        json!({
+            "type": name,
+            "description": self.description,
+            "category": self.category,
+            "mode": self.mode,
+            "icon": self.icon,
+            "color": self.color,
+            "shape": self.shape,
+            "agent": self.agent,
+            "streaming": self.streaming,
+            "inputs": sockets(&self.inputs, &["input"]),
+            "outputs": sockets(&self.outputs, ports),
+            "parameters": self.parameters,
+        })
+    }
+}
+
+/// One socket with its type, colour and outline.
+fn socket(name: &str, kind: &str) -> Value {
+    let look = SOCKET_LOOKS.iter().find(|(known, _, _)| *known == kind);
+    let (color, shape) = look.map_or(("#e5e7eb", "circle"), |(_, color, shape)| (*color, *shape));
+    json!({ "name": name, "type": kind, "color": color, "shape": shape })
+}
+
+/// Whether a text is a colour of six hexadecimal digits.
+fn is_color(text: &str) -> bool {
+    text.strip_prefix('#')
+        .is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|c| c.is_ascii_hexdigit()))
+}
+
+/// Names of all built-in kinds of nodes.
+pub fn node_kinds() -> Vec<String> {
+    built_in().into_keys().collect()
+}
+
+/// What a kind of node is: category, mode, icon, colour, outline, sockets and parameters.
+pub fn describe_kind(name: &str) -> Option<Value> {
+    built_in().get(name).map(|definition| definition.describe(name))
 }
 
 /// Which part of the graph a kind of node belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Mode {
+pub(super) enum NodeMode {
     #[default]
     Flow,
     Structural,
     Hybrid,
 }
 
-fn kind(description: &str, mode: Mode) -> Definition {
-    Definition { description: description.to_owned(), mode, ..Definition::default() }
+fn kind(description: &str, mode: NodeMode) -> NodeDefinition {
+    NodeDefinition { description: description.to_owned(), mode, ..NodeDefinition::default() }
 }
 
-fn asks(description: &str, mode: Mode, agent: &str, streaming: bool) -> Definition {
-    Definition { agent: Some(agent.to_owned()), streaming, ..kind(description, mode) }
+fn asks(description: &str, mode: NodeMode, agent: &str, streaming: bool) -> NodeDefinition {
+    NodeDefinition { agent: Some(agent.to_owned()), streaming, ..kind(description, mode) }
 }
 
 fn sockets(sockets: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -71,58 +213,96 @@ fn sockets(sockets: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 /// The built-in kinds.
-pub(super) fn built_in() -> Catalogue {
+pub(super) fn built_in() -> NodeCatalogue {
     let settings =
         [("model", "model"), ("instructions", "string"), ("temperature", "float"), ("tools", "tools")];
-    let agent = |definition: Definition| Definition {
+    let agent = |definition: NodeDefinition| NodeDefinition {
         inputs: sockets(&settings),
         outputs: sockets(&[("agent", "agent"), ("tools", "tools")]),
         ..definition
     };
     let prompt = [("model", "model"), ("prompt", "string"), ("temperature", "float"), ("max_tokens", "int")];
-    let completion = |definition: Definition| Definition { inputs: sockets(&prompt), ..definition };
-    let raw = |definition: Definition, fields: &[&str]| Definition {
+    let completion = |definition: NodeDefinition| NodeDefinition { inputs: sockets(&prompt), ..definition };
+    let raw = |definition: NodeDefinition, fields: &[&str]| NodeDefinition {
         raw: fields.iter().map(|field| (*field).to_owned()).collect(),
         ..definition
     };
-    let tools = |definition: Definition| Definition { outputs: sockets(&[("tools", "tools")]), ..definition };
+    let tools =
+        |definition: NodeDefinition| NodeDefinition { outputs: sockets(&[("tools", "tools")]), ..definition };
     [
-        ("chat-start", kind("the person's message enters", Mode::Hybrid)),
-        ("webhook-trigger", kind("a request enters", Mode::Flow)),
-        ("webhook-end", kind("the response to a request", Mode::Flow)),
-        ("agent", agent(asks("an agent with its tools and sub-agents", Mode::Hybrid, "agent", true))),
-        ("droid-agent", agent(asks("a coding agent", Mode::Hybrid, "droid-agent", true))),
-        ("llm-completion", completion(asks("one call of a model", Mode::Flow, "llm", true))),
+        ("chat-start", "core", kind("the person's message enters", NodeMode::Hybrid)),
+        ("webhook-trigger", "core", kind("a request enters", NodeMode::Flow)),
+        ("webhook-end", "core", kind("the response to a request", NodeMode::Flow)),
+        (
+            "agent",
+            "core",
+            agent(asks("an agent with its tools and sub-agents", NodeMode::Hybrid, "agent", true)),
+        ),
+        ("droid-agent", "core", agent(asks("a coding agent", NodeMode::Hybrid, "droid-agent", true))),
+        ("llm-completion", "ai", completion(asks("one call of a model", NodeMode::Flow, "llm", true))),
         (
             "structured-output",
-            completion(asks("a model's answer that holds a schema", Mode::Flow, "llm", true)),
+            "ai",
+            completion(asks("a model's answer that holds a schema", NodeMode::Flow, "llm", true)),
         ),
         (
             "classifier",
-            completion(asks("one of several branches, chosen by a model", Mode::Flow, "llm", false)),
+            "ai",
+            completion(asks("one of several branches, chosen by a model", NodeMode::Flow, "llm", false)),
         ),
-        ("http-request", asks("calls a service", Mode::Flow, "http", false)),
-        ("prompt-template", raw(kind("a text with values filled in", Mode::Flow), &["template", "prompt"])),
-        ("json-transform", kind("data reshaped by expressions", Mode::Flow)),
-        ("conditional", kind("two branches by a field", Mode::Flow)),
-        ("merge", kind("waits for its branches and lists what came", Mode::Flow)),
-        ("reroute", kind("passes on what came", Mode::Flow)),
-        ("code", raw(asks("code over what came", Mode::Flow, "code", false), &["code"])),
-        ("loop", raw(kind("a graph inside, once per item", Mode::Flow), &["graph", "body"])),
+        ("router", "ai", completion(asks("as classifier", NodeMode::Flow, "llm", false))),
+        ("http-request", "integration", asks("calls a service", NodeMode::Flow, HTTP_AGENT, false)),
+        (
+            "prompt-template",
+            "ai",
+            raw(kind("a text with values filled in", NodeMode::Flow), &["template", "prompt"]),
+        ),
+        ("json-transform", "data", kind("data reshaped by expressions", NodeMode::Flow)),
+        ("conditional", "flow", kind("two branches by a field", NodeMode::Flow)),
+        ("merge", "flow", kind("waits for its branches and lists what came", NodeMode::Flow)),
+        ("reroute", "utility", kind("passes on what came", NodeMode::Flow)),
+        ("code", "flow", raw(asks("code over what came", NodeMode::Flow, "code", false), &["code"])),
+        ("loop", "flow", raw(kind("a graph inside, once per item", NodeMode::Flow), &["graph", "body"])),
         (
             "model-selector",
-            Definition {
+            "utility",
+            NodeDefinition {
                 outputs: sockets(&[("output", "model"), ("model", "model")]),
-                ..kind("one model for many nodes", Mode::Flow)
+                ..kind("one model for many nodes", NodeMode::Flow)
             },
         ),
-        ("mcp-server", tools(kind("tools of an MCP server", Mode::Structural))),
-        ("toolset", tools(kind("a registered set of tools", Mode::Structural))),
+        ("mcp-server", "tools", tools(kind("tools of an MCP server", NodeMode::Structural))),
+        ("toolset", "tools", tools(kind("a registered set of tools", NodeMode::Structural))),
     ]
     .into_iter()
-    .map(|(name, definition)| (name.to_owned(), definition))
-    .chain([("router".to_owned(), completion(asks("as classifier", Mode::Flow, "llm", false)))])
+    .map(|(name, category, definition)| (name.to_owned(), drawn(name, category, definition)))
     .collect()
+}
+
+/// A built-in definition with its category, icon and outline.
+fn drawn(name: &str, category: &str, definition: NodeDefinition) -> NodeDefinition {
+    let (icon, shape) = match name {
+        "chat-start" => ("message-circle", NodeShape::Pill),
+        "webhook-trigger" => ("webhook", NodeShape::Pill),
+        "webhook-end" => ("reply", NodeShape::Pill),
+        "agent" => ("bot", NodeShape::Rounded),
+        "droid-agent" => ("terminal", NodeShape::Rounded),
+        "llm-completion" => ("sparkles", NodeShape::Rounded),
+        "structured-output" => ("braces", NodeShape::Rounded),
+        "classifier" | "router" => ("split", NodeShape::Diamond),
+        "http-request" => ("globe", NodeShape::Rounded),
+        "prompt-template" => ("file-text", NodeShape::Box),
+        "json-transform" => ("shuffle", NodeShape::Box),
+        "conditional" => ("git-branch", NodeShape::Diamond),
+        "merge" => ("git-merge", NodeShape::Circle),
+        "reroute" => ("dot", NodeShape::Circle),
+        "code" => ("code", NodeShape::Box),
+        "loop" => ("repeat", NodeShape::Parallelogram),
+        "model-selector" => ("cpu", NodeShape::Box),
+        "mcp-server" => ("server", NodeShape::Box),
+        _ => ("wrench", NodeShape::Box),
+    };
+    NodeDefinition { category: category.to_owned(), icon: icon.to_owned(), shape, ..definition }.with_look()
 }
 
 /// The built-in kinds and those of the file's plugins.
@@ -130,23 +310,23 @@ pub(super) fn with_plugins(
     root: &Node,
     options: &LowerOptions<'_>,
     found: &mut Vec<Diagnostic>,
-) -> Catalogue {
+) -> NodeCatalogue {
     let mut all = built_in();
     let mut report = |at: &Node, message: String| {
         found.push(Diagnostic::error("SINEW-2404", message).at(at.span).sub_code("PLUGIN"));
     };
     let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
         // Whoever lists nothing has what was dropped into the usual folder, if there is one.
-        if (options.list)(DROPPED).is_ok() {
-            let mut folders = Folders::new(options);
-            folders.add(DROPPED);
+        if (options.list)(PLUGIN_FOLDER).is_ok() {
+            let mut folders = PluginFolders::new(options);
+            folders.add(PLUGIN_FOLDER);
             folders.wrong.into_iter().for_each(|error| report(root, error));
             all.extend(folders.kinds);
         }
         return all;
     };
     if let Some(listed) = plugins.as_array() {
-        let mut folders = Folders::new(options);
+        let mut folders = PluginFolders::new(options);
         for folder in listed {
             match folder.as_str() {
                 Some(path) => folders.add(path.trim_end_matches('/')),
@@ -172,26 +352,26 @@ pub(super) fn with_plugins(
 }
 
 /// Kinds of nodes found in folders.
-struct Folders<'a> {
+struct PluginFolders<'a> {
     options: &'a LowerOptions<'a>,
-    kinds: Catalogue,
+    kinds: NodeCatalogue,
     wrong: Vec<String>,
     /// Folders looked at so far.
     seen: usize,
 }
 
-impl<'a> Folders<'a> {
+impl<'a> PluginFolders<'a> {
     fn new(options: &'a LowerOptions<'a>) -> Self {
-        Self { options, kinds: Catalogue::new(), wrong: Vec::new(), seen: 0 }
+        Self { options, kinds: NodeCatalogue::new(), wrong: Vec::new(), seen: 0 }
     }
 
     /// Adds the kind of a folder, or those of the folders in it.
     fn add(&mut self, path: &str) {
         let before = self.kinds.len() + self.wrong.len();
         self.scan(path, 0);
-        if self.kinds.len() + self.wrong.len() == before && path != DROPPED {
+        if self.kinds.len() + self.wrong.len() == before && path != PLUGIN_FOLDER {
             self.wrong
-                .push(format!("the plugin cannot be loaded: no folder below {path} has a {DEFINITION}"));
+                .push(format!("the plugin cannot be loaded: no folder below {path} has a {DEFINITION_FILE}"));
         }
     }
 
@@ -211,10 +391,10 @@ impl<'a> Folders<'a> {
                 names
             }
             // Without a listing a folder can only be a plugin itself.
-            Err(_) => vec![DEFINITION.to_owned()],
+            Err(_) => vec![DEFINITION_FILE.to_owned()],
         };
-        if inside.iter().any(|name| name == DEFINITION) {
-            match load(path, self.options.read) {
+        if inside.iter().any(|name| name == DEFINITION_FILE || name == executor::EXECUTOR_FILE) {
+            match load(path, &inside, self.options.read) {
                 Ok((name, _)) if self.kinds.contains_key(&name) => {
                     self.wrong.push(format!("the plugin {path} is a second one of the kind '{name}'"));
                 }
@@ -233,23 +413,46 @@ impl<'a> Folders<'a> {
 
 fn load(
     folder: &str,
+    inside: &[String],
     read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
-) -> Result<(String, Definition), String> {
-    let bytes = read(&format!("{folder}/{DEFINITION}"))?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    let name = value.get("type").and_then(Value::as_str);
-    let name = name.unwrap_or_else(|| folder.rsplit('/').next().unwrap_or(folder)).replace('_', "-");
-    let definition = definition(&value, &name)?;
+) -> Result<(String, NodeDefinition), String> {
+    // A folder that cannot be listed may have an executor all the same.
+    let listed = |name: &str| inside.iter().any(|own| own == name);
+    let code = match read(&format!("{folder}/{}", executor::EXECUTOR_FILE)) {
+        Ok(bytes) => Some(String::from_utf8(bytes).map_err(|_| "executor.py is not UTF-8 text".to_owned())?),
+        Err(error) if listed(executor::EXECUTOR_FILE) => return Err(error),
+        Err(_) => None,
+    };
+    let value: Value = match read(&format!("{folder}/{DEFINITION_FILE}")) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string())?,
+        Err(error) if code.is_none() || listed(DEFINITION_FILE) => return Err(error),
+        Err(_) => json!({}),
+    };
+    let name = value.get("type").and_then(Value::as_str).map(str::to_owned);
+    let name = name.or_else(|| code.as_deref().and_then(executor::node_type));
+    let name =
+        name.unwrap_or_else(|| folder.rsplit('/').next().unwrap_or(folder).to_owned()).replace('_', "-");
+    let mut definition = definition(&value, &name)?;
+    if let Some(code) = code {
+        if value.get("mode").is_none() {
+            definition.mode = executor::mode_of(&code)?;
+        }
+        executor::check(&code, definition.mode)?;
+        if value.get("agent").is_none() {
+            definition.agent = None;
+        }
+        definition.executor = Some(code);
+    }
     Ok((name, definition))
 }
 
 /// A plugin's definition; without an agent of its own it asks the one named like the kind.
-fn definition(value: &Value, name: &str) -> Result<Definition, String> {
-    let mut definition = Definition::deserialize(value).map_err(|error| error.to_string())?;
-    if definition.agent.is_none() && definition.mode != Mode::Structural {
+fn definition(value: &Value, name: &str) -> Result<NodeDefinition, String> {
+    let mut definition = NodeDefinition::deserialize(value).map_err(|error| error.to_string())?;
+    if definition.agent.is_none() && definition.mode != NodeMode::Structural {
         definition.agent = Some(name.to_owned());
     }
-    Ok(definition)
+    Ok(definition.with_look())
 }
 
 /// JSON Schema of the files. Unknown members are allowed: the editor keeps its own there.

@@ -7,6 +7,21 @@ use crate::js;
 /// The type of values on the data spine.
 pub(super) const DATA: &str = "data";
 
+/// Types of the structure: wires between them carry no data.
+const STRUCTURAL_TYPES: [&str; 2] = ["agent", "tools"];
+/// Types of configuration: wires between them carry the value of one parameter, on either channel.
+const CONFIGURATION_TYPES: [&str; 7] = ["model", "string", "float", "int", "boolean", "json", "messages"];
+
+/// Whether the socket type belongs to the structure.
+pub(super) fn is_structural(kind: &str) -> bool {
+    STRUCTURAL_TYPES.contains(&kind)
+}
+
+/// Whether the socket type is one of configuration.
+pub(super) fn is_configuration(kind: &str) -> bool {
+    CONFIGURATION_TYPES.contains(&kind)
+}
+
 /// Whether a socket of one type may be wired to one of another.
 pub(super) fn may(from: &str, to: &str) -> bool {
     from == to

@@ -7,8 +7,13 @@ use super::coerce::DATA;
 use super::scope::{input_of, typed};
 use crate::js;
 
+/// The port that a response to a request leaves at.
+pub(super) const RESPONSE: &str = "response";
+/// The status of a response that names none.
+const DEFAULT_STATUS: i64 = 200;
+
 /// What a computed node has before it.
-pub(super) struct Work<'w> {
+pub(super) struct NodeWork<'w> {
     /// Parameters, wires before expressions before what is written.
     pub(super) params: &'w Map<String, Value>,
     /// Values by input handle.
@@ -21,23 +26,19 @@ pub(super) struct Work<'w> {
 }
 
 /// Outputs by port, typed; none if this kind asks an agent.
-pub(super) fn compute(kind: &str, work: &Work<'_>) -> Option<Result<Map<String, Value>, String>> {
+pub(super) fn compute(kind: &str, work: &NodeWork<'_>) -> Option<Result<Map<String, Value>, String>> {
     let input = || input_of(work.inputs);
     let out = |value: Value| Ok(one("output", typed(DATA, value)));
     Some(match kind {
         "chat-start" => out(chat_start(work)),
         "webhook-trigger" => out(work.trigger.clone()),
-        "webhook-end" => {
-            let or = |key: &str, default: Value| work.params.get(key).cloned().unwrap_or(default);
-            out(
-                json!({ "body": or("body", input()), "status": or("status", json!(200)), "headers": or("headers", json!({})) }),
-            )
-        }
+        "webhook-end" => response(work).map(|response| one(RESPONSE, typed(DATA, response))),
         "prompt-template" => out(json!({ "text": prompt(work) })),
         "json-transform" => out(transform(work)),
         "conditional" => condition(work.params, &input()).map(|holds| one(&holds.to_string(), passed(work))),
         "merge" => out(merge(work.inputs)),
         "reroute" => Ok(one("output", passed(work))),
+        "code" if is_blank(work.params) => Ok(one("output", passed(work))),
         "model-selector" => {
             let model = work.params.get("model").cloned().unwrap_or_default();
             Ok(one("output", typed("model", model)))
@@ -51,19 +52,67 @@ fn one(port: &str, value: Value) -> Map<String, Value> {
 }
 
 /// The data input with its type.
-fn passed(work: &Work<'_>) -> Value {
+fn passed(work: &NodeWork<'_>) -> Value {
     let input = work.typed_inputs.get("input").or_else(|| work.typed_inputs.get("data"));
     input.or_else(|| work.typed_inputs.values().next()).cloned().unwrap_or_else(|| typed(DATA, Value::Null))
 }
 
-fn chat_start(work: &Work<'_>) -> Value {
+/// What the person said: the input itself, or its member `message`, `text` or `last_user_message`. Callers of a workflow
+/// as a tool give `text`.
+pub(super) fn user_message(start: &Value, trigger: &Value) -> String {
+    let of = |value: &Value| {
+        ["message", "text", "last_user_message"]
+            .iter()
+            .find_map(|key| value.get(*key)?.as_str().map(str::to_owned))
+    };
+    match start {
+        Value::String(text) => text.clone(),
+        _ => of(start).or_else(|| of(trigger)).unwrap_or_default(),
+    }
+}
+
+/// Body, status and headers of the response to a request.
+fn response(work: &NodeWork<'_>) -> Result<Value, String> {
+    let given = |key: &str| work.params.get(key).filter(|value| !value.is_null());
+    let status = match given("status") {
+        None => json!(DEFAULT_STATUS),
+        Some(Value::String(text)) if text.trim().is_empty() => json!(DEFAULT_STATUS),
+        Some(status) => {
+            json!(whole_number(status).ok_or_else(|| format!("'{status}' is not a valid status"))?)
+        }
+    };
+    let headers = match given("headers") {
+        Some(Value::Object(headers)) => Value::Object(headers.clone()),
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_default(),
+        _ => json!({}),
+    };
+    let headers = if headers.is_object() { headers } else { json!({}) };
+    let body = work.params.get("body").cloned().unwrap_or_else(|| input_of(work.inputs));
+    Ok(json!({ "body": body, "status": status, "headers": headers }))
+}
+
+/// A whole number, also one that a template made a text of.
+fn whole_number(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(number) => number.as_i64().or_else(|| {
+            let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e9)?;
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number far below the limits of i64")]
+            let whole = float as i64;
+            Some(whole)
+        }),
+        _ => None,
+    }
+}
+
+pub(super) fn chat_start(work: &NodeWork<'_>) -> Value {
     let start = work.start;
     let or = |key: &str, default: Value| start.get(key).cloned().unwrap_or(default);
-    let message = match start {
-        Value::String(text) => json!(text),
-        _ => {
-            start.get("message").or_else(|| work.trigger.get("message")).cloned().unwrap_or_else(|| json!(""))
-        }
+    let message = json!(user_message(start, &work.trigger));
+    let message = match start.get("message").or_else(|| work.trigger.get("message")) {
+        // Attachments and the like, for graphs that know what they are given.
+        Some(other) if !other.is_string() && !other.is_null() => other.clone(),
+        _ => message,
     };
     let parameter = |key: &str, default: Value| work.params.get(key).cloned().unwrap_or(default);
     json!({
@@ -159,7 +208,7 @@ fn order(a: &Value, b: &Value, operator: &str) -> Result<std::cmp::Ordering, Str
 }
 
 /// The template's own `{{ path }}`, from the input's members, the handles and the variables.
-fn prompt(work: &Work<'_>) -> String {
+fn prompt(work: &NodeWork<'_>) -> String {
     let mut values = Map::new();
     if let Some(Value::Object(variables)) = work.params.get("variables") {
         values.extend(variables.clone());
@@ -190,7 +239,7 @@ fn prompt(work: &Work<'_>) -> String {
 }
 
 /// The shape that is written, with its expressions worked out; a text that is JSON is that JSON.
-fn transform(work: &Work<'_>) -> Value {
+fn transform(work: &NodeWork<'_>) -> Value {
     let shape =
         ["mapping", "template", "json", "output", "expression"].iter().find_map(|key| work.params.get(*key));
     match shape {
@@ -200,16 +249,24 @@ fn transform(work: &Work<'_>) -> Value {
     }
 }
 
+/// Whether a `code` node has no code: it passes on what came.
+pub(super) fn is_blank(params: &Map<String, Value>) -> bool {
+    params.get("code").and_then(Value::as_str).unwrap_or_default().trim().is_empty()
+}
+
 /// Whether a `code` node holds Python, which runs here; any other language is its agent's.
 pub(super) fn is_python(params: &Map<String, Value>) -> bool {
     let text = |key: &str| params.get(key).and_then(Value::as_str).unwrap_or_default();
     let code = text("code").trim_start();
-    text("language") == "python"
-        || ["def ", "lambda ", "lambda:", "import "].iter().any(|start| code.starts_with(start))
+    !is_blank(params)
+        && (text("language") == "python"
+            || ["def ", "async def ", "lambda ", "lambda:", "import "]
+                .iter()
+                .any(|start| code.starts_with(start)))
 }
 
 /// The call of a `code` node's Python, as data.
-pub(super) fn python_call(work: &Work<'_>) -> CallBatch {
+pub(super) fn python_call(work: &NodeWork<'_>) -> CallBatch {
     let source = work.params.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
     let argument = json!({ "input": input_of(work.inputs), "inputs": work.inputs, "trigger": work.trigger });
     CallBatch { values: vec![argument], calls: vec![FunctionCall { source, value: 0, members: Vec::new() }] }

@@ -4,48 +4,95 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::catalogue::Catalogue;
-use super::model::{FileEdge, FileNode, Graph};
+use super::catalogue::NodeCatalogue;
+use super::model::{CanvasEdge, CanvasGraph, CanvasNode};
 
 /// Deepest cluster.
-const DEEPEST: usize = 64;
+const MAX_CLUSTER_DEPTH: usize = 64;
 /// Most nodes of one cluster; shared parts count each time.
-const LARGEST: usize = 2_000;
+const MAX_CLUSTER_NODES: usize = 2_000;
 /// Most nodes of all clusters of a graph: a plan holds a copy of each.
 const MAX_LINKED_NODES: usize = 50_000;
 
 /// Ids of nodes that are structure only: of a structural kind, or wired to others by links alone.
-pub(super) fn structural<'g>(graph: &'g Graph, catalogue: &Catalogue) -> BTreeSet<&'g str> {
-    let is_structural = |place: usize, node: &FileNode| {
+pub(super) fn structural<'g>(graph: &'g CanvasGraph, catalogue: &NodeCatalogue) -> BTreeSet<&'g str> {
+    let is_structural = |place: usize, node: &CanvasNode| {
         let own =
-            catalogue.get(&node.kind).is_some_and(|kind| kind.mode == super::catalogue::Mode::Structural);
+            catalogue.get(&node.kind).is_some_and(|kind| kind.mode == super::catalogue::NodeMode::Structural);
         let links_out = graph.edges_out_of(place).any(|edge| edge.link);
-        let flows = graph.edges_out_of(place).chain(graph.edges_into(place)).any(|edge| !edge.link);
+        let leaves = graph.edges_out_of(place).any(|edge| !edge.link);
+        let flows = leaves || graph.edges_into(place).any(|edge| !edge.link && !edge.socket);
         own || (links_out && !flows)
     };
     let nodes = graph.nodes.iter().enumerate().filter(|(place, node)| is_structural(*place, node));
     nodes.map(|(_, node)| node.id.as_str()).collect()
 }
 
-/// What hangs off a node, by handle; or the chain of a cycle. `built` counts the nodes of all clusters of a graph.
-pub(super) fn tree(graph: &Graph, id: &str, built: &mut usize) -> Result<Map<String, Value>, String> {
-    let first = *built;
-    Builder { graph, chain: Vec::new(), first, built }.resolve_all(id)
+/// Wires into sockets of a cluster's inner nodes end at the agents of that cluster instead: those wait for the value and
+/// plug it in when they build the cluster.
+pub(super) fn lead_sockets_to_owners(graph: CanvasGraph, catalogue: &NodeCatalogue) -> CanvasGraph {
+    let inner: BTreeSet<String> = structural(&graph, catalogue).into_iter().map(str::to_owned).collect();
+    if !graph.edges.iter().any(|edge| edge.socket && inner.contains(&edge.target)) {
+        return graph;
+    }
+    let mut edges = Vec::with_capacity(graph.edges.len());
+    for edge in &graph.edges {
+        if !(edge.socket && inner.contains(&edge.target)) {
+            edges.push(edge.clone());
+            continue;
+        }
+        for owner in owners(&graph, &edge.target, &inner) {
+            edges.push(CanvasEdge {
+                target: owner.to_owned(),
+                target_handle: format!("{}/{}", edge.target, edge.target_handle),
+                inner: Some((edge.target.clone(), edge.target_handle.clone())),
+                ..edge.clone()
+            });
+            if edges.len() > MAX_LINKED_NODES {
+                break;
+            }
+        }
+    }
+    let CanvasGraph { nodes, places, .. } = graph;
+    CanvasGraph::new(nodes, edges, places)
 }
 
-struct Builder<'g, 'b> {
-    graph: &'g Graph,
+/// The nodes of the flow whose clusters a node belongs to, by id.
+fn owners<'g>(graph: &'g CanvasGraph, id: &str, inner: &BTreeSet<String>) -> BTreeSet<&'g str> {
+    let (mut owners, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut open: Vec<&str> = graph.find(id).map(|node| node.id.as_str()).into_iter().collect();
+    while let Some(at) = open.pop() {
+        let links = graph.place(at).into_iter().flat_map(|place| graph.edges_out_of(place));
+        for edge in links.filter(|edge| edge.link) {
+            if !inner.contains(&edge.target) {
+                owners.insert(edge.target.as_str());
+            } else if seen.insert(edge.target.as_str()) {
+                open.push(&edge.target);
+            }
+        }
+    }
+    owners
+}
+
+/// What hangs off a node, by handle; or the chain of a cycle. `built` counts the nodes of all clusters of a graph.
+pub(super) fn tree(graph: &CanvasGraph, id: &str, built: &mut usize) -> Result<Map<String, Value>, String> {
+    let first = *built;
+    ClusterBuilder { graph, chain: Vec::new(), first, built }.resolve_all(id)
+}
+
+struct ClusterBuilder<'g, 'b> {
+    graph: &'g CanvasGraph,
     chain: Vec<String>,
     /// Nodes of the clusters before this one.
     first: usize,
     built: &'b mut usize,
 }
 
-impl Builder<'_, '_> {
+impl ClusterBuilder<'_, '_> {
     fn resolve_all(&mut self, id: &str) -> Result<Map<String, Value>, String> {
         let graph = self.graph;
         // By handle, in the order in which handles are first named.
-        let mut handles: Vec<(&str, Vec<&FileEdge>)> = Vec::new();
+        let mut handles: Vec<(&str, Vec<&CanvasEdge>)> = Vec::new();
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         let incoming = graph.place(id).into_iter().flat_map(|place| graph.edges_into(place));
         for edge in incoming.filter(|edge| edge.link) {
@@ -70,7 +117,7 @@ impl Builder<'_, '_> {
         Ok(all)
     }
 
-    fn materialize(&mut self, node: &FileNode, handle: &str) -> Result<Value, String> {
+    fn materialize(&mut self, node: &CanvasNode, handle: &str) -> Result<Value, String> {
         let step = format!("materialize({}.{handle})", node.id);
         if let Some(first) = self.chain.iter().position(|known| *known == step) {
             let mut chain = self.chain[first..].to_vec();
@@ -78,8 +125,8 @@ impl Builder<'_, '_> {
             return Err(format!("Link dependency cycle detected: {}", chain.join(" -> ")));
         }
         *self.built += 1;
-        if *self.built - self.first > LARGEST {
-            return Err(format!("Links lead to more than {LARGEST} nodes at '{}'", node.id));
+        if *self.built - self.first > MAX_CLUSTER_NODES {
+            return Err(format!("Links lead to more than {MAX_CLUSTER_NODES} nodes at '{}'", node.id));
         }
         if *self.built > MAX_LINKED_NODES {
             return Err(format!(
@@ -87,8 +134,8 @@ impl Builder<'_, '_> {
                 node.id
             ));
         }
-        if self.chain.len() > 2 * DEEPEST {
-            return Err(format!("Links are nested more than {DEEPEST} deep at '{}'", node.id));
+        if self.chain.len() > 2 * MAX_CLUSTER_DEPTH {
+            return Err(format!("Links are nested more than {MAX_CLUSTER_DEPTH} deep at '{}'", node.id));
         }
         self.chain.push(step);
         let links = self.resolve_all(&node.id)?;
@@ -101,6 +148,18 @@ impl Builder<'_, '_> {
             "data": node.data,
             "links": links,
         }))
+    }
+}
+
+/// Visits the kinds of all nodes of a cluster.
+pub(super) fn kinds_of(tree: &Map<String, Value>, visit: &mut impl FnMut(&str)) {
+    for node in tree.values().filter_map(Value::as_array).flatten() {
+        if let Some(kind) = node["type"].as_str() {
+            visit(kind);
+        }
+        if let Some(below) = node["links"].as_object() {
+            kinds_of(below, visit);
+        }
     }
 }
 

@@ -5,21 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
-use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
+use sinew_script::Function;
+use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources, Span};
 
-use super::catalogue::{self, Catalogue, Definition};
+use super::catalogue::{self, NodeCatalogue, NodeDefinition, NodeLook};
 use super::coerce::{self, DATA};
-use super::model::{self, FileEdge, FileNode, Graph};
-use super::{NAME, links, template};
+use super::model::{self, CanvasEdge, CanvasGraph, CanvasNode};
+use super::{NAME, known_members, links, template};
 use crate::{LowerOptions, Lowered, reach};
 
 /// Deepest loop within a loop.
-const DEEPEST_LOOP: u32 = 8;
+const MAX_LOOP_DEPTH: u32 = 8;
 
 /// What the adapter reads of a node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Extra {
+pub(super) struct CanvasNodeData {
     pub(super) data: Map<String, Value>,
     /// Parameters whose `{{ … }}` are the node's own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -32,6 +33,15 @@ pub(super) struct Extra {
     /// Why it cannot run, known before it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
+    /// Text of the plugin's executor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) executor: Option<String>,
+    /// Executors of the nodes of its cluster, by kind.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) builders: BTreeMap<String, String>,
+    /// How the kind looks in drawings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) look: Option<NodeLook>,
     /// Nobody knows this kind: it does nothing, and what is behind it does not run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) unknown: bool,
@@ -40,10 +50,16 @@ pub(super) struct Extra {
 /// What the adapter reads of an edge.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct EdgeExtra {
+pub(super) struct CanvasEdgeData {
     /// The type the value must have at its end; none = as it comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target_type: Option<String>,
+    /// Whether it carries the value of one parameter, not data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) socket: bool,
+    /// The node of the cluster whose parameter it is, and that parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inner: Option<(String, String)>,
 }
 
 pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics> {
@@ -57,10 +73,16 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Ve
     );
     let name =
         [root, graph_node].iter().find_map(|node| node.get("name")?.as_str().filter(|name| !name.is_empty()));
-    let mut lowering =
-        Lowering { catalogue: &catalogue, options, found, made: Vec::new(), warned: Vec::new() };
+    let mut lowering = GraphLowering {
+        catalogue: &catalogue,
+        options,
+        sources: &document.sources,
+        found,
+        made: Vec::new(),
+        warned: Vec::new(),
+    };
     lowering.graph(graph_node, name.unwrap_or(options.default_name), 0);
-    let Lowering { found, made, warned, .. } = lowering;
+    let GraphLowering { found, made, warned, .. } = lowering;
     let mut diagnostics = Diagnostics::new(document.sources);
     diagnostics.extend(found);
     if diagnostics.has_errors() {
@@ -84,32 +106,36 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Ve
         .collect())
 }
 
-type Made = (Plan, Vec<Option<Span>>);
+type LoweredGraph = (Plan, Vec<Option<Span>>);
 
-struct Lowering<'l> {
-    catalogue: &'l Catalogue,
+struct GraphLowering<'l> {
+    catalogue: &'l NodeCatalogue,
     options: &'l LowerOptions<'l>,
+    sources: &'l Sources,
     /// What makes the file unusable.
     found: Vec<Diagnostic>,
     /// What is wrong, although there is a plan that shows how it would go.
     warned: Vec<Diagnostic>,
-    made: Vec<Made>,
+    made: Vec<LoweredGraph>,
 }
 
-impl Lowering<'_> {
+impl GraphLowering<'_> {
     fn graph(&mut self, node: &Node, name: &str, depth: u32) {
-        let graph = model::read(node, &mut self.found);
+        let mut graph = model::read(node, &mut self.found);
         let slot = self.made.len();
-        let structural = links::structural(&graph, self.catalogue);
         self.check_kinds(&graph);
         self.check_wires(&graph);
+        self.mark_sockets(&mut graph);
+        let graph = links::lead_sockets_to_owners(graph, self.catalogue);
+        let structural = links::structural(&graph, self.catalogue);
         self.check_references(&graph, &structural);
+        self.check_code(&graph);
         let order = kahn(&graph, &structural);
-        if order.len() < graph.nodes.len() - structural.len() {
-            let message = "the flow contains a cycle";
-            self.found.push(Diagnostic::error("SINEW-2402", message).at(node.span).sub_code("FLOW_CYCLE"));
+        let cycle = self.check_cycles(&graph, &structural, &order, node.span);
+        let (mut plan, mut places) = self.plan(&graph, &structural, &order, name);
+        if !cycle.is_empty() {
+            plan.extra = json!({ "cycle": cycle });
         }
-        let (plan, mut places) = self.plan(&graph, &structural, &order, name);
         places.resize(plan.nodes.len(), None);
         self.made.insert(slot, (plan, places));
         let mut written: BTreeMap<&str, &Node> = BTreeMap::new();
@@ -124,11 +150,11 @@ impl Lowering<'_> {
                 own.get("data")?.get(key).filter(|inner| inner.as_object().is_some())
             });
             match inner {
-                Some(inner) if depth < DEEPEST_LOOP => {
+                Some(inner) if depth < MAX_LOOP_DEPTH => {
                     self.graph(inner, &body_name(name, &one.id), depth + 1);
                 }
                 Some(inner) => {
-                    let message = format!("loops are nested more than {DEEPEST_LOOP} deep");
+                    let message = format!("loops are nested more than {MAX_LOOP_DEPTH} deep");
                     self.found
                         .push(Diagnostic::error("SINEW-2401", message).at(inner.span).sub_code("SCHEMA"));
                 }
@@ -141,7 +167,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn check_kinds(&mut self, graph: &Graph) {
+    fn check_kinds(&mut self, graph: &CanvasGraph) {
         for node in graph.nodes.iter().filter(|node| !self.catalogue.contains_key(&node.kind)) {
             let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
             let mut problem =
@@ -154,7 +180,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn check_wires(&mut self, graph: &Graph) {
+    fn check_wires(&mut self, graph: &CanvasGraph) {
         for edge in &graph.edges {
             let (Some(from), Some(to)) = (graph.find(&edge.source), graph.find(&edge.target)) else {
                 continue;
@@ -170,7 +196,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn source_type(&self, edge: &FileEdge, from: &FileNode) -> Option<String> {
+    fn source_type(&self, edge: &CanvasEdge, from: &CanvasNode) -> Option<String> {
         let definition = self.catalogue.get(&from.kind);
         let declared = || {
             let ports = from.data.get(definition?.outputs_from.as_ref()?)?;
@@ -180,13 +206,103 @@ impl Lowering<'_> {
         edge.source_type.clone().or_else(declared).or_else(own)
     }
 
-    fn target_type(&self, edge: &FileEdge, to: &FileNode) -> Option<String> {
+    fn target_type(&self, edge: &CanvasEdge, to: &CanvasNode) -> Option<String> {
         let own = || self.catalogue.get(&to.kind)?.inputs.get(&edge.target_handle).cloned();
         edge.target_type.clone().or_else(own)
     }
 
+    /// Marks edges that end at a socket of configuration: those carry a value, on either channel.
+    fn mark_sockets(&self, graph: &mut CanvasGraph) {
+        let kinds: Vec<(bool, bool)> = graph
+            .edges
+            .iter()
+            .map(|edge| {
+                let (Some(from), Some(to)) = (graph.find(&edge.source), graph.find(&edge.target)) else {
+                    return (false, false);
+                };
+                let types = [self.source_type(edge, from), self.target_type(edge, to)];
+                let any = |is: fn(&str) -> bool| types.iter().flatten().any(|kind| is(kind));
+                let target = types[1].as_deref().is_some_and(coerce::is_configuration);
+                let declared = |kind: &str| {
+                    self.catalogue.get(&to.kind).is_some_and(|own| own.inputs.contains_key(kind))
+                };
+                let value = any(coerce::is_configuration) && !any(coerce::is_structural);
+                (value, value && target && declared(&edge.target_handle))
+            })
+            .collect();
+        for (edge, (value, socket)) in graph.edges.iter_mut().zip(kinds) {
+            edge.socket = socket || (edge.link && value);
+            edge.link = edge.link && !value;
+        }
+    }
+
+    /// Refuses a cycle that a run from the start would reach. Returns the nodes of other cycles: a run with an entry scope
+    /// may leave them out.
+    fn check_cycles(
+        &mut self,
+        graph: &CanvasGraph,
+        structural: &BTreeSet<&str>,
+        order: &[&str],
+        span: Span,
+    ) -> Vec<String> {
+        let ordered: BTreeSet<&str> = order.iter().copied().collect();
+        let left: BTreeSet<&str> = graph
+            .nodes
+            .iter()
+            .map(|node| node.id.as_str())
+            .filter(|id| !ordered.contains(id) && !structural.contains(id))
+            .collect();
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let cyclic = on_cycles(graph, left);
+        let mut reached: BTreeSet<&str> = ordered.clone();
+        let mut open: Vec<&str> = ordered.into_iter().collect();
+        while let Some(id) = open.pop() {
+            let edges = graph.place(id).into_iter().flat_map(|place| graph.edges_out_of(place));
+            for edge in edges.filter(|edge| !edge.link) {
+                if reached.insert(&edge.target) {
+                    open.push(&edge.target);
+                }
+            }
+        }
+        let message = "the flow contains a cycle";
+        if order.is_empty() || cyclic.iter().any(|id| reached.contains(id)) {
+            self.found.push(Diagnostic::error("SINEW-2402", message).at(span).sub_code("FLOW_CYCLE"));
+        } else {
+            let place =
+                graph.find(cyclic.first().copied().unwrap_or_default()).map_or(span, |node| node.span);
+            self.warned.push(
+                Diagnostic::warning("SINEW-2402", format!("{message} that nothing reaches"))
+                    .at(place)
+                    .sub_code("FLOW_CYCLE")
+                    .hint("a run of the whole graph is refused; name `entry_node_ids` outside of the cycle"),
+            );
+        }
+        cyclic.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Compiles the Python of code nodes, so that an error is known with its line before anything runs.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "for files that are checked, not for the engine's decisions"
+    )]
+    fn check_code(&mut self, graph: &CanvasGraph) {
+        let python = |node: &&CanvasNode| node.kind == "code" && super::compute::is_python(&node.data);
+        for node in graph.nodes.iter().filter(python) {
+            let source = node.data.get("code").and_then(Value::as_str).unwrap_or_default();
+            let Err(error) = Function::compile(source) else { continue };
+            let place =
+                node.places.iter().find(|(key, _)| key == "code").map_or(node.span, |(_, span)| *span);
+            let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
+            let message = format!("the code of node '{}' is not valid{line}: {error}", node.id);
+            let span = crate::script_place::place_in(self.sources, place, source, &error).unwrap_or(place);
+            self.warned.push(Diagnostic::error(error.code(), message).at(span).sub_code("CODE_INVALID"));
+        }
+    }
+
     /// Expressions may only refer to what has run by then.
-    fn check_references(&mut self, graph: &Graph, structural: &BTreeSet<&str>) {
+    fn check_references(&mut self, graph: &CanvasGraph, structural: &BTreeSet<&str>) {
         let mut references: Vec<(usize, Span, String)> = Vec::new();
         for (at, node) in graph.nodes.iter().enumerate() {
             let raw = self.catalogue.get(&node.kind).map(|kind| kind.raw.clone()).unwrap_or_default();
@@ -194,8 +310,23 @@ impl Lowering<'_> {
                 node.places.iter().rev().map(|(name, span)| (name.as_str(), *span)).collect();
             for (key, value) in node.data.iter().filter(|(key, _)| !raw.contains(key)) {
                 let place = places.get(key.as_str()).copied().unwrap_or(node.span);
+                if template::is_open(value) {
+                    let message = format!(
+                        "'{key}' of node '{}' opens an expression with {{{{ and never closes it",
+                        node.id
+                    );
+                    let open = Diagnostic::warning("SINEW-2271", message).at(place).sub_code("TEMPLATE_OPEN");
+                    self.warned.push(open.hint("close it with }}; until then the text is used as it is"));
+                }
                 template::expressions(value, &mut |text, parsed| match parsed {
                     Ok(expr) => {
+                        self.warned.extend(known_members::unknown_members(
+                            graph,
+                            at,
+                            &expr,
+                            place,
+                            self.warned.len(),
+                        ));
                         references
                             .extend(expr.references().into_iter().map(|name| (at, place, name.to_owned())));
                     }
@@ -227,7 +358,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn plan(&mut self, graph: &Graph, structural: &BTreeSet<&str>, order: &[&str], name: &str) -> Made {
+    fn plan(
+        &mut self,
+        graph: &CanvasGraph,
+        structural: &BTreeSet<&str>,
+        order: &[&str],
+        name: &str,
+    ) -> LoweredGraph {
         let ids: BTreeMap<&str, NodeIx> =
             graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIx)).collect();
         let ranks: BTreeMap<&str, usize> = order.iter().enumerate().map(|(rank, id)| (*id, rank)).collect();
@@ -248,6 +385,7 @@ impl Lowering<'_> {
                 continue;
             }
             let target_type = graph.find(&edge.target).and_then(|to| self.target_type(edge, to));
+            let data = CanvasEdgeData { target_type, socket: edge.socket, inner: edge.inner.clone() };
             edges.push(PlanEdge {
                 from: *from,
                 port: edge.source_handle.clone(),
@@ -259,7 +397,7 @@ impl Lowering<'_> {
                 veto: false,
                 quorum: false,
                 attach,
-                extra: serde_json::to_value(EdgeExtra { target_type }).unwrap_or_default(),
+                extra: serde_json::to_value(data).unwrap_or_default(),
             });
         }
         let reached: BTreeSet<NodeIx> =
@@ -309,13 +447,13 @@ impl Lowering<'_> {
 
     fn node(
         &mut self,
-        graph: &Graph,
-        node: &FileNode,
+        graph: &CanvasGraph,
+        node: &CanvasNode,
         attached: bool,
         rank: u32,
         linked: &mut usize,
     ) -> PlanNode {
-        let unknown = Definition::default();
+        let unknown = NodeDefinition::default();
         let known = self.catalogue.get(&node.kind);
         let definition = known.unwrap_or(&unknown);
         let (links, problem) =
@@ -327,9 +465,16 @@ impl Lowering<'_> {
             let text = problem.replacen("Link", "link", 1);
             self.warned.push(Diagnostic::error("SINEW-2402", text).at(node.span).sub_code("LINK_CYCLE"));
         }
+        let mut builders = BTreeMap::new();
+        links::kinds_of(&links, &mut |kind| {
+            if let Some(code) = self.catalogue.get(kind).and_then(|own| own.executor.clone()) {
+                builders.insert(kind.to_owned(), code);
+            }
+        });
         let mut data = definition.parameters.clone();
         data.extend(node.data.clone());
-        let computed = node.kind == "code" && super::compute::is_python(&data);
+        let computed =
+            node.kind == "code" && (super::compute::is_python(&data) || super::compute::is_blank(&data));
         let asked = definition.agent.as_ref().filter(|_| !computed);
         let op = match (node.kind.as_str(), asked) {
             ("chat-start" | "webhook-trigger", _) => Op::Source,
@@ -342,12 +487,15 @@ impl Lowering<'_> {
             let given = agents.get(&node.kind).or_else(|| agents.get(own)).or_else(|| agents.get("work"));
             named.map(str::to_owned).or_else(|| given.cloned()).unwrap_or_else(|| own.clone())
         });
-        let extra = Extra {
+        let extra = CanvasNodeData {
             data,
             raw: definition.raw.clone(),
             streaming: definition.streaming,
             links,
             problem,
+            executor: definition.executor.clone().filter(|_| !attached),
+            builders,
+            look: known.map(NodeDefinition::look),
             unknown: known.is_none(),
         };
         PlanNode {
@@ -385,12 +533,12 @@ fn body_name(workflow: &str, node: &str) -> String {
 }
 
 /// How messages write an edge.
-fn edge_name(edge: &FileEdge) -> String {
+fn edge_name(edge: &CanvasEdge) -> String {
     format!("{}.{} -> {}.{}", edge.source, edge.source_handle, edge.target, edge.target_handle)
 }
 
 /// Flow nodes in the order in which they start: sources by id, then each batch that became ready by id.
-fn kahn<'g>(graph: &'g Graph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
+fn kahn<'g>(graph: &'g CanvasGraph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
     let mut waits: BTreeMap<&str, usize> = graph
         .nodes
         .iter()
@@ -424,16 +572,33 @@ fn kahn<'g>(graph: &'g Graph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
     order
 }
 
+/// Nodes that are part of a cycle, of those that cannot be put in order. Nodes behind a cycle are left out.
+fn on_cycles<'g>(graph: &'g CanvasGraph, mut left: BTreeSet<&'g str>) -> Vec<&'g str> {
+    loop {
+        let leads_on = |id: &&str| {
+            let edges = graph.place(id).into_iter().flat_map(|place| graph.edges_out_of(place));
+            edges.filter(|edge| !edge.link).any(|edge| left.contains(edge.target.as_str()))
+        };
+        let ends: Vec<&str> = left.iter().copied().filter(|id| !leads_on(id)).collect();
+        if ends.is_empty() {
+            return left.into_iter().collect();
+        }
+        for id in ends {
+            left.remove(id);
+        }
+    }
+}
+
 /// What runs before each node. Before a structural node runs what runs before the flow nodes of its cluster.
 struct UpstreamIndex<'g> {
-    graph: &'g Graph,
+    graph: &'g CanvasGraph,
     structural: &'g BTreeSet<&'g str>,
     /// Each node once as part of the flow and, at its place plus the number of nodes, once as part of a cluster.
     before: Vec<Vec<usize>>,
 }
 
 impl<'g> UpstreamIndex<'g> {
-    fn of(graph: &'g Graph, structural: &'g BTreeSet<&'g str>) -> Self {
+    fn of(graph: &'g CanvasGraph, structural: &'g BTreeSet<&'g str>) -> Self {
         let count = graph.nodes.len();
         let mut before = vec![Vec::new(); 2 * count];
         for edge in &graph.edges {
@@ -464,7 +629,8 @@ impl<'g> UpstreamIndex<'g> {
             numbers.entry(name).or_insert(number);
         }
         let number = |name: &str| numbers.get(name).copied();
-        let marks = |node: &FileNode| [number(&node.id), number(&node.label)].into_iter().flatten().collect();
+        let marks =
+            |node: &CanvasNode| [number(&node.id), number(&node.label)].into_iter().flatten().collect();
         let mut all: Vec<Vec<usize>> = self.graph.nodes.iter().map(marks).collect();
         all.resize(self.before.len(), Vec::new());
         let question =

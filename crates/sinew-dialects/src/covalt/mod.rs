@@ -10,6 +10,8 @@ mod adapter;
 mod catalogue;
 mod coerce;
 mod compute;
+mod executor;
+mod known_members;
 mod links;
 mod lower;
 mod model;
@@ -20,7 +22,11 @@ mod script;
 mod template;
 
 #[cfg(test)]
+mod document_tests;
+#[cfg(test)]
 mod tests;
+
+pub use catalogue::{HTTP_AGENT, describe_kind, node_kinds};
 
 use serde_json::Value;
 use sinew_engine::Adapter;

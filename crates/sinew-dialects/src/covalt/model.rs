@@ -3,22 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use sinew_source::{Diagnostic, Node, Span};
+use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
 /// A graph as it stands in the file.
-pub(super) struct Graph {
-    pub(super) nodes: Vec<FileNode>,
-    pub(super) edges: Vec<FileEdge>,
+pub(super) struct CanvasGraph {
+    pub(super) nodes: Vec<CanvasNode>,
+    pub(super) edges: Vec<CanvasEdge>,
     /// Positions of nodes by id.
-    places: BTreeMap<String, usize>,
+    pub(super) places: BTreeMap<String, usize>,
     /// Positions of the edges that reach each node, in file order.
     incoming: Vec<Vec<usize>>,
     /// Positions of the edges that leave each node, in file order.
     outgoing: Vec<Vec<usize>>,
 }
 
-impl Graph {
-    fn new(nodes: Vec<FileNode>, edges: Vec<FileEdge>, places: BTreeMap<String, usize>) -> Self {
+impl CanvasGraph {
+    /// Builds a graph with its indexes.
+    pub(super) fn new(
+        nodes: Vec<CanvasNode>,
+        edges: Vec<CanvasEdge>,
+        places: BTreeMap<String, usize>,
+    ) -> Self {
         let mut incoming = vec![Vec::new(); nodes.len()];
         let mut outgoing = vec![Vec::new(); nodes.len()];
         for (at, edge) in edges.iter().enumerate() {
@@ -39,23 +44,23 @@ impl Graph {
     }
 
     /// Returns the node with this id.
-    pub(super) fn find(&self, id: &str) -> Option<&FileNode> {
+    pub(super) fn find(&self, id: &str) -> Option<&CanvasNode> {
         self.places.get(id).map(|place| &self.nodes[*place])
     }
 
     /// Returns the edges that reach the node at this position.
-    pub(super) fn edges_into(&self, place: usize) -> impl Iterator<Item = &FileEdge> {
+    pub(super) fn edges_into(&self, place: usize) -> impl Iterator<Item = &CanvasEdge> {
         self.incoming[place].iter().map(|at| &self.edges[*at])
     }
 
     /// Returns the edges that leave the node at this position.
-    pub(super) fn edges_out_of(&self, place: usize) -> impl Iterator<Item = &FileEdge> {
+    pub(super) fn edges_out_of(&self, place: usize) -> impl Iterator<Item = &CanvasEdge> {
         self.outgoing[place].iter().map(|at| &self.edges[*at])
     }
 }
 
 /// One node of the file.
-pub(super) struct FileNode {
+pub(super) struct CanvasNode {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) label: String,
@@ -67,13 +72,18 @@ pub(super) struct FileNode {
 
 /// One edge of the file.
 #[derive(Clone)]
-pub(super) struct FileEdge {
+pub(super) struct CanvasEdge {
     pub(super) source: String,
     pub(super) source_handle: String,
     pub(super) target: String,
     pub(super) target_handle: String,
     /// Structure (`link`), not flow.
     pub(super) link: bool,
+    /// Whether it ends at a typed side socket and carries a value for one parameter.
+    pub(super) socket: bool,
+    /// The node of a cluster whose socket the value is for, and the socket's name, if the edge ends at the cluster's agent
+    /// for that node's sake.
+    pub(super) inner: Option<(String, String)>,
     pub(super) source_type: Option<String>,
     pub(super) target_type: Option<String>,
     pub(super) span: Span,
@@ -97,7 +107,7 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
     let (Some(nodes), Some(edges)) =
         (graph.get("nodes").and_then(Node::as_array), graph.get("edges").and_then(Node::as_array))
     else {
-        return 0;
+        return resemblance_without_nodes(graph);
     };
     let ours = |edge: &Node| edge.get("source").is_some() && edge.get("target").is_some();
     let typed = |node: &Node| node.get("type").is_some_and(|kind| kind.as_str().is_some());
@@ -108,14 +118,28 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
     if channels { 95 } else { 60 }
 }
 
+/// Edges of this dialect and no nodes: most likely a mistyped name.
+fn resemblance_without_nodes(graph: &Node) -> u8 {
+    let edges = graph.get("edges").and_then(Node::as_array).unwrap_or_default();
+    let channel = |edge: &Node| edge.get("data").and_then(|data| data.get("channel")).is_some();
+    let ours = |edge: &Node| edge.get("source").is_some() && edge.get("target").is_some();
+    if graph.get("nodes").is_none() && edges.iter().all(ours) && edges.iter().any(channel) { 40 } else { 0 }
+}
+
 /// Reads a graph; what has no usable shape is left out and reported.
-pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
+pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
         found.push(Diagnostic::error("SINEW-2401", message).at(span).sub_code("SCHEMA"));
     };
-    let mut nodes: Vec<FileNode> = Vec::new();
+    let mut nodes: Vec<CanvasNode> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (n, item) in list(graph, "nodes", true, &mut report).iter().enumerate() {
+    let items = list(graph, "nodes", true, &mut report);
+    if items.is_empty()
+        && let Some(written) = graph.get("nodes").filter(|written| written.as_array().is_some())
+    {
+        report(written.span, "a graph needs at least one node".to_owned());
+    }
+    for (n, item) in items.iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
         let (id, kind) = (text("id"), text("type"));
         for (key, value) in [("id", id), ("type", kind)] {
@@ -131,7 +155,7 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
         places.insert(id.to_owned(), nodes.len());
         nodes.push(node(id, kind, item, &mut report));
     }
-    let mut edges: Vec<FileEdge> = Vec::new();
+    let mut edges: Vec<CanvasEdge> = Vec::new();
     let mut known = BTreeSet::new();
     for (n, item) in list(graph, "edges", false, &mut report).iter().enumerate() {
         let Some(edge) = edge(n, item, &mut report) else { continue };
@@ -146,7 +170,7 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
         }
         edges.push(edge);
     }
-    Graph::new(nodes, edges, places)
+    CanvasGraph::new(nodes, edges, places)
 }
 
 fn list<'n>(graph: &'n Node, key: &str, needed: bool, report: &mut impl FnMut(Span, String)) -> &'n [Node] {
@@ -158,14 +182,18 @@ fn list<'n>(graph: &'n Node, key: &str, needed: bool, report: &mut impl FnMut(Sp
         }
         None => {
             if needed {
-                report(graph.span, format!("a graph needs a list of {key}"));
+                let members = graph.as_object().unwrap_or_default();
+                let near = did_you_mean(key, members.iter().map(|member| member.key.as_str()));
+                let hint =
+                    near.map(|near| format!(" ('{near}' is not a member of a graph)")).unwrap_or_default();
+                report(graph.span, format!("a graph needs a list of {key}{hint}"));
             }
             &[]
         }
     }
 }
 
-fn node(id: &str, kind: &str, item: &Node, report: &mut impl FnMut(Span, String)) -> FileNode {
+fn node(id: &str, kind: &str, item: &Node, report: &mut impl FnMut(Span, String)) -> CanvasNode {
     let (data, places) = match item.get("data") {
         None => (Map::new(), Vec::new()),
         Some(data) => match (data.to_json(), data.as_object()) {
@@ -181,7 +209,7 @@ fn node(id: &str, kind: &str, item: &Node, report: &mut impl FnMut(Span, String)
     };
     let text = |key: &str| data.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let label = text("_label").or_else(|| text("label")).unwrap_or(id).to_owned();
-    FileNode { id: id.to_owned(), kind: migrated(kind), label, data, span: item.span, places }
+    CanvasNode { id: id.to_owned(), kind: migrated(kind), label, data, span: item.span, places }
 }
 
 /// Today's name of a kind: no prefix, dashes for underscores.
@@ -189,7 +217,7 @@ fn migrated(kind: &str) -> String {
     kind.strip_prefix("np:").unwrap_or(kind).replace('_', "-")
 }
 
-fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<FileEdge> {
+fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<CanvasEdge> {
     let text = |key: &str| item.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
     let (Some(source), Some(target)) = (text("source"), text("target")) else {
         report(item.span, format!("edges[{n}] needs a source and a target that are texts"));
@@ -211,12 +239,14 @@ fn edge(n: usize, item: &Node, report: &mut impl FnMut(Span, String)) -> Option<
         }
         None => source_handle == "tools" || target_handle == "tools",
     };
-    Some(FileEdge {
+    Some(CanvasEdge {
         source: source.to_owned(),
         source_handle,
         target: target.to_owned(),
         target_handle,
         link,
+        socket: false,
+        inner: None,
         source_type: kind("sourceType"),
         target_type: kind("targetType"),
         span: item.span,

@@ -6,13 +6,13 @@ use regex::Regex;
 use serde_json::{Value, json};
 use sinew_plan::{EdgeIx, NodeIx, Op, Plan};
 
-use super::lower::Extra;
+use super::lower::CanvasNodeData;
 use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
     let plan = graph.plan();
     let own = plan.node(node);
-    let Ok(extra) = serde_json::from_value::<Extra>(own.extra.clone()) else {
+    let Ok(extra) = serde_json::from_value::<CanvasNodeData>(own.extra.clone()) else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
     match (&own.op, own.kind.as_str()) {
@@ -27,7 +27,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
 fn agent(
     graph: &PlanGraph<'_>,
     node: NodeIx,
-    extra: &Extra,
+    extra: &CanvasNodeData,
     losses: &mut Vec<String>,
 ) -> Result<Portability, String> {
     let own = graph.plan().node(node);
@@ -48,7 +48,7 @@ fn agent(
     })
 }
 
-fn conditional(graph: &PlanGraph<'_>, node: NodeIx, extra: &Extra) -> Result<Portability, String> {
+fn conditional(graph: &PlanGraph<'_>, node: NodeIx, extra: &CanvasNodeData) -> Result<Portability, String> {
     let text = |key: &str| extra.data.get(key).and_then(Value::as_str).unwrap_or_default();
     let before = previous(graph, node).ok_or("what it looks at depends on which of several branches ran")?;
     let seen = format!("{{{{{before}.{}}}}}", text("field"));
@@ -76,16 +76,16 @@ fn conditional(graph: &PlanGraph<'_>, node: NodeIx, extra: &Extra) -> Result<Por
 }
 
 /// A pattern that is compiled once.
-type Pattern = LazyLock<Result<Regex, regex::Error>>;
+type LazyPattern = LazyLock<Result<Regex, regex::Error>>;
 
-static EXPRESSION: Pattern = LazyLock::new(|| Regex::new(r"\{\{\s*(.*?)\s*\}\}"));
-static NAMED: Pattern =
+static EXPRESSION: LazyPattern = LazyLock::new(|| Regex::new(r"\{\{\s*(.*?)\s*\}\}"));
+static NAMED: LazyPattern =
     LazyLock::new(|| Regex::new(r#"^\$\(\s*['"]([^'"]+)['"]\s*\)\.item\.json((?:\.\w+)*)$"#));
-static INPUT: Pattern = LazyLock::new(|| Regex::new(r"^input((?:\.\w+)*)$"));
+static INPUT: LazyPattern = LazyLock::new(|| Regex::new(r"^input((?:\.\w+)*)$"));
 
 /// Expressions that only name a value, as `sam` templates; any other stops the conversion.
 fn translate(graph: &PlanGraph<'_>, node: NodeIx, text: &str) -> Result<String, String> {
-    let compiled = |pattern: &'static Pattern| pattern.as_ref().map_err(ToString::to_string);
+    let compiled = |pattern: &'static LazyPattern| pattern.as_ref().map_err(ToString::to_string);
     let (expression, named, input) = (compiled(&EXPRESSION)?, compiled(&NAMED)?, compiled(&INPUT)?);
     let mut out = String::new();
     let mut end = 0;

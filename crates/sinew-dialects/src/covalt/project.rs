@@ -1,7 +1,7 @@
 //! The dialect's own events and its result object.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, End, Fact, NativeEvent, Phase, Status};
+use sinew_engine::{ActId, Ask, Ctx, End, Fact, NativeEvent, Phase, Status};
 
 use super::adapter;
 use super::scope::{primary, shown};
@@ -36,7 +36,9 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
                 Some(error) => of(ctx, act, "error", Some(&told(ctx, act, &error, "continue"))),
                 None => of(ctx, act, "completed", None),
             };
-            started().into_iter().chain([end]).collect()
+            let told =
+                executor_events(ctx, act).into_iter().map(|(kind, data)| of(ctx, act, kind, Some(&data)));
+            started().into_iter().chain(told).chain([end]).collect()
         }
         Fact::Failed { fault, .. } => {
             let error = told(ctx, act, &json!(fault.message), "stop");
@@ -46,9 +48,23 @@ pub(super) fn events(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
     }
 }
 
+/// Events that a plugin's executor reported: `agent_event` as it is, all else as progress.
+fn executor_events(ctx: &Ctx<'_>, act: ActId) -> Vec<(&'static str, Value)> {
+    if ctx.node_of(act).extra.get("executor").is_none() {
+        return Vec::new();
+    }
+    let last = ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::EVALUATION);
+    let Some(Ok(reply)) = last.map(|reply| &reply.result) else { return Vec::new() };
+    let kind = |event: &Value| if event["event_type"] == "agent_event" { "agent_event" } else { "progress" };
+    super::executor::events(&reply.output)
+        .into_iter()
+        .map(|mut event| (kind(&event), event["data"].take()))
+        .collect()
+}
+
 /// What an error event says; what the node reported itself is told as it was.
 fn told(ctx: &Ctx<'_>, act: ActId, error: &Value, on_error: &str) -> Value {
-    if adapter::reported(ctx, act).is_some() {
+    if adapter::reported(ctx, act).is_some() && on_error == "stop" {
         json!({ "error": error })
     } else {
         json!({ "error": error, "on_error": on_error })
@@ -68,8 +84,111 @@ fn of(ctx: &Ctx<'_>, act: ActId, kind: &str, data: Option<&Value>) -> NativeEven
         Some(data) => format!("{} {kind} {}", node.id, spaced_json(data)),
         None => format!("{} {kind}", node.id),
     };
-    let json = json!({ "node_id": node.id, "node_type": node.kind, "event_type": kind, "data": data });
+    let mut json = json!({
+        "node_id": node.id,
+        "node_type": node.kind,
+        "event_type": kind,
+        "run_id": ctx.execution_id(),
+        "data": data,
+        "timestamp": seconds(ctx.now),
+    });
+    if let Some(chat) = chat_event(&json) {
+        json["chat_event"] = chat;
+    }
     NativeEvent { line, json }
+}
+
+/// A time in seconds since 1970, as events have it.
+fn seconds(ms: u64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "milliseconds of any year to come fit into the 52 bits of f64"
+    )]
+    let ms = ms as f64;
+    ms / 1_000.0
+}
+
+/// The message for a chat that an event of a node becomes.
+fn chat_event(event: &Value) -> Option<Value> {
+    let data = &event["data"];
+    let content = || ["token", "content", "text"].iter().find_map(|key| data.get(*key)?.as_str());
+    let (kind, content) = match event["event_type"].as_str()? {
+        "started" => ("FlowNodeStarted", None),
+        "progress" => ("RunContent", Some(content()?)),
+        "completed" => ("FlowNodeCompleted", None),
+        "error" => ("RunError", data["error"].as_str()),
+        "cancelled" => ("RunCancelled", None),
+        // Events of agents are shown as they are.
+        "agent_event" => return Some(data.clone()),
+        _ => return None,
+    };
+    let mut chat = json!({
+        "event": kind,
+        "run_id": event["run_id"],
+        "node_id": event["node_id"],
+        "node_type": event["node_type"],
+        "timestamp": event["timestamp"],
+    });
+    if let Some(content) = content {
+        chat["content"] = json!(content);
+    }
+    Some(chat)
+}
+
+/// The messages for a chat that a run so far amounts to: what each node did, what the person reads, and the end.
+///
+/// Tokens that streamed by are not kept with a run; their text stands in one `RunContent`.
+fn chat_events(ctx: &Ctx<'_>, status: &str, error: Option<&str>, text: Option<&str>) -> Vec<Value> {
+    let run_id = ctx.execution_id();
+    let mut told: Vec<(u64, ActId, Value)> = Vec::new();
+    for act in 0..ctx.state.acts.len() as ActId {
+        let one = ctx.act(act);
+        let Some(began) = one.began_at.filter(|_| !adapter::is_silent(ctx, act)) else { continue };
+        let event = |kind: &str, at: u64, extra: Option<(&str, Value)>| {
+            let node = ctx.node_of(act);
+            let mut json = json!({
+                "event": kind, "run_id": run_id, "node_id": node.id, "node_type": node.kind,
+                "timestamp": seconds(at),
+            });
+            if let Some((key, value)) = extra {
+                json[key] = value;
+            }
+            (at, act, json)
+        };
+        told.push(event("FlowNodeStarted", began, None));
+        let Some(ended) = one.ended_at else { continue };
+        let failure =
+            one.fault.as_ref().map(|fault| json!(fault.message)).or_else(|| adapter::error_of(ctx, act));
+        match (one.end, failure) {
+            (Some(End::Succeeded | End::Failed), Some(error)) => {
+                told.push(event("RunError", ended, Some(("content", error))));
+            }
+            (Some(End::Succeeded), None) => {
+                let given = one.output.as_ref().and_then(|output| primary(&output.value));
+                told.push(event("FlowNodeResult", ended, Some(("result", given.unwrap_or_default()))));
+                told.push(event("FlowNodeCompleted", ended, None));
+            }
+            _ => {}
+        }
+    }
+    told.sort_by_key(|(at, act, _)| (*at, *act));
+    let mut events: Vec<Value> = told.into_iter().map(|(_, _, event)| event).collect();
+    let at = seconds(ctx.state.at);
+    let of_run = |kind: &str| json!({ "event": kind, "run_id": run_id, "timestamp": at });
+    if let Some(text) = text.filter(|_| status == "completed") {
+        events.push(json!({ "event": "RunContent", "run_id": run_id, "timestamp": at, "content": text }));
+    }
+    match status {
+        "completed" => events.push(of_run("RunCompleted")),
+        "cancelled" => events.push(of_run("RunCancelled")),
+        "error" if !events.iter().any(|event| event["event"] == "RunError") => {
+            let mut failed = of_run("RunError");
+            failed["content"] = json!(error);
+            events.push(failed);
+        }
+        _ => {}
+    }
+    events
 }
 
 /// What each node gave, by port.
@@ -78,10 +197,16 @@ fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
     for act in 0..ctx.state.acts.len() as ActId {
         let one = ctx.act(act);
         let Some(output) = one.output.as_ref().filter(|_| one.end.is_some()) else { continue };
-        if adapter::is_silent(ctx, act) || adapter::error_of(ctx, act).is_some() {
+        if adapter::is_silent(ctx, act) {
             continue;
         }
-        let ports = output.value.as_object().into_iter().flatten();
+        // What a node gave before its error is told, although the error travels on.
+        let given = match adapter::error_of(ctx, act) {
+            Some(_) => output.value.get(adapter::PARTIAL),
+            None => Some(&*output.value),
+        };
+        let Some(given) = given else { continue };
+        let ports = given.as_object().into_iter().flatten();
         all.insert(
             ctx.node_of(act).id.clone(),
             Value::Object(ports.map(|(port, value)| (port.clone(), shown(value))).collect()),
@@ -114,19 +239,31 @@ pub(super) fn last_value(ctx: &Ctx<'_>) -> Value {
     }
 }
 
-/// The result object: status, outputs, error, and the text a person reads.
+/// The result object: status, outputs, error, the text a person reads, and the run as a chat shows it.
 pub(super) fn result(ctx: &Ctx<'_>) -> Value {
     let failed = ctx.state.failed.as_ref();
-    let status = match ctx.outcome().map(|outcome| outcome.status) {
+    let outcome = ctx.outcome();
+    let status = match outcome.map(|outcome| outcome.status) {
         Some(Status::Success) => "completed",
         Some(Status::Failure) => "error",
         Some(Status::Cancelled) => "cancelled",
         None if failed.is_some() => "error",
         None => "running",
     };
-    let error = failed.map(|(_, fault)| fault.message.clone());
+    let error = failed.map(|(_, fault)| fault.message.as_str());
+    let error = error
+        .or_else(|| outcome.and_then(|outcome| outcome.fault.as_ref()).map(|fault| fault.message.as_str()));
     let last = last_value(ctx);
-    let text = ["response", "text", "message"].iter().find_map(|key| last.get(*key)?.as_str());
-    let text = text.or_else(|| last.as_str()).map(str::to_owned);
-    json!({ "status": status, "outputs": outputs(ctx), "error": error, "text": text })
+    let text = ["response", "text", "message", "body"].iter().find_map(|key| last.get(*key)?.as_str());
+    let text = text.or_else(|| last.as_str());
+    json!({
+        "status": status,
+        "run_id": ctx.execution_id(),
+        "timestamp": seconds(ctx.state.at),
+        "started_at": seconds(ctx.state.started_at),
+        "outputs": outputs(ctx),
+        "error": error,
+        "text": text,
+        "chat_events": chat_events(ctx, status, error, text),
+    })
 }

@@ -1,13 +1,14 @@
 //! What a node of a run can see: values that left other nodes, and which nodes take part at all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{ActId, Ctx, End};
-use sinew_plan::NodeIx;
+use sinew_plan::{NodeIx, Plan};
 
 use super::coerce::DATA;
-use super::script::Scope;
+use super::compute::RESPONSE;
+use super::script::ScriptScope;
 
 /// The type of an error that travels on in place of a value.
 pub(super) const ERROR: &str = "error";
@@ -23,13 +24,13 @@ pub(super) fn bare(typed: &Value) -> Value {
 }
 
 /// What an expression in a node's parameters sees.
-pub(super) struct Seen<'c, 'e> {
+pub(super) struct VisibleValues<'c, 'e> {
     pub(super) ctx: &'c Ctx<'e>,
     /// Values by input handle.
     pub(super) inputs: &'c Map<String, Value>,
 }
 
-impl Scope for Seen<'_, '_> {
+impl ScriptScope for VisibleValues<'_, '_> {
     fn name(&self, name: &str) -> Option<Value> {
         match name {
             "input" | "$input" => Some(input_of(self.inputs)),
@@ -75,7 +76,7 @@ fn left(ctx: &Ctx<'_>, node: NodeIx) -> Option<((u64, ActId), Value)> {
 
 /// The value at `output`, `true` or `false`; none for errors.
 pub(super) fn primary(outputs: &Value) -> Option<Value> {
-    let port = ["output", "true", "false", "data"].iter().find_map(|port| outputs.get(*port))?;
+    let port = ["output", "true", "false", "data", RESPONSE].iter().find_map(|port| outputs.get(*port))?;
     (port["type"] != ERROR).then(|| bare(port))
 }
 
@@ -103,48 +104,58 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 }
 
 fn targets(ctx: &Ctx<'_>) -> Vec<String> {
-    let scope = ctx.input().get("execution").and_then(|all| all.get("scope"));
+    targets_of(ctx.input())
+}
+
+fn targets_of(input: &Value) -> Vec<String> {
+    let scope = input.get("execution").and_then(|all| all.get("scope"));
     texts(scope.and_then(|scope| scope.get("target_node_ids")))
 }
 
 /// Whether a node takes part in this run: all do, unless the input names targets or entries.
 pub(super) fn takes_part(ctx: &Ctx<'_>, node: NodeIx) -> bool {
-    let Some(execution) = ctx.input().get("execution") else { return true };
-    let plan = ctx.plan();
+    if ctx.input().get("execution").is_none() {
+        return true;
+    }
+    participants(ctx.plan(), ctx.input()).is_none_or(|part| part.contains(&node))
+}
+
+/// The nodes that take part in a run with this input; `None` if all do.
+pub(super) fn participants(plan: &Plan, input: &Value) -> Option<BTreeSet<NodeIx>> {
+    let execution = input.get("execution")?;
     let find = |ids: Vec<String>| ids.iter().filter_map(|id| plan.find(id)).collect::<Vec<_>>();
-    let targets = find(targets(ctx));
+    let targets = find(targets_of(input));
     let mode = execution.get("scope").and_then(|scope| scope.get("mode")).and_then(Value::as_str);
     if !targets.is_empty() {
-        let above = reach(ctx, &targets, true);
-        return match mode {
-            Some("runFrom") => {
-                let below = reach(ctx, &targets, false);
-                below.contains(&node)
-                    || reach(ctx, &below.iter().copied().collect::<Vec<_>>(), true).contains(&node)
-            }
-            _ => above.contains(&node),
-        };
+        let above = reach(plan, &targets, true);
+        if mode != Some("runFrom") {
+            return Some(above);
+        }
+        let below = reach(plan, &targets, false);
+        return Some(reach(plan, &below.into_iter().collect::<Vec<_>>(), true));
     }
     let entries = execution.get("entry_node_ids").or_else(|| execution.get("scope")?.get("entry_node_ids"));
     let entries = find(texts(entries));
     if entries.is_empty() {
-        return true;
+        return None;
     }
-    let below: Vec<NodeIx> = reach(ctx, &entries, false).into_iter().collect();
-    reach(ctx, &below, true).contains(&node)
+    let below: Vec<NodeIx> = reach(plan, &entries, false).into_iter().collect();
+    Some(reach(plan, &below, true))
 }
 
-/// These nodes and all above (or below) them.
-fn reach(ctx: &Ctx<'_>, from: &[NodeIx], up: bool) -> BTreeSet<NodeIx> {
+/// These nodes and all above (or below) them in the flow.
+fn reach(plan: &Plan, from: &[NodeIx], up: bool) -> BTreeSet<NodeIx> {
+    let mut next: BTreeMap<NodeIx, Vec<NodeIx>> = BTreeMap::new();
+    for edge in plan.edges.iter().filter(|edge| !edge.attach) {
+        let (here, there) = if up { (edge.to, edge.from) } else { (edge.from, edge.to) };
+        next.entry(here).or_default().push(there);
+    }
     let mut seen: BTreeSet<NodeIx> = from.iter().copied().collect();
     let mut open: Vec<NodeIx> = from.to_vec();
     while let Some(node) = open.pop() {
-        let edges = if up { ctx.graph.in_edges(node) } else { ctx.graph.out_edges(node) };
-        for edge in edges {
-            let edge = ctx.plan().edge(*edge);
-            let next = if up { edge.from } else { edge.to };
-            if seen.insert(next) {
-                open.push(next);
+        for node in next.get(&node).into_iter().flatten() {
+            if seen.insert(*node) {
+                open.push(*node);
             }
         }
     }

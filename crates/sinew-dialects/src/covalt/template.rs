@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::script::{self, Expr, Scope, ScriptError};
+use super::script::{self, ExpressionFailure, ScriptExpression, ScriptScope};
 use crate::js;
 
 /// A piece of a text.
 #[derive(Debug, PartialEq)]
-pub(super) enum Piece<'t> {
+pub(super) enum TextPiece<'t> {
     /// As it stands.
     Text(&'t str),
     /// What stands between the braces.
@@ -15,7 +15,7 @@ pub(super) enum Piece<'t> {
 }
 
 /// The pieces of a text. What names nothing (`{{ name }}`, `{{}}`) stays as it is: other templates use it.
-pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
+pub(super) fn pieces(text: &str) -> Vec<TextPiece<'_>> {
     let mut found = Vec::new();
     let mut from = 0;
     let mut at = 0;
@@ -27,13 +27,13 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
             continue;
         }
         if open > from {
-            found.push(Piece::Text(&text[from..open]));
+            found.push(TextPiece::Text(&text[from..open]));
         }
-        found.push(Piece::Expression(inner));
+        found.push(TextPiece::Expression(inner));
         from = at;
     }
     if from < text.len() {
-        found.push(Piece::Text(&text[from..]));
+        found.push(TextPiece::Text(&text[from..]));
     }
     found
 }
@@ -66,12 +66,25 @@ fn is_verbatim(inner: &str) -> bool {
             && !inner.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// Whether a text in the value opens an expression and never closes it.
+pub(super) fn is_open(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.rfind("{{").is_some_and(|open| !text[open..].contains("}}")),
+        Value::Array(items) => items.iter().any(is_open),
+        Value::Object(members) => members.values().any(is_open),
+        _ => false,
+    }
+}
+
 /// Every expression in a value.
-pub(super) fn expressions<'v>(value: &'v Value, visit: &mut impl FnMut(&'v str, Result<Expr, ScriptError>)) {
+pub(super) fn expressions<'v>(
+    value: &'v Value,
+    visit: &mut impl FnMut(&'v str, Result<ScriptExpression, ExpressionFailure>),
+) {
     match value {
         Value::String(text) => {
             for piece in pieces(text) {
-                if let Piece::Expression(inner) = piece {
+                if let TextPiece::Expression(inner) = piece {
                     visit(inner, script::parse(inner));
                 }
             }
@@ -83,7 +96,11 @@ pub(super) fn expressions<'v>(value: &'v Value, visit: &mut impl FnMut(&'v str, 
 }
 
 /// The parameters with their expressions worked out; those named in `raw` stay as they are.
-pub(super) fn resolve(data: &Map<String, Value>, raw: &[String], scope: &dyn Scope) -> Map<String, Value> {
+pub(super) fn resolve(
+    data: &Map<String, Value>,
+    raw: &[String],
+    scope: &dyn ScriptScope,
+) -> Map<String, Value> {
     let one = |(key, value): (&String, &Value)| {
         let value = if raw.contains(key) { value.clone() } else { resolve_value(value, scope) };
         (key.clone(), value)
@@ -91,7 +108,7 @@ pub(super) fn resolve(data: &Map<String, Value>, raw: &[String], scope: &dyn Sco
     data.iter().map(one).collect()
 }
 
-fn resolve_value(value: &Value, scope: &dyn Scope) -> Value {
+fn resolve_value(value: &Value, scope: &dyn ScriptScope) -> Value {
     match value {
         Value::String(text) if text.contains("{{") => resolve_text(text, scope),
         Value::Array(items) => items.iter().map(|item| resolve_value(item, scope)).collect(),
@@ -101,18 +118,18 @@ fn resolve_value(value: &Value, scope: &dyn Scope) -> Value {
 }
 
 /// A text that is one expression keeps the type of its value; what is missing or raises is empty.
-fn resolve_text(text: &str, scope: &dyn Scope) -> Value {
+fn resolve_text(text: &str, scope: &dyn ScriptScope) -> Value {
     let value = |inner: &str| {
         let value = script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default();
         if value.is_null() { Value::String(String::new()) } else { value }
     };
     let pieces = pieces(text);
-    if let [Piece::Expression(inner)] = pieces.as_slice() {
+    if let [TextPiece::Expression(inner)] = pieces.as_slice() {
         return value(inner);
     }
     let parts = pieces.iter().map(|piece| match piece {
-        Piece::Text(text) => (*text).to_owned(),
-        Piece::Expression(inner) => match value(inner) {
+        TextPiece::Text(text) => (*text).to_owned(),
+        TextPiece::Expression(inner) => match value(inner) {
             plain @ (Value::Array(_) | Value::Object(_)) => spaced_json(&plain),
             plain => js::string(&plain),
         },

@@ -8,13 +8,13 @@ use sinew_engine::{Ask, Reply};
 use sinew_protocol::Fault;
 use sinew_source::Diagnostics;
 
-use super::script::{self, Scope};
+use super::script::{self, ScriptScope};
 use super::{Covalt, coerce, template};
 use crate::Dialect;
 use crate::testing::{Bench, Stubbed, cases, lower, lower_in, lower_with};
 
 /// The test doubles, as kinds a plugin would add.
-fn doubles() -> Value {
+pub(super) fn doubles() -> Value {
     json!({
         "const": { "outputs_from": "outputs" },
         "echo": {}, "boom": {}, "slow": {}, "empty": {},
@@ -25,7 +25,7 @@ fn doubles() -> Value {
 }
 
 /// What a double does with the data and inputs it is asked with.
-fn double(node: &str, ask: &Ask) -> Stubbed {
+pub(super) fn double(node: &str, ask: &Ask) -> Stubbed {
     let data = &ask.input["data"];
     let out = |ports: Value| Ok(Reply::new(json!({ "outputs": ports })));
     let value = |value: Value| json!({ "output": { "value": value } });
@@ -92,7 +92,7 @@ fn recorded_runs() {
 }
 
 /// A graph in short form: nodes `id:type`, edges `a>b`, `a.port>b.handle`, links `a.tools~b.tools`.
-fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
+pub(super) fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
     let nodes = nodes.split_whitespace().map(|node| {
         let (id, kind) = node.split_once(':').unwrap();
         json!({ "id": id, "type": kind, "data": data.get(id).unwrap_or(&json!({})) })
@@ -111,16 +111,16 @@ fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
     json!({ "nodes": nodes.collect::<Vec<_>>(), "edges": edges.collect::<Vec<_>>() })
 }
 
-fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Value, Bench<'static>) {
+pub(super) fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Value, Bench<'static>) {
     run(&json!({ "workflow": graph(nodes, edges, data), "input": input })).unwrap_or_else(|refused| {
         panic!("{:?}", refused.items.iter().map(|item| &item.message).collect::<Vec<_>>())
     })
 }
 
 /// Names a test's expressions know.
-struct Names(Map<String, Value>);
+struct TestNames(Map<String, Value>);
 
-impl Scope for Names {
+impl ScriptScope for TestNames {
     fn name(&self, name: &str) -> Option<Value> {
         self.0.get(name).cloned()
     }
@@ -130,12 +130,12 @@ impl Scope for Names {
     }
 }
 
-fn names() -> Names {
+fn names() -> TestNames {
     let all = json!({
         "input": { "n": 5, "s": "Héllo", "l": [3, 1, 2], "o": { "k": "v" }, "people": [{ "name": "A", "age": 3 }, { "name": "B", "age": 9 }] },
         "Chat Start": { "message": "hi" },
     });
-    Names(all.as_object().cloned().unwrap())
+    TestNames(all.as_object().cloned().unwrap())
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn no_expression_hurts() {
         assert!(script::parse(text).is_err(), "{text:.40}");
     }
     let many: Vec<u32> = (0..3_000).collect();
-    let names = Names(Map::from_iter([("input".to_owned(), json!(many))]));
+    let names = TestNames(Map::from_iter([("input".to_owned(), json!(many))]));
     let bomb = script::parse("input.map(x => input.map(y => input))").unwrap();
     assert!(script::evaluate(&bomb, &names).is_err());
 }
@@ -294,7 +294,10 @@ fn errors_stop_or_travel_on() {
     let (native, _) = ran("s:stream n:echo", "s>n", &data, &json!({}));
     assert_eq!(
         native["outputs"],
-        json!({ "n": { "output": { "__in": { "input": { "error": "rate limit" } } } } })
+        json!({
+            "s": { "output": { "text": "a" } },
+            "n": { "output": { "__in": { "input": { "error": "rate limit" } } } },
+        })
     );
 }
 
@@ -313,7 +316,8 @@ fn planned_nodes() {
     assert_eq!(at("p"), json!({ "text": "Hi Ann, [1, 2]" }));
     assert_eq!(at("j"), json!({ "first": 1, "all": [{ "name": "Ann" }] }));
     assert_eq!(at("k"), json!({ "n": 2 }));
-    assert_eq!(at("w"), json!({ "body": { "n": 2 }, "status": 200, "headers": {} }));
+    let response = json!({ "body": { "n": 2 }, "status": 200, "headers": {} });
+    assert_eq!(native["outputs"]["w"]["response"], response);
 }
 
 #[test]

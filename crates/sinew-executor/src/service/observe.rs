@@ -4,7 +4,10 @@
 //! made of what it stands for, never of chance: whoever sends a task knows the span that will be told only when the
 //! task is over, perhaps by another executor.
 
-use sinew_engine::{ActId, Activation, Ctx, Fact, State, Time};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{ActId, Activation, Ctx, Fact, Reply, State, Time};
 use sinew_mesh::trace::TraceParent;
 use sinew_plan::Op;
 use sinew_protocol::artifact::sha256;
@@ -14,17 +17,20 @@ use sinew_protocol::{ExecutionId, Fault, code};
 /// Agents say what they used; more than this at once is nothing they could have.
 const MOST_TOKENS: u64 = 100_000_000;
 /// Where agents report tokens: how the report is called in different places.
-const TOKENS: [(&str, [&str; 2]); 2] =
-    [("input", ["input_tokens", "prompt_tokens"]), ("output", ["output_tokens", "completion_tokens"])];
+const TOKENS: [(&str, [&str; 3]); 2] = [
+    ("input", ["input_tokens", "prompt_tokens", "input"]),
+    ("output", ["output_tokens", "completion_tokens", "output"]),
+];
 
 /// Measures one stored fact.
 pub(super) fn fact(ctx: &Ctx<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
-        Fact::Replied { result, .. } => {
+        Fact::Replied { act, result, .. } => {
+            conversions(ctx, *act, result);
             let outcome = result.as_ref().map_or_else(|fault| fault.kind.as_str(), |_| "success");
             metrics::counter!("sinew_attempts_ended_total", "outcome" => outcome).increment(1);
             if let Ok(reply) = result {
-                tokens(&reply.usage);
+                tokens(reported_usage(reply));
             }
         }
         Fact::Completed { act, reused: false, .. } => activation(ctx, meta, now, *act, "success", None),
@@ -33,8 +39,31 @@ pub(super) fn fact(ctx: &Ctx<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) 
             activation(ctx, meta, now, *act, "failure", Some(fault));
         }
         Fact::Cancelled { act, .. } => activation(ctx, meta, now, *act, "cancelled", None),
+        Fact::Noted { note, .. } if note.get("conversion_failed").is_some() => {
+            metrics::counter!("sinew_conversions_failed_total").increment(1);
+        }
+        Fact::Noted { note, .. } if note.get("schema_violation").is_some() => {
+            metrics::counter!("sinew_schema_violations_total").increment(1);
+        }
         Fact::Ended => execution(ctx.state, meta, now),
         _ => {}
+    }
+}
+
+/// Where an agent reports the tokens it used: beside its answer, or in it as older runners do.
+fn reported_usage(reply: &Reply) -> &Value {
+    let is_told = reply.usage.as_object().is_some_and(|usage| !usage.is_empty());
+    let inside = [&*reply.output, reply.output.get("result").unwrap_or(&Value::Null)];
+    let mut older = inside.into_iter().flat_map(|value| ["_tokens", "token_usage"].map(|key| value.get(key)));
+    if is_told { &reply.usage } else { older.find_map(|usage| usage).unwrap_or(&reply.usage) }
+}
+
+/// Counts the conversion functions that an evaluation called: those of the connections of a dialect that has them.
+fn conversions(ctx: &Ctx<'_>, act: ActId, result: &Result<Arc<Reply>, Fault>) {
+    let evaluation = ctx.state.act(act).ask.as_ref().is_some_and(|ask| ask.is_evaluation());
+    if let (true, "agentteam", Ok(reply)) = (evaluation, ctx.plan().dialect.as_str(), result) {
+        let called = reply.output.as_array().map_or(0, Vec::len);
+        metrics::counter!("sinew_conversions_total").increment(called as u64);
     }
 }
 
@@ -129,7 +158,7 @@ fn known(fault: &Fault) -> String {
     if code::page(&fault.code).is_some() { fault.code.to_string() } else { "other".to_owned() }
 }
 
-fn tokens(usage: &serde_json::Value) {
+fn tokens(usage: &Value) {
     for (direction, names) in TOKENS {
         if let Some(count) = names.iter().find_map(|name| usage.get(name)?.as_u64()) {
             metrics::counter!("sinew_tokens_total", "direction" => direction)

@@ -90,6 +90,13 @@ pub(crate) const TABLE: &[Metric] = &[
         "from the begin of a node's activation to its end, by kind of node",
     ),
     counter("sinew_activations_failed_total", &["code"], "activations that failed, by the code of the fault"),
+    counter("sinew_conversions_total", &[], "conversion functions of connections that were called"),
+    counter(
+        "sinew_conversions_failed_total",
+        &[],
+        "conversion functions that raised: their connections carried what was there before",
+    ),
+    counter("sinew_schema_violations_total", &[], "inputs and outputs of nodes that break their specs"),
     counter(
         "sinew_attempts_ended_total",
         &["outcome"],

@@ -15,6 +15,8 @@ use super::{Standing, words};
 use crate::record::{About, Record, caller};
 use crate::tree::{self, Word};
 
+/// Most warnings of one execution that are told.
+const MAX_WARNINGS: usize = 50;
 /// Waits that the text shows; all are in the data.
 const SHOWN: usize = 10;
 
@@ -41,11 +43,24 @@ pub(crate) struct Description {
     pub(crate) waiting: Vec<Wait>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
+    /// What went wrong without failing a node: conversions that raised, values that break a contract.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<NodeWarning>,
     /// How often an operator retried it.
     pub(crate) retries: u32,
     pub(crate) commands: Vec<Verdict>,
     /// Commands that make sense now.
     pub(crate) next: Vec<String>,
+}
+
+/// Something that went wrong at a node and did not fail it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NodeWarning {
+    /// The node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// What, in one sentence.
+    pub(crate) message: String,
 }
 
 /// Nodes by how they stand.
@@ -110,10 +125,35 @@ pub(crate) fn describe(record: &Record, now: Time) -> Description {
         output: state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref().cloned()),
         waiting,
         failure,
+        warnings: warnings(record),
         retries: state.reopened,
         commands: record.commands.clone(),
         next,
     }
+}
+
+/// What went wrong without failing a node, in the order of the facts.
+fn warnings(record: &Record) -> Vec<NodeWarning> {
+    let mut found = Vec::new();
+    record.execution.replay(|ctx, fact| {
+        let Fact::Noted { act, note } = fact else { return };
+        let text = |kind: &str, key: &str| note[kind][key].as_str().unwrap_or_default().to_owned();
+        let message = if note.get("conversion_failed").is_some() {
+            let line = note["conversion_failed"]["line"].as_u64();
+            let line = line.map(|line| format!(" at line {line}")).unwrap_or_default();
+            let (connection, error) = (text("conversion_failed", "connection"), text("conversion_failed", "error"));
+            format!("the conversion function of '{connection}' raised{line}: {error}; the value travelled on unconverted")
+        } else if note.get("schema_violation").is_some() {
+            let (side, member) = (text("schema_violation", "side"), text("schema_violation", "member"));
+            format!("the {side} member '{member}' {}", text("schema_violation", "problem"))
+        } else {
+            return;
+        };
+        if found.len() < MAX_WARNINGS {
+            found.push(NodeWarning { node: act.map(|act| ctx.node_of(act).id.clone()), message });
+        }
+    });
+    found
 }
 
 /// Counts nodes by how they stand.
@@ -275,6 +315,16 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     waiting_text(&mut out, &description.waiting);
     if let Some(failure) = &description.failure {
         failure_text(&mut out, failure, description.status);
+    }
+    if !description.warnings.is_empty() {
+        out.push_str("warnings\n");
+        for warning in description.warnings.iter().take(SHOWN) {
+            let node = warning.node.as_deref().map(|node| format!("{node}: ")).unwrap_or_default();
+            let _ = writeln!(out, "  {}{}", words::name(&node), words::one_line(&warning.message, 300));
+        }
+        if description.warnings.len() > SHOWN {
+            let _ = writeln!(out, "  and {} more", description.warnings.len() - SHOWN);
+        }
     }
     if !description.commands.is_empty() {
         out.push_str("commands\n");

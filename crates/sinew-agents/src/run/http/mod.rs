@@ -2,6 +2,7 @@
 //!
 //! No redirects, no proxies from the environment, no cookies; only public addresses unless the file allows others.
 
+mod from_input;
 mod request;
 mod retry;
 
@@ -31,6 +32,8 @@ const EXCERPT: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) request: RequestTemplate,
+    /// Whether the input describes the whole request; the template is not used then.
+    pub(crate) from_input: bool,
     /// Time for one attempt.
     pub(crate) timeout: Duration,
     /// Attempts after the first.
@@ -62,6 +65,9 @@ impl Http {
         around: &Surroundings,
     ) -> Result<Output, AgentError> {
         let work = async {
+            if self.from_input {
+                return self.ask_described(&call.input).await.map(Output::from);
+            }
             let (request, secrets) = self.request.fill(call, around)?;
             self.attempts(&request, &secrets, call, limits).await.map(Output::from)
         };
@@ -102,6 +108,37 @@ impl Http {
         }
     }
 
+    /// Sends the request that an input describes. Any answer of the service is the answer of the agent.
+    async fn ask_described(&self, input: &Value) -> Result<Value, AgentError> {
+        let (request, secrets) = (from_input::request_of(input)?, Secrets::default());
+        let asked = async {
+            let (host, response) = self.send(&request, &secrets).await?;
+            let (status, headers) = (response.status().as_u16(), response.headers().clone());
+            let bytes = self.body(&host, response, &secrets).await?;
+            let json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
+            let parsed = if json { read_unique(&bytes).ok() } else { None };
+            let body = parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+            Ok::<_, Miss>(from_input::answer(status, &headers, body))
+        };
+        asked.await.map_err(|miss| miss.error)
+    }
+
+    /// Sends a request once. Returns the host and whatever it answers.
+    async fn send(&self, request: &Request, secrets: &Secrets) -> Result<(String, reqwest::Response), Miss> {
+        let host = request.url.host_str().unwrap_or_default().to_owned();
+        self.check_literal(&host, &request.url)?;
+        let mut builder = self
+            .client()?
+            .request(request.method.clone(), request.url.clone())
+            .headers(request.headers.clone())
+            .timeout(self.timeout);
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let response = builder.send().await.map_err(|error| self.transport(&host, error, secrets))?;
+        Ok((host, response))
+    }
+
     async fn attempt(&self, request: &Request, secrets: &Secrets, attempt: u32) -> Result<Value, Miss> {
         let (host, response) = self.respond(request, secrets, attempt).await?;
         self.read(&host, response, secrets).await
@@ -114,17 +151,7 @@ impl Http {
         secrets: &Secrets,
         attempt: u32,
     ) -> Result<(String, reqwest::Response), Miss> {
-        let host = request.url.host_str().unwrap_or_default().to_owned();
-        self.check_literal(&host, &request.url)?;
-        let mut builder = self
-            .client()?
-            .request(request.method.clone(), request.url.clone())
-            .headers(request.headers.clone())
-            .timeout(self.timeout);
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
-        }
-        let response = builder.send().await.map_err(|error| self.transport(&host, error, secrets))?;
+        let (host, response) = self.send(request, secrets).await?;
         let status = response.status();
         if status.is_success() {
             return Ok((host, response));
@@ -241,6 +268,7 @@ pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
     }
     let http = Http {
         request: RequestTemplate::get(),
+        from_input: false,
         timeout: Duration::from_secs(10),
         retries: 0,
         max_output: 1 << 20,

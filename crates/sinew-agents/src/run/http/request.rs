@@ -20,7 +20,8 @@ use crate::template::{Environment, Piece, Scope, Template, Unfilled, no_env, pla
 /// All but the unreserved characters of RFC 3986.
 const DATA: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Headers that belong to the connection.
-const OURS: [&str; 6] = ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
+pub(super) const OURS: [&str; 6] =
+    ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
 
 /// The request of an agent file with its templates parsed.
 #[derive(Debug)]

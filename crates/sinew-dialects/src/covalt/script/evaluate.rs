@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Number, Value, json};
 
-use super::{Expr, LARGEST, Result, STEPS, methods, refuse};
+use super::{MAX_EXPRESSION_ITEMS, Result, STEPS, ScriptExpression, methods, refuse};
 use crate::js;
 
 /// What an expression may refer to.
-pub(in super::super) trait Scope {
+pub(in super::super) trait ScriptScope {
     /// The value of a name (`input`, `$trigger`, …).
     fn name(&self, name: &str) -> Option<Value>;
     /// What a node left, by id or label; none if it left nothing.
@@ -16,44 +16,44 @@ pub(in super::super) trait Scope {
 }
 
 /// Works out an expression; `undefined` is null.
-pub(in super::super) fn evaluate(expr: &Expr, scope: &dyn Scope) -> Result<Value> {
-    Run { scope, locals: Vec::new(), steps: 0 }.value(expr)
+pub(in super::super) fn evaluate(expr: &ScriptExpression, scope: &dyn ScriptScope) -> Result<Value> {
+    ScriptEvaluation { scope, locals: Vec::new(), steps: 0 }.value(expr)
 }
 
-pub(super) struct Run<'s> {
-    scope: &'s dyn Scope,
+pub(super) struct ScriptEvaluation<'s> {
+    scope: &'s dyn ScriptScope,
     locals: Vec<(String, Value)>,
     steps: u32,
 }
 
-impl Run<'_> {
+impl ScriptEvaluation<'_> {
     fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps > STEPS { refuse("the expression takes too many steps") } else { Ok(()) }
     }
 
-    pub(super) fn value(&mut self, expr: &Expr) -> Result<Value> {
+    pub(super) fn value(&mut self, expr: &ScriptExpression) -> Result<Value> {
         self.step()?;
         match expr {
-            Expr::Literal(value) => Ok(value.clone()),
-            Expr::Name(name) => self.name(name),
-            Expr::List(items) => {
+            ScriptExpression::Literal(value) => Ok(value.clone()),
+            ScriptExpression::Name(name) => self.name(name),
+            ScriptExpression::List(items) => {
                 items.iter().map(|item| self.value(item)).collect::<Result<_>>().map(Value::Array)
             }
-            Expr::Object(members) => {
+            ScriptExpression::Object(members) => {
                 let mut object = Map::new();
                 for (key, value) in members {
                     object.insert(key.clone(), self.value(value)?);
                 }
                 Ok(Value::Object(object))
             }
-            Expr::Member(owner, key) => {
+            ScriptExpression::Member(owner, key) => {
                 let owner = self.value(owner)?;
                 let key = self.value(key)?;
                 Ok(methods::member(&owner, &key))
             }
-            Expr::Call(function, arguments) => self.call(function, arguments),
-            Expr::Unary(sign, inner) => {
+            ScriptExpression::Call(function, arguments) => self.call(function, arguments),
+            ScriptExpression::Unary(sign, inner) => {
                 let inner = self.value(inner)?;
                 Ok(match *sign {
                     "!" => json!(!js::truthy(&inner)),
@@ -66,12 +66,12 @@ impl Run<'_> {
                     }),
                 })
             }
-            Expr::Binary(sign, left, right) => self.binary(sign, left, right),
-            Expr::Choice(condition, yes, no) => {
+            ScriptExpression::Binary(sign, left, right) => self.binary(sign, left, right),
+            ScriptExpression::Choice(condition, yes, no) => {
                 let chosen = if js::truthy(&self.value(condition)?) { yes } else { no };
                 self.value(chosen)
             }
-            Expr::Arrow(..) => refuse("a function is no value here"),
+            ScriptExpression::Arrow(..) => refuse("a function is no value here"),
         }
     }
 
@@ -85,7 +85,7 @@ impl Run<'_> {
         Ok(value)
     }
 
-    fn binary(&mut self, sign: &str, left: &Expr, right: &Expr) -> Result<Value> {
+    fn binary(&mut self, sign: &str, left: &ScriptExpression, right: &ScriptExpression) -> Result<Value> {
         let a = self.value(left)?;
         match sign {
             "&&" if !js::truthy(&a) => return Ok(a),
@@ -114,23 +114,23 @@ impl Run<'_> {
         })
     }
 
-    fn call(&mut self, function: &Expr, arguments: &[Expr]) -> Result<Value> {
+    fn call(&mut self, function: &ScriptExpression, arguments: &[ScriptExpression]) -> Result<Value> {
         match function {
-            Expr::Name(name) if name == "$" => {
+            ScriptExpression::Name(name) if name == "$" => {
                 let name = arguments.first().map(|first| self.value(first)).transpose()?.unwrap_or_default();
                 let left = self.scope.node(&js::string(&name)).unwrap_or_default();
                 Ok(json!({ "item": { "json": left } }))
             }
-            Expr::Name(name) => {
+            ScriptExpression::Name(name) => {
                 let arguments = self.values(arguments)?;
                 methods::global("", name, &arguments)
             }
-            Expr::Member(owner, name) => {
+            ScriptExpression::Member(owner, name) => {
                 let method = match &**name {
-                    Expr::Literal(Value::String(name)) => name.as_str(),
+                    ScriptExpression::Literal(Value::String(name)) => name.as_str(),
                     _ => return refuse("only named methods can be called"),
                 };
-                if let Expr::Name(global) = &**owner
+                if let ScriptExpression::Name(global) = &**owner
                     && matches!(global.as_str(), "JSON" | "Math" | "Object" | "Array" | "Number")
                 {
                     let arguments = self.values(arguments)?;
@@ -138,7 +138,7 @@ impl Run<'_> {
                 }
                 let owner = self.value(owner)?;
                 match (owner, arguments.first()) {
-                    (Value::Array(items), Some(Expr::Arrow(names, body))) => {
+                    (Value::Array(items), Some(ScriptExpression::Arrow(names, body))) => {
                         let first = arguments.get(1).map(|first| self.value(first)).transpose()?;
                         methods::with_function(self, items, method, (names, body), first)
                     }
@@ -152,12 +152,17 @@ impl Run<'_> {
         }
     }
 
-    fn values(&mut self, arguments: &[Expr]) -> Result<Vec<Value>> {
+    fn values(&mut self, arguments: &[ScriptExpression]) -> Result<Vec<Value>> {
         arguments.iter().map(|argument| self.value(argument)).collect()
     }
 
     /// The value of a function's body with these arguments.
-    pub(super) fn apply(&mut self, names: &[String], body: &Expr, arguments: Vec<Value>) -> Result<Value> {
+    pub(super) fn apply(
+        &mut self,
+        names: &[String],
+        body: &ScriptExpression,
+        arguments: Vec<Value>,
+    ) -> Result<Value> {
         self.step()?;
         let before = self.locals.len();
         self.locals.extend(names.iter().cloned().zip(arguments));
@@ -183,7 +188,11 @@ fn weight(value: &Value) -> u32 {
 
 /// A text, if it is not too long.
 pub(super) fn text(text: String) -> Result<Value> {
-    if text.len() > LARGEST { refuse("a text becomes too long") } else { Ok(Value::String(text)) }
+    if text.len() > MAX_EXPRESSION_ITEMS {
+        refuse("a text becomes too long")
+    } else {
+        Ok(Value::String(text))
+    }
 }
 
 /// Whole numbers stay whole; what is no number is null.

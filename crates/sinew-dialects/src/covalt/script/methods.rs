@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::evaluate::{Run, number, text, to_number};
-use super::{Expr, LARGEST, Result, ScriptError, refuse};
+use super::evaluate::{ScriptEvaluation, number, text, to_number};
+use super::{ExpressionFailure, MAX_EXPRESSION_ITEMS, Result, ScriptExpression, refuse};
 use crate::js;
 
 /// `owner[key]`; what is not there is null.
@@ -67,7 +67,7 @@ pub(super) fn global(owner: &str, name: &str, arguments: &[Value]) -> Result<Val
         ("Array", "isArray") => json!(first.is_array()),
         ("JSON", "stringify") => text(js::json_text(first))?,
         ("JSON", "parse") => serde_json::from_str(&js::string(first))
-            .map_err(|_| ScriptError("JSON.parse: not JSON".into()))?,
+            .map_err(|_| ExpressionFailure("JSON.parse: not JSON".into()))?,
         ("Object", "keys" | "values" | "entries") => {
             let Value::Object(members) = first else { return Ok(json!([])) };
             let one = |(key, value): (&String, &Value)| match name {
@@ -154,20 +154,20 @@ fn of_text(own: &str, name: &str, arguments: &[Value]) -> Result<Value> {
         "replaceAll" => {
             let (from, to) = (argument(0), argument(1));
             let times = if from.is_empty() { own.len() + 1 } else { own.len() / from.len() };
-            if times.saturating_mul(to.len()) > LARGEST {
+            if times.saturating_mul(to.len()) > MAX_EXPRESSION_ITEMS {
                 return refuse("a text becomes too long");
             }
             text(own.replace(&from, &to))?
         }
         "repeat" => {
             let times = arguments.first().map_or(0.0, to_number);
-            if times.is_nan() || times < 0.0 || times * own.len() as f64 > LARGEST as f64 {
+            if times.is_nan() || times < 0.0 || times * own.len() as f64 > MAX_EXPRESSION_ITEMS as f64 {
                 return refuse("a text becomes too long");
             }
-            json!(own.repeat(whole(times, LARGEST)))
+            json!(own.repeat(whole(times, MAX_EXPRESSION_ITEMS)))
         }
         "padStart" | "padEnd" => {
-            let wanted = arguments.first().map_or(0, |wanted| whole(to_number(wanted), LARGEST));
+            let wanted = arguments.first().map_or(0, |wanted| whole(to_number(wanted), MAX_EXPRESSION_ITEMS));
             let fill = if arguments.len() > 1 { argument(1) } else { " ".to_owned() };
             let missing = wanted.saturating_sub(own.chars().count());
             let pad: String = fill.chars().cycle().take(if fill.is_empty() { 0 } else { missing }).collect();
@@ -189,7 +189,7 @@ fn of_list(mut items: Vec<Value>, name: &str, arguments: &[Value]) -> Result<Val
                 .iter()
                 .map(|item| if item.is_null() { String::new() } else { js::string(item) })
                 .collect();
-            if between.len().saturating_mul(parts.len()) > LARGEST {
+            if between.len().saturating_mul(parts.len()) > MAX_EXPRESSION_ITEMS {
                 return refuse("a text becomes too long");
             }
             text(parts.join(&between))?
@@ -239,15 +239,19 @@ fn of_list(mut items: Vec<Value>, name: &str, arguments: &[Value]) -> Result<Val
 }
 
 fn list(items: Vec<Value>) -> Result<Value> {
-    if items.len() > LARGEST / 16 { refuse("a list becomes too long") } else { Ok(Value::Array(items)) }
+    if items.len() > MAX_EXPRESSION_ITEMS / 16 {
+        refuse("a list becomes too long")
+    } else {
+        Ok(Value::Array(items))
+    }
 }
 
 /// A method of a list whose first argument is a function.
 pub(super) fn with_function(
-    run: &mut Run<'_>,
+    run: &mut ScriptEvaluation<'_>,
     items: Vec<Value>,
     name: &str,
-    (names, body): (&[String], &Expr),
+    (names, body): (&[String], &ScriptExpression),
     first: Option<Value>,
 ) -> Result<Value> {
     let mut each = |item: &Value, at: usize| run.apply(names, body, vec![item.clone(), json!(at)]);

@@ -8,46 +8,46 @@ mod methods;
 mod parse;
 mod token;
 
-pub(super) use evaluate::{Scope, evaluate};
+pub(super) use evaluate::{ScriptScope, evaluate};
 pub(super) use parse::parse;
 
 /// Longest expression, in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_EXPRESSION_BYTES: usize = 16 << 10;
 /// Deepest nesting of an expression.
-const DEEPEST: u32 = 48;
+const MAX_EXPRESSION_DEPTH: u32 = 48;
 /// Steps of one evaluation; copying values takes some, too.
 const STEPS: u32 = 2_000_000;
 /// Longest text and longest list an evaluation may make.
-const LARGEST: usize = 1 << 20;
+const MAX_EXPRESSION_ITEMS: usize = 1 << 20;
 
 /// Why an expression cannot be read or has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct ScriptError(pub(super) String);
+pub(super) struct ExpressionFailure(pub(super) String);
 
-pub(super) type Result<T> = std::result::Result<T, ScriptError>;
+pub(super) type Result<T> = std::result::Result<T, ExpressionFailure>;
 
 fn refuse<T>(text: impl Into<String>) -> Result<T> {
-    Err(ScriptError(text.into()))
+    Err(ExpressionFailure(text.into()))
 }
 
 /// One expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Expr {
+pub(super) enum ScriptExpression {
     Literal(serde_json::Value),
     Name(String),
-    List(Vec<Expr>),
-    Object(Vec<(String, Expr)>),
+    List(Vec<ScriptExpression>),
+    Object(Vec<(String, ScriptExpression)>),
     /// `a.b`, `a?.b`, `a[b]`
-    Member(Box<Expr>, Box<Expr>),
-    Call(Box<Expr>, Vec<Expr>),
-    Unary(&'static str, Box<Expr>),
-    Binary(&'static str, Box<Expr>, Box<Expr>),
-    Choice(Box<Expr>, Box<Expr>, Box<Expr>),
-    Arrow(Vec<String>, Box<Expr>),
+    Member(Box<ScriptExpression>, Box<ScriptExpression>),
+    Call(Box<ScriptExpression>, Vec<ScriptExpression>),
+    Unary(&'static str, Box<ScriptExpression>),
+    Binary(&'static str, Box<ScriptExpression>, Box<ScriptExpression>),
+    Choice(Box<ScriptExpression>, Box<ScriptExpression>, Box<ScriptExpression>),
+    Arrow(Vec<String>, Box<ScriptExpression>),
 }
 
-impl Expr {
+impl ScriptExpression {
     /// The names in `$('…')`, as far as they are written out.
     pub(super) fn references(&self) -> Vec<&str> {
         let mut found = Vec::new();
@@ -62,7 +62,7 @@ impl Expr {
         found
     }
 
-    fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Self)) {
+    pub(super) fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Self)) {
         visit(self);
         match self {
             Self::Literal(_) | Self::Name(_) => {}

@@ -6,7 +6,7 @@ use super::{Result, refuse};
 
 /// One token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(super) enum ScriptToken {
     Value(Value),
     Name(String),
     Sign(&'static str),
@@ -18,32 +18,32 @@ const SIGNS: [&str; 32] = [
     ".", ",", "?", ":", "+", "-", "*", "/", "%", "!", ">", "<", "$", ";",
 ];
 
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>> {
+pub(super) fn tokens(text: &str) -> Result<Vec<ScriptToken>> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let length = if matches!(first, '"' | '\'' | '`') {
             let (value, length) = string(rest, first)?;
-            found.push(Token::Value(json!(value)));
+            found.push(ScriptToken::Value(json!(value)));
             length
         } else if first.is_ascii_digit() {
             let (value, length) = number(rest)?;
-            found.push(Token::Value(value));
+            found.push(ScriptToken::Value(value));
             length
         } else if is_name(first) {
             let length = rest.find(|c| !is_name(c) && !char::is_ascii_digit(&c)).unwrap_or(rest.len());
             found.push(match &rest[..length] {
-                "true" => Token::Value(json!(true)),
-                "false" => Token::Value(json!(false)),
-                "null" | "undefined" => Token::Value(Value::Null),
-                name => Token::Name(name.to_owned()),
+                "true" => ScriptToken::Value(json!(true)),
+                "false" => ScriptToken::Value(json!(false)),
+                "null" | "undefined" => ScriptToken::Value(Value::Null),
+                name => ScriptToken::Name(name.to_owned()),
             });
             length
         } else {
             let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) else {
                 return refuse(format!("unexpected '{first}'"));
             };
-            found.push(Token::Sign(sign));
+            found.push(ScriptToken::Sign(sign));
             sign.len()
         };
         rest = rest[length..].trim_start();

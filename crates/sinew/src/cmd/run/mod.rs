@@ -181,7 +181,8 @@ fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
-    let set = agents::load(&args.agents, &args.file)?;
+    let mut set = agents::load(&args.agents, &args.file)?;
+    set.add_ready_made().map_err(Failure::diagnostics)?;
     warn_of_missing_agents(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
     let kept =

@@ -4,7 +4,7 @@ use clap::Args;
 use sinew_dialects::Loss;
 
 use super::describe::Which;
-use super::trial;
+use super::{suggest, trial};
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 
@@ -14,6 +14,7 @@ const EXAMPLES: &str = "Examples:
   sinew workflow convert canvas.json --to sam > canvas.yaml    # what is lost stands on stderr
   sinew workflow convert team.json --try c2 --sample '{\"content\": \"hi\"}'
   sinew workflow convert team.json --try c2 --sample @reply.json
+  sinew workflow convert team.json --suggest           # functions for connections that have none
   diff <(sinew workflow convert old.yaml --plan) <(sinew workflow convert new.yaml --plan)";
 
 /// Arguments of `sinew workflow convert`.
@@ -24,7 +25,8 @@ const EXAMPLES: &str = "Examples:
                   dialect never guesses: what that dialect cannot say stops it, what it says with another meaning is \
                   reported.\n\nWith --try nothing is converted but data: the conversion function of one connection \
                   is called with a sample, as a run would call it. A function that raises lets the sample travel on as \
-                  it is; the trial says so and fails.",
+                  it is; the trial says so and fails. With --suggest a function is offered for each connection without \
+                  one whose target says what it takes.",
     after_help = EXAMPLES
 )]
 pub(crate) struct ConvertArgs {
@@ -50,12 +52,18 @@ struct Form {
     /// What the conversion function of a connection makes of sample data
     #[arg(long = "try", value_name = "CONNECTION", requires = "sample")]
     connection: Option<String>,
+    /// Conversion functions that connections without one could have
+    #[arg(long)]
+    suggest: bool,
 }
 
 /// Does what the command line says.
 pub(super) fn convert(args: &ConvertArgs, output: &Output) -> Result<Exit, Failure> {
     if let (Some(connection), Some(sample)) = (&args.form.connection, &args.sample) {
         return trial::run(&args.which, connection, sample, output);
+    }
+    if args.form.suggest {
+        return suggest::run(&args.which, output);
     }
     let loaded = args.which.load(output)?;
     let plan = &args.which.pick(&loaded)?.plan;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_dialects::agentteam::{self, Note};
+use sinew_dialects::agentteam::{self, MigrationNote};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
 use crate::exit::{Exit, Failure};
@@ -107,13 +107,13 @@ fn say(migration: &agentteam::Migration, document: &Document, check: bool, outpu
     output.note(&format!("{} {done}, {} left; {format}", migration.changes.len(), migration.rest.len()));
 }
 
-fn place<'n>(note: &'n Note, document: &'n Document) -> (&'n str, u32, &'n str) {
+fn place<'n>(note: &'n MigrationNote, document: &'n Document) -> (&'n str, u32, &'n str) {
     let name = document.sources.get(note.span.file).map_or("", |file| file.name.as_str());
     (name, note.span.line, &note.what)
 }
 
-fn notes(notes: &[Note], document: &Document) -> Vec<Value> {
-    let row = |note: &Note| {
+fn notes(notes: &[MigrationNote], document: &Document) -> Vec<Value> {
+    let row = |note: &MigrationNote| {
         let (file, line, what) = place(note, document);
         json!({ "file": file, "line": line, "column": note.span.column, "what": what })
     };

@@ -8,6 +8,7 @@ mod list;
 mod migrate;
 mod nodes;
 mod render;
+mod suggest;
 mod trial;
 mod validate;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::Value;
-use sinew_dialects::agentteam;
+use sinew_dialects::{agentteam, covalt};
 use sinew_source::did_you_mean;
 
 use crate::exit::{Exit, Failure};
@@ -19,7 +19,9 @@ const EXAMPLES: &str = "Examples:
   sinew workflow nodes EXTERNAL_ACTION
   sinew workflow nodes AI_AGENT.OPENAI_CHATGPT
   sinew workflow nodes EXTERNAL_ACTION.SLACK -o json | jq .configurations.required
-  sinew workflow nodes --typescript > nodes.d.ts";
+  sinew workflow nodes --typescript > nodes.d.ts
+  sinew workflow nodes --dialect covalt                # category, mode, icon, colour and outline
+  sinew workflow nodes agent --dialect covalt -o json | jq .inputs";
 
 /// Arguments of `sinew workflow nodes`.
 #[derive(Args, Debug)]
@@ -27,15 +29,16 @@ const EXAMPLES: &str = "Examples:
     long_about = "Say what the types of nodes of a dialect take and give: settings with their defaults and which of \
                   them are required, what an input should hold, what an output holds, and the ports it may leave \
                   at.\n\nWith -o json, settings, input and output are JSON Schemas. --typescript prints types for \
-                  frontends, with the standard message between nodes.",
+                  frontends, with the standard message between nodes. For covalt: category, mode, icon, colour, \
+                  outline, typed sockets and parameters.",
     after_help = EXAMPLES
 )]
 pub(crate) struct NodesArgs {
     /// One type, or all subtypes of one [default: all]
     #[arg(value_name = "TYPE[.SUBTYPE]")]
     wanted: Option<String>,
-    /// Dialect of the nodes: the one whose types say what they take and give
-    #[arg(long, default_value = "agentteam", value_parser = ["agentteam"])]
+    /// Dialect of the nodes
+    #[arg(long, default_value = "agentteam", value_parser = ["agentteam", "covalt"])]
     dialect: String,
     /// Print TypeScript types
     #[arg(long)]
@@ -44,6 +47,9 @@ pub(crate) struct NodesArgs {
 
 /// Does what the command line says.
 pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.dialect == "covalt" {
+        return canvas_kinds(args, output);
+    }
     let wanted = args.wanted.as_deref().map(str::to_uppercase);
     let fits = |name: &str| match wanted.as_deref() {
         None => true,
@@ -76,6 +82,78 @@ pub(super) fn nodes(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> 
         None => {}
     }
     Ok(Exit::Ok)
+}
+
+/// The kinds of nodes of covalt's catalogue.
+fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.typescript {
+        return Err(Failure::usage(
+            "--typescript is for agentteam: nodes of covalt carry JSON without types",
+        ));
+    }
+    let names = covalt::node_kinds();
+    let Some(wanted) = args.wanted.as_deref().map(|wanted| wanted.to_lowercase().replace('_', "-")) else {
+        if output.format == Format::Name {
+            names.iter().for_each(|name| output.line(name));
+            return Ok(Exit::Ok);
+        }
+        let kinds: Vec<Value> = names.iter().filter_map(|name| covalt::describe_kind(name)).collect();
+        output.value(&kinds, |kinds| canvas_table(kinds));
+        return Ok(Exit::Ok);
+    };
+    let Some(kind) = covalt::describe_kind(&wanted) else {
+        let hint = match did_you_mean(&wanted, names.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => format!("the types are {}", names.join(", ")),
+        };
+        let text = format!("there is no node type '{wanted}'");
+        return Err(Failure::new(Exit::NotFound, UNKNOWN_TYPE, text).hint(hint));
+    };
+    if output.format == Format::Name {
+        output.line(&wanted);
+    } else {
+        output.value(&kind, |kind| canvas_detail(kind));
+    }
+    Ok(Exit::Ok)
+}
+
+fn canvas_table(kinds: &[Value]) -> String {
+    let mut lines =
+        vec![["TYPE", "CATEGORY", "MODE", "ICON", "COLOUR", "SHAPE", "DESCRIPTION"].map(str::to_owned)];
+    lines.extend(kinds.iter().map(|kind| {
+        ["type", "category", "mode", "icon", "color", "shape", "description"]
+            .map(|key| text(kind, key).to_owned())
+    }));
+    words::columns(&lines)
+}
+
+fn canvas_detail(kind: &Value) -> String {
+    let mut out = words::columns(&[
+        [text(kind, "type").to_owned(), text(kind, "description").to_owned()],
+        ["  category".to_owned(), text(kind, "category").to_owned()],
+        ["  mode".to_owned(), text(kind, "mode").to_owned()],
+        ["  icon".to_owned(), text(kind, "icon").to_owned()],
+        ["  colour".to_owned(), text(kind, "color").to_owned()],
+        ["  shape".to_owned(), text(kind, "shape").to_owned()],
+    ]);
+    for key in ["inputs", "outputs"] {
+        let sockets = kind[key].as_array().map(Vec::as_slice).unwrap_or_default();
+        let rows: Vec<[String; 4]> = sockets
+            .iter()
+            .map(|socket| {
+                [
+                    format!("  {}", text(socket, "name")),
+                    text(socket, "type").to_owned(),
+                    text(socket, "color").to_owned(),
+                    text(socket, "shape").to_owned(),
+                ]
+            })
+            .collect();
+        let table = if rows.is_empty() { "  none".to_owned() } else { words::columns(&rows) };
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "\n{key}:\n{table}");
+    }
+    out
 }
 
 fn unknown(wanted: &str) -> Failure {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_dialects::agentteam::{self, NoTrial, Trial};
+use sinew_dialects::agentteam::{self, ConversionTrial, TrialRefusal};
 use sinew_source::{Diagnostic, Diagnostics, Document};
 
 use super::describe::Which;
@@ -31,7 +31,7 @@ pub(super) fn run(which: &Which, connection: &str, sample: &str, output: &Output
 }
 
 /// Reads the file as it is: other errors in it do not keep a function from being tried.
-fn read(which: &Which) -> Result<Document, Failure> {
+pub(super) fn read(which: &Which) -> Result<Document, Failure> {
     let document = load::document(&which.file, &load::read(&which.file)?).map_err(Failure::diagnostics)?;
     let dialect = load::dialect_of(&document, which.dialect.as_deref())?.name();
     if dialect != DIALECT {
@@ -54,20 +54,22 @@ fn parse(text: &str) -> Result<Value, Failure> {
     }
 }
 
-fn nothing(error: &NoTrial, file: &Path) -> Failure {
+fn nothing(error: &TrialRefusal, file: &Path) -> Failure {
     let (exit, hint) = match error {
-        NoTrial::Unknown { near: Some(near), .. } => (Exit::NotFound, format!("did you mean '{near}'?")),
-        NoTrial::Unknown { known, .. } if known.is_empty() => {
+        TrialRefusal::Unknown { near: Some(near), .. } => (Exit::NotFound, format!("did you mean '{near}'?")),
+        TrialRefusal::Unknown { known, .. } if known.is_empty() => {
             (Exit::NotFound, "no connection of the file has a conversion function".to_owned())
         }
-        NoTrial::Unknown { known, .. } => (Exit::NotFound, format!("functions are on {}", known.join(", "))),
-        NoTrial::NoFunction(_) => (Exit::Failed, "it carries what it gets".to_owned()),
+        TrialRefusal::Unknown { known, .. } => {
+            (Exit::NotFound, format!("functions are on {}", known.join(", ")))
+        }
+        TrialRefusal::NoFunction(_) => (Exit::Failed, "it carries what it gets".to_owned()),
     };
     Failure::new(exit, NOTHING_TO_TRY, format!("{}: {error}", file.display())).hint(hint)
 }
 
 /// What became of the sample.
-fn outcome(trial: &Trial) -> &'static str {
+fn outcome(trial: &ConversionTrial) -> &'static str {
     match (&trial.error, trial.fell_back()) {
         (None, _) => "converted",
         (Some(_), true) => "fell_back",
@@ -75,7 +77,7 @@ fn outcome(trial: &Trial) -> &'static str {
     }
 }
 
-fn report(trial: &Trial, document: &Document, output: &Output) {
+fn report(trial: &ConversionTrial, document: &Document, output: &Output) {
     let error = trial.error.as_ref().map(|error| {
         let file = document.sources.get(error.span.file).map(|file| file.name.as_str());
         json!({
@@ -97,7 +99,7 @@ fn report(trial: &Trial, document: &Document, output: &Output) {
     output.document(&whole, outcome(trial), Format::Json);
 }
 
-fn failure(trial: &Trial, error: &agentteam::TrialError, document: Document) -> Failure {
+fn failure(trial: &ConversionTrial, error: &agentteam::ConversionFailure, document: Document) -> Failure {
     let after =
         if trial.fell_back() { "the sample travels on as it is" } else { "an execution would fail here" };
     let own = match (error.script.line, error.script.column) {

@@ -1,0 +1,114 @@
+//! Members of outputs that a kind of node is known to give, held against the expressions that read them.
+
+use serde_json::Value;
+use sinew_source::{Diagnostic, Span, hint_for};
+
+use super::model::CanvasGraph;
+use super::script::ScriptExpression;
+
+/// An expression reads a member that is not there.
+const UNKNOWN_REFERENCE: &str = "SINEW-2272";
+
+/// Members of the output of a kind of node, for kinds that always give the same.
+fn known_members(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "chat-start" => &[
+            "message",
+            "last_user_message",
+            "runtime_messages",
+            "attachments",
+            "include_user_tools",
+            "variables",
+            "variable_specs",
+        ],
+        "agent" | "droid-agent" => &["response", "model", "tokens_used"],
+        "llm-completion" => &["text", "usage"],
+        "prompt-template" => &["text"],
+        _ => return None,
+    })
+}
+
+/// Warnings for members that an expression of a node reads and that the node it names never gives.
+pub(super) fn unknown_members(
+    graph: &CanvasGraph,
+    node: usize,
+    expression: &ScriptExpression,
+    place: Span,
+    finding_count: usize,
+) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (base, member) in expression.member_reads() {
+        let kind = match base {
+            Some(name) => {
+                let named = graph.find(name).into_iter();
+                let mut named = named.chain(graph.nodes.iter().filter(|other| other.label == name));
+                named.next().map(|node| node.kind.as_str())
+            }
+            None => sole_parent(graph, node),
+        };
+        let Some(known) = kind.and_then(known_members).filter(|known| !known.contains(&member)) else {
+            continue;
+        };
+        let source = base.map_or("input", |name| name);
+        let message = format!(
+            "expression in node '{}' reads '{member}' of '{source}', which never has it",
+            graph.nodes[node].id
+        );
+        let mut warning =
+            Diagnostic::warning(UNKNOWN_REFERENCE, message).at(place).sub_code("UNKNOWN_REFERENCE");
+        if let Some(near) = hint_for(finding_count + found.len(), member, known.iter().copied()) {
+            warning = warning.hint(format!("did you mean '{near}'?"));
+        }
+        found.push(warning);
+    }
+    found
+}
+
+/// The kind of the only node that brings data to a node, past nodes that hand on what they got.
+fn sole_parent(graph: &CanvasGraph, node: usize) -> Option<&str> {
+    let mut incoming = graph.edges_into(node).filter(|edge| !edge.link && !edge.socket);
+    let first = incoming.next()?;
+    if incoming.next().is_some() || !matches!(first.target_handle.as_str(), "input" | "data") {
+        return None;
+    }
+    let from = graph.find(&first.source)?;
+    matches!(first.source_handle.as_str(), "output" | "data").then_some(from.kind.as_str())
+}
+
+impl ScriptExpression {
+    /// First members that are read of nodes (by name) and of the input (`None`).
+    fn member_reads(&self) -> Vec<(Option<&str>, &str)> {
+        let mut found = Vec::new();
+        self.walk(&mut |part| {
+            let Self::Member(base, key) = part else { return };
+            let Self::Literal(Value::String(member)) = &**key else { return };
+            if let Self::Name(name) = &**base
+                && matches!(name.as_str(), "input" | "$input")
+            {
+                found.push((None, member.as_str()));
+            } else if let Some(name) = base.node_output() {
+                found.push((Some(name), member.as_str()));
+            }
+        });
+        found
+    }
+
+    /// The name in `$('name').item.json`.
+    fn node_output(&self) -> Option<&str> {
+        let member = |expression: &'_ Self, name: &str| -> bool {
+            matches!(expression, Self::Literal(Value::String(key)) if key == name)
+        };
+        let Self::Member(item, json) = self else { return None };
+        let Self::Member(call, key) = &**item else { return None };
+        let Self::Call(function, arguments) = &**call else { return None };
+        let is_node = matches!(&**function, Self::Name(name) if name == "$");
+        match arguments.as_slice() {
+            [Self::Literal(Value::String(name))]
+                if is_node && member(json, "json") && member(key, "item") =>
+            {
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `sinew workflow convert --suggest`: conversion functions that connections could have.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sinew_dialects::agentteam::{self, ConversionSuggestion};
+
+use super::describe::Which;
+use super::trial;
+use crate::exit::{Exit, Failure};
+use crate::load;
+use crate::output::Output;
+
+/// Prints a function for each connection without one whose target says what it takes.
+pub(super) fn run(which: &Which, output: &Output) -> Result<Exit, Failure> {
+    let document = trial::read(which)?;
+    let folder = load::folder_of(&which.file);
+    let suggestions = agentteam::suggest_conversions(&document, None, &|wanted| {
+        load::read_beside(&folder, Path::new(wanted))
+    });
+    if suggestions.is_empty() {
+        output.note("no connection needs a conversion function");
+    }
+    output.value(&suggestions, |suggestions| words(suggestions));
+    Ok(Exit::Ok)
+}
+
+fn words(suggestions: &[ConversionSuggestion]) -> String {
+    let mut out = String::new();
+    for suggestion in suggestions {
+        // Writing to a String cannot fail.
+        let _ =
+            writeln!(out, "# connection {}: {} to {}", suggestion.connection, suggestion.from, suggestion.to);
+        let _ = writeln!(out, "{}", suggestion.function);
+    }
+    out.trim_end().to_owned()
+}
