@@ -100,7 +100,7 @@ fn a_run_that_would_reach_a_cycle_is_refused() {
         let start = Input::Start { input, mode: Mode::default(), depth: 0, chain: Vec::new() };
         bench.input(start, &mut double).unwrap();
         bench.go_on(&mut double);
-        let outcome = bench.state.outcome.as_ref().unwrap();
+        let outcome = bench.state().outcome.as_ref().unwrap();
         assert_eq!(outcome.status, status, "{entry}");
         if let Some(fault) = &outcome.fault {
             assert_eq!(fault.code, "SINEW-6571");
@@ -136,7 +136,7 @@ fn a_run_is_told_as_a_chat() {
 fn plugged(
     files: &'static [(&'static str, &'static str)],
     workflow: &Value,
-) -> Result<Bench<'static>, String> {
+) -> Result<Bench, String> {
     let read = |path: &str| {
         let found = files.iter().find(|(name, _)| path == format!("nodes/p/{name}"));
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| format!("{path} is not there"))

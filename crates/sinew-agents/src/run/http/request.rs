@@ -32,7 +32,7 @@ pub(crate) struct RequestTemplate {
     body: Body,
 }
 
-/// What is sent as the body.
+/// Body of a request.
 #[derive(Debug)]
 enum Body {
     Nothing,
