@@ -135,7 +135,7 @@ fn kind_of<'a>(ctx: &Ctx<'a>, act: ActId) -> &'a str {
 /// trigger, or if the caller starts from it.
 fn arrived<'a>(ctx: &Ctx<'a>, act: ActId) -> impl Iterator<Item = &'a sinew_engine::Arrived> {
     let node = ctx.node_of(act);
-    let starts_here = || ctx.mode().is_some_and(|mode| mode.from.iter().any(|from| *from == node.id));
+    let starts_here = || ctx.mode().is_some_and(|mode| mode.from.contains(&node.id));
     let withheld = PlanRules::of(ctx.plan()).by_text && kind_of(ctx, act) != "TRIGGER" && !starts_here();
     ctx.act(act).inputs.iter().filter(move |arrived| !withheld || arrived.edge.is_some())
 }

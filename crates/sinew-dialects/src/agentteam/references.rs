@@ -50,7 +50,7 @@ pub(super) fn check(file: &TeamFile, registry: &SpecRegistry, found: &mut Vec<Di
     }
 }
 
-impl<'a> NodeInputs<'a> {
+impl NodeInputs<'_> {
     fn check_value(
         &self,
         node: &TeamNode,
@@ -62,10 +62,14 @@ impl<'a> NodeInputs<'a> {
         match value {
             Value::String(text) => self.check_text(node, key, text, place, found),
             Value::Array(items) => {
-                items.iter().for_each(|item| self.check_value(node, key, item, place, found));
+                for item in items {
+                    self.check_value(node, key, item, place, found);
+                }
             }
             Value::Object(members) => {
-                members.values().for_each(|member| self.check_value(node, key, member, place, found));
+                for member in members.values() {
+                    self.check_value(node, key, member, place, found);
+                }
             }
             _ => {}
         }

@@ -133,10 +133,7 @@ fn a_run_is_told_as_a_chat() {
 }
 
 /// A file system of one plugin.
-fn plugged(
-    files: &'static [(&'static str, &'static str)],
-    workflow: &Value,
-) -> Result<Bench, String> {
+fn plugged(files: &'static [(&'static str, &'static str)], workflow: &Value) -> Result<Bench, String> {
     let read = |path: &str| {
         let found = files.iter().find(|(name, _)| path == format!("nodes/p/{name}"));
         found.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| format!("{path} is not there"))
@@ -245,6 +242,8 @@ fn code_references_and_templates_are_checked_at_load() {
     check(json!({ "c": { "code": "return input.x" } }), &[]);
     check(json!({ "c": { "x": "{{ input.response }} {{ $('cs').item.json.message.length }}" } }), &[]);
     check(json!({ "c": { "x": "{{ input.respons }}" } }), &["UNKNOWN_REFERENCE"]);
+    // An agent may answer with outputs of its own.
+    check(json!({ "c": { "x": "{{ input.findings }}" } }), &[]);
     check(json!({ "c": { "x": "{{ $('cs').item.json.mesage }}" } }), &["UNKNOWN_REFERENCE"]);
     check(json!({ "g": { "instructions": "Hello {{ input.message" } }), &["TEMPLATE_OPEN"]);
     assert_eq!(sub_codes(&json!({ "nodes": [], "edges": [] })), ["SCHEMA"]);

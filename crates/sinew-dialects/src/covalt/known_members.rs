@@ -46,9 +46,14 @@ pub(super) fn unknown_members(
             }
             None => sole_parent(graph, node),
         };
+        // An agent may answer with outputs of its own: only what looks mistyped is told.
+        let is_open = matches!(kind, Some("agent" | "droid-agent" | "llm-completion"));
         let Some(known) = kind.and_then(known_members).filter(|known| !known.contains(&member)) else {
             continue;
         };
+        if is_open && sinew_source::did_you_mean(member, known.iter().copied()).is_none() {
+            continue;
+        }
         let source = base.map_or("input", |name| name);
         let message = format!(
             "expression in node '{}' reads '{member}' of '{source}', which never has it",

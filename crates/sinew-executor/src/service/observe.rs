@@ -234,3 +234,110 @@ mod tests {
         assert_eq!(known(&Fault::invalid("customer 4711", "x")), "other");
     }
 }
+
+#[cfg(test)]
+mod metric_tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use metrics::{
+        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+    use serde_json::json;
+    use sinew_dialects::LowerOptions;
+    use sinew_engine::Mode;
+    use sinew_source::{Document, Node, Sources};
+
+    use super::*;
+    use crate::execution_tree::Call;
+    use crate::sim::{Sim, Stub, Stubbed};
+    use crate::{Library, Program};
+
+    /// Counters by name.
+    #[derive(Default)]
+    struct CountingRecorder(Arc<Mutex<BTreeMap<String, u64>>>);
+
+    struct NamedCounter(Arc<Mutex<BTreeMap<String, u64>>>, String);
+
+    impl CounterFn for NamedCounter {
+        fn increment(&self, value: u64) {
+            *self.0.lock().unwrap().entry(self.1.clone()).or_default() += value;
+        }
+
+        fn absolute(&self, value: u64) {
+            self.0.lock().unwrap().insert(self.1.clone(), value);
+        }
+    }
+
+    impl Recorder for CountingRecorder {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(Arc::new(NamedCounter(Arc::clone(&self.0), key.name().to_owned())))
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    /// An agent that reports its tokens as older runners do.
+    struct LegacyAgent;
+
+    impl Stub for LegacyAgent {
+        fn call(&mut self, _now: Time, _call: &Call) -> Stubbed {
+            let answer = json!({ "response": "hi", "_tokens": { "input": 3, "output": 4 } });
+            Stubbed::now(Ok(Reply::new(answer)))
+        }
+    }
+
+    #[test]
+    fn conversions_that_raise_are_counted_among_those_that_were_called() {
+        let file = json!({
+            "nodes": [
+                { "id": "t", "type": "TRIGGER", "subtype": "MANUAL" },
+                { "id": "ai", "type": "AI_AGENT", "subtype": "OPENAI_CHATGPT" },
+                { "id": "s", "type": "EXTERNAL_ACTION", "subtype": "SLACK" },
+            ],
+            "connections": [
+                { "id": "good", "from_node": "t", "to_node": "ai", "conversion_function": "lambda d: {'message': 'x'}" },
+                { "id": "bad", "from_node": "ai", "to_node": "s", "conversion_function": "lambda d: 1 / 0" },
+            ],
+        });
+        let dialect = sinew_dialects::by_name("agentteam").unwrap();
+        let document = Document { root: Node::from_json(&file), sources: Sources::default() };
+        let options = LowerOptions {
+            default_name: "w",
+            read: &|_| Err(String::new()),
+            list: &sinew_dialects::no_list,
+            agents: &BTreeMap::new(),
+        };
+        let plan = dialect.lower(document, &options).unwrap().remove(0).plan;
+        let mut library = Library::default();
+        library.insert(Program::new(plan, dialect.adapter()).unwrap());
+        let library = Arc::new(library);
+        let mut sim = Sim::new(Arc::clone(&library), LegacyAgent);
+        sim.run(library.get("w").unwrap().clone(), json!({}), Mode::default(), 1_000);
+        let meta: ExecutionMeta = serde_json::from_value(json!({
+            "execution": sim.execution().id(), "workflow": "w", "dialect": "agentteam", "plan": "p", "caller": "c",
+            "created": 0,
+        }))
+        .unwrap();
+        let recorder = CountingRecorder::default();
+        metrics::with_local_recorder(&recorder, || {
+            sim.execution().replay(|ctx, told| fact(ctx, &meta, 0, told));
+        });
+        let counts = recorder.0.lock().unwrap();
+        let count = |name: &str| counts.get(name).copied().unwrap_or_default();
+        assert_eq!((count("sinew_conversions_total"), count("sinew_conversions_failed_total")), (2, 1));
+        // The Slack action needs a message that the failed conversion did not bring.
+        assert_eq!(count("sinew_schema_violations_total"), 1);
+        assert_eq!(count("sinew_tokens_total"), 14);
+    }
+}

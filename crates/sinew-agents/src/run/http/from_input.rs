@@ -105,7 +105,7 @@ fn headers_of(headers: Option<&Value>) -> Result<HeaderMap, String> {
 }
 
 /// The answer as data: `{response: {status, headers, body}}`. A status that tells of a failure is data, too.
-pub(super) fn answer(status: u16, headers: &HeaderMap, body: Value) -> Value {
+pub(super) fn answer(status: u16, headers: &HeaderMap, body: &Value) -> Value {
     let mut told = Map::new();
     for (name, value) in headers {
         if let Ok(text) = value.to_str() {

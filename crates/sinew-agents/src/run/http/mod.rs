@@ -118,7 +118,7 @@ impl Http {
             let json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
             let parsed = if json { read_unique(&bytes).ok() } else { None };
             let body = parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-            Ok::<_, Miss>(from_input::answer(status, &headers, body))
+            Ok::<_, Miss>(from_input::answer(status, &headers, &body))
         };
         asked.await.map_err(|miss| miss.error)
     }

@@ -94,7 +94,12 @@ pub(super) async fn send_commands(
 }
 
 /// Says what would become of executions, as far as it can be known before their owner decides.
-async fn tell_dry_run(remote: &Remote, ids: &[ExecutionId], verb: &str, output: &Output) -> Result<Exit, Failure> {
+async fn tell_dry_run(
+    remote: &Remote,
+    ids: &[ExecutionId],
+    verb: &str,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let mut rows: Vec<Value> = Vec::new();
     for id in ids {
         let standing = Standing::of(remote.record(id).await?.execution.state());

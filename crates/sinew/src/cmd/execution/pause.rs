@@ -1,7 +1,7 @@
 //! `sinew execution pause`: executions start nothing new.
 
 use clap::Args;
-use sinew_protocol::command::{PauseCommand, Command};
+use sinew_protocol::command::{Command, PauseCommand};
 
 use super::command::{TargetArgs, send_commands};
 use crate::exit::{Exit, Failure};

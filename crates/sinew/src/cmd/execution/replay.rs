@@ -5,8 +5,8 @@ use clap::Args;
 use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::views::tree::{self, Options};
 use crate::views::replay;
+use crate::views::tree::{self, Options};
 
 /// This version decides otherwise.
 const DIFFERS: &str = "SINEW-8023";

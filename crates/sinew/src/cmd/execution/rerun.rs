@@ -57,7 +57,11 @@ pub(super) async fn rerun(args: &RerunArgs, output: &Output) -> Result<Exit, Fai
     if args.memoize {
         mode.given = outputs(&record, &behind(record.plan(), &begun))?;
     }
-    let new =
-        NewExecution { label: RERUN_OF, input: input::read(Some(&given), &args.params)?, mode, latest: args.latest };
+    let new = NewExecution {
+        label: RERUN_OF,
+        input: input::read(Some(&given), &args.params)?,
+        mode,
+        latest: args.latest,
+    };
     launch(&remote, &record, new, &args.how, output).await
 }

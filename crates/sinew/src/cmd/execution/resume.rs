@@ -1,7 +1,7 @@
 //! `sinew execution resume`: paused executions go on.
 
 use clap::Args;
-use sinew_protocol::command::{ResumeCommand, Command};
+use sinew_protocol::command::{Command, ResumeCommand};
 
 use super::command::{TargetArgs, send_commands};
 use crate::exit::{Exit, Failure};
