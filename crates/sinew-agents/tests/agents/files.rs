@@ -99,7 +99,7 @@ fn complaints_have_places() {
         ("name: x\nrun: {http: {}}\n", "2:13 SINEW-5010 a request needs a url"),
         (
             "name: x\nrun: {http: {from_input: true, url: 'http://a/'}}\n",
-            "2:38 SINEW-5010 the input names the url",
+            "2:37 SINEW-5010 the input names the url",
         ),
         ("name: x\nrun: {script: {source: 'lambda x: ('}}\n", "2:24 SINEW-3001 the script cannot be used"),
         ("name: x\nrun: {script: {file: none.py}}\n", "2:22 SINEW-5010 cannot read 'none.py'"),

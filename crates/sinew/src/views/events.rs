@@ -50,7 +50,8 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
         let mut index = 0;
         for fact in &round.facts {
             sinew_engine::apply(&program.graph, &mut state, round.at, fact);
-            let ctx = sinew_engine::Ctx::new(&program.graph, &state, round.at);
+            let ctx = sinew_engine::Ctx::new(&program.graph, &state, round.at)
+                .with_execution_id(record.execution.id().as_str());
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);
@@ -73,7 +74,9 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
                 }
                 Words::Native => {
                     for event in program.adapter.project(&ctx, fact) {
-                        let kind = ["type", "event", "kind"].iter().find_map(|key| event.json[*key].as_str());
+                        let kind = ["type", "event", "kind", "event_type"]
+                            .iter()
+                            .find_map(|key| event.json[*key].as_str());
                         let node =
                             ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
                         let (kind, node) = (kind.unwrap_or("event").to_owned(), node.map(str::to_owned));

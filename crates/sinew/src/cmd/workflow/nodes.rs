@@ -94,7 +94,9 @@ fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
     let names = covalt::node_kinds();
     let Some(wanted) = args.wanted.as_deref().map(|wanted| wanted.to_lowercase().replace('_', "-")) else {
         if output.format == Format::Name {
-            names.iter().for_each(|name| output.line(name));
+            for name in &names {
+                output.line(name);
+            }
             return Ok(Exit::Ok);
         }
         let kinds: Vec<Value> = names.iter().filter_map(|name| covalt::describe_kind(name)).collect();
@@ -112,7 +114,7 @@ fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
     if output.format == Format::Name {
         output.line(&wanted);
     } else {
-        output.value(&kind, |kind| canvas_detail(kind));
+        output.value(&kind, canvas_detail);
     }
     Ok(Exit::Ok)
 }
