@@ -40,19 +40,24 @@ impl Agent {
     pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
         load_agent(path.as_ref(), environment)
     }
+
+    /// Loads an agent from the text of its file. `path` names it in findings.
+    pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
+        load_bytes(path, text.as_bytes(), &process_environment())
+    }
 }
 
 fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let max_bytes = Limits::default().max_bytes as u64;
     let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
-    load_bytes(&bytes, path, environment)
+    load_bytes(path, &bytes, environment)
 }
 
-/// Reads an agent from the bytes of its file, which need not exist.
-pub(crate) fn load_bytes(
-    bytes: &[u8],
+/// Loads an agent from the bytes of its file; files that it names lie beside the path.
+fn load_bytes(
     path: &Path,
+    bytes: &[u8],
     environment: &Arc<Environment>,
 ) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sinew_source::{Diagnostic, Diagnostics};
 
 use crate::agent::{Agent, process_environment};
-use crate::load::{load_bytes, unreadable};
+use crate::load::unreadable;
 use crate::template::Environment;
 
 /// How agent files are named.
@@ -70,18 +70,6 @@ impl AgentSet {
             return Err(complaints);
         }
         self.agents.insert(agent.name().to_owned(), Arc::new(agent));
-        Ok(())
-    }
-
-    /// Adds the agents that ship with Sinew, except those whose name an agent of the set has.
-    pub fn add_ready_made(&mut self) -> Result<(), Diagnostics> {
-        let environment = process_environment();
-        for (file, text) in READY_MADE {
-            let agent = load_bytes(text.as_bytes(), Path::new(file), &environment)?;
-            if self.get(agent.name()).is_none() {
-                self.add(agent)?;
-            }
-        }
         Ok(())
     }
 

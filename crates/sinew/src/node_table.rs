@@ -93,7 +93,9 @@ impl NodeColumns {
         let Some(status) = line.status else { return format!("  {}", line.name) };
         let paint = if color { (status.color(), "\u{1b}[0m") } else { ("", "") };
         let icon = format!("{}{}{} ", paint.0, status.icon(ascii), paint.1);
-        self.draw(&icon, status.as_str(), line, paint)
+        let drawn = self.draw(&icon, status.as_str(), line, paint);
+        // Signs of ours that are not ASCII.
+        if ascii { drawn.replace('×', "x").replace('…', "...") } else { drawn }
     }
 
     fn draw(&self, icon: &str, status: &str, line: &NodeLine, (on, off): (&str, &str)) -> String {

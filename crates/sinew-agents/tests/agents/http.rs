@@ -322,11 +322,3 @@ async fn the_input_may_describe_the_whole_request() {
     let fault = described(true).call(json!({ "url": "file:///etc/passwd" })).await.unwrap_err();
     assert_eq!(fault.code, "SINEW-5013");
 }
-
-#[test]
-fn a_ready_made_agent_gives_way_to_one_of_the_same_name() {
-    let mut set = sinew_agents::AgentSet::default();
-    set.add_ready_made().unwrap();
-    set.add_ready_made().unwrap();
-    assert_eq!(set.names().collect::<Vec<_>>(), ["http"]);
-}

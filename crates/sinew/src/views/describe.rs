@@ -10,6 +10,7 @@ use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
+use super::decision::{Decision, decisions};
 use super::scene::{MeshPresence, Scene};
 use super::waiting::{self, Wait};
 use super::{Standing, words};
@@ -49,6 +50,9 @@ pub(crate) struct Description {
     pub(crate) warnings: Vec<NodeWarning>,
     /// How often an operator retried it.
     pub(crate) retries: u32,
+    /// What people decided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) decisions: Vec<Decision>,
     pub(crate) commands: Vec<Verdict>,
     /// Commands that make sense now.
     pub(crate) next: Vec<String>,
@@ -128,6 +132,7 @@ pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> D
         failure,
         warnings: warnings(record),
         retries: state.reopened,
+        decisions: decisions(record),
         commands: record.commands.clone(),
         next,
     }
@@ -171,7 +176,7 @@ pub(crate) fn counts(record: &Record, now: Time) -> Counts {
 }
 
 /// The first failure with what led to it; none if nothing failed for good.
-fn failure(record: &Record) -> Option<Failure> {
+pub(crate) fn failure(record: &Record) -> Option<Failure> {
     let state = record.execution.state();
     let ctx = record.execution.ctx();
     let mut chain = Vec::new();
@@ -307,7 +312,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
         line("labels", &words::one_line(&labels.join(" "), 200));
     }
     if description.retries > 0 {
-        line("retried", &format!("{} times", description.retries));
+        line("retried", &words::count(description.retries as usize, "time"));
     }
     line("input", &words::one_line(&description.input.to_string(), 200));
     if let Some(output) = &description.output {
@@ -327,9 +332,18 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
             let _ = writeln!(out, "  and {} more", description.warnings.len() - SHOWN);
         }
     }
-    if !description.commands.is_empty() {
+    if !description.decisions.is_empty() {
+        out.push_str("decisions\n");
+        for decision in &description.decisions {
+            let _ = writeln!(out, "  {}", decision.line(now));
+        }
+    }
+    // A decision that was taken stands above, in the words of who decided.
+    let is_told = |verdict: &&Verdict| !(verdict.op == Operation::Approve && verdict.accepted);
+    let told: Vec<&Verdict> = description.commands.iter().filter(is_told).collect();
+    if !told.is_empty() {
         out.push_str("commands\n");
-        for verdict in &description.commands {
+        for verdict in told {
             let word = if verdict.accepted { "accepted" } else { "refused" };
             let reason =
                 if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };

@@ -162,7 +162,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
 }
 
 /// Returns the JSON Patch from one value to the other. Each operation also states the old value, which the standard allows.
-fn patch(before: &Value, after: &Value) -> Vec<Value> {
+pub(crate) fn patch(before: &Value, after: &Value) -> Vec<Value> {
     let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
     let Value::Array(mut operations) = operations else { return Vec::new() };
     for operation in &mut operations {

@@ -113,7 +113,7 @@ fn a_failure_is_told_from_the_outside_in() {
         assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
     }
     let data = serde_json::to_value(&told).unwrap();
-    assert_eq!(data["started"], "1970-01-01T00:00:00Z");
+    assert_eq!(data["started"], "1970-01-01T00:00:00.000Z");
     assert_eq!(data["failure"]["chain"][0]["message"], json!(failure.chain[0].fault.message));
 }
 

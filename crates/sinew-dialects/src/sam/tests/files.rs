@@ -336,3 +336,26 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
         assert!(found.items.iter().any(|item| item.code == "SINEW-2102"), "{key}: {found}");
     }
 }
+
+#[test]
+fn a_converted_workflow_is_the_same_plan() {
+    let mut count = 0;
+    for name in names() {
+        for one in lowered(&name).unwrap() {
+            let converted = crate::to_sam(&one.plan, &Sam).unwrap();
+            assert!(converted.losses.is_empty(), "{name}");
+            let again = lower(&converted.document).unwrap_or_else(|found| panic!("{name}: {found}"));
+            assert_eq!(json!(again[0].plan), json!(one.plan), "{name}");
+            count += 1;
+        }
+    }
+    // And of every recorded definition that is valid.
+    for case in recorded("definition") {
+        let Ok(first) = lower(&case["workflow"]) else { continue };
+        let converted = crate::to_sam(&first[0].plan, &Sam).unwrap();
+        let again = lower(&converted.document).unwrap_or_else(|found| panic!("{}: {found}", case["id"]));
+        assert_eq!(json!(again[0].plan), json!(first[0].plan), "{}", case["id"]);
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+}

@@ -157,17 +157,25 @@ impl View<'_> {
             output.error_line(&line);
         }
         let waits = waiting::waits(record, &scene);
-        let concern =
-            waits.iter().find(|wait| wait.what == "person" || wait.what == "executor" || wait.is_late);
-        let said = concern.and_then(|concern| match concern.what {
-            "person" => waiting::summary(&waits),
-            _ => Some(concern.subject.clone()),
-        });
-        if said != self.said {
-            if let Some(said) = &said {
-                output.error_line(&format!("waiting for {}", words::one_line(said, 200)));
+        let is_told =
+            |wait: &&waiting::Wait| wait.what == "person" || wait.what == "executor" || wait.is_late;
+        // The time since the last heartbeat grows, which is not news.
+        let said = waits.iter().find(is_told).map(|wait| match wait.what {
+            "person" => {
+                let text = waiting::summary(&waits).unwrap_or_default();
+                (text.clone(), format!("waiting for {text}"))
             }
-            self.said = said;
+            "executor" => (wait.what.to_owned(), format!("waiting for {}", wait.subject)),
+            _ => {
+                let node = wait.node.as_deref().unwrap_or("-");
+                (node.to_owned(), format!("{node}: {}", wait.subject))
+            }
+        });
+        if said.as_ref().map(|(key, _)| key) != self.said.as_ref() {
+            if let Some((_, text)) = &said {
+                output.error_line(&words::one_line(text, 200));
+            }
+            self.said = said.map(|(key, _)| key);
         }
     }
 

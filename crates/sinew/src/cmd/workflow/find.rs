@@ -8,6 +8,7 @@ use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 use crate::agents;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
+use crate::ready_made::add_ready_made;
 
 /// No workflow was found.
 pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
@@ -96,9 +97,11 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
 fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
     // Agent files that cannot be read are findings of `sinew agent list`.
-    let agents = agents::load(&[], &loaded.path).unwrap_or_default();
+    let mut agents = agents::load(&[], &loaded.path).unwrap_or_default();
+    // A folder without agent files says nothing about the agents of its workflows.
+    let has_agents = !agents.is_empty() && add_ready_made(&mut agents).is_ok();
     for lowered in &loaded.workflows {
-        if !agents.is_empty() {
+        if has_agents {
             for (name, node) in agents::missing_agents(lowered, &agents) {
                 diagnostics.extend([missing_agent(
                     name,
