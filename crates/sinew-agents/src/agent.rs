@@ -59,6 +59,11 @@ impl Agent {
         Self { file, runner, input, output, slots, around, place }
     }
 
+    /// Loads an agent from the text of its file. `path` names it in findings.
+    pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
+        load::load_bytes(path, text.as_bytes(), &process_environment())
+    }
+
     /// Name under which it is called.
     pub fn name(&self) -> &str {
         &self.file.name

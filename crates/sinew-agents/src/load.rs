@@ -32,9 +32,20 @@ impl Complaint {
 
 pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
+    let max_bytes = Limits::default().max_bytes as u64;
+    let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
+    load_bytes(path, &bytes, environment)
+}
+
+/// Loads an agent from the bytes of its file; files that it names lie beside the path.
+pub(crate) fn load_bytes(
+    path: &Path,
+    bytes: &[u8],
+    environment: &Arc<Environment>,
+) -> Result<Agent, Diagnostics> {
+    let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;
-    let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
     let options = LoadOptions {
         name: &shown,
         // Headers and variables name the environment; they are filled at each call. No other text does.
@@ -42,7 +53,7 @@ pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent,
         read: &|path| read_file(path, max_bytes).map_err(|error| error.to_string()),
         limits,
     };
-    let document = sinew_source::load(&bytes, &options)?;
+    let document = sinew_source::load(bytes, &options)?;
     let mut diagnostics = Diagnostics::new(document.sources.clone());
     match &*FORM {
         Ok(form) => diagnostics.extend(check_node(form, &document.root)),

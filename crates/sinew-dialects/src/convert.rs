@@ -131,6 +131,9 @@ pub struct Converted {
 
 /// Writes a plan as a `sam` workflow. Fails with everything that stops it.
 pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
+    if let Some(document) = dialect.sam_document(plan) {
+        return Ok(Converted { document, losses: Vec::new() });
+    }
     let graph = PlanGraph::new(plan);
     let mut writer = Writer { plan, graph: &graph, kinds: Vec::new(), losses: Vec::new() };
     for node in 0..plan.nodes.len() as NodeIx {

@@ -45,6 +45,11 @@ pub trait Dialect: Sync {
         Ok(input)
     }
 
+    /// Returns the plan as a `sam` document if it came from one, so that nothing is lost. By default it did not.
+    fn sam_document(&self, _plan: &Plan) -> Option<Value> {
+        None
+    }
+
     /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
     /// By default: agents with nothing but their name, and nothing else.
     fn portable(&self, graph: &PlanGraph<'_>, node: NodeIx, _losses: &mut Vec<String>) -> Portability {

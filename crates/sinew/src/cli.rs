@@ -1,12 +1,14 @@
 //! The command line: flags, help, and which command does the work. The commands are in `cmd`.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use sinew_source::{escape_line, escape_text};
 
 use crate::output::{Global, Output};
+use crate::short_help::shorten_help;
 use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
@@ -69,6 +71,18 @@ pub(crate) enum Command {
     Completions(cmd::completions::CompletionsArgs),
     /// Write man pages into a folder
     Man(cmd::completions::ManArgs),
+}
+
+/// Reads a command line.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let mut command = Cli::command();
+    // Rendering help to count its lines costs too much for every call.
+    if words.iter().any(|word| word == "-h") {
+        command = shorten_help(command);
+    }
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// Does what the command line says.
@@ -143,6 +157,86 @@ fn is_for_machines(mut words: impl Iterator<Item = String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Command lines of a text: those behind `$ sinew`, and those within backquotes.
+    fn command_lines(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        // A command may go on in the next line.
+        for line in text.replace("\\\n", " ").lines() {
+            if let Some(command) = line.trim().strip_prefix("$ sinew ") {
+                found.push(command.to_owned());
+            } else {
+                let quoted = line.split('`').skip(1).step_by(2);
+                found.extend(quoted.filter_map(|part| part.strip_prefix("sinew ")).map(str::to_owned));
+            }
+        }
+        found
+    }
+
+    /// Words of a command line without what stands behind it for readers or the shell.
+    fn words_of(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (vec!["sinew".to_owned()], None::<String>, false);
+        for c in line.chars() {
+            match c {
+                '\'' => {
+                    quoted = !quoted;
+                    word.get_or_insert_default();
+                }
+                ' ' if !quoted => words.extend(word.take()),
+                '#' | '|' | '>' | '&' | ';' if !quoted && word.is_none() => break,
+                c => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    #[test]
+    fn commands_of_documents_and_alerts_can_be_typed() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files =
+            vec!["README.md".to_owned(), "agent-cards/README.md".to_owned(), "examples/README.md".to_owned()];
+        for folder in ["docs", "deploy", "examples", "crates/sinew-protocol/codes"] {
+            let mut left = vec![root.join(folder)];
+            while let Some(at) = left.pop() {
+                for entry in at.read_dir().unwrap().map(Result::unwrap) {
+                    let path = entry.path();
+                    let name = entry.file_name().into_string().unwrap();
+                    if path.is_dir() {
+                        left.push(path);
+                    } else if name.ends_with(".md") || name.contains("alert") {
+                        files.push(path.strip_prefix(&root).unwrap().display().to_string());
+                    }
+                }
+            }
+        }
+        let mut checked = 0;
+        for file in files {
+            let text = std::fs::read_to_string(root.join(&file)).unwrap();
+            for line in command_lines(&text) {
+                // Capitals, dots and brackets stand for words of the reader.
+                let words = words_of(&line);
+                let is_abridged = words.iter().any(|word| word.contains(['…', '[', '|']) || word == "...");
+                if is_abridged || words.len() < 2 {
+                    continue;
+                }
+                checked += 1;
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    // The name of a command alone speaks of it.
+                    let is_incomplete = matches!(
+                        error.kind(),
+                        clap::error::ErrorKind::MissingRequiredArgument
+                            | clap::error::ErrorKind::MissingSubcommand
+                            | clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                            | clap::error::ErrorKind::DisplayHelp
+                            | clap::error::ErrorKind::DisplayVersion
+                    );
+                    assert!(is_incomplete, "{file}: `sinew {line}`: {error}");
+                }
+            }
+        }
+        assert!(checked > 100, "{checked}");
+    }
 
     #[test]
     fn the_format_is_known_even_of_a_command_line_that_cannot_be_read() {

@@ -7,66 +7,104 @@ use clap::Args;
 use sinew_executor::client::{Client, ClientError};
 use sinew_mesh::connect::Connect;
 use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::env;
 use tokio::sync::mpsc;
 
 use crate::cmd::run::input;
+use crate::dev_file::RunningDev;
 use crate::exit::{self, Exit, Failure};
 use crate::telemetry;
 
+/// Heading of the flags that name a mesh, in help.
+const CONNECTION_HEADING: &str = "Connection";
+
 /// Flags of every command that needs a mesh; the names are those of the `nats` command line.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Connection")]
 #[group(skip)]
 pub(crate) struct Connection {
-    /// Address of the NATS server [env: `NATS_URL`] [default: the selected context, else localhost]
-    #[arg(long, visible_alias = "server", value_name = "URL")]
+    /// Mean the mesh. So does an address or a context, as a flag or a variable, and a `sinew dev` of this folder
+    #[arg(help_heading = CONNECTION_HEADING, long)]
+    pub(crate) mesh: bool,
+    /// Mean this process and this folder, whatever the environment names
+    #[arg(help_heading = CONNECTION_HEADING, long, conflicts_with_all = ["mesh", "nats", "context", "namespace"])]
+    pub(crate) local: bool,
+    /// Address of the NATS server [env: `NATS_URL`] [default: a `sinew dev` of this folder, the selected context, else localhost]
+    #[arg(help_heading = CONNECTION_HEADING, long, visible_alias = "server", value_name = "URL")]
     pub(crate) nats: Option<String>,
     /// Context of the `nats` command line [env: `NATS_CONTEXT`]
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// The mesh on that server [env: `SINEW_NAMESPACE`]
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// File with credentials [env: `NATS_CREDS`]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) creds: Option<String>,
     /// File with an nkey seed [env: `NATS_NKEY`]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) nkey: Option<String>,
     /// User [env: `NATS_USER`]
-    #[arg(long, value_name = "USER", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "USER", hide_short_help = true)]
     pub(crate) user: Option<String>,
     /// Password; better in the environment, where others cannot see it [env: `NATS_PASSWORD`]
-    #[arg(long, value_name = "PASSWORD", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "PASSWORD", hide_short_help = true)]
     pub(crate) password: Option<String>,
     /// The client's TLS certificate [env: `NATS_CERT`]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlscert: Option<String>,
     /// The client's TLS key [env: `NATS_KEY`]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlskey: Option<String>,
     /// Certificate authorities to trust [env: `NATS_CA`]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tlsca: Option<String>,
     /// How long to wait for the server (`5s`) [env: `NATS_TIMEOUT`]
-    #[arg(long, value_name = "DURATION", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long, value_name = "DURATION", hide_short_help = true)]
     pub(crate) nats_timeout: Option<String>,
     /// Who asks: the name in subjects that commands are recorded under [default: by the credentials, else the user]
-    #[arg(long = "as", value_name = "NAME", hide_short_help = true)]
+    #[arg(help_heading = CONNECTION_HEADING, long = "as", value_name = "NAME", hide_short_help = true)]
     pub(crate) caller: Option<String>,
 }
 
 impl Connection {
-    /// True if a flag says that a mesh is meant. Variables alone do not: they may stand there for other commands.
+    /// True if a flag says that a mesh is meant.
     pub(crate) fn is_given(&self) -> bool {
-        self.nats.is_some() || self.context.is_some() || self.namespace.is_some()
+        self.mesh || self.nats.is_some() || self.context.is_some() || self.namespace.is_some()
+    }
+
+    /// True if a mesh is meant: by a flag, by a variable that names an address or a context, or by a `sinew dev` that runs
+    /// in this folder. `names_files` says that the command line names files of this folder, which only a flag overrules.
+    pub(crate) fn is_meant(&self, names_files: bool) -> bool {
+        if self.is_given() || self.local || names_files {
+            return self.is_given();
+        }
+        has_address_variable() || RunningDev::find().is_some()
+    }
+
+    /// Returns the connection with the address of the `sinew dev` of this folder, if nothing else names one.
+    fn resolved(&self) -> Self {
+        if self.nats.is_some() || self.context.is_some() || has_address_variable() {
+            return self.clone();
+        }
+        match RunningDev::find() {
+            Some(dev) => Self {
+                nats: Some(dev.url()),
+                namespace: self.namespace.clone().or(Some(dev.namespace)),
+                ..self.clone()
+            },
+            None => self.clone(),
+        }
     }
 
     /// Connects. `role` names the connection.
     pub(crate) async fn open(&self, role: &'static str) -> Result<Mesh, Failure> {
+        if self.local {
+            return Err(Failure::usage("--local has no meaning here: this command needs a mesh"));
+        }
+        let resolved = self.resolved();
         let timeout = self.nats_timeout.as_deref().map(input::duration).transpose()?;
         let connect = Connect {
-            url: self.nats.clone(),
+            url: resolved.nats,
             context: self.context.clone(),
             creds: self.creds.clone().map(Into::into),
             nkey: self.nkey.clone().map(Into::into),
@@ -76,7 +114,7 @@ impl Connection {
             key: self.tlskey.clone().map(Into::into),
             ca: self.tlsca.clone().map(Into::into),
             timeout: timeout.map(Duration::from_millis),
-            namespace: self.namespace.clone(),
+            namespace: resolved.namespace,
             caller: self.caller.clone(),
             role,
         };
@@ -95,6 +133,12 @@ impl Connection {
         let mesh = self.open("cli").await?;
         Ok(Client::new(mesh, adapter).await?)
     }
+}
+
+/// Tells whether a variable names an address or a context.
+fn has_address_variable() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set(env::NATS_URL) || is_set(env::NATS_CONTEXT)
 }
 
 /// How long a command waits for a collector at its end.

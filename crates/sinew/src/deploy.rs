@@ -1,21 +1,31 @@
 //! Workflows from files onto a mesh: plans by digest, and the name under which others find the latest.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
 use sinew_dialects::Lowered;
+use sinew_executor::client::ClientError;
 use sinew_executor::local;
 use sinew_mesh::Mesh;
 use sinew_mesh::store::{Deployment, StoredPlan};
 use sinew_plan::Plan;
-use sinew_protocol::card::{AgentKind, Announcement, Visualisation};
+use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
+use sinew_source::Diagnostics;
 
 use crate::drawing;
 use crate::exit::{Exit, Failure};
 use crate::load::Loaded;
+use crate::remote::Remote;
+use crate::views::words;
 
 /// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
 const MOST_DRAWING: usize = 24 * 1024;
+
+/// No workflow of this name is deployed.
+const NO_SUCH_WORKFLOW: &str = "SINEW-8039";
+/// An agent or a workflow has the name already.
+pub(crate) const NAME_TAKEN: &str = "SINEW-8053";
 
 /// What was deployed.
 #[derive(Clone, Debug, Serialize)]
@@ -55,6 +65,7 @@ pub(crate) async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>
         }
         crate::load::program(loaded.dialect, lowered)?;
     }
+    refuse_names_of_agents(mesh, loaded).await?;
     let mut deployed = Vec::new();
     for lowered in &loaded.workflows {
         let plan = &lowered.plan;
@@ -74,7 +85,7 @@ fn deployment(mesh: &Mesh, lowered: &Lowered, digest: &str) -> Deployment {
     let plan = &lowered.plan;
     let drawing = drawing::draw(plan, sinew_diagram::Direction::TopDown, None);
     let mermaid = Some(sinew_diagram::mermaid(&drawing)).filter(|text| text.len() <= MOST_DRAWING);
-    let card = Announcement {
+    let announcement = Announcement {
         name: plan.name.clone(),
         description: plan.description.clone(),
         version: plan.version.clone().unwrap_or_default(),
@@ -89,9 +100,98 @@ fn deployment(mesh: &Mesh, lowered: &Lowered, digest: &str) -> Deployment {
         digest: digest.to_owned(),
         dialect: plan.dialect.clone(),
         description: plan.description.clone(),
-        card: serde_json::to_value(card.card(mesh.namespace())).unwrap_or_default(),
+        card: serde_json::to_value(announcement.card(mesh.namespace())).unwrap_or_default(),
         mermaid: mermaid.unwrap_or_default(),
         at: local::now(),
         by: crate::record::caller(mesh.caller()),
     }
+}
+
+/// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
+async fn refuse_names_of_agents(mesh: &Mesh, loaded: &Loaded) -> Result<(), Failure> {
+    let cards = mesh.cards();
+    cards.ready().await;
+    for lowered in &loaded.workflows {
+        let name = &lowered.plan.name;
+        if let Some(announced) = cards.get(name)
+            && card::kind(&announced.card) != AgentKind::Workflow
+        {
+            let text = format!("'{name}' is the name of an agent on the mesh, so no workflow can have it");
+            return Err(Failure::new(Exit::Conflict, NAME_TAKEN, text)
+                .hint("give the workflow another name, or stop the agent first"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses agents whose names deployed workflows have.
+pub(crate) async fn refuse_names_of_workflows<'a>(
+    mesh: &Mesh,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Failure> {
+    for name in names {
+        if mesh.workflow(name).await?.is_some() {
+            let text = format!("'{name}' is the name of a deployed workflow, so no agent can have it");
+            return Err(Failure::new(Exit::Conflict, NAME_TAKEN, text).hint(format!(
+                "give the agent another name, or: sinew workflow delete {}",
+                words::shell(name)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether an argument names a deployed workflow, and not a file.
+pub(crate) fn is_workflow_name(argument: &Path) -> bool {
+    let text = argument.to_string_lossy();
+    let name = text.split_once('@').map_or(text.as_ref(), |(name, _)| name);
+    !argument.is_file() && text != "-" && !name.contains(['/', '.'])
+}
+
+/// Returns the name and version that a name means: the newest version, or the one that `version` begins.
+pub(crate) async fn find_deployed(
+    remote: &Remote,
+    name: &str,
+    version: Option<&str>,
+) -> Result<(String, String), Failure> {
+    let workflows = remote.workflows().await;
+    let Some(latest) = workflows.get(name) else {
+        let known = workflows.list();
+        let names = known.iter().map(|one| one.deployment.name.as_str());
+        let failure =
+            Failure::new(Exit::NotFound, NO_SUCH_WORKFLOW, format!("no workflow '{name}' is deployed"));
+        return Err(match sinew_source::did_you_mean(name, names) {
+            Some(near) => failure.hint(format!("did you mean '{near}'?")),
+            None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
+        });
+    };
+    let Some(version) = version else { return Ok((name.to_owned(), latest.deployment.digest.clone())) };
+    let versions = workflows.versions(name);
+    let mut digests: Vec<&str> = versions.iter().map(|one| one.deployment.digest.as_str()).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    digests.retain(|digest| digest.starts_with(version));
+    match digests.as_slice() {
+        [one] => Ok((name.to_owned(), (*one).to_owned())),
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            NO_SUCH_WORKFLOW,
+            format!("workflow '{name}' has no version {version}"),
+        )),
+        _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),
+    }
+}
+
+/// Reads a deployed workflow (`NAME` or `NAME@VERSION`), as if it came from a file.
+pub(crate) async fn load_deployed(remote: &Remote, argument: &Path) -> Result<Loaded, Failure> {
+    let text = argument.to_string_lossy();
+    let (name, version) = text.split_once('@').map_or((text.as_ref(), None), |(name, at)| (name, Some(at)));
+    let (_, digest) = find_deployed(remote, name, version).await?;
+    let program = remote.client.programs().by_digest(&digest).await.map_err(ClientError::Plan)?;
+    let plan = program.graph.plan().clone();
+    let dialect = sinew_dialects::by_name(&plan.dialect)
+        .ok_or_else(|| Failure::usage(format!("this version has no dialect '{}'", plan.dialect)))?;
+    let places = vec![None; plan.nodes.len()];
+    let lowered = Lowered { plan, places, warnings: Diagnostics::default(), agents: BTreeMap::new() };
+    Ok(Loaded { path: argument.to_owned(), dialect, workflows: vec![lowered] })
 }

@@ -12,14 +12,18 @@ mod cmd;
 mod connect;
 mod deadline;
 mod deploy;
+mod dev_file;
 mod drawing;
 mod exit;
 mod load;
+mod local_records;
 mod node_table;
 mod output;
 mod paint;
+mod ready_made;
 mod record;
 mod remote;
+mod short_help;
 mod signals;
 mod status;
 mod telemetry;
@@ -27,8 +31,6 @@ mod tree;
 mod views;
 
 use std::process::ExitCode;
-
-use clap::Parser as _;
 
 /// Every message is a small tree of values that lives for a moment.
 #[global_allocator]
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
     }
     sinew_script::use_worker_processes();
     deadline::note_process_start();
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return cli::usage(&error),
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::tree::Word;
+use crate::tree::NodeStatus;
 
 /// Columns of a message that are worth more than other columns of the table.
 const MIN_MESSAGE_COLUMNS: usize = 32;
@@ -14,7 +14,7 @@ const NARROW_NAME_COLUMNS: usize = 20;
 pub(crate) struct NodeLine {
     pub(crate) name: String,
     pub(crate) kind: String,
-    pub(crate) status: Option<Word>,
+    pub(crate) status: Option<NodeStatus>,
     pub(crate) attempts: String,
     pub(crate) time: String,
     pub(crate) agent: String,
@@ -93,7 +93,9 @@ impl NodeColumns {
         let Some(status) = line.status else { return format!("  {}", line.name) };
         let paint = if color { (status.color(), "\u{1b}[0m") } else { ("", "") };
         let icon = format!("{}{}{} ", paint.0, status.icon(ascii), paint.1);
-        self.draw(&icon, status.as_str(), line, paint)
+        let drawn = self.draw(&icon, status.as_str(), line, paint);
+        // Signs of ours that are not ASCII.
+        if ascii { drawn.replace('×', "x").replace('…', "...") } else { drawn }
     }
 
     fn draw(&self, icon: &str, status: &str, line: &NodeLine, (on, off): (&str, &str)) -> String {
@@ -138,7 +140,7 @@ mod tests {
     fn narrow_terminals_keep_name_status_and_message() {
         let line = NodeLine {
             name: "validate_order".into(),
-            status: Some(Word::Failed),
+            status: Some(NodeStatus::Failed),
             attempts: "2".into(),
             time: "1.2s".into(),
             agent: "validator".into(),

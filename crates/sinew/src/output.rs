@@ -14,20 +14,23 @@ use crate::exit::Failure;
 /// Fields that name what a document is about, the first of them that is there.
 const NAMED_BY: [&str; 8] = ["execution", "address", "name", "role", "check", "code", "stream", "message"];
 
+/// Heading of the flags of every command, in help.
+const GLOBAL_HEADING: &str = "Global options";
+
 /// Flags of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
     /// Format of data on stdout
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_HEADING, value_enum, default_value_t = Format::Table)]
     pub(crate) output: Format,
     /// When to use colour (also: `NO_COLOR`, `CLICOLOR_FORCE`)
-    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING, value_enum, default_value_t = ColorChoice::Auto)]
     pub(crate) color: ColorChoice,
     /// Icons and lines in ASCII only
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) ascii: bool,
     /// No progress and no hints on stderr
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL_HEADING)]
     pub(crate) quiet: bool,
 }
 

@@ -18,14 +18,14 @@ use crate::cmd::agent::online;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::record::{self, Record};
-use crate::views::list::Row;
+use crate::views::list::{Row, RowFault};
 use crate::views::scene::MeshPresence;
 use crate::views::{Standing, words};
 
 /// No execution has this id, or begins with it.
-const NO_SUCH_EXECUTION: &str = "SINEW-8020";
+pub(crate) const NO_SUCH_EXECUTION: &str = "SINEW-8020";
 /// Several executions begin with this text.
-const SEVERAL: &str = "SINEW-8021";
+pub(crate) const SEVERAL: &str = "SINEW-8021";
 /// The start of an execution is stored, and no executor has taken it.
 const NOT_TAKEN: &str = "SINEW-8050";
 /// A command was refused.
@@ -39,6 +39,15 @@ const NEWEST: usize = 30;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Records fetched at the same time.
 const AT_ONCE: usize = 16;
+
+/// Closed executions whose records are read for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowDetails {
+    /// All: labels are wanted.
+    All,
+    /// Those that did not end well: only the reason is wanted.
+    Faults,
+}
 
 /// A mesh with what is on it.
 #[derive(Clone, Debug)]
@@ -161,13 +170,24 @@ impl Remote {
         Ok(rows)
     }
 
-    /// Fills in the labels of closed executions, which only their records know.
-    pub(crate) async fn with_labels(&self, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+    /// Fills in what only the records of closed executions know: labels, and why they failed.
+    pub(crate) async fn with_details(
+        &self,
+        rows: Vec<Row>,
+        details: RowDetails,
+    ) -> Result<Vec<Row>, Failure> {
         let filled = futures_util::stream::iter(rows).map(|mut row| async move {
-            if row.status.is_over()
-                && let Some(stored) = self.client.record(&parse(&row.execution)?).await?
-            {
-                row.labels = stored.meta.labels;
+            let is_wanted = row.status.is_over()
+                && (details == RowDetails::All || !matches!(row.status, Standing::Success));
+            if is_wanted && let Some(stored) = self.client.record(&parse(&row.execution)?).await? {
+                row.labels.clone_from(&stored.meta.labels);
+                if row.status != Standing::Success {
+                    // A record that cannot be folded is listed all the same.
+                    let folded = self.client.folded(&stored).await.ok();
+                    let record =
+                        folded.and_then(|folded| Record::decode(stored, folded.program().clone()).ok());
+                    row.fault = record.as_ref().and_then(RowFault::of);
+                }
             }
             Ok(row)
         });
@@ -198,7 +218,10 @@ fn no_such(text: &str) -> Failure {
 
 fn open(summary: Summary, presence: &MeshPresence) -> Row {
     // A list says of an agent that cannot answer why, instead of its name alone.
-    let concern = summary.agents.iter().find_map(|agent| presence.concern(agent));
+    let concern = summary
+        .agents
+        .iter()
+        .find_map(|agent| presence.short_concern(agent).map(|concern| format!("agent {agent} ({concern})")));
     Row {
         execution: summary.execution.to_string(),
         workflow: summary.workflow,
@@ -207,6 +230,7 @@ fn open(summary: Summary, presence: &MeshPresence) -> Row {
         ended: summary.ended,
         caller: record::caller(&summary.caller),
         waiting: concern.or(summary.waiting),
+        fault: None,
         labels: summary.labels,
     }
 }
@@ -221,6 +245,7 @@ fn closed(closed: Closed) -> Row {
         ended: Some(closed.ended),
         caller: caller.unwrap_or(closed.caller),
         waiting: None,
+        fault: None,
         labels: BTreeMap::new(),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     /// Its kind in the dialect.
     pub(crate) kind: String,
     /// How it stands, as a word.
-    pub(crate) status: Word,
+    pub(crate) status: NodeStatus,
     /// Attempts of its latest activation.
     pub(crate) attempts: u32,
     /// Activations, when there were several.
@@ -47,7 +47,7 @@ impl Row {
 /// How a node stands. A word, because colour alone says nothing to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum NodeStatus {
     /// Not reached yet
     Planned,
     /// Waits for its turn
@@ -66,7 +66,7 @@ pub(crate) enum Word {
     Cancelled,
 }
 
-impl Word {
+impl NodeStatus {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -155,7 +155,7 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, scene: &Scene) -> Row {
     let mut row = Row {
         node: node.id.clone(),
         kind: node.kind.clone(),
-        status: Word::Planned,
+        status: NodeStatus::Planned,
         attempts: 0,
         activations: 0,
         duration_ms: None,
@@ -164,7 +164,7 @@ pub(crate) fn row(ctx: &Ctx<'_>, ix: NodeIx, scene: &Scene) -> Row {
     };
     let Some(act) = ctx.state.last(ROOT, ix) else {
         if let Seen::Dead(reason) = ctx.seen(ROOT, ix) {
-            row.status = Word::Skipped;
+            row.status = NodeStatus::Skipped;
             row.message = Some(reason.to_owned());
         }
         return row;
@@ -194,15 +194,15 @@ pub(crate) fn asked_agent(one: &Activation) -> Option<String> {
 }
 
 /// How one activation stands.
-pub(crate) fn word(one: &Activation) -> Word {
+pub(crate) fn word(one: &Activation) -> NodeStatus {
     match (one.end, one.phase) {
-        (Some(End::Succeeded), _) => Word::Succeeded,
-        (Some(End::Failed), _) => Word::Failed,
-        (Some(End::Skipped), _) => Word::Skipped,
-        (Some(End::Cancelled), _) => Word::Cancelled,
-        (None, Phase::Ready | Phase::Deferred) => Word::Queued,
-        (None, Phase::Waiting) => Word::Waiting,
-        (None, _) => Word::Running,
+        (Some(End::Succeeded), _) => NodeStatus::Succeeded,
+        (Some(End::Failed), _) => NodeStatus::Failed,
+        (Some(End::Skipped), _) => NodeStatus::Skipped,
+        (Some(End::Cancelled), _) => NodeStatus::Cancelled,
+        (None, Phase::Ready | Phase::Deferred) => NodeStatus::Queued,
+        (None, Phase::Waiting) => NodeStatus::Waiting,
+        (None, _) => NodeStatus::Running,
     }
 }
 

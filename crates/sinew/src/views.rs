@@ -3,10 +3,12 @@
 //! Nothing here reads a clock, a file or the network: `now` is an argument. Each view is a document that serialises,
 //! and a text of the same for people.
 
+pub(crate) mod decision;
 pub(crate) mod describe;
 pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod list;
+pub(crate) mod node_description;
 pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod scene;
@@ -33,8 +35,10 @@ pub(crate) enum Standing {
     /// An operator paused it
     Paused,
     /// It did what it was meant to
+    #[value(alias = "succeeded")]
     Success,
     /// It did not
+    #[value(alias = "failed")]
     Failure,
     /// Somebody ended it
     Cancelled,

@@ -50,6 +50,73 @@ fn examples_validate_and_pass_their_tests() {
     printed(&["test", "examples"]);
 }
 
+/// Commands of a document that stand behind `$ sinew`, each with the lines below it.
+fn typed_commands(document: &str) -> Vec<(Vec<String>, String)> {
+    let mut found: Vec<(Vec<String>, String)> = Vec::new();
+    let mut is_open = false;
+    for line in document.lines() {
+        if let Some(command) = line.strip_prefix("$ sinew ") {
+            found.push((shell_words(command), String::new()));
+            is_open = true;
+        } else if line.starts_with("```") {
+            is_open = false;
+        } else if is_open && let Some((_, below)) = found.last_mut() {
+            below.push_str(line);
+            below.push('\n');
+        }
+    }
+    found
+}
+
+/// Words of a shell line without a comment; quotes hold a word together.
+fn shell_words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+    for c in line.chars() {
+        match c {
+            '\'' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            ' ' if !quoted => words.extend(word.take()),
+            '#' if !quoted && word.is_none() => break,
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[test]
+fn ready_made_agents_do_what_their_page_says() {
+    let page = std::fs::read_to_string(root().join("agent-cards/README.md")).unwrap();
+    let commands = typed_commands(&page);
+    assert!(commands.len() >= 8, "{commands:?}");
+    for (command, below) in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        assert_eq!(printed(&words).trim(), below.trim(), "{command:?}");
+    }
+    // A workflow that was just made runs, with nothing else in its folder.
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_sinew")).args(args).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["new", "workflow", "hello"]);
+    let answer: Value = serde_json::from_str(&run(&["run", "hello.yaml", "-q", "-p", "name=Ada"])).unwrap();
+    assert_eq!(answer, json!({"text": "Hello, Ada!"}));
+    // Its record is there for the commands of executions.
+    let rows: Value = serde_json::from_str(&run(&["execution", "list", "--local", "-o", "json"])).unwrap();
+    assert_eq!((&rows[0]["workflow"], &rows[0]["status"]), (&json!("hello"), &json!("success")), "{rows}");
+    let result: Value = serde_json::from_str(&run(&["execution", "result", "@latest"])).unwrap();
+    assert_eq!(result, answer);
+    let node: Value =
+        serde_json::from_str(&run(&["execution", "describe", "@latest", "--node", "greet", "-o", "json"]))
+            .unwrap();
+    assert_eq!((&node["input"], &node["output"]), (&json!({"name": "Ada"}), &json!({"text": "Hello, Ada!"})));
+}
+
 #[test]
 fn drawings_of_the_examples_are_current() {
     let readme = std::fs::read_to_string(root().join("examples/README.md")).unwrap();

@@ -9,7 +9,8 @@
 
 mod adapter;
 mod condition;
-pub mod duration;
+pub mod document;
+mod duration;
 mod file;
 mod lower;
 pub mod model;
@@ -30,6 +31,7 @@ mod tests;
 
 use serde_json::Value;
 use sinew_engine::Adapter;
+use sinew_plan::Plan;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
@@ -98,6 +100,10 @@ impl Dialect for Sam {
 
     fn adapter(&self) -> &'static dyn Adapter {
         &adapter::SamAdapter
+    }
+
+    fn sam_document(&self, plan: &Plan) -> Option<Value> {
+        document::document(plan)
     }
 
     fn schema(&self) -> Value {

@@ -371,7 +371,10 @@ impl<'d> Check<'d, '_> {
     fn closed(&mut self, value: &serde_json::Value, what: &str, at: Span) {
         if let Some(text) = unclosed(value) {
             let shown: String = text.chars().take(40).collect();
-            let open = Diagnostic::error("SINEW-2290", format!("{what} opens a template and does not close it: {shown}"));
+            let open = Diagnostic::error(
+                "SINEW-2290",
+                format!("{what} opens a template and does not close it: {shown}"),
+            );
             self.found.push(open.at(at).hint("end it with '}}'"));
         }
     }
@@ -454,17 +457,22 @@ impl<'d> Check<'d, '_> {
         }
         let mut schema = schema;
         for step in path.steps.iter().skip(skipped) {
-            let Some(properties) = schema.get("properties").and_then(serde_json::Value::as_object) else { return };
+            let Some(properties) = schema.get("properties").and_then(serde_json::Value::as_object) else {
+                return;
+            };
             // A schema that is put together of others, or takes any property, says nothing about this one.
             let is_open = ["patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if"]
                 .iter()
                 .any(|key| schema.get(key).is_some())
-                || schema.get("additionalProperties").is_some_and(|more| *more != serde_json::Value::Bool(false));
+                || schema
+                    .get("additionalProperties")
+                    .is_some_and(|more| *more != serde_json::Value::Bool(false));
             match properties.get(step) {
                 Some(inner) => schema = inner,
                 None if is_open => return,
                 None => {
-                    let message = format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
+                    let message =
+                        format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
                     let wrong = Diagnostic::warning("SINEW-2291", message).at(at);
                     let near = hint_for(self.found.len(), step, properties.keys().map(String::as_str));
                     self.found.push(match near {

@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{self, Output};
 use crate::record::Record;
 use crate::remote::Remote;
+use crate::views::decision;
 use crate::views::scene::{MeshPresence, Scene};
 use crate::views::waiting::{self, Wait};
 use crate::views::words;
@@ -75,7 +76,7 @@ pub(crate) struct ApproveArgs {
     /// The answer, as JSON if it reads as JSON, else as text [default: approve]
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
-    /// A word to it; recorded
+    /// Comment stored with the decision
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
     /// Say what would be decided, and do nothing
@@ -92,7 +93,7 @@ pub(crate) struct ApproveArgs {
 pub(crate) struct RejectArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// Why; recorded
+    /// Reason stored with the decision
     #[arg(long, value_name = "TEXT")]
     comment: String,
     /// Say what would be decided, and do nothing
@@ -184,16 +185,51 @@ fn table(rows: &[(String, String, Wait)], now: u64) -> String {
 }
 
 async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
-    let (_, id, wait) = args.find().await?;
+    let (remote, id, wait) = args.find().await?;
+    let record = remote.record(&id).await?;
     let mut document = serde_json::to_value(&wait).unwrap_or_default();
     document["execution"] = json!(id.as_str());
-    output.value(&document, |_| {
-        let question = wait.question.as_ref();
-        let prompt = question.map(|question| output::indented(&question.prompt)).unwrap_or_default();
-        let data = question.map(|question| serde_json::to_string_pretty(&question.data).unwrap_or_default());
-        format!("{prompt}\n{}", data.filter(|data| data != "null").unwrap_or_default())
-    });
+    document["workflow"] = json!(record.plan().name);
+    document["input"] = record.execution.ctx().input().clone();
+    document["decisions"] = json!(decision::decisions(&record));
+    output.value(&document, |_| question_text(&record, &wait, local::now()));
     Ok(Exit::Ok)
+}
+
+/// The question for people: what it is about, who asks since when, and the commands that answer it.
+fn question_text(record: &Record, wait: &Wait, now: u64) -> String {
+    let question = wait.question.as_ref();
+    let node = wait.node.as_deref().unwrap_or_default();
+    let pretty = |value: &Value| output::indented(&serde_json::to_string_pretty(value).unwrap_or_default());
+    let mut lines = vec![question.map(|question| output::indented(&question.prompt)).unwrap_or_default()];
+    if let Some(question) = question.filter(|question| !question.data.is_null()) {
+        lines.push(pretty(&question.data));
+    }
+    let mut line = |name: &str, value: String| lines.push(format!("{name:<9} {value}"));
+    line("execution", record.id().to_owned());
+    line("workflow", words::name(&record.plan().name));
+    line("node", words::name(node));
+    line("asked", words::ago(wait.since, now));
+    if let Some(until) = wait.until {
+        line(
+            "due",
+            match until.checked_sub(now) {
+                Some(left) => format!("in {}", crate::tree::duration(left)),
+                None => "now".to_owned(),
+            },
+        );
+    }
+    let allowed = question.map(|question| question.allowed.join(", ")).filter(|allowed| !allowed.is_empty());
+    line("who", words::one_line(&allowed.unwrap_or_else(|| "anybody".to_owned()), 200));
+    line("input", words::one_line(&record.execution.ctx().input().to_string(), 300));
+    for decision in decision::decisions(record) {
+        line("before", decision.line(now));
+    }
+    let (id, node) = (words::shell(record.id()), words::shell(node));
+    line("yes", format!("sinew approval approve {id} --node {node}"));
+    line("no", format!("sinew approval reject {id} --node {node} --comment WHY"));
+    line("answer", format!("sinew approval approve {id} --node {node} --data JSON"));
+    lines.join("\n")
 }
 
 /// What is decided.

@@ -50,6 +50,9 @@ pub(crate) struct ListArgs {
     /// Only of this node
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    /// Show also values that the mesh stored on its own: outputs of nodes and inputs of calls
+    #[arg(long)]
+    all: bool,
 }
 
 /// Arguments of `sinew artifact get`.
@@ -151,6 +154,8 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let Found { record, .. } = args.which.open().await?;
     let mut all = left(&record);
     all.retain(|one| args.node.as_ref().is_none_or(|node| *node == one.node));
+    // Artifacts that agents named come first: the others are values of the execution, one for each node.
+    all.sort_by_key(|one| is_generated(one.artifact.meta.name.as_str()));
     let rows: Vec<Value> = all
         .iter()
         .map(|one| {
@@ -167,7 +172,13 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         }
         let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
-        lines.extend(all.iter().map(|one| {
+        let is_shown = |one: &&Left| args.all || !is_generated(one.artifact.meta.name.as_str());
+        let hidden = all.iter().filter(|one| !is_shown(one)).count();
+        if hidden > 0 {
+            output
+                .note(&format!("{} of the mesh not shown; --all shows them", words::count(hidden, "value")));
+        }
+        lines.extend(all.iter().filter(is_shown).map(|one| {
             let meta = &one.artifact.meta;
             vec![
                 meta.name.to_string(),
@@ -181,6 +192,17 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         words::columns(&lines)
     });
     Ok(Exit::Ok)
+}
+
+/// Tells whether the mesh gave an artifact its name: `output_1a2b3c4d.json` for the output of a task, `call_….json` and
+/// `wi_….json` for the input of a call.
+fn is_generated(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".json") else { return false };
+    let is_id =
+        |id: &str, length: usize| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    stem.strip_prefix("output_").is_some_and(|id| is_id(id, 8))
+        || stem.strip_prefix("call_").is_some_and(|id| is_id(id, 16))
+        || stem.strip_prefix("wi_").and_then(|rest| rest.rsplit_once('_')).is_some_and(|(_, id)| is_id(id, 8))
 }
 
 async fn get(args: &GetArgs, output: &Output) -> Result<Exit, Failure> {

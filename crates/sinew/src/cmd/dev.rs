@@ -23,9 +23,11 @@ use self::served::ServedAgents;
 use crate::cmd::serve::{self, Care, Stop};
 use crate::cmd::workflow::deploy;
 use crate::connect::{self, Connection, block};
+use crate::dev_file::DevFile;
 use crate::exit::{Exit, Failure};
 use crate::load::{Loaded, Options, VariableArgs};
 use crate::output::Output;
+use crate::ready_made::add_ready_made;
 use crate::views::words;
 
 /// Where a NATS server usually listens.
@@ -98,7 +100,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         .reload
         .then(|| FileWatch::of(named_or(&args.workflows, WORKFLOWS), named_or(&args.agents, AGENTS)));
     let loaded = read_workflows(args, &options)?;
-    let agents = read_agents(args)?;
+    let (agents, ready_made) = read_agents(args)?;
     let stop = Stop::listen()?;
     let telemetry = args.care.begin("dev", None, Arc::new(|| Ok(())), output).await?;
     let (mut server, mesh_at) = if args.mesh.nats.is_some() {
@@ -112,7 +114,9 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     mesh.provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
     let service = Service::start(mesh.clone(), ServiceOptions::new(connect::adapter)).await?;
+    let _note = server.as_ref().and_then(|server| DevFile::write(server.port(), mesh.namespace()));
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
+    let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
     let mut serving = ServedAgents::serve(&mesh, &agents, &stop);
     let workflows: Vec<String> = deployed.into_iter().map(|one| one.name).collect();
     // The next command finds what the banner names.
@@ -125,7 +129,8 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         url: mesh_at.nats.clone().unwrap_or_default(),
         namespace: mesh.namespace(),
         server: server.as_ref(),
-        agents: &names,
+        agents: &own,
+        ready_made: &ready_made,
         workflows: &workflows,
         next: next_command(&loaded, &agents),
     };
@@ -140,14 +145,17 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
             change = next_change(watch.as_mut()) => {
                 let done = match change {
                     FileChange::Workflows => redeploy(&mesh, args, &options, output).await,
-                    FileChange::Agents => read_agents(args).map(|agents| {
+                    FileChange::Agents => read_agents(args).map(|(agents, _)| {
                         serving.replace(&mesh, &agents, &stop);
                         output.note(&format!("serving agents: {}", list_names(agents.names())));
                     }),
                 };
                 if let Err(failure) = done {
                     output.failure(&failure);
-                    output.note("nothing was changed: the workflows and agents from before stay");
+                    output.note(match change {
+                        FileChange::Workflows => "nothing was deployed; the versions before stay",
+                        FileChange::Agents => "no agent was changed; those from before go on",
+                    });
                 }
             }
         }
@@ -180,9 +188,11 @@ fn read_workflows(args: &DevArgs, options: &Options) -> Result<Vec<Loaded>, Fail
     }
 }
 
-/// Reads the agents that were named, or those of the usual folder.
-fn read_agents(args: &DevArgs) -> Result<AgentSet, Failure> {
-    AgentSet::load_paths(&places(&args.agents, AGENTS)).map_err(Failure::diagnostics)
+/// Reads the agents that were named, or those of the usual folder, and adds the ready-made ones. Returns the names of those.
+fn read_agents(args: &DevArgs) -> Result<(AgentSet, Vec<String>), Failure> {
+    let mut agents = AgentSet::load_paths(&places(&args.agents, AGENTS)).map_err(Failure::diagnostics)?;
+    let ready_made = add_ready_made(&mut agents)?;
+    Ok((agents, ready_made))
 }
 
 async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Output) -> Result<(), Failure> {
@@ -249,6 +259,8 @@ struct Banner<'a> {
     namespace: &'a str,
     server: Option<&'a Server>,
     agents: &'a [String],
+    /// Agents that ship with Sinew.
+    ready_made: &'a [String],
     workflows: &'a [String],
     /// The command to type next, without the place of the mesh.
     next: NextCommand,
@@ -272,6 +284,7 @@ impl Banner<'_> {
             "store": self.server.map(Server::store),
             "log": self.server.map(Server::log),
             "agents": self.agents,
+            "ready_made": self.ready_made,
             "workflows": self.workflows,
         });
         output.value(&document, |_| {
@@ -292,6 +305,7 @@ impl Banner<'_> {
                 "Agents       {}",
                 list(self.agents, "none; `sinew serve agent FILE` adds some")
             ));
+            lines.push(format!("Ready-made   {}", list(self.ready_made, "none")));
             lines.push(format!(
                 "Workflows    {}",
                 list(self.workflows, "none; `sinew workflow deploy FILE` adds some")

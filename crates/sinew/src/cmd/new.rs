@@ -16,6 +16,24 @@ const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
 const COMMAND: &str = include_str!("../templates/command.agent.yaml");
 const HTTP: &str = include_str!("../templates/http.agent.yaml");
 
+/// Files of an agent in Python, by name.
+const PYTHON: [(&str, &str); 4] = [
+    ("agent.py", include_str!("../templates/python/agent.py")),
+    ("sinew_agent.py", include_str!("../../../../examples/python-agent/sinew_agent.py")),
+    ("requirements.txt", "nats-py==2.16.0\n"),
+    ("README.md", include_str!("../templates/python/README.md")),
+];
+/// Files of an agent in Rust, by name.
+const RUST: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("../templates/rust/Cargo.toml")),
+    ("src/main.rs", include_str!("../templates/rust/main.rs")),
+    ("README.md", include_str!("../templates/rust/README.md")),
+];
+/// The crate of the SDK where this program was built.
+const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
+/// The version of schemars whose traits the SDK takes.
+const SCHEMARS_VERSION: &str = "1";
+
 /// A file is in the way.
 const EXISTS: &str = "SINEW-8012";
 
@@ -26,7 +44,9 @@ const WORKFLOW_EXAMPLES: &str = "Examples:
 const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
   sinew new agent lookup --kind http
-  sinew new agent convert --kind command --dir agents";
+  sinew new agent convert --kind command --dir agents
+  sinew new agent billing --kind python          # a project: a process of its own on the mesh
+  sinew new agent billing --kind rust";
 
 /// Commands for new files.
 #[derive(Debug, Subcommand)]
@@ -55,8 +75,9 @@ pub(crate) struct NewWorkflow {
 /// Arguments of `sinew new agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Start an agent: writes NAME.agent.yaml, and the schema editors check it with. No file that exists \
-                  is changed.",
+    long_about = "Start an agent: writes NAME.agent.yaml, and the schema editors check it with. With --kind rust or \
+                  python it writes a project into the folder NAME, for an agent that is a process of its own. No file \
+                  that exists is changed.",
     after_help = AGENT_EXAMPLES
 )]
 pub(crate) struct NewAgent {
@@ -65,9 +86,9 @@ pub(crate) struct NewAgent {
     /// What it is
     #[arg(long, value_enum, default_value_t = Kind::Script)]
     kind: Kind,
-    /// The folder to write into
-    #[arg(long, value_name = "DIR", default_value = "agent-cards")]
-    dir: PathBuf,
+    /// The folder to write into [default: agent-cards; for a project the current folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 /// What an agent is.
@@ -79,10 +100,20 @@ enum Kind {
     Command,
     /// A request to a service
     Http,
+    /// A project in Rust, with the SDK
+    Rust,
+    /// A project in Python: one file beside the agent, and nats-py
+    Python,
 }
 
 /// Does what the command line says.
 pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure> {
+    if let NewCommand::Agent(args) = command
+        && matches!(args.kind, Kind::Rust | Kind::Python)
+    {
+        return new_project(args, output);
+    }
+    let cards = PathBuf::from("agent-cards");
     let (name, dir, ending, template, kind, schema_name) = match command {
         NewCommand::Workflow(args) => {
             let schema = ".sinew/schema/workflow.json";
@@ -92,17 +123,20 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
             let template = match args.kind {
                 Kind::Script => SCRIPT,
                 Kind::Command => COMMAND,
-                Kind::Http => HTTP,
+                _ => HTTP,
             };
             let schema = ".sinew/schema/agent.json";
-            (&args.name, &args.dir, "agent.yaml", template, schema::Kind::Agent, schema)
+            (
+                &args.name,
+                args.dir.as_ref().unwrap_or(&cards),
+                "agent.yaml",
+                template,
+                schema::Kind::Agent,
+                schema,
+            )
         }
     };
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
-        return Err(Failure::usage(format!("'{}' cannot be a name", name.escape_debug()))
-            .hint("use up to 64 letters, digits, - and _"));
-    }
+    check_name(name)?;
     // Paths are shown as people write them, without a `./` before them.
     let dir = if dir == Path::new(".") { Path::new("") } else { dir };
     let file = dir.join(format!("{name}.{ending}"));
@@ -126,6 +160,50 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
         written.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n")
     });
     output.note(&format!("next: {next}"));
+    Ok(Exit::Ok)
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) {
+        return Err(Failure::usage(format!("'{}' is not a valid name", name.escape_debug()))
+            .hint("use up to 64 letters, digits, - and _"));
+    }
+    Ok(())
+}
+
+/// Writes the project of an agent that is a process.
+fn new_project(args: &NewAgent, output: &Output) -> Result<Exit, Failure> {
+    check_name(&args.name)?;
+    let here = PathBuf::new();
+    let folder = args.dir.as_ref().unwrap_or(&here).join(&args.name);
+    let files: &[(&str, &str)] = if args.kind == Kind::Rust { &RUST } else { &PYTHON };
+    if args.kind == Kind::Rust && !args.name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(Failure::usage("the name of a package in Rust begins with a letter"));
+    }
+    // The SDK of this checkout is the one that fits; elsewhere the repository has it.
+    let sdk = Path::new(SDK_FOLDER).canonicalize();
+    let source = match sdk {
+        Ok(sdk) => format!("path = {:?}", sdk.display().to_string()),
+        Err(_) => format!("git = \"{}\"", env!("CARGO_PKG_REPOSITORY")),
+    };
+    let mut written = Vec::new();
+    for (name, text) in files {
+        let text = match *name {
+            "sinew_agent.py" => (*text).to_owned(),
+            _ => text
+                .replace("NAME", &args.name)
+                .replace("SCHEMARS", SCHEMARS_VERSION)
+                .replace("SOURCE", &source),
+        };
+        let path = folder.join(name);
+        write_new(&path, &text)?;
+        written.push(path);
+    }
+    output.value(&json!({ "written": written }), |_| {
+        written.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join("\n")
+    });
+    output.note(&format!("next: see {}", folder.join("README.md").display()));
     Ok(Exit::Ok)
 }
 

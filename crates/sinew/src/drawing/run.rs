@@ -6,7 +6,7 @@ use sinew_diagram::{Mark, Status};
 use sinew_engine::{Activation, Fact, Graph, ROOT, Round, State};
 use sinew_plan::NodeIx;
 
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// What an execution did so far.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
         let status = if skipped { Status::Skipped } else { Status::Planned };
         return Mark { status, note: None };
     };
-    let words: Vec<Word> = acts.iter().map(|one| tree::word(one)).collect();
+    let words: Vec<NodeStatus> = acts.iter().map(|one| tree::word(one)).collect();
     let is_child = last.owner.is_some();
     let word = if is_child { worst(&words) } else { tree::word(last) };
     let note = match (&last.children, acts.len()) {
@@ -112,38 +112,45 @@ fn mark(state: &State, ix: NodeIx, acts: &[&Activation]) -> Mark {
             tally(&started.collect::<Vec<_>>())
         }
         (None, 1) if last.tries > 1 => Some(format!("{} attempts", last.tries)),
-        (None, 1) => (word == Word::Queued).then(|| "queued".to_owned()),
+        (None, 1) => (word == NodeStatus::Queued).then(|| "queued".to_owned()),
         (None, _) if is_child => tally(&words),
         (None, times) => Some(format!("×{times}")),
     };
     let status = match word {
-        Word::Planned | Word::Queued => Status::Planned,
-        Word::Running => Status::Running,
-        Word::Waiting => Status::Waiting,
-        Word::Succeeded => Status::Succeeded,
-        Word::Failed => Status::Failed,
-        Word::Skipped => Status::Skipped,
-        Word::Cancelled => Status::Cancelled,
+        NodeStatus::Planned | NodeStatus::Queued => Status::Planned,
+        NodeStatus::Running => Status::Running,
+        NodeStatus::Waiting => Status::Waiting,
+        NodeStatus::Succeeded => Status::Succeeded,
+        NodeStatus::Failed => Status::Failed,
+        NodeStatus::Skipped => Status::Skipped,
+        NodeStatus::Cancelled => Status::Cancelled,
     };
     Mark { status, note }
 }
 
 /// Children stand as the one among them that people look for first.
-fn worst(words: &[Word]) -> Word {
-    let order = [Word::Failed, Word::Waiting, Word::Running, Word::Cancelled, Word::Queued, Word::Succeeded];
-    order.into_iter().find(|word| words.contains(word)).unwrap_or(Word::Skipped)
+fn worst(words: &[NodeStatus]) -> NodeStatus {
+    let order = [
+        NodeStatus::Failed,
+        NodeStatus::Waiting,
+        NodeStatus::Running,
+        NodeStatus::Cancelled,
+        NodeStatus::Queued,
+        NodeStatus::Succeeded,
+    ];
+    order.into_iter().find(|word| words.contains(word)).unwrap_or(NodeStatus::Skipped)
 }
 
 /// `387 ok, 9 running, 4 failed`.
-fn tally(words: &[Word]) -> Option<String> {
+fn tally(words: &[NodeStatus]) -> Option<String> {
     let parts: Vec<String> = [
-        (Word::Succeeded, "ok"),
-        (Word::Running, "running"),
-        (Word::Waiting, "waiting"),
-        (Word::Queued, "queued"),
-        (Word::Failed, "failed"),
-        (Word::Skipped, "skipped"),
-        (Word::Cancelled, "cancelled"),
+        (NodeStatus::Succeeded, "ok"),
+        (NodeStatus::Running, "running"),
+        (NodeStatus::Waiting, "waiting"),
+        (NodeStatus::Queued, "queued"),
+        (NodeStatus::Failed, "failed"),
+        (NodeStatus::Skipped, "skipped"),
+        (NodeStatus::Cancelled, "cancelled"),
     ]
     .into_iter()
     .map(|(word, text)| (words.iter().filter(|other| **other == word).count(), text))

@@ -10,11 +10,12 @@ use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
+use super::decision::{Decision, decisions};
 use super::scene::{MeshPresence, Scene};
 use super::waiting::{self, Wait};
 use super::{Standing, words};
 use crate::record::{About, Record, caller};
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// Waits that the text shows; all are in the data.
 const SHOWN: usize = 10;
@@ -44,6 +45,9 @@ pub(crate) struct Description {
     pub(crate) failure: Option<Failure>,
     /// How often an operator retried it.
     pub(crate) retries: u32,
+    /// What people decided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) decisions: Vec<Decision>,
     pub(crate) commands: Vec<Verdict>,
     /// Commands that make sense now.
     pub(crate) next: Vec<String>,
@@ -112,6 +116,7 @@ pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> D
         waiting,
         failure,
         retries: state.reopened,
+        decisions: decisions(record),
         commands: record.commands.clone(),
         next,
     }
@@ -120,18 +125,18 @@ pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> D
 /// Counts nodes by how they stand.
 pub(crate) fn counts(record: &Record, now: Time) -> Counts {
     let rows = tree::rows(&record.execution, now);
-    let count = |wanted: fn(Word) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
+    let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
     Counts {
         total: rows.len(),
-        over: count(Word::is_over),
-        running: count(|word| word == Word::Running),
-        waiting: count(|word| word == Word::Waiting),
-        failed: count(|word| word == Word::Failed),
+        over: count(NodeStatus::is_over),
+        running: count(|word| word == NodeStatus::Running),
+        waiting: count(|word| word == NodeStatus::Waiting),
+        failed: count(|word| word == NodeStatus::Failed),
     }
 }
 
 /// The first failure with what led to it; none if nothing failed for good.
-fn failure(record: &Record) -> Option<Failure> {
+pub(crate) fn failure(record: &Record) -> Option<Failure> {
     let state = record.execution.state();
     let ctx = record.execution.ctx();
     let mut chain = Vec::new();
@@ -267,7 +272,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
         line("labels", &words::one_line(&labels.join(" "), 200));
     }
     if description.retries > 0 {
-        line("retried", &format!("{} times", description.retries));
+        line("retried", &words::count(description.retries as usize, "time"));
     }
     line("input", &words::one_line(&description.input.to_string(), 200));
     if let Some(output) = &description.output {
@@ -277,9 +282,18 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     if let Some(failure) = &description.failure {
         failure_text(&mut out, failure, description.status);
     }
-    if !description.commands.is_empty() {
+    if !description.decisions.is_empty() {
+        out.push_str("decisions\n");
+        for decision in &description.decisions {
+            let _ = writeln!(out, "  {}", decision.line(now));
+        }
+    }
+    // A decision that was taken stands above, in the words of who decided.
+    let is_told = |verdict: &&Verdict| !(verdict.op == Operation::Approve && verdict.accepted);
+    let told: Vec<&Verdict> = description.commands.iter().filter(is_told).collect();
+    if !told.is_empty() {
         out.push_str("commands\n");
-        for verdict in &description.commands {
+        for verdict in told {
             let word = if verdict.accepted { "accepted" } else { "refused" };
             let reason =
                 if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };

@@ -13,7 +13,7 @@ use super::scene::{MeshPresence, Scene};
 use super::tree::{self, Branch, Options};
 use super::{Standing, words};
 use crate::record::Record;
-use crate::tree::{Word, duration};
+use crate::tree::{NodeStatus, duration};
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 100;
@@ -60,7 +60,7 @@ struct Node {
 /// How a node stood in one of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Stood {
-    status: Word,
+    status: NodeStatus,
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<Time>,
@@ -159,7 +159,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, Stood> {
 }
 
 /// What makes one value the other: JSON Patch. Each operation says what was there, which the standard lets pass.
-fn patch(before: &Value, after: &Value) -> Vec<Value> {
+pub(crate) fn patch(before: &Value, after: &Value) -> Vec<Value> {
     let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
     let Value::Array(mut operations) = operations else { return Vec::new() };
     for operation in &mut operations {

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sinew_engine::Time;
 
-#[cfg(test)]
 use super::scene::{MeshPresence, Scene};
-#[cfg(test)]
-use super::waiting;
-use super::{Standing, words};
-#[cfg(test)]
+use super::{Standing, describe, waiting, words};
 use crate::record::Record;
 use crate::tree::duration;
 
@@ -29,11 +25,36 @@ pub(crate) struct Row {
     /// What it waits for, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<String>,
+    /// Why it failed or was cancelled.
+    #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
+    pub(crate) fault: Option<RowFault>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-#[cfg(test)]
+/// Why an execution failed, in a few words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RowFault {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    /// The node that failed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+}
+
+impl RowFault {
+    /// Returns why an execution failed; none if it did not.
+    pub(crate) fn of(record: &Record) -> Option<Self> {
+        let failure = describe::failure(record)?;
+        let cause = failure.chain.first()?;
+        Some(Self {
+            code: cause.fault.code.to_string(),
+            message: cause.fault.message.clone(),
+            node: failure.node,
+        })
+    }
+}
+
 impl Row {
     /// The row of a record.
     pub(crate) fn of(record: &Record, now: Time) -> Self {
@@ -49,6 +70,7 @@ impl Row {
                 record,
                 &Scene::of(&record.execution, now, &MeshPresence::default()),
             )),
+            fault: state.ended.then(|| RowFault::of(record)).flatten(),
             labels: record.about.labels.clone(),
         }
     }
@@ -91,7 +113,7 @@ pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
     if wide {
         heads.extend(["CALLER", "LABELS"]);
     }
-    heads.push("WAITING FOR");
+    heads.push("WHY");
     let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for row in rows {
         let mut line = vec![
@@ -106,7 +128,15 @@ pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
                 row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
         }
-        line.push(words::one_line(row.waiting.as_deref().unwrap_or_default(), if wide { 200 } else { 60 }));
+        let why = match (&row.waiting, &row.fault) {
+            (Some(waiting), _) => waiting.clone(),
+            (None, Some(fault)) => match fault.node.as_ref().filter(|node| !fault.message.contains(*node)) {
+                Some(node) => format!("{node}: {}", fault.message),
+                None => fault.message.clone(),
+            },
+            (None, None) => String::new(),
+        };
+        line.push(words::one_line(&why, if wide { 200 } else { 60 }));
         lines.push(line);
     }
     let table = words::columns(&lines);

@@ -8,7 +8,7 @@ use sinew_engine::{Refused, Retry};
 
 use super::words;
 use crate::record::Record;
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// Columns that an input gets.
 const INPUT_WIDTH: usize = 60;
@@ -60,7 +60,8 @@ pub(crate) fn preview(record: &Record, retry: &Retry) -> Result<Preview, Refused
 /// The preview for people.
 pub(crate) fn text(preview: &Preview, record: &Record) -> String {
     let rows = tree::rows(&record.execution, record.at());
-    let word = |id: &str| rows.iter().find(|row| row.node == id).map_or(Word::Planned, |row| row.status);
+    let word =
+        |id: &str| rows.iter().find(|row| row.node == id).map_or(NodeStatus::Planned, |row| row.status);
     let mut lines = Vec::new();
     let mut line = |what: &str, nodes: String, why: String| {
         if !nodes.is_empty() {

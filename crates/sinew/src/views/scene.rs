@@ -9,6 +9,9 @@ use sinew_protocol::card::CARD_LATE_AFTER;
 
 use crate::tree::duration;
 
+/// The word for an agent without a card.
+const OFFLINE: &str = "offline";
+
 /// Agents of a mesh and the executor of an execution, at one moment. Nothing is known of them in one process or in a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MeshPresence {
@@ -21,10 +24,19 @@ pub(crate) struct MeshPresence {
 impl MeshPresence {
     /// Returns why an agent may not answer; none if nothing speaks against it.
     pub(crate) fn concern(&self, agent: &str) -> Option<String> {
+        let short = self.short_concern(agent)?;
+        Some(match short.as_str() {
+            OFFLINE => format!("no agent '{agent}' is online"),
+            silent => format!("{silent} of agent '{agent}'"),
+        })
+    }
+
+    /// Returns the same in words that stand behind the name of the agent.
+    pub(crate) fn short_concern(&self, agent: &str) -> Option<String> {
         match self.agents.as_ref()?.get(agent) {
-            None => Some(format!("no agent '{agent}' is online")),
+            None => Some(OFFLINE.to_owned()),
             Some(age) if u128::from(*age) > CARD_LATE_AFTER.as_millis() => {
-                Some(format!("no heartbeat of agent '{agent}' for {}", duration(*age)))
+                Some(format!("no heartbeat for {}", duration(*age)))
             }
             Some(_) => None,
         }

@@ -16,7 +16,7 @@ use super::tree::Options;
 use super::*;
 use crate::load;
 use crate::record::{self, About, Record};
-use crate::tree::Word;
+use crate::tree::NodeStatus;
 
 const ORDERS: &str = include_str!("../../tests/fixtures/good/orders.yaml");
 const APPROVAL: &str = include_str!("../../tests/fixtures/test/approval.test.json");
@@ -113,7 +113,7 @@ fn a_failure_is_told_from_the_outside_in() {
         assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
     }
     let data = serde_json::to_value(&told).unwrap();
-    assert_eq!(data["started"], "1970-01-01T00:00:00Z");
+    assert_eq!(data["started"], "1970-01-01T00:00:00.000Z");
     assert_eq!(data["failure"]["chain"][0]["message"], json!(failure.chain[0].fault.message));
 }
 
@@ -162,9 +162,9 @@ fn trees_fold_and_open() {
     assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
     let open = grown(Options { depth: 9, ..Options::default() });
     assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
-    assert_eq!(open[2].children[1].row.status, Word::Failed);
-    let some = grown(Options { depth: 9, fold: vec![Word::Succeeded], node: None });
-    assert!(some[2].children.iter().all(|child| child.row.status != Word::Succeeded));
+    assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
+    let some = grown(Options { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
+    assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
     assert_eq!(some[2].folded.get("succeeded"), Some(&2));
     let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
     assert_eq!(names(&one), ["each_line_1"]);

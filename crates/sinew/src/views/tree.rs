@@ -13,7 +13,7 @@ use super::{Standing, describe, words};
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::paint::PictureLine;
 use crate::record::Record;
-use crate::tree::{self, Row, Word, duration};
+use crate::tree::{self, NodeStatus, Row, duration};
 
 /// Children of one node that are listed; more are counted.
 const MOST: usize = 2_000;
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// Levels that are listed; 1 = the workflow's own nodes.
     pub(crate) depth: usize,
     /// Children that stand so are counted, not listed.
-    pub(crate) fold: Vec<Word>,
+    pub(crate) fold: Vec<NodeStatus>,
     /// Only this node and what is below it.
     pub(crate) node: Option<String>,
 }
@@ -216,7 +216,7 @@ pub(crate) fn drawn(branches: &[Branch], style: TreeStyle) -> Vec<PictureLine> {
     let mut lines: Vec<PictureLine> = vec![columns.heads().into()];
     lines.extend(rows.iter().map(|row| PictureLine {
         text: columns.line(row, style.color, style.ascii),
-        rank: row.status.map_or(4, Word::rank),
+        rank: row.status.map_or(4, NodeStatus::rank),
     }));
     lines
 }

@@ -5,12 +5,17 @@ use sinew_source::{escape_line, escape_text};
 
 use crate::tree;
 
-/// A time as data: RFC 3339 in UTC.
+/// Returns a time as data: RFC 3339 in UTC, with milliseconds, so that texts sort as times do.
 pub(crate) fn instant(at: Time) -> String {
     i64::try_from(at)
         .ok()
         .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
-        .map_or_else(|| at.to_string(), |at| at.to_string())
+        .map_or_else(|| at.to_string(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+/// Returns a number with its noun: `1 node`, `2 nodes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// A time as serde writes it.
@@ -107,7 +112,8 @@ mod tests {
 
     #[test]
     fn times_are_rfc_3339() {
-        assert_eq!(instant(1_500), "1970-01-01T00:00:01.5Z");
+        assert_eq!(instant(1_500), "1970-01-01T00:00:01.500Z");
+        assert_eq!((count(1, "node").as_str(), count(0, "node").as_str()), ("1 node", "0 nodes"));
         assert_eq!(instant(u64::MAX), u64::MAX.to_string());
         assert_eq!(ago(1_000, 43_000), "42.0s ago");
     }

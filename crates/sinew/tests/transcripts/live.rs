@@ -151,7 +151,7 @@ fn a_command_that_is_stopped_says_so_and_leaves_no_program() {
         let world = World::at("nats://127.0.0.1:1".to_owned());
         let gate = gate(&world, "agent-cards");
         world.write("chain.yaml", CHAIN);
-        let mut args = vec!["run", "chain.yaml", "-q"];
+        let mut args = vec!["run", "chain.yaml", "-q", "--local"];
         args.extend(timeout.iter().flat_map(|timeout| ["--timeout", timeout]));
         let child = world.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (pid, program) = (child.id(), gate.begun());
@@ -203,4 +203,21 @@ fn watch_shows_an_attempt_that_failed_while_the_next_one_works() {
     let lines = lines.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&lines.stderr);
     assert!(told.contains("gate: attempt 1 failed, it is tried again: "), "{told}");
+}
+
+#[test]
+fn a_person_at_the_terminal_is_asked_and_answers() {
+    let case: serde_json::Value = serde_json::from_str(super::APPROVAL).unwrap();
+    for (typed, code, seen) in [("yes\n", 0, "edited"), ("\n", 8, "waiting for a person at 'ok'")] {
+        let world = World::at("nats://127.0.0.1:1".to_owned());
+        world.write("approve.json", &case["definition"].to_string());
+        world.write("agent-cards/writer.agent.yaml", super::WRITER);
+        world.write("agent-cards/editor.agent.yaml", super::EDITOR);
+        let mut terminal = terminal(&world, &["run", "approve.json"], 100, 40);
+        terminal.wait_for("the question", PATIENCE, |screen| screen.contains("'ok' asks: "));
+        terminal.typed(typed);
+        let (ended, screen) = terminal.ended(PATIENCE);
+        assert_eq!(ended, Some(code), "{typed:?}: {screen}");
+        assert!(screen.contains(seen), "{typed:?}: no {seen:?} in\n{screen}");
+    }
 }

@@ -113,6 +113,14 @@ fn what_steers_says_what_it_did() {
     holds(&world, "steering");
 }
 
+#[test]
+fn what_is_deployed_is_seen_compared_and_removed() {
+    let (world, _roles) = world();
+    world.write("clash/Pricing.yaml", ORDERS);
+    world.write("newer.yaml", &ORDERS.replace("then shares the price out", "then books it"));
+    holds(&world, "deployed");
+}
+
 /// Sends a command that means nothing, and waits until it was set aside.
 async fn vandal(world: &World) {
     vandal_with(world, "{".into()).await;

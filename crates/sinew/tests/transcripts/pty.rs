@@ -145,11 +145,6 @@ impl Watched {
         }
     }
 
-    /// The process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Types.
     pub(crate) fn typed(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).expect("a terminal takes what is typed");

@@ -297,7 +297,10 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
         ("{{workflow.input.amout}}", Some(("SINEW-2291", "no 'amout'", "'amount'"))),
         ("{{workflow.input.who.nme}}", Some(("SINEW-2291", "no 'nme'", "'name'"))),
         ("{{a.output.prise}}", Some(("SINEW-2291", "the output of the node has no 'prise'", "'price'"))),
-        ("a {{workflow.input.amount", Some(("SINEW-2290", "does not close it: {{workflow.input.amount", "}}"))),
+        (
+            "a {{workflow.input.amount",
+            Some(("SINEW-2290", "does not close it: {{workflow.input.amount", "}}")),
+        ),
         ("{{workflow.input.amount}} {{a.output.price}", Some(("SINEW-2290", "{{a.output.price}", "}}"))),
     ];
     for (text, want) in cases {
@@ -324,9 +327,35 @@ fn templates_and_paths_that_cannot_be_meant_are_told() {
     for key in ["node", "nodes"] {
         let list = if key == "node" { json!([node()]) } else { Value::Null };
         let wrong = json!({"workflow": {"description": "d", "output_mapping": {}, key: list}});
-        let document = Document { root: sinew_source::Node::from_json(&wrong), sources: sinew_source::Sources::default() };
+        let document = Document {
+            root: sinew_source::Node::from_json(&wrong),
+            sources: sinew_source::Sources::default(),
+        };
         assert_eq!(crate::detect(&document).map(Dialect::name), Some(NAME), "{key}");
         let found = lower(&wrong).unwrap_err();
         assert!(found.items.iter().any(|item| item.code == "SINEW-2102"), "{key}: {found}");
     }
+}
+
+#[test]
+fn a_converted_workflow_is_the_same_plan() {
+    let mut count = 0;
+    for name in names() {
+        for one in lowered(&name).unwrap() {
+            let converted = crate::to_sam(&one.plan, &Sam).unwrap();
+            assert!(converted.losses.is_empty(), "{name}");
+            let again = lower(&converted.document).unwrap_or_else(|found| panic!("{name}: {found}"));
+            assert_eq!(json!(again[0].plan), json!(one.plan), "{name}");
+            count += 1;
+        }
+    }
+    // And of every recorded definition that is valid.
+    for case in recorded("definition") {
+        let Ok(first) = lower(&case["workflow"]) else { continue };
+        let converted = crate::to_sam(&first[0].plan, &Sam).unwrap();
+        let again = lower(&converted.document).unwrap_or_else(|found| panic!("{}: {found}", case["id"]));
+        assert_eq!(json!(again[0].plan), json!(first[0].plan), "{}", case["id"]);
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
 }

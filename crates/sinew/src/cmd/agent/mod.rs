@@ -19,7 +19,7 @@ pub(crate) use mesh::online;
 
 const LIST_EXAMPLES: &str = "Examples:
   sinew agent list                        # agent files here and in agent-cards/
-  sinew agent list --mesh                 # agents of the mesh that the environment names
+  sinew agent list --mesh                 # agents of the mesh
   sinew agent list --nats nats://localhost:4222 -o wide";
 
 const CALL_EXAMPLES: &str = "Examples:
@@ -73,9 +73,6 @@ pub(crate) struct Named {
 /// Flags that mean agents of a mesh.
 #[derive(Args, Debug)]
 struct OnMesh {
-    /// Agents of the mesh that the environment or the selected context names
-    #[arg(long)]
-    mesh: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -109,19 +106,21 @@ pub(crate) struct CallArgs {
 /// Does what the command line says.
 pub(crate) fn agent(command: AgentCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
-        AgentCommand::List(places) if places.on.is_meant() => {
+        AgentCommand::List(places) if places.on.is_meant(!places.paths.is_empty()) => {
             refuse("PATH", !places.paths.is_empty())?;
             block(mesh::list(&places.on.connection, output))
         }
-        AgentCommand::Describe(named) if named.on.is_meant() => {
+        AgentCommand::Describe(named) if named.on.is_meant(named.names_files()) => {
             refuse("--agents", !named.agents.is_empty())?;
             block(mesh::describe(&named.name, &named.on.connection, output))
         }
-        AgentCommand::Card(named) if named.on.is_meant() => {
+        AgentCommand::Card(named) if named.on.is_meant(named.names_files()) => {
             refuse("--agents", !named.agents.is_empty())?;
             block(mesh::card(&named.name, &named.on.connection, output))
         }
-        AgentCommand::Call(args) if args.who.on.is_meant() => {
+        AgentCommand::Call(args)
+            if args.who.on.is_meant(args.who.names_files() || args.artifacts.is_some()) =>
+        {
             refuse("--agents", !args.who.agents.is_empty())?;
             refuse("--artifacts", args.artifacts.is_some())?;
             block(mesh::call(&args, output))
@@ -146,8 +145,15 @@ fn refuse(flag: &str, given: bool) -> Result<(), Failure> {
 }
 
 impl OnMesh {
-    fn is_meant(&self) -> bool {
-        self.mesh || self.connection.is_given()
+    fn is_meant(&self, names_files: bool) -> bool {
+        self.connection.is_meant(names_files)
+    }
+}
+
+impl Named {
+    /// Tells whether the command line names an agent file, or where such files are.
+    fn names_files(&self) -> bool {
+        !self.agents.is_empty() || self.name.contains(".agent.")
     }
 }
 

@@ -4,12 +4,16 @@ use clap::Args;
 use sinew_executor::local;
 
 use super::Which;
+use super::tree::no_such_node;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::views::describe;
+use crate::views::node_description::{describe_node, find_activation, node_text};
+use crate::views::scene::Scene;
 
 const DESCRIBE_EXAMPLES: &str = "Examples:
   sinew execution describe @latest
+  sinew execution describe @latest --node price  # its input, output and attempts
   sinew execution describe x7f3 -o json | jq .waiting
   sinew execution describe run.json              # from a file, without a mesh";
 
@@ -23,12 +27,22 @@ const DESCRIBE_EXAMPLES: &str = "Examples:
 pub(crate) struct DescribeArgs {
     #[command(flatten)]
     which: Which,
+    /// Describe this node (with its place: `enrich_3`): its input, output, attempts and error
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
 }
 
 /// Describes an execution.
 pub(super) async fn describe(args: &DescribeArgs, output: &Output) -> Result<Exit, Failure> {
     let found = args.which.open().await?;
     let now = local::now();
+    if let Some(node) = &args.node {
+        let scene = Scene::of(&found.record.execution, now, &found.presence().await?);
+        let Some(act) = find_activation(&found.record, node) else { return Err(no_such_node(node)) };
+        let told = describe_node(&found.record, act, &scene);
+        output.value(&told, |told| node_text(told, now));
+        return Ok(Exit::Ok);
+    }
     let told = describe::describe(&found.record, now, &found.presence().await?);
     output.value(&told, |told| describe::text(told, now, output.color));
     Ok(Exit::Ok)

@@ -8,14 +8,15 @@ use sinew_mesh::history::HistoryFilter;
 use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
+use crate::local_records;
 use crate::output::{Format, Output};
-use crate::remote::Remote;
+use crate::remote::{Remote, RowDetails};
 use crate::views::Standing;
-use crate::views::list::{self, Wanted};
+use crate::views::list::{self, Row, Wanted};
 
 const EXAMPLES: &str = "Examples:
   sinew execution list
-  sinew execution list --status failure --since 1h
+  sinew execution list --status failed --since 1h
   sinew execution list --workflow orders --label team=a -o wide
   sinew execution list --status waiting -o name | xargs -n1 sinew execution describe";
 
@@ -42,10 +43,10 @@ pub(crate) struct ListArgs {
     /// Only started longer ago than this
     #[arg(long, value_name = "DURATION")]
     older: Option<String>,
-    /// At most so many
+    /// Show at most N, those that go on first, then the newest
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print the number of them only
+    /// Print the number of executions only
     #[arg(long)]
     count: bool,
     #[command(flatten)]
@@ -53,7 +54,9 @@ pub(crate) struct ListArgs {
 }
 
 /// Closed executions that are read to find `limit` that are wanted.
-const READ: usize = 5_000;
+const MAX_ROWS_READ: usize = 5_000;
+/// Records of this folder that are read.
+const MAX_LOCAL_RECORDS: usize = 200;
 
 /// Lists executions.
 pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
@@ -69,6 +72,44 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         since: ago(&args.since)?,
         until: ago(&args.older)?,
     };
+    let mut rows = if args.mesh.is_meant(false) { None } else { local_rows(&wanted, now) };
+    if args.mesh.local {
+        rows = rows.or(Some(Vec::new()));
+    }
+    let is_local = rows.is_some();
+    let mut rows = match rows {
+        Some(rows) => rows,
+        None => mesh_rows(args, &wanted, output).await?,
+    };
+    list::sort(&mut rows);
+    if args.count {
+        output.value(&json!({ "count": rows.len() }), |_| rows.len().to_string());
+        return Ok(Exit::Ok);
+    }
+    let hidden = rows.len().saturating_sub(args.limit);
+    rows.truncate(args.limit);
+    let wide = output.format == Format::Wide;
+    output.value(&rows, |rows| list::text(rows, now, wide, output.color));
+    if hidden > 0 {
+        output.note(&format!("{hidden} more; see --limit, --since and --status"));
+    } else if rows.is_empty() && !output.is_machine() {
+        output.note("no executions match");
+    }
+    if is_local && !output.is_machine() {
+        output.note("these ran in this folder; --mesh lists those of the mesh");
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns the executions that ran in this folder; none if there are no records.
+fn local_rows(wanted: &Wanted, now: u64) -> Option<Vec<Row>> {
+    let records = local_records::newest(MAX_LOCAL_RECORDS);
+    let rows = records.iter().map(|record| Row::of(record, now)).filter(|row| wanted.takes(row));
+    (!records.is_empty()).then(|| rows.collect())
+}
+
+/// Returns the executions of the mesh, the first of them with labels and reasons as far as they are shown.
+async fn mesh_rows(args: &ListArgs, wanted: &Wanted, output: &Output) -> Result<Vec<Row>, Failure> {
     let remote = Remote::open(&args.mesh).await?;
     let narrow = |list: &[String]| list.first().filter(|_| list.len() == 1).cloned();
     let status = match args.status.as_slice() {
@@ -82,33 +123,23 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         until: wanted.until,
         ..HistoryFilter::default()
     };
-    let mut rows = remote.rows(&filter, READ).await?;
-    if !wanted.labels.is_empty() || output.format == Format::Wide || output.is_machine() {
-        let others = Wanted { labels: Vec::new(), ..wanted.clone() };
-        rows.retain(|row| others.takes(row));
-        if wanted.labels.is_empty() {
-            list::sort(&mut rows);
-            let rest = rows.split_off(rows.len().min(args.limit));
-            rows = remote.with_labels(rows).await?;
-            rows.extend(rest);
-        } else {
-            rows = remote.with_labels(rows).await?;
-        }
+    let mut rows = remote.rows(&filter, MAX_ROWS_READ).await?;
+    if args.count && wanted.labels.is_empty() {
+        rows.retain(|row| wanted.takes(row));
+        return Ok(rows);
     }
-    rows.retain(|row| wanted.takes(row));
+    let others = Wanted { labels: Vec::new(), ..wanted.clone() };
+    rows.retain(|row| others.takes(row));
     list::sort(&mut rows);
-    if args.count {
-        output.value(&json!({ "count": rows.len() }), |_| rows.len().to_string());
-        return Ok(Exit::Ok);
+    if wanted.labels.is_empty() {
+        let rest = rows.split_off(rows.len().min(args.limit));
+        let needs_labels = output.format == Format::Wide || output.is_machine();
+        let details = if needs_labels { RowDetails::All } else { RowDetails::Faults };
+        rows = remote.with_details(rows, details).await?;
+        rows.extend(rest);
+    } else {
+        rows = remote.with_details(rows, RowDetails::All).await?;
+        rows.retain(|row| wanted.takes(row));
     }
-    let hidden = rows.len().saturating_sub(args.limit);
-    rows.truncate(args.limit);
-    let wide = output.format == Format::Wide;
-    output.value(&rows, |rows| list::text(rows, now, wide, output.color));
-    if hidden > 0 {
-        output.note(&format!("{hidden} more; see --limit, --since and --status"));
-    } else if rows.is_empty() && !output.is_machine() {
-        output.note("no execution is like that");
-    }
-    Ok(Exit::Ok)
+    Ok(rows)
 }

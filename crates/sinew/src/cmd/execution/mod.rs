@@ -28,10 +28,12 @@ use sinew_protocol::ExecutionId;
 
 use crate::connect::{Connection, block_traced};
 use crate::exit::{Exit, Failure};
+use crate::local_records;
 use crate::output::Output;
 use crate::record::{self, Record};
-use crate::remote::Remote;
+use crate::remote::{NO_SUCH_EXECUTION, Remote};
 use crate::views::scene::MeshPresence;
+use crate::views::words;
 
 /// A command that needs a mesh was given a file.
 const NEEDS_MESH: &str = "SINEW-8022";
@@ -154,6 +156,15 @@ impl Which {
                 )));
             }
             return Ok(Found { record: record::read(file)?, remote: None });
+        }
+        if !self.mesh.is_meant(false)
+            && let Some(record) = local_records::find(&self.id)?
+        {
+            return Ok(Found { record, remote: None });
+        }
+        if self.mesh.local {
+            let text = format!("there is no execution '{}' in this folder", words::one_line(&self.id, 80));
+            return Err(Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, text));
         }
         let (remote, id) = self.find().await?;
         Ok(Found { record: remote.record(&id).await?, remote: Some(remote) })

@@ -6,7 +6,7 @@ use sinew_executor::local;
 use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::tree::Word;
+use crate::tree::NodeStatus;
 use crate::views::scene::Scene;
 use crate::views::tree::{self, Options};
 
@@ -45,7 +45,7 @@ pub(super) struct Folding {
     depth: Option<usize>,
     /// Open all levels, but count children with this status. May be repeated
     #[arg(long, value_enum, value_name = "STATUS")]
-    fold: Vec<Word>,
+    fold: Vec<NodeStatus>,
     /// Open all levels
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
     no_fold: bool,

@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::paint::{Painter, PictureLine, terminal_width};
 use crate::record::Record;
 use crate::remote::Remote;
-use crate::tree::{self as rows, Word};
+use crate::tree::{self as rows, NodeStatus};
 use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::{self, Options, TreeStyle};
 use crate::views::{Standing, waiting, words};
@@ -121,7 +121,7 @@ struct View<'a> {
     how: &'a Follow,
     painter: Painter,
     /// How each node stood when a line said so.
-    told: BTreeMap<String, Word>,
+    told: BTreeMap<String, NodeStatus>,
     /// Rounds whose retries were told.
     rounds: usize,
     said: Option<String>,
@@ -150,24 +150,32 @@ impl View<'_> {
         let rows = rows::rows_in(&record.execution, &scene);
         let changed: Vec<_> = rows
             .into_iter()
-            .filter(|row| !matches!(row.status, Word::Planned | Word::Queued))
+            .filter(|row| !matches!(row.status, NodeStatus::Planned | NodeStatus::Queued))
             .filter(|row| self.told.insert(row.node.clone(), row.status) != Some(row.status))
             .collect();
         for line in rows::render(&changed, rows::columns_of(record.plan()), output.color_err, output.ascii) {
             output.error_line(&line);
         }
         let waits = waiting::waits(record, &scene);
-        let concern =
-            waits.iter().find(|wait| wait.what == "person" || wait.what == "executor" || wait.is_late);
-        let said = concern.and_then(|concern| match concern.what {
-            "person" => waiting::summary(&waits),
-            _ => Some(concern.subject.clone()),
-        });
-        if said != self.said {
-            if let Some(said) = &said {
-                output.error_line(&format!("waiting for {}", words::one_line(said, 200)));
+        let is_told =
+            |wait: &&waiting::Wait| wait.what == "person" || wait.what == "executor" || wait.is_late;
+        // The time since the last heartbeat grows, which is not news.
+        let said = waits.iter().find(is_told).map(|wait| match wait.what {
+            "person" => {
+                let text = waiting::summary(&waits).unwrap_or_default();
+                (text.clone(), format!("waiting for {text}"))
             }
-            self.said = said;
+            "executor" => (wait.what.to_owned(), format!("waiting for {}", wait.subject)),
+            _ => {
+                let node = wait.node.as_deref().unwrap_or("-");
+                (node.to_owned(), format!("{node}: {}", wait.subject))
+            }
+        });
+        if said.as_ref().map(|(key, _)| key) != self.said.as_ref() {
+            if let Some((_, text)) = &said {
+                output.error_line(&words::one_line(text, 200));
+            }
+            self.said = said.map(|(key, _)| key);
         }
     }
 

@@ -39,7 +39,8 @@ pub(crate) fn check(program: &Program, input: &Value, mode: &Mode) -> Result<(),
         (Ok(_), None) => None,
     };
     let Some(fault) = refused else { return Ok(()) };
-    let details = fault.details.iter().map(|detail| format!("\n  {detail}"));
+    let is_news = |detail: &&String| !fault.message.contains(detail.as_str());
+    let details = fault.details.iter().filter(is_news).map(|detail| format!("\n  {detail}"));
     let message = std::iter::once(fault.message.clone()).chain(details).collect::<String>();
     let name = words::shell(program.name());
     Err(Failure::new(

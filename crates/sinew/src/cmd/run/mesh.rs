@@ -20,7 +20,7 @@ use crate::cmd::execution::retry::wait_until_known;
 use crate::cmd::execution::watch::{Follow, follow};
 use crate::connect::{Connection, block_traced};
 use crate::deadline::{Deadline, DeadlinePassed, ran_out};
-use crate::deploy;
+use crate::deploy::{self, find_deployed};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded};
 use crate::output::{self, Format, Output};
@@ -33,15 +33,10 @@ use crate::views::{Standing, waiting, words};
 
 /// A flag has no meaning here.
 const ELSEWHERE: &str = "SINEW-8022";
-/// No workflow of this name is deployed.
-const NO_SUCH_WORKFLOW: &str = "SINEW-8039";
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OnMesh {
-    /// Run it on the mesh that the environment or the selected context names
-    #[arg(long, help_heading = "On a mesh")]
-    mesh: bool,
     /// The execution's id, instead of a new one
     #[arg(long, value_name = "ID", help_heading = "On a mesh")]
     id: Option<String>,
@@ -59,9 +54,9 @@ pub(crate) struct OnMesh {
 }
 
 impl OnMesh {
-    /// True if a mesh is meant. Variables of the environment alone do not mean one.
-    pub(super) fn is_meant(&self) -> bool {
-        self.mesh || self.connection.is_given()
+    /// True if a mesh is meant. `is_local` says that a flag was given that has a meaning in this process only.
+    pub(super) fn is_meant(&self, is_local: bool) -> bool {
+        self.connection.is_meant(is_local)
     }
 }
 
@@ -83,6 +78,11 @@ pub(super) fn refuse(args: &RunArgs) -> Result<(), Failure> {
                 .hint("add --nats URL, or --mesh for the one your environment names; `sinew dev` starts one"))
         }
     }
+}
+
+/// Tells whether a flag was given that means nothing on a mesh.
+pub(super) fn has_local_flag(args: &RunArgs) -> bool {
+    refuse_local(args).is_err()
 }
 
 /// Flags that mean nothing on a mesh.
@@ -128,7 +128,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
             let remote = Remote::open(&args.on.connection).await?;
             let named = match &wanted {
                 Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
-                Wanted::Name { name, version } => deployed(&remote, name, version.as_deref()).await?,
+                Wanted::Name { name, version } => find_deployed(&remote, name, version.as_deref()).await?,
             };
             if args.on.input_artifact.is_none() {
                 let program =
@@ -192,8 +192,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
     let text = args.file.to_string_lossy();
-    let is_file = args.file.is_file() || text == "-" || text.contains(['/', '.']);
-    if is_file {
+    if !deploy::is_workflow_name(&args.file) {
         let options = load::Options {
             dialect: args.dialect.clone(),
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
@@ -236,36 +235,6 @@ async fn put(
     let source = Some(args.file.as_path()).filter(|path| *path != Path::new("-"));
     let version = deploy::store(remote.mesh(), &lowered.plan, source).await?;
     Ok((lowered.plan.name.clone(), version))
-}
-
-/// The version that a name means.
-async fn deployed(remote: &Remote, name: &str, version: Option<&str>) -> Result<(String, String), Failure> {
-    let workflows = remote.workflows().await;
-    let Some(latest) = workflows.get(name) else {
-        let known = workflows.list();
-        let names = known.iter().map(|one| one.deployment.name.as_str());
-        let failure =
-            Failure::new(Exit::NotFound, NO_SUCH_WORKFLOW, format!("no workflow '{name}' is deployed"));
-        return Err(match sinew_source::did_you_mean(name, names) {
-            Some(near) => failure.hint(format!("did you mean '{near}'?")),
-            None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
-        });
-    };
-    let Some(version) = version else { return Ok((name.to_owned(), latest.deployment.digest.clone())) };
-    let versions = workflows.versions(name);
-    let mut digests: Vec<&str> = versions.iter().map(|one| one.deployment.digest.as_str()).collect();
-    digests.sort_unstable();
-    digests.dedup();
-    digests.retain(|digest| digest.starts_with(version));
-    match digests.as_slice() {
-        [one] => Ok((name.to_owned(), (*one).to_owned())),
-        [] => Err(Failure::new(
-            Exit::NotFound,
-            NO_SUCH_WORKFLOW,
-            format!("workflow '{name}' has no version {version}"),
-        )),
-        _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),
-    }
 }
 
 /// Follows it, and says how it ended.

@@ -2,6 +2,7 @@
 
 pub(crate) mod input;
 mod mesh;
+mod person;
 mod show;
 
 use std::path::PathBuf;
@@ -15,12 +16,15 @@ use sinew_executor::local::{self, Control, Local};
 use sinew_executor::{Execution, Program};
 use sinew_protocol::ExecutionId;
 
+use self::person::PersonPrompt;
 use crate::agents::{self, FileAgents};
 use crate::artifacts::Kept;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, VariableArgs};
+use crate::local_records;
 use crate::output::{self, Format, Output};
+use crate::ready_made::add_ready_made;
 use crate::record::Record;
 use crate::signals::Signals;
 use crate::tree;
@@ -35,9 +39,10 @@ const EXAMPLES: &str = "Examples:
   sinew run flow.yaml --nats nats://localhost:4222 --watch   # on a mesh, see `sinew dev`
   sinew run orders --mesh --detach --idempotency-key A1      # a deployed workflow, by name
 
-A file runs in this process, and nothing of it survives the command but its artifacts and what --export writes. With
---mesh or an address it runs on a mesh, where agents and executors are other processes, and goes on whatever happens
-to this one. There the command waits for the end; it returns 8 as soon as only a person is waited for, unless --watch.";
+A file runs in this process. Its record and artifacts stay in .sinew/executions, where `sinew execution` finds them.
+With --mesh, an address or a context (also NATS_URL, NATS_CONTEXT), or beside a running `sinew dev`, it runs on a mesh
+and goes on whatever happens to this process; --local runs it here all the same. On a mesh the command waits for the
+end, and returns 8 as soon as only a person is waited for, unless --watch.";
 
 /// Time for threads of the runtime to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -126,7 +131,7 @@ pub(crate) enum Events {
 
 /// Runs a workflow.
 pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.on.is_meant() {
+    if args.on.is_meant(mesh::has_local_flag(args)) {
         return mesh::run(args, output);
     }
     mesh::refuse(args)?;
@@ -187,11 +192,13 @@ fn answers(args: &RunArgs) -> Result<Vec<(String, Value)>, Failure> {
 }
 
 async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -> Result<Exit, Failure> {
-    let set = agents::load(&args.agents, &args.file)?;
+    let mut set = agents::load(&args.agents, &args.file)?;
+    add_ready_made(&mut set)?;
     warn_of_missing_agents(&task, loaded, &set, output);
     let folder = args.artifacts.clone();
-    let kept =
-        Kept::open(folder.unwrap_or_else(|| PathBuf::from(".sinew/executions").join(task.id.as_str())))?;
+    let kept = Kept::open(
+        folder.unwrap_or_else(|| PathBuf::from(local_records::EXECUTIONS_FOLDER).join(task.id.as_str())),
+    )?;
     let library = Arc::new(loaded.library()?);
     let view = Arc::new(Mutex::new(show::View::new(output, args.watch, args.events)));
     let watcher = Arc::clone(&view);
@@ -209,7 +216,9 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     let repaint = tokio::spawn(show::repaint(Arc::clone(&view), control.clone()));
     let people = control.clone();
     let mut answers = task.answers;
-    let idle = move |execution: &Execution| answer_next(execution, &mut answers, &people);
+    let mut prompt = PersonPrompt::new(control.clone(), Arc::clone(&view), output);
+    let idle =
+        move |execution: &Execution| answer_next(execution, &mut answers, &people) || prompt.ask(execution);
     let mut signals = Signals::listen()?;
     let running = driver.run(task.id, task.program, task.input, task.mode, idle);
     let Some((execution, stopped)) = run_until_stopped(running, task.deadline, &mut signals, &control).await
@@ -222,6 +231,10 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
     }
     if let Some(file) = &args.export {
         Record::local(&execution).write(file)?;
+    }
+    if args.artifacts.is_none() && !execution.ctx().dry_run() {
+        local_records::keep(&execution)
+            .unwrap_or_else(|failure| output.note(&format!("warning: {}", failure.message)));
     }
     let stored = kept.finish(output);
     report(&execution, &stored, &kept.folder, args.events, output);

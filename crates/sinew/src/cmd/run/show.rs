@@ -33,6 +33,8 @@ pub(crate) struct View {
     machine: bool,
     /// Facts have come since the picture was taken.
     is_stale: bool,
+    /// A person is asked on the terminal.
+    is_paused: bool,
     picture: Option<Picture>,
     painter: Painter,
 }
@@ -99,6 +101,7 @@ impl View {
             events,
             machine: output.is_machine(),
             is_stale: false,
+            is_paused: false,
             picture: None,
             painter: Painter::default(),
         }
@@ -178,10 +181,21 @@ impl View {
     }
 
     fn paint(&mut self) {
-        if let Some(picture) = &self.picture {
+        if let Some(picture) = self.picture.as_ref().filter(|_| !self.is_paused) {
             let lines = picture.lines(local::now(), self.color, self.ascii, Some(terminal_width()));
             self.painter.paint(lines, self.ascii);
         }
+    }
+
+    /// Paints a whole picture and then nothing until [`View::resume`]: the terminal is somebody else's.
+    pub(crate) fn pause(&mut self, execution: &Execution) {
+        self.finish(execution);
+        self.is_paused = true;
+    }
+
+    /// Paints again.
+    pub(crate) fn resume(&mut self) {
+        (self.is_paused, self.is_stale) = (false, true);
     }
 
     /// Paints the last picture, all of it.

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::{Care, Stop};
 use crate::agents;
 use crate::connect::Connection;
+use crate::deploy::refuse_names_of_workflows;
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 
@@ -57,6 +58,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
         mesh.layout().await?;
+        refuse_names_of_workflows(&mesh, names.iter().copied()).await?;
         Ok::<_, Failure>(mesh)
     };
     let mesh = tokio::select! { biased;

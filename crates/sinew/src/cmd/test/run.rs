@@ -11,7 +11,7 @@ use sinew_plan::NodeIx;
 
 use super::file::Case;
 use super::stub::{Asked, Player};
-use crate::tree::{self, Word};
+use crate::tree::{self, NodeStatus};
 
 /// Virtual time ends here: what has not ended after a hundred years never does.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
@@ -151,10 +151,10 @@ fn nodes(ctx: &Ctx<'_>) -> IndexMap<String, NodeSeen> {
     nodes
 }
 
-fn word(word: Word) -> &'static str {
+fn word(word: NodeStatus) -> &'static str {
     match word {
-        Word::Succeeded => "success",
-        Word::Failed => "failure",
+        NodeStatus::Succeeded => "success",
+        NodeStatus::Failed => "failure",
         other => other.as_str(),
     }
 }

@@ -10,9 +10,12 @@ use sinew_dialects::{Lowered, PlanGraph};
 use sinew_plan::{NodeIx, Op, Plan};
 
 use super::list::short;
+use crate::connect::{Connection, block};
+use crate::deploy::{is_workflow_name, load_deployed};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::{self, Format, Output};
+use crate::remote::Remote;
 use crate::tree;
 use crate::views::words;
 
@@ -20,6 +23,7 @@ const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
   sinew workflow describe app.yaml --workflow audit
   sinew workflow describe flow.yaml -o json | jq .agents
+  sinew workflow describe audit --mesh                 # as it is deployed; audit@3f2a for a version
   sinew workflow describe flow.yaml -o name            # the names of its nodes";
 
 /// Arguments of `sinew workflow describe`.
@@ -37,8 +41,8 @@ pub(crate) struct DescribeArgs {
 /// One workflow of a file.
 #[derive(Args, Debug)]
 pub(super) struct Which {
-    /// The file, or - for stdin
-    #[arg(value_name = "FILE|-")]
+    /// The file, - for stdin, or the name of a deployed workflow (NAME or NAME@VERSION)
+    #[arg(value_name = "FILE|NAME|-")]
     pub(super) file: PathBuf,
     /// Which of the file's workflows [default: the first]
     #[arg(short, long, value_name = "NAME")]
@@ -48,6 +52,8 @@ pub(super) struct Which {
     pub(super) dialect: Option<String>,
     #[command(flatten)]
     variables: VariableArgs,
+    #[command(flatten)]
+    pub(super) mesh: Connection,
 }
 
 impl Which {
@@ -58,6 +64,9 @@ impl Which {
             variables: self.variables.rules()?,
             ..Options::default()
         };
+        if is_workflow_name(&self.file) && !self.mesh.local {
+            return block(async { load_deployed(&Remote::open(&self.mesh).await?, &self.file).await });
+        }
         let loaded = load::workflow(&self.file, &options)?;
         for lowered in &loaded.workflows {
             if lowered.warnings.has_errors() {

@@ -8,6 +8,7 @@ use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 use crate::agents;
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
+use crate::ready_made::add_ready_made;
 
 /// Nothing to work on.
 pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
@@ -96,11 +97,17 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
 fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
     // Agent files that cannot be read are findings of `sinew agent list`.
-    let agents = agents::load(&[], &loaded.path).unwrap_or_default();
+    let mut agents = agents::load(&[], &loaded.path).unwrap_or_default();
+    // A folder without agent files says nothing about the agents of its workflows.
+    let has_agents = !agents.is_empty() && add_ready_made(&mut agents).is_ok();
     for lowered in &loaded.workflows {
-        if !agents.is_empty() {
+        if has_agents {
             for (name, node) in agents::missing_agents(lowered, &agents) {
-                diagnostics.extend([missing_agent(name, lowered.places.get(node).copied().flatten(), &agents)]);
+                diagnostics.extend([missing_agent(
+                    name,
+                    lowered.places.get(node).copied().flatten(),
+                    &agents,
+                )]);
             }
         }
         diagnostics.extend(lowered.warnings.items.iter().cloned());
@@ -114,7 +121,8 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
 
 /// The finding about an agent that no file beside the workflow declares.
 fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
-    let finding = Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
+    let finding =
+        Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
     let finding = finding.hint(agents::advice_on_missing(name, agents));
     match at {
         Some(at) => finding.at(at),

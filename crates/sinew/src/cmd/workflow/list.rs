@@ -31,9 +31,6 @@ pub(crate) struct ListArgs {
     /// Files and folders
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What is deployed on the mesh that the environment or the selected context names
-    #[arg(long)]
-    mesh: bool,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
@@ -54,7 +51,7 @@ struct Listed {
 
 /// Does what the command line says.
 pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.mesh || args.on.is_given() {
+    if args.on.is_meant(!args.paths.is_empty()) {
         if !args.paths.is_empty() {
             return Err(Failure::usage("PATH has no meaning for workflows of a mesh"));
         }

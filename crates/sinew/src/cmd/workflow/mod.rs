@@ -1,4 +1,4 @@
-//! `sinew workflow`: look at workflow files without running them.
+//! `sinew workflow`: workflows in files and on a mesh, without running them.
 
 mod convert;
 pub(crate) mod deploy;
@@ -10,6 +10,7 @@ mod nodes;
 mod render;
 mod trial;
 mod validate;
+mod versions;
 
 use clap::Subcommand;
 
@@ -24,16 +25,22 @@ pub(crate) enum WorkflowCommand {
     Validate(validate::ValidateArgs),
     /// Draw a workflow, with or without an execution laid over it
     #[command(visible_alias = "draw")]
-    Render(render::RenderArgs),
+    Render(Box<render::RenderArgs>),
     /// List the workflows in files and folders, or on a mesh
     #[command(visible_alias = "ls")]
     List(Box<list::ListArgs>),
     /// Say what a workflow takes, does and needs
-    Describe(describe::DescribeArgs),
+    Describe(Box<describe::DescribeArgs>),
     /// Deploy workflows to a mesh
     Deploy(Box<deploy::DeployArgs>),
+    /// List the versions of a deployed workflow
+    Versions(versions::VersionsArgs),
+    /// Compare two workflows, from files or deployed
+    Diff(versions::DiffArgs),
+    /// Remove a workflow from a mesh
+    Delete(versions::DeleteArgs),
     /// Print a workflow in another form
-    Convert(convert::ConvertArgs),
+    Convert(Box<convert::ConvertArgs>),
     /// Rewrite older output shapes of an Agent Team workflow to the standard message
     Migrate(migrate::MigrateArgs),
     /// Say what types of nodes take and give, also as TypeScript
@@ -48,6 +55,9 @@ pub(crate) fn workflow(command: WorkflowCommand, output: &Output) -> Result<Exit
         WorkflowCommand::List(args) => list::list(&args, output),
         WorkflowCommand::Describe(args) => describe::describe(&args, output),
         WorkflowCommand::Deploy(args) => deploy::deploy(&args, output),
+        WorkflowCommand::Versions(args) => versions::versions(&args, output),
+        WorkflowCommand::Diff(args) => versions::diff(&args, output),
+        WorkflowCommand::Delete(args) => versions::delete(&args, output),
         WorkflowCommand::Convert(args) => convert::convert(&args, output),
         WorkflowCommand::Migrate(args) => migrate::migrate(&args, output),
         WorkflowCommand::Nodes(args) => nodes::nodes(&args, output),

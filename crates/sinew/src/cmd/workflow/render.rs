@@ -7,11 +7,14 @@ use clap::{Args, ValueEnum};
 use sinew_diagram::{DrawError, Drawing};
 use sinew_plan::Plan;
 
+use crate::connect::{Connection, block};
+use crate::deploy::{is_workflow_name, load_deployed};
 use crate::drawing::{self, Run};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Options, VariableArgs};
 use crate::output::{Format, Output};
 use crate::record;
+use crate::remote::Remote;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
@@ -32,8 +35,8 @@ const SCALE: f32 = 2.0;
     after_help = EXAMPLES
 )]
 pub(crate) struct RenderArgs {
-    /// The file, or - for stdin
-    #[arg(value_name = "FILE|-", required_unless_present = "execution")]
+    /// The file, - for stdin, or the name of a deployed workflow (NAME or NAME@VERSION)
+    #[arg(value_name = "FILE|NAME|-", required_unless_present = "execution")]
     file: Option<PathBuf>,
     /// Which of the file's workflows [default: the first]
     #[arg(short, long, value_name = "NAME", requires = "file")]
@@ -55,6 +58,8 @@ pub(crate) struct RenderArgs {
     execution: Option<PathBuf>,
     #[command(flatten)]
     variables: VariableArgs,
+    #[command(flatten)]
+    mesh: Connection,
 }
 
 /// Forms of a drawing.
@@ -140,7 +145,11 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
 fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure> {
     let options =
         Options { dialect: args.dialect.clone(), variables: args.variables.rules()?, ..Options::default() };
-    let loaded = load::workflow(path, &options)?;
+    let loaded = if is_workflow_name(path) && !args.mesh.local {
+        block(async { load_deployed(&Remote::open(&args.mesh).await?, path).await })?
+    } else {
+        load::workflow(path, &options)?
+    };
     let lowered = loaded.pick(args.workflow.as_deref())?;
     if args.workflow.is_none() && loaded.workflows.len() > 1 {
         output.note(&format!(

@@ -1,0 +1,97 @@
+//! Persons at the terminal of `sinew run`: questions of an execution in this process, and their answers.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use sinew_engine::{ActId, Answer, Input, Wait};
+use sinew_executor::Execution;
+use sinew_executor::local::Control;
+
+use super::input;
+use super::show::View;
+use crate::output::{self, Output};
+use crate::views::words;
+
+/// Asks persons, one question at a time.
+pub(super) struct PersonPrompt {
+    control: Control,
+    view: Arc<Mutex<View>>,
+    asked: BTreeSet<ActId>,
+    /// Nobody is at the terminal, or the person gave no answer.
+    gave_up: Arc<AtomicBool>,
+}
+
+impl PersonPrompt {
+    /// Asks only where a person sees the question and can answer.
+    pub(super) fn new(control: Control, view: Arc<Mutex<View>>, output: &Output) -> Self {
+        let is_seen = output.live && !output.is_machine() && std::io::stdin().is_terminal();
+        Self { control, view, asked: BTreeSet::new(), gave_up: Arc::new(AtomicBool::new(!is_seen)) }
+    }
+
+    /// Asks the question that an execution waits for. Returns whether to go on waiting.
+    pub(super) fn ask(&mut self, execution: &Execution) -> bool {
+        if self.gave_up.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(act) = execution.state().waiting().next() else { return false };
+        if !self.asked.insert(act) {
+            return true;
+        }
+        let one = execution.state().act(act);
+        let node = execution.program().graph.plan().node(one.node).id.clone();
+        let wait = one.wait.as_deref().cloned().unwrap_or_default();
+        if let Ok(mut view) = self.view.lock() {
+            view.pause(execution);
+        }
+        let (control, view, gave_up) =
+            (self.control.clone(), Arc::clone(&self.view), Arc::clone(&self.gave_up));
+        let runtime = tokio::runtime::Handle::current();
+        // Reading a terminal blocks.
+        tokio::task::spawn_blocking(move || {
+            let is_answered = loop {
+                let Some(data) = read_answer(&node, &wait) else { break false };
+                let by = std::env::var("USER").ok().filter(|user| !user.is_empty());
+                let answer = Answer { data, by, ..Answer::default() };
+                match runtime.block_on(control.input(Input::Answer { act, answer })) {
+                    Some(Err(refused)) => write_line(&format!("the answer was not taken: {refused}")),
+                    _ => break true,
+                }
+            };
+            gave_up.fetch_or(!is_answered, Ordering::AcqRel);
+            if let Ok(mut view) = view.lock() {
+                view.resume();
+            }
+            // The driver asks again whether to go on waiting.
+            let _ = runtime.block_on(control.inspect(|_| ()));
+        });
+        true
+    }
+}
+
+/// Asks on the terminal; none if there is no answer.
+fn read_answer(node: &str, wait: &Wait) -> Option<Value> {
+    write_line(&format!("'{}' asks: {}", words::name(node), output::indented(&wait.prompt)));
+    if !wait.data.is_null() {
+        let data = serde_json::to_string_pretty(wait.data.as_ref()).unwrap_or_default();
+        write_line(&format!("  {}", output::indented(&data)));
+    }
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "yes, no, or an answer as JSON or text (nothing stops here): ");
+    let _ = err.flush();
+    drop(err);
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).ok()?;
+    match line.trim() {
+        "" => None,
+        "y" | "yes" | "approve" => Some(json!("approve")),
+        "n" | "no" | "reject" => Some(json!("reject")),
+        text => Some(input::json_or_text(text)),
+    }
+}
+
+fn write_line(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", output::escaped(text, false));
+}

@@ -1,0 +1,180 @@
+//! `sinew workflow versions | diff | delete`: workflows that are deployed on a mesh.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_executor::local;
+
+use super::list::short;
+use crate::cmd::execution::command::confirm;
+use crate::connect::{Connection, block};
+use crate::deploy::{find_deployed, is_workflow_name, load_deployed};
+use crate::exit::{Exit, Failure};
+use crate::load::{self, Options};
+use crate::output::Output;
+use crate::remote::Remote;
+use crate::views::{diff, words};
+
+/// Arguments of `sinew workflow versions`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "List the versions of a deployed workflow, newest first. New executions run the first; an execution \
+                  keeps the version it began with.",
+    after_help = "Examples:\n  sinew workflow versions orders\n  sinew workflow describe orders@3f2a91"
+)]
+pub(crate) struct VersionsArgs {
+    /// The name of the workflow
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Lists versions.
+pub(super) fn versions(args: &VersionsArgs, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        let remote = Remote::open(&args.mesh).await?;
+        find_deployed(&remote, &args.name, None).await?;
+        let mut all = remote.workflows().await.versions(&args.name);
+        all.reverse();
+        let rows: Vec<Value> = all
+            .iter()
+            .map(|one| {
+                let one = &one.deployment;
+                json!({
+                    "name": one.name,
+                    "version": one.digest,
+                    "dialect": one.dialect,
+                    "deployed": words::instant(one.at),
+                    "by": one.by,
+                })
+            })
+            .collect();
+        let now = local::now();
+        output.value(&rows, |_| {
+            let mut lines = vec![["VERSION", "DEPLOYED", "BY", "DIALECT"].map(str::to_owned).to_vec()];
+            lines.extend(all.iter().map(|one| {
+                let one = &one.deployment;
+                let by = words::one_line(&one.by, 30);
+                let name = words::one_line(&one.name, 60);
+                vec![
+                    format!("{name}@{}", short(&one.digest)),
+                    words::ago(one.at, now),
+                    by,
+                    one.dialect.clone(),
+                ]
+            }));
+            words::columns(&lines)
+        });
+        Ok(Exit::Ok)
+    })
+}
+
+/// Arguments of `sinew workflow diff`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Compare two workflows, as plans: files, deployed workflows, or versions of them. Changes are JSON Patch \
+                  (RFC 6902) from the first to the second, with the value before. Exits with 1 if they differ.",
+    after_help = "Examples:\n  sinew workflow diff orders orders.yaml          # would a deployment change anything?\n  sinew workflow diff orders@3f2a orders"
+)]
+pub(crate) struct DiffArgs {
+    /// The first: a file, or NAME or NAME@VERSION of a deployed workflow
+    #[arg(value_name = "FILE|NAME")]
+    first: PathBuf,
+    /// The second
+    #[arg(value_name = "FILE|NAME")]
+    second: PathBuf,
+    /// Which of a file's workflows [default: the first]
+    #[arg(short, long, value_name = "NAME")]
+    workflow: Option<String>,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Compares workflows.
+pub(super) fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
+    let read = |argument: &PathBuf| {
+        let loaded = if is_workflow_name(argument) {
+            block(async { load_deployed(&Remote::open(&args.mesh).await?, argument).await })?
+        } else {
+            load::workflow(argument, &Options::default())?
+        };
+        let name = args.workflow.as_deref().filter(|_| !is_workflow_name(argument));
+        Ok::<_, Failure>(loaded.pick(name)?.plan.clone())
+    };
+    let (first, second) = (read(&args.first)?, read(&args.second)?);
+    let (before, after) = (json!(first), json!(second));
+    let changes = diff::patch(&before, &after);
+    let same = changes.is_empty();
+    let document = json!({
+        "same": same,
+        "first": sinew_plan::digest(&first),
+        "second": sinew_plan::digest(&second),
+        "changes": changes,
+    });
+    output.value(&document, |_| {
+        if same {
+            return "the workflows are the same".to_owned();
+        }
+        let line = |change: &Value| {
+            let text = |key: &str| change.get(key).map(ToString::to_string).unwrap_or_default();
+            let (path, op) =
+                (change["path"].as_str().unwrap_or_default(), change["op"].as_str().unwrap_or_default());
+            let sign = match op {
+                "add" => format!("+ {path}  {}", text("value")),
+                "remove" => format!("- {path}  {}", text("was")),
+                _ => format!("~ {path}  {} -> {}", text("was"), text("value")),
+            };
+            words::one_line(&sign, 200)
+        };
+        changes.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(if same { Exit::Ok } else { Exit::Failed })
+}
+
+/// Arguments of `sinew workflow delete`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Remove a workflow from a mesh: nothing new can be started of it, and its card goes. Open executions go \
+                  on with their version, and records stay.",
+    after_help = "Examples:\n  sinew workflow delete orders --dry-run\n  sinew workflow delete orders --yes"
+)]
+pub(crate) struct DeleteArgs {
+    /// The name of the workflow
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Say what would be removed, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Removes a workflow.
+pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure> {
+    block(async {
+        let remote = Remote::open(&args.mesh).await?;
+        let (name, version) = find_deployed(&remote, &args.name, None).await?;
+        let open = remote.client.open().await?.into_iter().filter(|one| one.workflow == name).count();
+        let shown = format!("{}@{}", words::name(&name), short(&version));
+        if args.dry_run {
+            let document = json!({ "would_delete": name, "version": version, "open_executions": open });
+            output.value(&document, |_| {
+                format!("would delete {shown}; {} stay as they are", words::count(open, "open execution"))
+            });
+            return Ok(Exit::Ok);
+        }
+        if !args.yes {
+            confirm(&format!("delete workflow {shown}"))?;
+        }
+        remote.mesh().undeploy(&name).await?;
+        let document =
+            json!({ "name": name, "version": version, "status": "deleted", "open_executions": open });
+        output.value(&document, |_| format!("deleted {shown}"));
+        Ok(Exit::Ok)
+    })
+}

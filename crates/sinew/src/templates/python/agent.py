@@ -1,0 +1,11 @@
+"""The agent NAME: a function that gets the input of a task and returns the output."""
+import sinew_agent
+
+INPUT = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+
+
+def answer(value):
+    return {"text": f"Hello, {value['name']}!"}
+
+
+sinew_agent.run("NAME", answer, description="Greets a person by name.", input_schema=INPUT)

@@ -1,0 +1,109 @@
+"""An agent of a Sinew mesh in one file: it needs NATS (nats-py) and JSON, and nothing of Sinew.
+
+    import sinew_agent
+
+    def shout(value):
+        return {"loud": value["text"].upper()}
+
+    sinew_agent.run("shouter", shout, description="Says it louder.")
+"""
+import asyncio, contextlib, hashlib, inspect, json, os, signal
+
+import nats
+from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import APIError, NotFoundError
+
+ROOT = os.environ.get("SINEW_NAMESPACE", "sinew")
+ANNOUNCE_SECONDS = 5  # two announcements that are missed make the agent late, a minute without one makes it gone
+WORKING_SECONDS = 10  # the queue gives a task to another process after 15 s without a word
+
+
+def card_of(name, description, version, input_schema, output_schema):
+    """The card: what callers see. Names have letters, digits, - and _: others need the token rule of the binding."""
+    schemas = {"input_schema": input_schema, "output_schema": output_schema}
+    schemas = {key: schema for key, schema in schemas.items() if schema is not None}
+    return {
+        "name": name, "description": description, "version": version,
+        "supportedInterfaces": [{"url": f"nats:///{ROOT}/{name}", "protocolVersion": "1.0",
+                                 "protocolBinding": "https://github.com/sinew-mesh/sinew/a2a/bindings/nats/v1"}],
+        "capabilities": {"extensions": [{"uri": "https://solace.com/a2a/extensions/sam/schemas", "params": schemas}]},
+        "defaultInputModes": ["application/json"], "defaultOutputModes": ["application/json"],
+        "skills": [{"id": name, "name": name, "description": description, "tags": ["agent"]}],
+    }
+
+
+def answer(task_id, output=None, error=None):
+    """The A2A task that says how the work ended."""
+    result, artifacts = {"type": "structured_invocation_result", "status": "error", "error_message": error}, []
+    if error is None:
+        body = json.dumps(output, separators=(",", ":"), ensure_ascii=False).encode()
+        meta = {"version": 0, "sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "media_type": "application/json"}
+        artifacts = [{"artifactId": "output.json:0", "name": "output.json", "metadata": meta,
+                      "parts": [{"data": output, "mediaType": "application/json"}]}]
+        result = {"type": result["type"], "status": "success", "output_artifact_ref": {"name": "output.json", "version": 0}}
+    message = {"messageId": f"{task_id}-result", "role": "ROLE_AGENT", "parts": [{"text": error or "Done."}, {"data": result}]}
+    state = "TASK_STATE_FAILED" if error else "TASK_STATE_COMPLETED"
+    return {"id": task_id, "contextId": task_id, "status": {"state": state, "message": message}, "artifacts": artifacts}
+
+
+async def call(handler, value):
+    """The work itself: a function runs in a thread, so that the agent goes on announcing itself."""
+    if inspect.iscoroutinefunction(handler):
+        return await handler(value)
+    return await asyncio.to_thread(handler, value)
+
+
+async def keep_working(message):
+    """Tells the queue that work goes on."""
+    while True:
+        await asyncio.sleep(WORKING_SECONDS)
+        await message.in_progress()
+
+
+async def work(js, message, handler):
+    """One task: the result is stored before the task is acknowledged, and a subject takes one result ever."""
+    task_id, working = message.subject.rsplit(".", 1)[1], asyncio.create_task(keep_working(message))
+    try:
+        done = answer(task_id, await call(handler, json.loads(message.data)["metadata"]["sinew"]["input"]))
+    except Exception as error:  # whatever it is, a caller waits for an answer
+        done = answer(task_id, error=f"{type(error).__name__}: {error}"[:1000])
+    finally:
+        working.cancel()
+    with contextlib.suppress(APIError):  # another process has answered before: its answer counts
+        once = {"Nats-Expected-Last-Subject-Sequence": "0"}
+        await js.publish(message.headers["Sinew-Result-Subject"], json.dumps(done, ensure_ascii=False).encode(), headers=once)
+    await message.ack_sync()
+
+
+async def announce(js, card):
+    while True:
+        await js.publish(f"{ROOT}.v1.card.{card['name']}", json.dumps(card).encode())
+        await asyncio.sleep(ANNOUNCE_SECONDS)
+
+
+async def serve(card, handler):
+    """Serves until SIGTERM or Ctrl-C."""
+    client = await nats.connect(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), max_reconnect_attempts=-1)
+    js, stream, name = client.jetstream(), f"{ROOT}_TASKS", card["name"]
+    queue = f"agent-{name}"
+    try:
+        await js.consumer_info(stream, queue)
+    except NotFoundError:
+        await js.add_consumer(stream, ConsumerConfig(durable_name=queue, ack_policy=AckPolicy.EXPLICIT, ack_wait=15,
+                                                     max_deliver=-1, filter_subject=f"{ROOT}.v1.task.{name}.>"))
+    tasks, stop = await js.pull_subscribe_bind(queue, stream), asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    announcing = asyncio.create_task(announce(js, card))
+    while not stop.is_set():
+        with contextlib.suppress(nats.errors.TimeoutError):
+            for message in await tasks.fetch(1, timeout=1):
+                await work(js, message, handler)
+    announcing.cancel()
+    await js.publish(f"{ROOT}.v1.card.{name}", b"")
+    await client.close()
+
+
+def run(name, handler, description="", version="1.0.0", input_schema=None, output_schema=None):
+    """Serves a function as an agent. An exception of the function is a failure that may be tried again."""
+    asyncio.run(serve(card_of(name, description or name, version, input_schema, output_schema), handler))
