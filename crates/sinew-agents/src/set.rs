@@ -13,9 +13,6 @@ use crate::template::Environment;
 /// How agent files are named.
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
 
-/// Agents that ship with Sinew.
-const READY_MADE: [(&str, &str); 1] = [("http.agent.yaml", include_str!("../ready-made/http.agent.yaml"))];
-
 /// Two files give the same name.
 const TWICE: &str = "SINEW-5011";
 

@@ -16,6 +16,7 @@ use super::lower::{PlanRules, TeamNodeData};
 use super::message::{self, StandardMessage};
 use super::schema::{self, ContractViolation, SchemaChecks};
 use super::{NAME, delivery, human, project, spec};
+use crate::fill::FillBudget;
 
 /// A node said `success: false`.
 pub(super) const NODE_REPORTED_FAILURE: &str = "SINEW-6301";
@@ -193,6 +194,7 @@ fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> E
         nodes_name,
         now: ctx.now,
         budget: RefCell::default(),
+        filled: FillBudget::default(),
     }
 }
 
