@@ -97,6 +97,20 @@ pub(crate) struct ScriptFile {
     pub(crate) timeout: Option<Time>,
 }
 
+/// Variables of the environment that a request may name.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ReferenceFile {
+    Names(Vec<String>),
+    Hosts(BTreeMap<String, Vec<String>>),
+}
+
+impl Default for ReferenceFile {
+    fn default() -> Self {
+        Self::Names(Vec::new())
+    }
+}
+
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandFile {
@@ -111,9 +125,11 @@ pub(crate) struct CommandFile {
     /// What the program reads on its standard input.
     #[serde(default)]
     pub(crate) stdin: Stdin,
-    /// Environment variables that `${NAME}` in headers and env of the request's MCP servers may name; put in at the call.
+    /// Environment variables that `${NAME}` of the request's MCP servers may name, put in at the call: by name, the hosts
+    /// that may be sent the value in a header, or `local` for the env of servers that the program starts. A list of names
+    /// means `local`.
     #[serde(default)]
-    pub(crate) references: Vec<String>,
+    pub(crate) references: ReferenceFile,
     /// Longest time for one run.
     pub(crate) timeout: Option<Time>,
     /// Time between the polite and the final signal when a run is ended.

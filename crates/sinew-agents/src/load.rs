@@ -10,8 +10,8 @@ use sinew_source::{
 };
 
 use crate::agent::{Agent, Runner};
-use crate::file::{AgentFile, CommandFile, HttpFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, Http, RequestTemplate, Script, Surroundings};
+use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
+use crate::run::{Command, HostReferences, Http, RequestTemplate, Script, Surroundings};
 use crate::template::{Environment, Template};
 
 /// The file does not say what an agent file must say.
@@ -177,10 +177,19 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
         };
         complaints.push(Complaint::new(format!("/run/command/env/{}", escape(name)), problem));
     }
-    for (index, name) in file.references.iter().enumerate() {
+    let (names, references): (Vec<(String, &String)>, _) = match &file.references {
+        ReferenceFile::Names(names) => (
+            names.iter().enumerate().map(|(index, name)| (index.to_string(), name)).collect(),
+            HostReferences::local(names),
+        ),
+        ReferenceFile::Hosts(hosts) => {
+            (hosts.keys().map(|name| (escape(name), name)).collect(), HostReferences::new(hosts.clone()))
+        }
+    };
+    for (place, name) in names {
         if !is_variable_name(name) || is_reserved_variable(name) {
             let problem = "this cannot be the name of a variable that a request may name";
-            complaints.push(Complaint::new(format!("/run/command/references/{index}"), problem));
+            complaints.push(Complaint::new(format!("/run/command/references/{place}"), problem));
         }
     }
     let Some((program, arguments)) = file.argv.split_first() else {
@@ -202,7 +211,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
         folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
         env,
         whole_request: file.stdin == crate::file::Stdin::Request,
-        references: file.references.clone(),
+        references,
         timeout: file.timeout.map(|time| time.0),
         grace: file.grace.0,
         max_output: file.max_output,

@@ -1,11 +1,13 @@
 //! `sinew-chaos`: kills executors, agents and the broker of a mesh while it works, and judges what is left.
 //!
 //! Place in the flow: none; it stands beside the product, as its processes' parent and their client. `points` ends each
-//! process at named places between two durable writes; `run` kills and halts at random, the broker too.
+//! process at named places between two durable writes; `run` kills and halts at random, the broker too; `bombs` throws
+//! scripts, schemas and patterns without end, and measures executions beside them.
 //!
-//! It never judges by what a process remembers: only by the journal, the history, the agents' ledger and the list of
-//! starts that were accepted.
+//! It never judges by what a process remembers: only by the journal, the history, the agents' ledger, the list of
+//! starts that were accepted, and what the system tells about processes.
 
+mod bombs;
 mod load;
 mod points;
 mod report;
@@ -42,6 +44,8 @@ enum Command {
     Points(run::PointsArgs),
     /// Kill and halt at random for a while.
     Run(run::RunArgs),
+    /// Throw scripts, schemas, patterns and answers that take time and memory, beside innocent executions.
+    Bombs(bombs::BombArgs),
     /// One executor (what the others start).
     #[command(hide = true)]
     Executor {
@@ -61,6 +65,12 @@ enum Command {
         place: Place,
         #[arg(long)]
         work_ms: u64,
+    },
+    /// The agents of `bombs` (what it starts).
+    #[command(hide = true)]
+    Targets {
+        #[command(flatten)]
+        place: Place,
     },
 }
 
@@ -90,11 +100,22 @@ struct Common {
     work_ms: u64,
 }
 
+fn main() -> ExitCode {
+    // Before all else: the process may be a worker for scripts.
+    if let Some(exit) = sinew_script::run_worker() {
+        return exit;
+    }
+    sinew_script::use_worker_processes();
+    perform_command()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn perform_command() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Points(args) => run::points(args).await,
         Command::Run(args) => run::run(args).await,
+        Command::Bombs(args) => bombs::bombs(args).await,
+        Command::Targets { place } => bombs::targets(&place).await.map(|()| true),
         Command::Executor { place, id, lease_ms, worn } => {
             roles::executor(&place, id, Duration::from_millis(lease_ms), worn).await.map(|()| true)
         }

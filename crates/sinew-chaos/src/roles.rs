@@ -153,7 +153,8 @@ impl TemporaryOf for Failure {
     }
 }
 
-fn prepare(place: &Place) -> Fallible<()> {
+/// What each child does first.
+pub(crate) fn prepare(place: &Place) -> Fallible<()> {
     let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();
     metrics::set_global_recorder(Counts(Arc::new(appended(&place.counts())?)))?;

@@ -33,6 +33,7 @@ pub(crate) struct Role {
 pub(crate) enum What {
     Executor { name: String, lease: Duration, worn: usize },
     Agents { name: String, work: Duration },
+    Targets { name: String },
 }
 
 /// A process that is held.
@@ -44,7 +45,7 @@ pub(crate) struct Living {
 impl Role {
     fn name(&self) -> &str {
         match &self.what {
-            What::Executor { name, .. } | What::Agents { name, .. } => name,
+            What::Executor { name, .. } | What::Agents { name, .. } | What::Targets { name } => name,
         }
     }
 
@@ -61,6 +62,7 @@ impl Role {
             What::Agents { work, .. } => {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
             }
+            What::Targets { .. } => drop(command.arg("targets")),
         }
         command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
         command.arg("--folder").arg(&self.place.folder);

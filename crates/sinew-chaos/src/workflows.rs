@@ -60,38 +60,68 @@ pub(crate) fn adapters(name: &str) -> Option<&'static dyn Adapter> {
     sinew_dialects::by_name(name).map(sinew_dialects::Dialect::adapter)
 }
 
+/// Options for a file that includes nothing.
+pub(crate) fn load_options(name: &str) -> LoadOptions<'_> {
+    LoadOptions {
+        name,
+        variables: sinew_source::Variables::Kept,
+        read: &|_| Err("no includes".to_owned()),
+        limits: Limits::default(),
+    }
+}
+
 /// Deploys both workflows.
 pub(crate) async fn deploy(mesh: &Mesh) -> Fallible<()> {
     for (name, text) in [(LEG, LEG_FILE), (JOURNEY, JOURNEY_FILE)] {
-        let options = LoadOptions {
-            name: "chaos.yaml",
-            variables: sinew_source::Variables::Kept,
-            read: &|_| Err("no includes".to_owned()),
-            limits: Limits::default(),
+        deploy_text(mesh, name, text, &BTreeMap::new()).await?;
+    }
+    Ok(())
+}
+
+/// Deploys the text of a file under a name; `agents` do the work that it leaves open.
+pub(crate) async fn deploy_text(
+    mesh: &Mesh,
+    name: &str,
+    text: &str,
+    agents: &BTreeMap<String, String>,
+) -> Fallible<()> {
+    deploy_programs(mesh, name, lower_text(name, text, agents)?).await
+}
+
+/// Lowers the text of a file in any dialect.
+pub(crate) fn lower_text(
+    name: &str,
+    text: &str,
+    agents: &BTreeMap<String, String>,
+) -> Fallible<Vec<Program>> {
+    let document = sinew_source::load(text.as_bytes(), &load_options("chaos.yaml"))
+        .map_err(|found| format!("{found:?}"))?;
+    let dialect = sinew_dialects::detect(&document).ok_or("no dialect takes the workflow")?;
+    let options = LowerOptions {
+        default_name: name,
+        read: &|_| Err("no other files".to_owned()),
+        list: &sinew_dialects::no_list,
+        agents,
+    };
+    let lowered = dialect.lower(document, &options).map_err(|found| format!("{found:?}"))?;
+    lowered.into_iter().map(|lowered| Ok(Program::new(lowered.plan, dialect.adapter())?)).collect()
+}
+
+/// Deploys programs; the first one under this name.
+pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Program>) -> Fallible<()> {
+    for (nth, program) in programs.into_iter().enumerate() {
+        let digest = store_plan(mesh, &program, None).await?;
+        let deployment = Deployment {
+            name: if nth == 0 { name.to_owned() } else { program.name().to_owned() },
+            digest,
+            dialect: program.adapter.name().to_owned(),
+            description: String::new(),
+            card: Value::Null,
+            mermaid: String::new(),
+            at: 0,
+            by: "chaos".to_owned(),
         };
-        let document = sinew_source::load(text.as_bytes(), &options).map_err(|found| format!("{found:?}"))?;
-        let dialect = sinew_dialects::detect(&document).ok_or("no dialect takes the workflow")?;
-        let options = LowerOptions {
-            default_name: name,
-            read: &|_| Err("no other files".to_owned()),
-            list: &sinew_dialects::no_list,
-            agents: &BTreeMap::new(),
-        };
-        for lowered in dialect.lower(document, &options).map_err(|found| format!("{found:?}"))? {
-            let program = Program::new(lowered.plan, dialect.adapter())?;
-            let digest = store_plan(mesh, &program, None).await?;
-            let deployment = Deployment {
-                name: program.name().to_owned(),
-                digest,
-                dialect: program.adapter.name().to_owned(),
-                description: String::new(),
-                card: Value::Null,
-                mermaid: String::new(),
-                at: 0,
-                by: "chaos".to_owned(),
-            };
-            mesh.deploy(&deployment).await?;
-        }
+        mesh.deploy(&deployment).await?;
     }
     Ok(())
 }

@@ -76,3 +76,28 @@ fn without_the_feature_there_is_no_place_to_die_at() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("--features crash-points"), "{said}");
 }
+
+/// Two bombs of each kind: everybody innocent ends rightly, no process grows or ends, and no bomb is left at work.
+#[test]
+fn bombs_of_all_dialects_harm_nobody() {
+    let report = report(&[
+        "bombs",
+        "--short",
+        "--bombs",
+        "30",
+        "--seconds",
+        "6",
+        "--quiet-seconds",
+        "1",
+        "--rate",
+        "3",
+        "--seed",
+        "1",
+    ]);
+    let ends = report["ends"].as_object().unwrap();
+    assert_eq!(ends.len(), 15, "{report:#}");
+    for (place, ends) in ends {
+        let count: u64 = ends.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(count, 2, "{place}: {report:#}");
+    }
+}

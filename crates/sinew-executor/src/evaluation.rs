@@ -1,6 +1,7 @@
 //! Scripts of a workflow, evaluated by workers of this process. Their outcomes are the reply to an ask.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,6 +16,8 @@ const UNREADABLE_REQUEST: &str = "SINEW-3008";
 
 /// The thread of an evaluation ended without an answer.
 const LOST_EVALUATION: &str = "SINEW-3010";
+/// Submissions of an evaluation that a thread waits for, while no worker is free.
+const MAX_SUBMISSIONS: usize = 10;
 /// Waits before an evaluation is submitted again, doubled from the first to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -63,9 +66,33 @@ pub(crate) fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
     owner.finish()
 }
 
-/// Evaluates on a worker and waits for it.
+/// Evaluates on a worker and waits for it. Lack of workers is an answer only after [`MAX_SUBMISSIONS`].
 pub(crate) fn perform_evaluation(ask: &Ask) -> Result<Reply, Fault> {
-    reply_of(&batch_of(ask)?.perform())
+    let submit = |outcomes| {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        batch_of(ask)?.resume(outcomes, 0, move |outcomes| drop(sender.send(outcomes)));
+        receiver
+            .recv()
+            .map_err(|_| Fault::error(LOST_EVALUATION, "the thread that evaluated the scripts ended"))
+    };
+    reply_of(&repeated_outcomes(submit, std::thread::sleep)?)
+}
+
+/// Submits until no outcome is missing for want of a worker, or often enough.
+fn repeated_outcomes(
+    mut submit: impl FnMut(Vec<CallOutcome>) -> Result<Vec<CallOutcome>, Fault>,
+    mut pause: impl FnMut(Duration),
+) -> Result<Vec<CallOutcome>, Fault> {
+    let mut outcomes = submit(Vec::new())?;
+    let mut wait = BACKOFF.0;
+    for _ in 1..MAX_SUBMISSIONS {
+        let Some(missing) = outcomes.iter().position(CallOutcome::is_unavailable) else { break };
+        pause(wait);
+        wait = (wait * 2).min(BACKOFF.1);
+        outcomes.truncate(missing);
+        outcomes = submit(outcomes)?;
+    }
+    Ok(outcomes)
 }
 
 fn batch_of(ask: &Ask) -> Result<CallBatch, Fault> {
@@ -119,6 +146,30 @@ mod tests {
         let outcomes = outcomes.await.unwrap();
         assert_eq!(outcomes, read(&[one, two]));
         assert_eq!(had, [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_thread_that_waits_submits_again_until_workers_are_free() {
+        let busy = json!({"error": {
+            "kind": "Unavailable", "message": "busy", "exception": null, "line": null, "column": null, "snippet": null,
+        }});
+        let (one, two) = (json!({"value": 1}), json!({"value": 2}));
+        let mut answers = vec![read(&[one.clone(), two.clone()]), read(&[one.clone(), busy.clone()])];
+        let (mut had, mut pauses) = (Vec::new(), 0);
+        let submit = |outcomes: Vec<CallOutcome>| {
+            had.push(outcomes.len());
+            Ok(answers.pop().unwrap())
+        };
+        assert_eq!(repeated_outcomes(submit, |_| pauses += 1).unwrap(), read(&[one, two]));
+        assert_eq!((had, pauses), (vec![0, 1], 1));
+        let mut submissions = 0;
+        let never = |_| {
+            submissions += 1;
+            Ok(read(std::slice::from_ref(&busy)))
+        };
+        let outcomes = repeated_outcomes(never, |_| ()).unwrap();
+        assert!(outcomes[0].is_unavailable());
+        assert_eq!(submissions, MAX_SUBMISSIONS);
     }
 
     #[test]

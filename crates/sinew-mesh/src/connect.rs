@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, fmt};
 
@@ -21,7 +22,7 @@ use sinew_protocol::env as var;
 use sinew_protocol::subject::DEFAULT_NAMESPACE;
 use sinew_protocol::{Token, id::is_token};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::context::{Context, Contexts};
 use crate::denied::Denials;
@@ -41,6 +42,9 @@ const PING: Duration = Duration::from_secs(10);
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 /// The longest wait between two attempts to come back.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// A loss without a word from the server, after which the same server is there again so soon, is taken for the work of a
+/// message that the client library cannot read.
+const QUICK_RETURN: Duration = Duration::from_secs(2);
 /// Two losses within this time are taken for the work of a message that the client library cannot read.
 pub const LOSS_WINDOW: Duration = Duration::from_secs(30);
 /// As many losses within [`LONG_LOSS_WINDOW`] are taken for the same, however far apart.
@@ -123,7 +127,8 @@ impl Connect {
     /// Connects, and makes sure that the server is one the mesh can trust.
     ///
     /// nats-server passes on messages that break the client library's connection, see [`crate::wire`]. The direct
-    /// connection is therefore left for a screened one at its second loss within [`LOSS_WINDOW`], or when the client ends.
+    /// connection is therefore left for a screened one when it is lost without a word from a server that goes on, at the
+    /// second loss within [`LOSS_WINDOW`], or when the client ends.
     /// On the screened connection such a message arrives like any other, marked, so that readers set it aside or pass
     /// over it, and the messages beside it are not disturbed.
     pub async fn open(self) -> Result<Mesh, MeshError> {
@@ -243,8 +248,16 @@ struct Dialer {
     denials: Denials,
 }
 
-/// Losses of one connection; ends when its client has ended.
-type Losses = mpsc::UnboundedReceiver<()>;
+/// What happens to one connection; ends when its client has ended.
+type Losses = mpsc::UnboundedReceiver<ConnectionChange>;
+
+/// A change of a connection.
+enum ConnectionChange {
+    /// It was lost; `is_explained` if the server had said why.
+    Lost { is_explained: bool },
+    /// It is there, for the first time or again.
+    Connected,
+}
 
 impl Dialer {
     /// A connection to the server itself.
@@ -296,7 +309,8 @@ impl Dialer {
         let heard = self.denials.clone();
         // The client may outlive the mesh and connect again: the port stays this process's for as long.
         let held = route.clone();
-        let (lost, losses) = mpsc::unbounded_channel();
+        let (changes, losses) = mpsc::unbounded_channel();
+        let explained = AtomicBool::new(false);
         let client = options
             // Unlike the request ids below it, which the library counts up, the prefix cannot be guessed.
             .custom_inbox_prefix(format!("{}.{}", self.prefix, random_token()))
@@ -307,8 +321,26 @@ impl Dialer {
                 let _ = &held;
                 log(&event);
                 heard.hear(&event);
-                if event == Event::Disconnected {
-                    let _ = lost.send(());
+                let change = match event {
+                    // Denied publishes and subscriptions leave the connection as it is.
+                    Event::ServerError(ref error) => {
+                        if !error.to_string().to_lowercase().contains("permissions violation") {
+                            explained.store(true, Ordering::Relaxed);
+                        }
+                        None
+                    }
+                    Event::LameDuckMode => {
+                        explained.store(true, Ordering::Relaxed);
+                        None
+                    }
+                    Event::Disconnected => Some(ConnectionChange::Lost {
+                        is_explained: explained.swap(false, Ordering::Relaxed),
+                    }),
+                    Event::Connected => Some(ConnectionChange::Connected),
+                    _ => None,
+                };
+                if let Some(change) = change {
+                    let _ = changes.send(change);
                 }
                 std::future::ready(())
             })
@@ -326,38 +358,62 @@ impl Dialer {
 
 /// Losses of a direct connection.
 #[derive(Default)]
-struct LossCount(VecDeque<Instant>);
+struct LossRecord {
+    losses: VecDeque<Instant>,
+    /// The last loss, unless the server had said why.
+    unexplained: Option<Instant>,
+    /// Id of the server before the last loss; a server has it from its start to its end.
+    server: String,
+}
 
-impl LossCount {
-    /// Counts one more; says whether there are so many that messages must have caused them.
-    fn add(&mut self, now: Instant) -> bool {
-        self.0.retain(|loss| now.duration_since(*loss) < LONG_LOSS_WINDOW);
-        let again = self.0.back().is_some_and(|last| now.duration_since(*last) < LOSS_WINDOW);
-        self.0.push_back(now);
-        again || self.0.len() >= MAX_LOSSES
+impl LossRecord {
+    /// Enters a loss; says whether there are so many that messages must have caused them.
+    fn lost(&mut self, now: Instant, is_explained: bool) -> bool {
+        self.unexplained = (!is_explained).then_some(now);
+        self.losses.retain(|loss| now.duration_since(*loss) < LONG_LOSS_WINDOW);
+        let again = self.losses.back().is_some_and(|last| now.duration_since(*last) < LOSS_WINDOW);
+        self.losses.push_back(now);
+        again || self.losses.len() >= MAX_LOSSES
+    }
+
+    /// Enters a connection to a server; says whether a message must have caused the loss before.
+    fn connected(&mut self, now: Instant, server: String) -> bool {
+        let is_same = std::mem::replace(&mut self.server, server) == self.server;
+        self.unexplained.take().is_some_and(|loss| now.duration_since(loss) < QUICK_RETURN) && is_same
     }
 }
 
 /// Replaces the connection by a screened one when messages break it, until nobody uses the mesh any more.
 async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
-    let mut count = LossCount::default();
+    let mut record = LossRecord::default();
     loop {
-        let ended = losses.recv().await.is_none();
+        let change = losses.recv().await;
+        let ended = change.is_none();
         let Some(mesh) = mesh.upgrade() else { return };
+        let now = Instant::now();
+        let is_broken = match change {
+            None => true,
+            Some(ConnectionChange::Lost { is_explained }) => record.lost(now, is_explained),
+            Some(ConnectionChange::Connected) => {
+                // The client knows the new server only once it uses the connection.
+                let _ = timeout(QUICK_RETURN, mesh.client().flush()).await;
+                record.connected(now, mesh.client().server_info().server_id)
+            }
+        };
         // A screened connection is lost like any other, and comes back by itself.
-        if !ended && (mesh.is_screened() || !count.add(Instant::now())) {
+        if !ended && (mesh.is_screened() || !is_broken) {
             continue;
         }
         if dialer.settings.screenable().is_empty() {
             tracing::error!(
                 ended,
-                "the connection was lost again; connections over WebSocket cannot be screened, so use a nats:// address"
+                "the connection was lost; connections over WebSocket cannot be screened, so use a nats:// address"
             );
             return;
         }
         tracing::warn!(
             ended,
-            "the connection was lost again; from now on every message is checked before it is read"
+            "the connection was lost; from now on every message is checked before it is read"
         );
         metrics::counter!("sinew_connections_screened_total").increment(1);
         let mut attempt = 0;

@@ -28,10 +28,11 @@ use crate::mesh::Mesh;
 use crate::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
 use crate::quarantine::Suspect;
 
-/// How long a delivered task may stay without a word before somebody else is given it.
-pub const ACK_WAIT: Duration = Duration::from_secs(15);
+/// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
+/// every five seconds that they work.
+pub const ACK_WAIT: Duration = Duration::from_secs(7);
 /// How often whoever works on a task says so.
-pub const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// Deliveries after which a task is taken for one that kills whoever works on it. The consumer itself has no such limit:
 /// the server drops what is beyond it without a word that could not be lost.
 pub const MAX_DELIVERIES: u64 = 20;
@@ -255,7 +256,10 @@ async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>
 
 async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshError> {
     const WHAT: &str = "make an agent's queue";
-    if let Some(existing) = existing(mesh, agent).await? {
+    // Earlier versions made queues that wait longer; the server takes the new time for them too.
+    if let Some(existing) = existing(mesh, agent).await?
+        && existing.cached_info().config.ack_wait == ACK_WAIT
+    {
         return Ok(existing);
     }
     let config = Config {

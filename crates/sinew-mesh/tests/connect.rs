@@ -395,12 +395,57 @@ async fn nobody_can_guess_where_an_answer_goes() {
 }
 
 /// What fuzzers found, and what they begin with.
+fn frame_corpus() -> Vec<Vec<u8>> {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frames");
+    std::fs::read_dir(corpus).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
 #[test]
 fn the_corpus_of_frames_holds() {
-    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frames");
-    let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|file| file.unwrap().path()).collect();
-    assert!(files.len() > 20);
-    for file in files {
-        frames::frames(&std::fs::read(file).unwrap());
+    let corpus = frame_corpus();
+    assert!(corpus.len() > 20);
+    corpus.iter().for_each(|bytes| frames::frames(bytes));
+}
+
+/// Pieces of the corpus, joined and changed by chance, where no fuzzer is at hand. `SINEW_FUZZ_SECONDS` makes it last
+/// longer, `SINEW_SEED` begins elsewhere; a panic is told with the bytes that caused it.
+#[test]
+fn frames_that_chance_makes_of_the_corpus_hold() {
+    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = setting("SINEW_FUZZ_SECONDS").unwrap_or(1);
+    let mut state = setting("SINEW_SEED").unwrap_or(1);
+    let mut below = |count: usize| {
+        // splitmix64
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((bits ^ (bits >> 31)) % count.max(1) as u64).unwrap()
+    };
+    const WORDS: [&[u8]; 10] =
+        [b"\r\n", b"\r", b"\n", b"\0", b":", b" ", b"NATS/1.0", b"HMSG ", b"99999999999999999999", b"\xff"];
+    let corpus = frame_corpus();
+    let began = std::time::Instant::now();
+    let mut count = 0;
+    while count < 2_000 || began.elapsed() < Duration::from_secs(seconds) {
+        let mut bytes = Vec::new();
+        for _ in 0..=below(3) {
+            let one = &corpus[below(corpus.len())];
+            let from = below(one.len() + 1) * below(2);
+            bytes.extend_from_slice(&one[from..]);
+        }
+        for _ in 0..below(6) {
+            let at = below(bytes.len() + 1);
+            match below(4) {
+                0 => drop(bytes.splice(at..at, WORDS[below(WORDS.len())].iter().copied())),
+                1 => drop(bytes.drain(at..(at + below(9)).min(bytes.len()))),
+                2 => bytes.truncate(at),
+                _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = below(256).to_le_bytes()[0]),
+            }
+        }
+        let held = std::panic::catch_unwind(|| frames::frames(&bytes));
+        assert!(held.is_ok(), "{}", bytes.escape_ascii());
+        count += 1;
     }
+    println!("{count} inputs in {:?}", began.elapsed());
 }

@@ -19,6 +19,7 @@ use crate::a2a::{
 use crate::fault::{Fault, FaultKind};
 use crate::header;
 use crate::message::BadMessage;
+use crate::unique_keys::{BadJson, check_unique_keys};
 
 /// The code of a fault that is another side's refusal of an A2A operation.
 pub const REFUSED: &str = "SINEW-7005";
@@ -104,6 +105,10 @@ impl Request {
         if !(id.is_string() || id.is_number() || id.is_null()) {
             let message = "the id is neither a text nor a number".to_owned();
             return Err(refused(Value::Null, ErrorCode::InvalidRequest, message));
+        }
+        // Readers differ in which of two members they keep: one may check the first, and another use the second.
+        if let Err(error @ BadJson::DuplicateKey(_)) = check_unique_keys(body) {
+            return Err(refused(id, ErrorCode::InvalidRequest, error.to_string()));
         }
         let method = Method::parse(&method).ok_or_else(|| {
             let message = format!("no operation is named {:?}", short(&method, 64));

@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "sinew-protocol",
             "sinew-source",
+            "sinew-script",
             "sinew-engine",
             "sinew-dialects",
             "sinew-executor",

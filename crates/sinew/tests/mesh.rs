@@ -618,7 +618,7 @@ run:
   command:
     argv: [sh, -c, "if grep -q 'Bearer canary-of-the-agent'; then echo '{\"seen\": true}'; else echo '{\"seen\": false}'; fi"]
     stdin: request
-    references: [MCP_TOKEN]
+    references: {MCP_TOKEN: [tickets.example]}
 "#;
 
 #[test]

@@ -8,11 +8,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use sinew_source::resolve_references;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
+use super::references::HostReferences;
 use super::task_folder::TaskFolder;
 use super::{Limits, Surroundings, left_behind};
 use crate::call::Call;
@@ -44,7 +44,7 @@ pub(crate) struct Command {
     /// Write the whole request instead of the input alone.
     pub(crate) whole_request: bool,
     /// Variables that MCP servers of the request may name.
-    pub(crate) references: Vec<String>,
+    pub(crate) references: HostReferences,
     pub(crate) timeout: Option<Duration>,
     /// Time between SIGTERM and SIGKILL.
     pub(crate) grace: Duration,
@@ -129,13 +129,7 @@ impl Command {
         secrets: &mut Secrets,
     ) -> Result<(), AgentError> {
         for server in servers.as_object_mut().into_iter().flat_map(|servers| servers.values_mut()) {
-            for key in ["headers", "env"] {
-                if let Some(texts) = server.get_mut(key) {
-                    *texts = resolve_references(texts, &self.references, environment, &mut |secret| {
-                        secrets.add(secret);
-                    })?;
-                }
-            }
+            self.references.resolve(server, environment, &mut |secret| secrets.add(secret))?;
         }
         Ok(())
     }

@@ -44,18 +44,27 @@ async fn answers() {
 
 #[tokio::test]
 async fn references_of_a_request_are_resolved_for_the_program() {
-    let servers = |header: &str| json!({"request": {"mcp": {"a": {"url": "${TOKEN}", "headers": {"H": header}, "env": {"E": "x${TOKEN}"}}}}});
+    let servers = |header: &str| {
+        json!({"request": {"mcp": {
+            "a": {"url": "https://tickets.example/${TOKEN}", "headers": {"H": header}},
+            "b": {"command": "${TOKEN}", "env": {"E": "x${TOKEN}"}},
+        }}})
+    };
     let text = "Bearer ${TOKEN}, ${OTHER, none}";
     let resolved = json!({"request": {"mcp": {
-        "a": {"url": "${TOKEN}", "headers": {"H": "Bearer s3cret-canary, none"}, "env": {"E": "xs3cret-canary"}},
+        "a": {"url": "https://tickets.example/$%7BTOKEN%7D", "headers": {"H": "Bearer s3cret-canary, none"}},
+        "b": {"command": "${TOKEN}", "env": {"E": "xs3cret-canary"}},
     }}});
     let request = json!({"stdin": "request"});
-    let listed = json!({"stdin": "request", "references": ["TOKEN", "UNSET"]});
+    let listed = json!({"stdin": "request", "references": {"TOKEN": ["tickets.example", "local"], "UNSET": ["tickets.example"]}});
+    let local = json!({"stdin": "request", "references": ["TOKEN"]});
     for (script, fields, header, expected) in [
         // Without a list of its own, an agent reads the request as it was written.
         ("cat", &request, text, Ok(servers(text))),
         ("cat", &listed, text, Ok(resolved)),
         ("cat", &listed, "${PATH}", Err("SINEW-1017 error: environment variable PATH is not allowed here")),
+        // A list binds names to no host: a request could name any.
+        ("cat", &local, text, Err("SINEW-1017 error: environment variable TOKEN is not allowed here")),
         ("cat", &listed, "${UNSET}", Err("SINEW-1016 error: environment variable UNSET is not set")),
         (
             "cat",
@@ -71,7 +80,7 @@ async fn references_of_a_request_are_resolved_for_the_program() {
             &listed,
             "x",
             Err(
-                "SINEW-5021 failure: the command ended with exit code 2: {\"input\":{\"t\":\"${TOKEN}\"},\"instruction\":\"say ${TOKEN}\",\"context\":{\"request\":{\"mcp\":{\"a\":{\"url\":\"${TOKEN}\",\"headers\":{\"H\":\"x\"},\"env\":{\"E\":\"x***\"}}}}}} (again)",
+                "SINEW-5021 failure: the command ended with exit code 2: {\"input\":{\"t\":\"${TOKEN}\"},\"instruction\":\"say ${TOKEN}\",\"context\":{\"request\":{\"mcp\":{\"a\":{\"url\":\"https://tickets.example/$%7BTOKEN%7D\",\"headers\":{\"H\":\"x\"}},\"b\":{\"command\":\"${TOKEN}\",\"env\":{\"E\":\"x***\"}}}}}} (again)",
             ),
         ),
     ] {

@@ -15,6 +15,8 @@ use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
 const BRANCH: &str = "branch";
+/// A value is larger than the engine keeps.
+const TOO_LARGE: &str = "SINEW-6008";
 /// What an approval leaves in the state.
 pub(super) const APPROVAL: &str = "approval";
 /// Orders what ran after each answer; see `native`.
@@ -142,7 +144,10 @@ fn bind_agent(ctx: &Ctx<'_>, act: ActId, agent: &Agent, own: Value) -> Step {
         Some(text) => text,
         None => text::plain(&previous),
     };
-    let prompt = text::prompt(&agent.user_prompt, &previous);
+    let prompt = match text::prompt(&agent.user_prompt, &previous) {
+        Ok(prompt) => prompt,
+        Err(error) => return Step::Fail(Fault::invalid(TOO_LARGE, error.to_string())),
+    };
     let name = ctx.node_of(act).agent.clone().unwrap_or_default();
     let mut context = match own {
         Value::Object(own) => own,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::model::Condition;
+use crate::fill::{FillBudget, FillError};
 use crate::js::json_text;
 
 /// The place of the previous output in a prompt.
@@ -17,9 +18,14 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// What an agent is told: its prompt with the previous output put in, or the previous output itself.
-pub(super) fn prompt(template: &str, previous: &str) -> String {
-    if template.trim().is_empty() { previous.to_owned() } else { template.replace(PREVIOUS, previous) }
+/// What an agent is told: its prompt with the previous output put in, or the previous output itself. An error if the
+/// output is put in so often that the prompt grows too large.
+pub(super) fn prompt(template: &str, previous: &str) -> Result<String, FillError> {
+    if template.trim().is_empty() {
+        return Ok(previous.to_owned());
+    }
+    FillBudget::default().pay(template.matches(PREVIOUS).count().saturating_mul(previous.len()))?;
+    Ok(template.replace(PREVIOUS, previous))
 }
 
 /// True for what an approval leaves behind instead of an output.

@@ -14,6 +14,7 @@ use super::flow::{self, ITERATION, Ports};
 use super::lower::Extra;
 use super::message::{self, StandardMessage};
 use super::{NAME, delivery, human, project, spec};
+use crate::fill::FillBudget;
 
 /// A node said `success: false`.
 pub(super) const SAID_NO: &str = "SINEW-6301";
@@ -156,6 +157,7 @@ fn scope(ctx: &Ctx<'_>, act: ActId, extra: &Extra) -> Scope {
         nodes_name,
         now: ctx.now,
         budget: RefCell::default(),
+        filled: FillBudget::default(),
     }
 }
 

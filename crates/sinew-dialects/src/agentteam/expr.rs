@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use serde_json::{Map, Number, Value, json};
 use sinew_script::{python_str, python_truth, python_type};
 
+use crate::fill::FillBudget;
 use crate::pattern::{MatchBudget, MatchPattern};
 
 /// Longest condition and longest template, in bytes.
@@ -63,6 +64,8 @@ pub(super) struct Scope {
     pub(super) now: u64,
     /// What all patterns may cost together.
     pub(super) budget: RefCell<MatchBudget>,
+    /// What all templates may fill in together.
+    pub(super) filled: FillBudget,
 }
 
 type Result<T> = std::result::Result<T, ExprError>;
@@ -84,7 +87,9 @@ impl Scope {
             out.push_str(&rest[..start]);
             let value = self.operand(rest[start + 2..start + length].trim(), 0)?;
             if !value.is_null() {
-                out.push_str(&python_str(&value));
+                let text = python_str(&value);
+                self.filled.pay(text.len()).map_err(|error| ExprError(error.to_string()))?;
+                out.push_str(&text);
             }
             rest = &rest[start + length + 2..];
         }

@@ -139,6 +139,16 @@ fn scope(input: &Value) -> Scope {
 }
 
 #[test]
+fn templates_of_a_configuration_fill_in_a_limited_number_of_bytes() {
+    let large = json!({ "input": { "text": "x".repeat(1 << 20) } });
+    let configuration = |times| json!({ "a": "{{$json.text}}".repeat(times), "b": ["{{$json.text}}"] });
+    let filled = scope(&large).render_all(&configuration(2)).unwrap();
+    assert_eq!(filled["a"].as_str().unwrap().len(), 2 << 20);
+    let error = scope(&large).render_all(&configuration(20)).unwrap_err();
+    assert_eq!(error.0, crate::fill::FillError.to_string());
+}
+
+#[test]
 fn recorded_expressions_and_templates() {
     for case in cases("agentteam", "expr") {
         let scope = scope(&case["input"]);

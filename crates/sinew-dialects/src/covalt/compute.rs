@@ -5,6 +5,7 @@ use sinew_script::{CallBatch, CallOutcome, FunctionCall, python_type};
 
 use super::coerce::DATA;
 use super::scope::{input_of, typed};
+use crate::fill::{FillBudget, filled_bytes};
 use crate::js;
 
 /// What a computed node has before it.
@@ -33,7 +34,7 @@ pub(super) fn compute(kind: &str, work: &Work<'_>) -> Option<Result<Map<String, 
                 json!({ "body": or("body", input()), "status": or("status", json!(200)), "headers": or("headers", json!({})) }),
             )
         }
-        "prompt-template" => out(json!({ "text": prompt(work) })),
+        "prompt-template" => prompt(work).and_then(|text| out(json!({ "text": text }))),
         "json-transform" => out(transform(work)),
         "conditional" => condition(work.params, &input()).map(|holds| one(&holds.to_string(), passed(work))),
         "merge" => out(merge(work.inputs)),
@@ -159,7 +160,7 @@ fn order(a: &Value, b: &Value, operator: &str) -> Result<std::cmp::Ordering, Str
 }
 
 /// The template's own `{{ path }}`, from the input's members, the handles and the variables.
-fn prompt(work: &Work<'_>) -> String {
+fn prompt(work: &Work<'_>) -> Result<String, String> {
     let mut values = Map::new();
     if let Some(Value::Object(variables)) = work.params.get("variables") {
         values.extend(variables.clone());
@@ -171,12 +172,15 @@ fn prompt(work: &Work<'_>) -> String {
     let values = Value::Object(values);
     let template =
         ["template", "prompt"].iter().find_map(|key| work.params.get(*key)?.as_str()).unwrap_or_default();
+    let budget = FillBudget::default();
     let mut out = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find("{{") {
         let Some(length) = rest[open..].find("}}") else { break };
         out.push_str(&rest[..open]);
-        match at(&values, rest[open + 2..open + length].trim()) {
+        let value = at(&values, rest[open + 2..open + length].trim());
+        budget.pay(value.map_or(0, filled_bytes)).map_err(|error| error.to_string())?;
+        match value {
             None | Some(Value::Null) => {}
             Some(value @ (Value::Array(_) | Value::Object(_))) => {
                 out.push_str(&super::template::spaced_json(value));
@@ -186,7 +190,7 @@ fn prompt(work: &Work<'_>) -> String {
         rest = &rest[open + length + 2..];
     }
     out.push_str(rest);
-    out
+    Ok(out)
 }
 
 /// The shape that is written, with its expressions worked out; a text that is JSON is that JSON.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::script::{self, Expr, Scope, ScriptError};
+use crate::fill::{FillBudget, filled_bytes};
 use crate::js;
 
 /// A piece of a text.
@@ -82,29 +83,40 @@ pub(super) fn expressions<'v>(value: &'v Value, visit: &mut impl FnMut(&'v str, 
     }
 }
 
-/// The parameters with their expressions worked out; those named in `raw` stay as they are.
+/// The parameters with their expressions worked out; those named in `raw` stay as they are. Expressions that give too
+/// much together are empty, like others that raise.
 pub(super) fn resolve(data: &Map<String, Value>, raw: &[String], scope: &dyn Scope) -> Map<String, Value> {
+    resolve_members(data, raw, scope, &FillBudget::default())
+}
+
+fn resolve_members(
+    data: &Map<String, Value>,
+    raw: &[String],
+    scope: &dyn Scope,
+    budget: &FillBudget,
+) -> Map<String, Value> {
     let one = |(key, value): (&String, &Value)| {
-        let value = if raw.contains(key) { value.clone() } else { resolve_value(value, scope) };
+        let value = if raw.contains(key) { value.clone() } else { resolve_value(value, scope, budget) };
         (key.clone(), value)
     };
     data.iter().map(one).collect()
 }
 
-fn resolve_value(value: &Value, scope: &dyn Scope) -> Value {
+fn resolve_value(value: &Value, scope: &dyn Scope, budget: &FillBudget) -> Value {
     match value {
-        Value::String(text) if text.contains("{{") => resolve_text(text, scope),
-        Value::Array(items) => items.iter().map(|item| resolve_value(item, scope)).collect(),
-        Value::Object(members) => Value::Object(resolve(members, &[], scope)),
+        Value::String(text) if text.contains("{{") => resolve_text(text, scope, budget),
+        Value::Array(items) => items.iter().map(|item| resolve_value(item, scope, budget)).collect(),
+        Value::Object(members) => Value::Object(resolve_members(members, &[], scope, budget)),
         other => other.clone(),
     }
 }
 
 /// A text that is one expression keeps the type of its value; what is missing or raises is empty.
-fn resolve_text(text: &str, scope: &dyn Scope) -> Value {
+fn resolve_text(text: &str, scope: &dyn Scope, budget: &FillBudget) -> Value {
     let value = |inner: &str| {
         let value = script::parse(inner).and_then(|expr| script::evaluate(&expr, scope)).unwrap_or_default();
-        if value.is_null() { Value::String(String::new()) } else { value }
+        let is_paid = budget.pay(filled_bytes(&value)).is_ok();
+        if value.is_null() || !is_paid { Value::String(String::new()) } else { value }
     };
     let pieces = pieces(text);
     if let [Piece::Expression(inner)] = pieces.as_slice() {

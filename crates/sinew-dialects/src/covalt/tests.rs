@@ -202,6 +202,18 @@ fn no_expression_hurts() {
 }
 
 #[test]
+fn expressions_that_fill_in_too_much_are_empty() {
+    let names = Names(Map::from_iter([("input".to_owned(), json!({ "t": "x".repeat(1 << 20) }))]));
+    let filled = |text: String| {
+        let data = Map::from_iter([("x".to_owned(), json!(text)), ("y".to_owned(), json!("{{ input.t }}"))]);
+        let all = template::resolve(&data, &[], &names);
+        all.values().map(|value| value.as_str().unwrap().len()).sum::<usize>()
+    };
+    assert_eq!(filled("{{ input.t }}".repeat(2)), 3 << 20);
+    assert!((15 << 20..=16 << 20).contains(&filled("{{ input.t }}".repeat(30))));
+}
+
+#[test]
 fn expressions_are_found_in_texts() {
     let resolve = |text: &str| {
         let data = Map::from_iter([("x".to_owned(), json!(text))]);

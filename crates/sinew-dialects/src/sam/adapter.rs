@@ -194,8 +194,11 @@ impl<'c> Bound<'c> {
             ask.input_schema.clone_from(&call.input_schema_override);
             ask.output_schema.clone_from(&call.output_schema_override);
         }
-        let instruction = self.node.instruction.as_ref().map(|parts| fill(parts, &self.view));
-        ask.instruction = instruction.filter(|text| !text.trim().is_empty());
+        let instruction = self.node.instruction.as_ref().map(|parts| fill(parts, &self.view)).transpose();
+        match instruction {
+            Ok(instruction) => ask.instruction = instruction.filter(|text| !text.trim().is_empty()),
+            Err(error) => return Step::Fail(no_value(error.to_string())),
+        }
         Step::Ask(Box::new(ask))
     }
 

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::fill::filled_bytes;
+
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
@@ -44,13 +46,31 @@ pub(super) enum Standing<'a> {
     Done(&'a Value),
 }
 
-/// A value that a condition reads.
+/// A value that a condition or a template reads.
 #[derive(Clone, Debug)]
-pub(super) enum ConditionValue<'a> {
+pub(super) enum PathValue<'a> {
     /// The value at the path.
     Value(Cow<'a, Value>),
     /// `{"output": …}` around the output of a node, which is borrowed: outputs may be large.
     OutputDict(&'a Value),
+}
+
+impl PathValue<'_> {
+    /// Bytes of the value as JSON, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Value(value) => filled_bytes(value),
+            Self::OutputDict(output) => filled_bytes(output) + OUTPUT.len() + 6,
+        }
+    }
+
+    /// The value itself.
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Value(value) => value.into_owned(),
+            Self::OutputDict(output) => serde_json::json!({ OUTPUT: output }),
+        }
+    }
 }
 
 /// What paths can be looked up in.
@@ -101,7 +121,17 @@ impl Path {
     }
 
     /// The value for an input or a mapping: null where nothing is, an error where a node that ran lacks the field.
-    pub(super) fn value<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
+    /// Outputs of nodes are never copied.
+    pub(super) fn value<'a>(&self, world: &'a dyn World) -> Result<PathValue<'a>, String> {
+        if let (Root::Node(id), []) = (&self.root, self.steps.as_slice())
+            && let Standing::Done(output) = world.node(id)
+        {
+            return Ok(PathValue::OutputDict(output));
+        }
+        self.member(world).map(PathValue::Value)
+    }
+
+    fn member<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
         let missing = |step: &str, place: &str| {
             format!("Output field '{step}' not found in node '{place}' for path: {}", self.shown)
         };
@@ -132,7 +162,7 @@ impl Path {
             Root::Node(id) => match world.node(id) {
                 Standing::Absent | Standing::Skipped => Ok(Cow::Owned(Value::Null)),
                 Standing::Done(output) => match self.steps.split_first() {
-                    None => Ok(Cow::Owned(serde_json::json!({ "output": output }))),
+                    None => Ok(Cow::Borrowed(output)),
                     Some((step, rest)) if step == OUTPUT => match walk(output, rest) {
                         Ok(value) => Ok(Cow::Borrowed(value)),
                         Err(_) if world.lenient() => Ok(Cow::Owned(Value::Null)),
@@ -145,13 +175,13 @@ impl Path {
     }
 
     /// Returns the value for a condition, or an error where nothing is. Outputs of nodes are never copied.
-    pub(super) fn strict_value<'a>(&self, world: &'a dyn World) -> Result<ConditionValue<'a>, String> {
+    pub(super) fn strict_value<'a>(&self, world: &'a dyn World) -> Result<PathValue<'a>, String> {
         if let (Root::Node(id), []) = (&self.root, self.steps.as_slice())
             && let Standing::Done(output) = world.node(id)
         {
-            return Ok(ConditionValue::OutputDict(output));
+            return Ok(PathValue::OutputDict(output));
         }
-        self.strict_member(world).map(ConditionValue::Value)
+        self.strict_member(world).map(PathValue::Value)
     }
 
     fn strict_member<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::path::{Part, Path, World, parts};
+use crate::fill::{FillBudget, FillError};
 
 /// A value as written, parsed once.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,35 +67,40 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// The value.
+    /// The value; an error if its templates fill in too much.
     pub(super) fn resolve(&self, world: &dyn World) -> Result<Value, String> {
+        self.resolve_within(world, &FillBudget::default())
+    }
+
+    fn resolve_within(&self, world: &dyn World, budget: &FillBudget) -> Result<Value, String> {
         match self {
             Self::Literal(value) => Ok(value.clone()),
-            Self::Path(path) => path.value(world).map(std::borrow::Cow::into_owned),
+            Self::Path(path) => filled(path, world, budget),
             Self::Text(parts) => {
                 let mut out = String::new();
                 for part in parts {
                     match part {
                         Part::Text(text) => out.push_str(text),
                         Part::Path(path, _) => {
-                            let value = path.value(world)?;
-                            out.push_str(&as_text(&value));
+                            out.push_str(&as_text(&filled(path, world, budget)?));
                         }
                     }
                 }
                 Ok(Value::String(out))
             }
-            Self::List(items) => {
-                items.iter().map(|item| item.resolve(world)).collect::<Result<_, _>>().map(Value::Array)
-            }
+            Self::List(items) => items
+                .iter()
+                .map(|item| item.resolve_within(world, budget))
+                .collect::<Result<_, _>>()
+                .map(Value::Array),
             Self::Object(members) => members
                 .iter()
-                .map(|(key, item)| Ok((key.clone(), item.resolve(world)?)))
+                .map(|(key, item)| Ok((key.clone(), item.resolve_within(world, budget)?)))
                 .collect::<Result<Map<_, _>, String>>()
                 .map(Value::Object),
             Self::Coalesce(items) => {
                 for item in items {
-                    let value = item.resolve(world)?;
+                    let value = item.resolve_within(world, budget)?;
                     if !value.is_null() {
                         return Ok(value);
                     }
@@ -102,7 +108,8 @@ impl Template {
                 Ok(Value::Null)
             }
             Self::Concat(items) => {
-                let values: Result<Vec<_>, _> = items.iter().map(|item| item.resolve(world)).collect();
+                let values: Result<Vec<_>, _> =
+                    items.iter().map(|item| item.resolve_within(world, budget)).collect();
                 Ok(concat(values?))
             }
             Self::Broken(name) => Err(needs_list(name)),
@@ -149,19 +156,32 @@ pub(super) fn paths_of(parts: &[Part]) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// An instruction: templates that lead nowhere stay as they were written.
-pub(super) fn fill(parts: &[Part], world: &dyn World) -> String {
+/// The value at a path, paid for before it is copied.
+fn filled(path: &Path, world: &dyn World, budget: &FillBudget) -> Result<Value, String> {
+    let value = path.value(world)?;
+    budget.pay(value.bytes()).map_err(|error| error.to_string())?;
+    Ok(value.into_value())
+}
+
+/// An instruction: templates that lead nowhere stay as they were written. An error if they fill in too much.
+pub(super) fn fill(parts: &[Part], world: &dyn World) -> Result<String, FillError> {
+    let budget = FillBudget::default();
     let mut out = String::new();
     for part in parts {
         match part {
             Part::Text(text) => out.push_str(text),
             Part::Path(path, written) => match path.value(world) {
-                Ok(value) if !value.is_null() => out.push_str(&as_text(&value)),
-                _ => out.push_str(written),
+                Ok(value) => {
+                    budget.pay(value.bytes())?;
+                    let value = value.into_value();
+                    out.push_str(if value.is_null() { written.as_str() } else { "" });
+                    out.push_str(&as_text(&value));
+                }
+                Err(_) => out.push_str(written),
             },
         }
     }
-    out
+    Ok(out)
 }
 
 enum Operator {

@@ -60,7 +60,12 @@ impl Decider<'_> {
                 if let Some(input) = one.input.as_ref().filter(|_| one.attempt == 0 && ask.tag == Ask::WORK) {
                     ask.input = Arc::clone(input);
                 }
-                self.dispatch(act, Arc::new(*ask), 1);
+                let limit = self.graph.plan().limits.value_bytes;
+                match size::too_large("the input of the task", &ask.input, limit) {
+                    // Workers have a limit of their own for what scripts are given.
+                    Some(fault) if !ask.is_evaluation() => self.fail(act, fault, None),
+                    _ => self.dispatch(act, Arc::new(*ask), 1),
+                }
             }
             Step::Fan { children, limit, fail_fast } => self.fan(act, children, limit, fail_fast),
             Step::Wait(wait) => {

@@ -7,14 +7,28 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_mesh::crash;
+use sinew_mesh::{MeshError, crash};
 use sinew_protocol::ExecutionId;
 use tokio::sync::OwnedMutexGuard;
 use tracing::warn;
 
+use super::Shared;
 use super::intake::Handle;
 use super::shard::End;
 use super::takeover::{TakeoverNote, WorkItem};
+
+/// Clears what this process has noted about a shard. The process stops its work there and lives, so that what it has in
+/// hand ends no owner. A note of another process stays.
+pub(super) async fn clear_own_note(shared: &Shared, shard: u32) -> Result<(), MeshError> {
+    let fleet = shared.mesh.fleet();
+    let (body, revision) = fleet.takeover_note(shard).await?;
+    let mut note = TakeoverNote::decode(&body);
+    if !note.is_blank() && !note.is_of_another(&shared.process) {
+        note.pass();
+        fleet.put_takeover_note(shard, note.encode().into(), revision).await?;
+    }
+    Ok(())
+}
 
 /// The note of one shard, as its owner keeps it.
 pub(super) struct Caution {

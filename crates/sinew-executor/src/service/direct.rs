@@ -25,8 +25,9 @@ use crate::call::Call;
 const NO_TASK: &str = "SINEW-6035";
 /// The agent has no room for another task; see the agents' own code of that number.
 const NO_ROOM: &str = "SINEW-5113";
-/// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
-const ASK_AGAIN: Duration = Duration::from_secs(15);
+/// How long a silent agent is believed to be working before it is asked again, doubled from the first to the second. An
+/// agent that works on the task already answers once it has ended.
+const REPEAT_INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
 /// The shortest wait after a refusal.
 const SOONEST: Duration = Duration::from_millis(100);
 /// Between looks for an agent that is not there.
@@ -44,6 +45,7 @@ pub(super) async fn call(
     // Kept while the agent is asked again about what it works on already.
     let mut place = None;
     let mut failures = 0;
+    let mut patience = REPEAT_INTERVAL.0;
     let result = loop {
         if place.is_none() {
             place = gate.enter().await;
@@ -61,7 +63,7 @@ pub(super) async fn call(
         headers.insert(header::CONTENT_TYPE, header::JSON);
         let request = Sent { jsonrpc: "2.0", id: call.task.as_str(), method: "SendMessage", params: &params };
         let body = serde_json::to_vec(&request).unwrap_or_default().into();
-        match shared.mesh.call_rpc(&agent, "SendMessage", headers, body, ASK_AGAIN).await {
+        match shared.mesh.call_rpc(&agent, "SendMessage", headers, body, patience).await {
             Ok(reply) => match read(&reply.body) {
                 Ok(task) => match read_result(&task).and_then(|result| intake::of_task(result, &call.task)) {
                     Ok(result) => break intake::reply(&shared, result).await,
@@ -77,7 +79,7 @@ pub(super) async fn call(
                 Err(fault) if fault.retryable => {
                     debug!(%agent, %fault, "refused for now");
                     let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
-                    tokio::time::sleep(wait.clamp(SOONEST, ASK_AGAIN)).await;
+                    tokio::time::sleep(wait.clamp(SOONEST, REPEAT_INTERVAL.1)).await;
                 }
                 Err(fault) => break Err(fault),
             },
@@ -87,7 +89,10 @@ pub(super) async fn call(
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
             Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
-            Err(error @ MeshError::NoAnswer { .. }) => debug!(%agent, %error, "asked again"),
+            Err(error @ MeshError::NoAnswer { .. }) => {
+                debug!(%agent, %error, "asked again");
+                patience = (patience * 2).min(REPEAT_INTERVAL.1);
+            }
             // An agent whose answers break the connection is asked ever more rarely.
             Err(error) => {
                 debug!(%agent, %error, "asked again");
@@ -107,8 +112,9 @@ pub(super) async fn call(
 /// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.
 fn retry_pause(failures: u32) -> Duration {
     let doublings = failures.checked_sub(1);
-    doublings
-        .map_or(Duration::ZERO, |doublings| SOONEST.saturating_mul(1 << doublings.min(16)).min(ASK_AGAIN))
+    doublings.map_or(Duration::ZERO, |doublings| {
+        SOONEST.saturating_mul(1 << doublings.min(16)).min(REPEAT_INTERVAL.1)
+    })
 }
 
 /// The call as it is written: the message goes out as it is, without a tree of values in between.

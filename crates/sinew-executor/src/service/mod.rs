@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use futures_util::future::join_all;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
 use sinew_mesh::fleet::{Beat, Fleet, Watch};
@@ -50,8 +51,9 @@ pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use reader::Reader;
 pub use view::{ended, status, words};
 
+use caution::clear_own_note;
 use gate::Gate;
-use shard::End;
+use shard::{End, NOTE_TIMEOUT};
 
 /// A command's body names something that cannot be used.
 const BAD_COMMAND: &str = "SINEW-6036";
@@ -171,9 +173,16 @@ impl Shared {
     }
 }
 
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
 /// A running executor.
 #[derive(Debug)]
 pub struct Service {
+    shared: Arc<Shared>,
     stop: CancellationToken,
     work: JoinHandle<()>,
     /// The workflows' doors and cards.
@@ -222,7 +231,7 @@ impl Service {
         let keeper = Keeper {
             fleet: shared.mesh.fleet(),
             watch: Watch::new(options.lease),
-            shared,
+            shared: Arc::clone(&shared),
             options,
             shards: BTreeMap::new(),
             beats: 0,
@@ -230,7 +239,7 @@ impl Service {
             owned: Arc::clone(&owned),
         };
         let work = tokio::spawn(keeper.work(stop.clone()));
-        Ok(Self { stop, work, doors, owned, id, drain_timeout })
+        Ok(Self { shared, stop, work, doors, owned, id, drain_timeout })
     }
 
     /// Its name in the fleet.
@@ -255,8 +264,12 @@ impl Service {
                 }
             }
         };
-        if tokio::time::timeout(self.drain_timeout, ended).await.is_err() {
-            warn!("the broker does not answer; the shards are left to other executors");
+        let reserve = NOTE_TIMEOUT.min(self.drain_timeout / 4);
+        if tokio::time::timeout(self.drain_timeout - reserve, ended).await.is_err() {
+            warn!("the shards did not end in time; they are left to other executors");
+            let shards = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
+            let clear = shards.into_iter().map(|shard| clear_own_note(&self.shared, shard));
+            let _ = tokio::time::timeout(reserve, join_all(clear)).await;
         }
     }
 }

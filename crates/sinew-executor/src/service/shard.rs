@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::book::{Book, Effect, Stage};
-use super::caution::Caution;
+use super::caution::{Caution, clear_own_note};
 use super::effects;
 use super::intake::{self, Arrival, Done, Handle};
 use super::open::{Stored, Unfit};
@@ -36,7 +36,7 @@ const AGENT_TOO_LATE: &str = "SINEW-5104";
 /// How far an agent's clock may be ahead, in milliseconds.
 const SKEW: Time = 2_000;
 /// How long an owner that loses its shard tries to clear its note.
-const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a drain waits for what is being sent.
 const GRACE: Duration = Duration::from_secs(5);
 /// Messages of one turn while a new owner catches up.
@@ -116,11 +116,14 @@ pub(super) async fn run(
 ) -> End {
     let opening = async {
         tokio::time::sleep(after).await;
-        Shard::open(shared, id, died).await
+        Shard::open(Arc::clone(&shared), id, died).await
     };
     let opened = tokio::select! {
         biased;
-        () = stop.cancelled() => return End::Drained,
+        () = stop.cancelled() => {
+            let _ = tokio::time::timeout(NOTE_TIMEOUT, clear_own_note(&shared, id)).await;
+            return End::Drained;
+        }
         opened = opening => opened,
     };
     let mut shard = match opened {

@@ -25,8 +25,6 @@ use crate::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server};
 
 /// Time in which an execution ends beside whatever else is on the mesh.
 const INNOCENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A task that was delivered while its connection was lost comes again after this time, and is done then.
-const REDELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The password of everybody.
 const PASSWORD: &str = "not-a-secret-7f3a";
 
@@ -251,6 +249,8 @@ fn subjects(round: usize) -> Vec<(&'static str, String)> {
         ("thief", "test.v1.control.one".to_owned()),
         ("thief", "test.v1.workflow".to_owned()),
         ("thief", format!("test.v1.task.one.{ghost}")),
+        ("thief", "$KV.test_FLEET.owner".to_owned()),
+        ("thief", "$O.test_PLANS.M".to_owned()),
     ]);
     all
 }
@@ -329,10 +329,9 @@ async fn a_flood_of_messages_that_break_connections_holds_up_nobody() {
     assert!(refused.is_empty(), "not everything came through: {refused:?}");
     ended.store(true, Ordering::SeqCst);
     let times = timeout(PATIENCE, innocent).await.expect("an innocent execution does not end").unwrap();
-    let slow: Vec<_> = times.iter().filter(|time| **time > INNOCENT_TIMEOUT).collect();
     println!("{sent} messages; {} executions, the slowest took {:?}", times.len(), times.iter().max());
-    // A task that was on its way when the agent's connection was lost comes again; nothing else is held up.
-    assert!(slow.len() <= 1 && slow.iter().all(|time| **time < REDELIVERY_TIMEOUT), "{times:?}");
+    // A task that was on its way when the agent's connection was lost comes again in time.
+    assert!(times.iter().all(|time| *time < INNOCENT_TIMEOUT), "{times:?}");
     // Afterwards nothing is slow.
     let after = async {
         for nth in 0..3 {

@@ -1,14 +1,20 @@
 //! Several executors believe that a shard is theirs; journals that are compacted under way.
 
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_agent::Delivery;
+use sinew_engine::Adapter;
+use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::journal::{Commit, EntryKind};
+use tokio::time::timeout;
 
-use crate::audit::{CHAIN, succeeded};
-use crate::mesh::{PATIENCE, Site, TestMesh, start};
+use crate::agents::{begun, stands};
+use crate::audit::{CHAIN, single, succeeded};
+use crate::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, start};
 use crate::process::Part;
 
 /// Commits of all shards.
@@ -146,4 +152,64 @@ async fn a_compacted_journal_is_taken_over() {
     second.end().await;
     agents.end().await;
     assert!(crate::audit::given(&[&agents]).values().all(|times| *times == 1));
+}
+
+/// Tells that an executor loads a plan, and waits until it may go on.
+static HALT: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+/// The adapters, once the executor may go on.
+fn halting_adapters(name: &str) -> Option<&'static dyn Adapter> {
+    let halt = HALT.lock().unwrap().take();
+    if let Some((reached, go_on)) = halt {
+        tokio::task::block_in_place(|| {
+            reached.send(()).unwrap();
+            let _ = go_on.recv();
+        });
+    }
+    adapters(name)
+}
+
+/// What the owner of the shard has in hand, as it has noted.
+async fn noted(mesh: &TestMesh) -> usize {
+    let (note, _) = mesh.mesh.fleet().takeover_note(0).await.unwrap();
+    let note: Value = serde_json::from_slice(&note).unwrap_or_default();
+    note["in_hand"].as_array().map_or(0, Vec::len)
+}
+
+/// An executor that is told to stop while it opens a shard, or that cannot stop in time while it takes the first messages,
+/// leaves no note: the next owner would count a death.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_owner_that_is_stopped_is_not_a_death() {
+    for (is_open, drain_timeout) in [(true, PATIENCE), (true, LEASE / 2), (false, LEASE / 2)] {
+        let mesh = TestMesh::with(ServerOptions::default(), 1).await;
+        mesh.deploy("single", &single("")).await;
+        let client = mesh.client().await;
+        if is_open {
+            let service = mesh.executor("first").await;
+            let execution = begun(&client, "k", "single", json!({ "value": 1 })).await;
+            stands(&client, &execution, |_| true).await;
+            service.drain().await;
+        } else {
+            client.start(start(&client, "k", "single", json!({ "value": 1 }))).await.unwrap();
+        }
+        assert_eq!(noted(&mesh).await, 0);
+        let ((reached, reaches), (go_on, goes_on)) = (channel(), channel());
+        *HALT.lock().unwrap() = Some((reached, goes_on));
+        let options = ServiceOptions {
+            id: "second".to_owned(),
+            lease: LEASE,
+            drain_timeout,
+            ..ServiceOptions::new(halting_adapters)
+        };
+        let service = Service::start(mesh.connect("second").await, options).await.unwrap();
+        tokio::task::spawn_blocking(move || reaches.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+        assert_eq!(noted(&mesh).await, 1, "the work is noted before it is touched");
+        let mut draining = tokio::spawn(service.drain());
+        if timeout(LEASE, &mut draining).await.is_err() {
+            assert_eq!(drain_timeout, PATIENCE, "the executor does not stop in time");
+            drop(go_on);
+            timeout(PATIENCE, draining).await.unwrap().unwrap();
+        }
+        assert_eq!(noted(&mesh).await, 0, "open: {is_open}, {drain_timeout:?}");
+    }
 }

@@ -215,9 +215,26 @@ fn losses_that_come_together_or_often_are_the_work_of_messages() {
         (&[0, 40, 80, 120, 160], true),
         (&[0, 1_800, 3_700, 5_500, 7_300, 9_100], false),
     ] {
-        let mut count = LossCount::default();
-        let last = seconds.iter().map(|at| count.add(begin + Duration::from_secs(*at))).last();
+        let mut record = LossRecord::default();
+        let last = seconds.iter().map(|at| record.lost(begin + Duration::from_secs(*at), true)).last();
         assert_eq!(last, Some(screened), "{seconds:?}");
+    }
+}
+
+#[test]
+fn a_loss_without_a_word_from_a_server_that_goes_on_is_the_work_of_a_message() {
+    let begin = Instant::now();
+    for (is_explained, milliseconds, server, screened) in [
+        (false, 100, "same", true),
+        (false, 100, "restarted", false),
+        (true, 100, "same", false),
+        (false, 2_100, "same", false),
+    ] {
+        let mut record = LossRecord::default();
+        assert!(!record.connected(begin, "same".to_owned()), "the first connection follows no loss");
+        assert!(!record.lost(begin, is_explained));
+        let again = record.connected(begin + Duration::from_millis(milliseconds), server.to_owned());
+        assert_eq!(again, screened, "{is_explained} {milliseconds} {server}");
     }
 }
 

@@ -36,6 +36,13 @@ fn calls_that_are_none_are_answered_as_json_rpc_demands() {
         (r#"{"jsonrpc":"1.0","id":1,"method":"GetTask"}"#, -32600, json!(1)),
         (r#"{"jsonrpc":"2.0","id":{},"method":"GetTask"}"#, -32600, Value::Null),
         (r#"{"jsonrpc":"2.0","id":"a","method":"tasks/get"}"#, -32601, json!("a")),
+        (r#"{"jsonrpc":"2.0","id":"a","method":"GetTask","params":{"id":"x","id":"y"}}"#, -32600, json!("a")),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"GetTask","params":{"id":"x"},"more":[{"k":1,"k":1}]}"#,
+            -32600,
+            json!("a"),
+        ),
+        (r#"{"jsonrpc":"2.0","id":"a","id":"a","method":"GetTask","params":{"id":"x"}}"#, -32600, json!("a")),
         (r#"{"jsonrpc":"2.0","id":"a","method":"GetTask","params":[1]}"#, -32602, json!("a")),
     ] {
         let refused = Request::read(body.as_bytes()).unwrap_err();

@@ -5,27 +5,27 @@ use std::borrow::Cow;
 use serde_json::Value;
 use sinew_script::{python_repr, python_str};
 
-use super::super::path::{ConditionValue, OUTPUT};
+use super::super::path::{OUTPUT, PathValue};
 use super::Piece;
 use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::parse::Expr;
 
 /// Whether the condition holds for these values of its templates.
-pub(super) fn holds(expr: &Expr, templates: &[ConditionValue<'_>]) -> Evaluated<bool> {
+pub(super) fn holds(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<bool> {
     let mut evaluation = Evaluation { templates, fuel: Fuel::new() };
     evaluation.value(expr).map(|value| value.truth())
 }
 
 struct Evaluation<'a> {
-    templates: &'a [ConditionValue<'a>],
+    templates: &'a [PathValue<'a>],
     fuel: Fuel,
 }
 
 impl<'a> Evaluation<'a> {
     fn template(&self, at: usize) -> Operand<'a> {
         match self.templates.get(at) {
-            Some(ConditionValue::Value(value)) => value.as_ref().into(),
-            Some(ConditionValue::OutputDict(output)) => Operand::OutputDict(output),
+            Some(PathValue::Value(value)) => value.as_ref().into(),
+            Some(PathValue::OutputDict(output)) => Operand::OutputDict(output),
             None => Operand::None,
         }
     }
@@ -33,8 +33,8 @@ impl<'a> Evaluation<'a> {
     /// A template as Python's `str()` shows it.
     fn template_str(&self, at: usize) -> String {
         match self.templates.get(at) {
-            Some(ConditionValue::Value(value)) => python_str(value),
-            Some(ConditionValue::OutputDict(output)) => format!("{{'{OUTPUT}': {}}}", python_repr(output)),
+            Some(PathValue::Value(value)) => python_str(value),
+            Some(PathValue::OutputDict(output)) => format!("{{'{OUTPUT}': {}}}", python_repr(output)),
             None => "None".to_owned(),
         }
     }
@@ -88,8 +88,8 @@ impl<'a> Evaluation<'a> {
     fn least_bytes(&self, at: usize) -> Evaluated<usize> {
         let mut bytes = 0;
         match self.templates.get(at) {
-            Some(ConditionValue::Value(value)) => add_least_bytes(value, &mut bytes)?,
-            Some(ConditionValue::OutputDict(output)) => add_least_bytes(output, &mut bytes)?,
+            Some(PathValue::Value(value)) => add_least_bytes(value, &mut bytes)?,
+            Some(PathValue::OutputDict(output)) => add_least_bytes(output, &mut bytes)?,
             None => {}
         }
         Ok(bytes)

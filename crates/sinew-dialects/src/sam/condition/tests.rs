@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_script::{Function, Limits, ScriptErrorKind};
 
-use super::super::path::ConditionValue;
+use super::super::path::PathValue;
 use super::super::probe;
 use super::parse::parse;
 use super::{Condition, eval};
@@ -42,7 +42,7 @@ fn here(source: &str) -> Result<bool, String> {
         .iter()
         .map(|path| {
             let digits = path.shown.trim_start_matches('n');
-            ConditionValue::Value(Cow::Borrowed(&all[digits.parse::<usize>().unwrap()]))
+            PathValue::Value(Cow::Borrowed(&all[digits.parse::<usize>().unwrap()]))
         })
         .collect();
     eval::holds(&parsed.expr, &values)

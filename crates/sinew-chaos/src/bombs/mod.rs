@@ -1,0 +1,405 @@
+//! Bombs beside innocent executions: nobody else waits, no process grows, and nothing is left at work.
+
+mod catalogue;
+mod processes;
+mod report;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use sinew_engine::Status;
+use sinew_executor::client::Client;
+use sinew_mesh::{HeaderMap, Mesh};
+use sinew_protocol::card::{AgentKind, Announcement};
+use sinew_protocol::{ExecutionId, Subject, Token};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+
+use crate::site::Site;
+use crate::slot::{Role, Slot, Tally, What};
+use crate::{Fallible, workflows};
+use catalogue::{BOMB_PLACES, Bomb};
+use processes::{ProcessWatch, processor_times};
+use report::{BombReport, InnocentReport, LatencySummary};
+pub(crate) use targets::{TARGET_AGENTS, targets};
+
+/// Silence after which executors take another one for dead.
+const LEASE: Duration = Duration::from_secs(5);
+/// Most memory of one process, in MiB.
+const MAX_PROCESS_MIB: u64 = 512;
+/// How many times as long the slowest hundredth of innocent executions may take beside bombs.
+const MAX_P99_RATIO: f64 = 2.0;
+/// After the last bomb, no core is busy for longer.
+const MAX_BUSY_TIME: Duration = Duration::from_secs(5);
+/// Part of this interval that a process may work and not have a busy core.
+const BUSY_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time of an innocent execution, and of a bomb.
+const END_TIMEOUT: Duration = Duration::from_mins(1);
+/// Executions of each kind before anything is measured: workers are started, and workflows have a record.
+const WARM_UPS: usize = 8;
+
+/// How to throw bombs.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct BombArgs {
+    /// What the bombs follow from; a random number when absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where everything is written and kept; a temporary folder when absent.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Executor processes.
+    #[arg(long, default_value_t = 2)]
+    executors: u32,
+    /// Shards of the mesh.
+    #[arg(long, default_value_t = 4)]
+    shards: u32,
+    /// Bombs, evenly over the time.
+    #[arg(long, default_value_t = 330)]
+    bombs: usize,
+    /// How long bombs are thrown.
+    #[arg(long, default_value_t = 90)]
+    seconds: u64,
+    /// How long innocent executions are measured before.
+    #[arg(long, default_value_t = 40)]
+    quiet_seconds: u64,
+    /// Innocent executions that are started per second.
+    #[arg(long, default_value_t = 6.0)]
+    rate: f64,
+    /// Ask for memory and for ends, not for times: for runs too short for them, or on a busy machine.
+    #[arg(long)]
+    short: bool,
+}
+
+/// An innocent workflow: its name, what it is given, and what has to come out.
+struct Innocent {
+    name: &'static str,
+    input: fn(u64) -> Value,
+    is_right: fn(u64, &Value) -> bool,
+}
+
+const INNOCENTS: [Innocent; 3] = [
+    Innocent {
+        name: "plain",
+        input: |nth| json!({ "value": nth }),
+        is_right: |nth, output| output["value"] == json!(nth),
+    },
+    Innocent {
+        name: "script",
+        input: |nth| json!({ "n": nth }),
+        is_right: |nth, output| output["twice"] == json!(nth * 2),
+    },
+    Innocent {
+        name: "pattern",
+        input: |nth| json!({ "value": nth }),
+        is_right: |_, output| output["results"]["a"]["status"] == "success",
+    },
+];
+
+const PLAIN_FILE: &str = r#"{"workflow": {"description": "One agent", "nodes": [
+    {"id": "a", "type": "agent", "agent_name": "echo", "when": "{{workflow.input.value}} >= 0",
+        "input": {"value": "{{workflow.input.value}}"}}],
+    "output_mapping": {"value": "{{a.output.value}}"}}}"#;
+
+/// Deploys the innocent workflows.
+async fn deploy_innocents(mesh: &Mesh) -> Fallible<()> {
+    let script = catalogue::team_script("lambda d: {'twice': d['value']['n'] * 2}").to_string();
+    let pattern = catalogue::sweny_pattern("pattern", "^a+!$").to_string();
+    for (name, text) in [("plain", PLAIN_FILE), ("script", &script), ("pattern", &pattern)] {
+        workflows::deploy_text(mesh, name, text, &default_agents("texts")).await?;
+    }
+    Ok(())
+}
+
+/// Agents for work that a file leaves open.
+fn default_agents(agent: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("work".to_owned(), agent.to_owned())])
+}
+
+/// Throws bombs beside innocent executions, and judges both.
+pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let site = Site::new(args.folder.clone(), args.shards, false).await?;
+    let watch = ProcessWatch::start();
+    let tally = Arc::new(Tally::default());
+    let _slots = open_slots(&args, &site, &tally);
+    let innocent = Client::new(site.place.connect("innocent").await?, workflows::adapters).await?;
+    deploy_innocents(innocent.mesh()).await?;
+    let cards = innocent.mesh().cards();
+    for agent in TARGET_AGENTS {
+        timeout(END_TIMEOUT, cards.wait_for(agent)).await.map_err(|_| format!("no card of {agent}"))?;
+    }
+    let mut load = InnocentLoad { client: innocent, next: 0, problems: Vec::new() };
+    load.warm_up().await;
+    let mut quiet = load.during(sleep(Duration::from_secs(args.quiet_seconds)), args.rate).await.1;
+    let throwing = BombThrow {
+        client: Client::new(site.place.connect("bomber").await?, workflows::adapters).await?,
+        ends: BTreeMap::new(),
+        thrown: Vec::new(),
+    };
+    let (thrown, mut bombed) = load.during(throwing.throw(&args, seed), args.rate).await;
+    let last = Instant::now();
+    let mut thrown = thrown?;
+    let quiet_after = time_to_quiet(last).await;
+    thrown.collect().await;
+    // Whatever was thrown, everybody is there as before.
+    load.warm_up().await;
+    let mut report = BombReport {
+        kind: "bombs",
+        seed,
+        good: true,
+        profile: if cfg!(debug_assertions) { "dev" } else { "release" },
+        bombs: args.bombs,
+        ends: thrown.ends,
+        innocents: BTreeMap::new(),
+        peak_memory_mib: watch.peaks().into_iter().map(|(kind, kib)| (kind, kib / 1024)).collect(),
+        quiet_after_ms: quiet_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        ended_by_themselves: tally.strays.load(Ordering::Relaxed),
+        problems: Vec::new(),
+    };
+    for Innocent { name, .. } in &INNOCENTS {
+        let take = |from: &mut Times| LatencySummary::of(from.remove(name).unwrap_or_default());
+        let of_kind = InnocentReport { quiet: take(&mut quiet), bombed: take(&mut bombed) };
+        report.innocents.insert((*name).to_owned(), of_kind);
+    }
+    judge(&mut report, &args, load.problems);
+    let text = if args.json { serde_json::to_string_pretty(&report)? } else { report.table() };
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(report.good)
+}
+
+fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
+    let executor = |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: usize::MAX };
+    let targets = What::Targets { name: "targets".to_owned() };
+    let roles = (0..args.executors).map(executor).chain([targets]);
+    roles.map(|what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(tally))).collect()
+}
+
+/// What has to hold.
+fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String>) {
+    for problem in innocent_problems {
+        report.demand(false, problem);
+    }
+    let ended: usize = report.ends.values().flat_map(BTreeMap::values).sum();
+    report.demand(ended == args.bombs, format!("{ended} of {} bombs have ended", args.bombs));
+    report.demand(report.ends.len() == BOMB_PLACES.len().min(args.bombs), "a place had no bomb");
+    let strays = report.ended_by_themselves;
+    report.demand(strays == 0, format!("{strays} processes ended by themselves"));
+    for (kind, mib) in report.peak_memory_mib.clone() {
+        report.demand(mib <= MAX_PROCESS_MIB, format!("{kind}: {mib} MiB, more than {MAX_PROCESS_MIB}"));
+    }
+    let measured =
+        report.innocents.values().all(|innocent| innocent.quiet.count > 0 && innocent.bombed.count > 0);
+    report.demand(measured, "an innocent workflow was not measured");
+    report.demand(report.peak_memory_mib.len() == 4, "a kind of process was not seen");
+    if args.short {
+        return;
+    }
+    for (kind, innocent) in report.innocents.clone() {
+        let ratio = innocent.p99_ratio();
+        report.demand(ratio <= MAX_P99_RATIO, format!("innocent {kind}: p99 takes {ratio:.1} times as long"));
+    }
+    let is_quiet = report.quiet_after_ms.is_some();
+    report.demand(is_quiet, format!("a core is busy {} s after the last bomb", MAX_BUSY_TIME.as_secs()));
+}
+
+/// Waits until no process has a busy core; none if that takes too long.
+async fn time_to_quiet(since: Instant) -> Option<Duration> {
+    let mut before = processor_times();
+    loop {
+        let began = since.elapsed();
+        sleep(BUSY_INTERVAL).await;
+        let now = processor_times();
+        let used = |(process, time): (&u32, &Duration)| {
+            time.saturating_sub(before.get(process).copied().unwrap_or_default())
+        };
+        let busiest = now.iter().map(used).max().unwrap_or_default();
+        if busiest < BUSY_INTERVAL / 2 {
+            return Some(began);
+        }
+        if since.elapsed() > MAX_BUSY_TIME {
+            return None;
+        }
+        before = now;
+    }
+}
+
+/// Times of executions by workflow.
+type Times = BTreeMap<&'static str, Vec<Duration>>;
+
+/// Innocent executions, one after the other at a steady rate.
+struct InnocentLoad {
+    client: Client,
+    next: u64,
+    problems: Vec<String>,
+}
+
+impl InnocentLoad {
+    /// Runs some executions of each kind one after the other.
+    async fn warm_up(&mut self) {
+        for _ in 0..WARM_UPS {
+            for innocent in &INNOCENTS {
+                self.next += 1;
+                self.problems.extend(self.client.clone().innocent(innocent, self.next).await.err());
+            }
+        }
+    }
+
+    /// Starts executions until something is over; returns its value, and the times of executions.
+    async fn during<T>(&mut self, something: impl Future<Output = T>, rate: f64) -> (T, Times) {
+        let mut running = JoinSet::new();
+        let mut tick = interval(Duration::from_secs_f64(1.0 / rate.max(0.1)));
+        let mut something = std::pin::pin!(something);
+        let value = loop {
+            tokio::select! {
+                biased;
+                value = &mut something => break value,
+                _ = tick.tick() => {
+                    self.next += 1;
+                    let (client, nth) = (self.client.clone(), self.next);
+                    let innocent = &INNOCENTS[usize::try_from(nth).unwrap_or_default() % INNOCENTS.len()];
+                    running.spawn(async move { (innocent.name, client.innocent(innocent, nth).await) });
+                }
+            }
+        };
+        let mut times = Times::new();
+        for (name, ended) in running.join_all().await {
+            match ended {
+                Ok(time) => times.entry(name).or_default().push(time),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        (value, times)
+    }
+}
+
+/// Starts innocent executions.
+trait StartInnocent {
+    /// Runs one execution; returns the time until its end is known.
+    async fn innocent(self, innocent: &Innocent, nth: u64) -> Result<Duration, String>;
+}
+
+impl StartInnocent for Client {
+    async fn innocent(self, innocent: &Innocent, nth: u64) -> Result<Duration, String> {
+        let problem = |what: String| format!("innocent {} {nth}: {what}", innocent.name);
+        let began = Instant::now();
+        let command = self.start_command(nth.to_string(), innocent.name, (innocent.input)(nth));
+        let execution = command.execution.clone();
+        self.start(command).await.map_err(|error| problem(error.to_string()))?;
+        let outcome = self.outcome(&execution, Some(END_TIMEOUT)).await;
+        let outcome = outcome.map_err(|error| problem(error.to_string()))?;
+        let outcome = outcome.ok_or_else(|| problem("has not ended".to_owned()))?;
+        let output = outcome.output.as_deref().cloned().unwrap_or_default();
+        if outcome.status != Status::Success || !(innocent.is_right)(nth, &output) {
+            return Err(problem(format!("{:?} with {output:.300} {:?}", outcome.status, outcome.fault)));
+        }
+        Ok(began.elapsed())
+    }
+}
+
+/// Bombs that were thrown.
+struct BombThrow {
+    client: Client,
+    /// How bombs ended, by place.
+    ends: BTreeMap<String, BTreeMap<String, usize>>,
+    thrown: Vec<(&'static str, ExecutionId)>,
+}
+
+impl BombThrow {
+    /// Throws all bombs, evenly over the time.
+    async fn throw(mut self, args: &BombArgs, seed: u64) -> Fallible<Self> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let began = Instant::now();
+        let step = Duration::from_secs(args.seconds) / u32::try_from(args.bombs.max(1))?;
+        for nth in 0..args.bombs {
+            let bomb = catalogue::bomb(nth, &mut random);
+            sleep_until(began + step * u32::try_from(nth)?).await;
+            self.throw_one(nth, bomb).await?;
+        }
+        Ok(self)
+    }
+
+    async fn throw_one(&mut self, nth: usize, bomb: Bomb) -> Fallible<()> {
+        let mesh = self.client.mesh().clone();
+        if let Some(schema) = bomb.card_schema {
+            announce(&mesh, nth, schema).await?;
+        }
+        let name = catalogue::bomb_name(nth);
+        let text = bomb.workflow.to_string();
+        let agents = default_agents(bomb.agent);
+        // Compiling a script waits for a worker.
+        let (own, adapted) = (name.clone(), agents);
+        let lowered =
+            tokio::task::spawn_blocking(move || workflows::lower_text(&own, &text, &adapted)).await?;
+        let programs = match lowered {
+            Ok(programs) => programs,
+            Err(found) => {
+                self.count(bomb.place, &format!("refused as a file {}", first_code(&found.to_string())));
+                return Ok(());
+            }
+        };
+        workflows::deploy_programs(&mesh, &name, programs).await?;
+        let command = self.client.start_command(name.clone(), name, bomb.input);
+        let execution = command.execution.clone();
+        match self.client.start(command).await {
+            Ok(_) => self.thrown.push((bomb.place, execution)),
+            Err(error) => self.count(bomb.place, &format!("refused {}", error.code())),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, place: &str, end: &str) {
+        *self.ends.entry(place.to_owned()).or_default().entry(end.to_owned()).or_default() += 1;
+    }
+
+    /// Waits for the ends of all bombs that were thrown.
+    async fn collect(&mut self) {
+        for (place, execution) in std::mem::take(&mut self.thrown) {
+            let end = match self.client.outcome(&execution, Some(END_TIMEOUT)).await {
+                Ok(Some(outcome)) => match outcome.fault {
+                    Some(fault) => format!("failed {}", fault.code),
+                    None => outcome.status.as_str().to_owned(),
+                },
+                Ok(None) => continue,
+                Err(error) => format!("refused {}", error.code()),
+            };
+            self.count(place, &end);
+        }
+    }
+}
+
+/// The first error code in a text.
+fn first_code(text: &str) -> &str {
+    let at = text.find("SINEW-").unwrap_or(text.len());
+    text.get(at..at + "SINEW-0000".len()).unwrap_or_default()
+}
+
+/// Publishes a card without the checks of the agent's own side.
+async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
+    let name = format!("card-{nth}");
+    let announcement = Announcement {
+        name: name.clone(),
+        description: "bomb".to_owned(),
+        version: "1".to_owned(),
+        kind: AgentKind::Agent,
+        input_schema: Some(schema.clone()),
+        output_schema: Some(schema),
+        skills: Vec::new(),
+        visualisation: None,
+        delivery: sinew_protocol::card::Delivery::Queue,
+    };
+    let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
+    let subject = Subject::Card { agent: Token::of(&name) };
+    mesh.put_once(&subject, HeaderMap::new(), body.into()).await?;
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! What a bomb run says at its end, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use comfy_table::Table;
+use serde::Serialize;
+
+/// Times of innocent executions, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct LatencySummary {
+    pub(crate) count: usize,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
+impl LatencySummary {
+    pub(crate) fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |percent: usize| {
+            let time = times.get((times.len() * percent).div_ceil(100).saturating_sub(1));
+            time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        Self { count: times.len(), p50: at(50), p99: at(99), max: at(100) }
+    }
+}
+
+/// Innocent executions of one kind, without and with bombs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct InnocentReport {
+    pub(crate) quiet: LatencySummary,
+    pub(crate) bombed: LatencySummary,
+}
+
+impl InnocentReport {
+    /// How many times as long the slowest hundredth takes beside bombs.
+    pub(crate) fn p99_ratio(&self) -> f64 {
+        self.bombed.p99 as f64 / self.quiet.p99.max(1) as f64
+    }
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+pub(crate) struct BombReport {
+    pub(crate) kind: &'static str,
+    pub(crate) seed: u64,
+    pub(crate) good: bool,
+    /// `dev` or `release`.
+    pub(crate) profile: &'static str,
+    pub(crate) bombs: usize,
+    /// How bombs ended, by place.
+    pub(crate) ends: BTreeMap<String, BTreeMap<String, usize>>,
+    pub(crate) innocents: BTreeMap<String, InnocentReport>,
+    /// Most memory of one process, by kind of process.
+    pub(crate) peak_memory_mib: BTreeMap<String, u64>,
+    /// After the last bomb, until no process had a core.
+    pub(crate) quiet_after_ms: Option<u64>,
+    /// Processes that ended without being told to.
+    pub(crate) ended_by_themselves: u64,
+    pub(crate) problems: Vec<String>,
+}
+
+impl BombReport {
+    /// Without this the run is not good.
+    pub(crate) fn demand(&mut self, holds: bool, otherwise: impl Into<String>) {
+        if !holds {
+            self.good = false;
+            self.problems.push(otherwise.into());
+        }
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::UTF8_BORDERS_ONLY);
+        let mut row = |name: String, value: String| {
+            table.add_row([name, value]);
+        };
+        row("seed".to_owned(), self.seed.to_string());
+        row("profile".to_owned(), self.profile.to_owned());
+        row("bombs".to_owned(), self.bombs.to_string());
+        for (place, ends) in &self.ends {
+            let ends: Vec<_> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
+            row(format!("  {place}"), ends.join(", "));
+        }
+        for (kind, innocent) in &self.innocents {
+            let InnocentReport { quiet, bombed } = innocent;
+            let text = format!(
+                "p50 {} → {} ms, p99 {} → {} ms ({:.1}×), slowest {} ms, {} executions",
+                quiet.p50,
+                bombed.p50,
+                quiet.p99,
+                bombed.p99,
+                innocent.p99_ratio(),
+                bombed.max,
+                bombed.count
+            );
+            row(format!("innocent {kind}"), text);
+        }
+        for (kind, mib) in &self.peak_memory_mib {
+            row(format!("most memory, {kind}"), format!("{mib} MiB"));
+        }
+        let quiet = self.quiet_after_ms.map_or("never".to_owned(), |ms| format!("{ms} ms"));
+        row("no busy core after the last bomb for".to_owned(), quiet);
+        row("ended by themselves".to_owned(), self.ended_by_themselves.to_string());
+        row("verdict".to_owned(), if self.good { "good" } else { "NOT good" }.to_owned());
+        let mut text = table.to_string();
+        for problem in &self.problems {
+            text.push('\n');
+            text.push_str(problem);
+        }
+        text
+    }
+}
