@@ -118,7 +118,7 @@ fn complaints_have_places() {
         ),
         (
             "name: x\nrun: {command: {argv: [a], references: {NATS_CREDS: [local]}}}\n",
-            "2:41 SINEW-5010 this cannot be the name of a variable that a request may name",
+            "2:53 SINEW-5010 this cannot be the name of a variable that a request may name",
         ),
         // No text of a card is replaced: a card is published.
         ("name: ${TOKEN}\nrun: {command: {argv: [a]}}\n", "1:7 SINEW-"),

@@ -43,6 +43,8 @@ const MAX_BUSY_TIME: Duration = Duration::from_secs(5);
 const BUSY_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time of an innocent execution, and of a bomb.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
+/// Bytes of an error code: a prefix and four digits.
+const CODE_BYTES: usize = 10;
 /// Executions of each kind before anything is measured: workers are started, and workflows have a record.
 const WARM_UPS: usize = 8;
 
@@ -381,7 +383,7 @@ impl BombThrow {
 /// The first error code in a text.
 fn first_code(text: &str) -> &str {
     let at = text.find("SINEW-").unwrap_or(text.len());
-    text.get(at..at + "SINEW-0000".len()).unwrap_or_default()
+    text.get(at..at + CODE_BYTES).unwrap_or_default()
 }
 
 /// Publishes a card without the checks of the agent's own side.
