@@ -3,5 +3,6 @@
 mod common;
 mod door;
 mod life;
+mod node;
 mod python;
 mod queue;

@@ -187,7 +187,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
     {
         let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
         let agent =
-            matches!(&target, RequestTarget::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
+            matches!(&target, RequestTarget::Agent(name) if AGENTS.iter().any(|(known, ..)| known == name));
         if !agent {
             children.insert(ExecutionId::child(&id, &activation, attempt));
         }

@@ -10,10 +10,10 @@ use sinew_engine::{
     TaskRequest, Time, decode_round, encode_round,
 };
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
-use sinew_protocol::{Fault, TaskId};
+use sinew_protocol::{ActivationKey, Fault, TaskId};
 
 use super::view::RowState;
-use crate::call::{Call, TaskKey, activation_key, call};
+use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::library::Program;
 
 /// The dialect's or engine's code broke on an input.
@@ -100,6 +100,8 @@ pub(super) struct Open {
     /// The rounds are in `stored`.
     machine: Machine<()>,
     tasks: HashMap<TaskId, (ActivationId, u32)>,
+    /// Ids of attempts that were handed out: made once, of hashes.
+    ids: HashMap<(ActivationId, u32), (ActivationKey, TaskId)>,
     /// Its time in the shard's table of deadlines.
     pub(super) due: Option<Time>,
     /// An input changed it since the memory limit was last checked.
@@ -135,15 +137,19 @@ impl Open {
             hold: None,
         };
         let machine = program.machine();
-        Self { stored, program, machine, tasks: HashMap::new(), due: None, touched: false }
+        Self::with_machine(stored, program, machine)
+    }
+
+    fn with_machine(stored: Stored, program: Program, machine: Machine<()>) -> Self {
+        let (tasks, ids) = (HashMap::new(), HashMap::new());
+        Self { stored, program, machine, tasks, ids, due: None, touched: false }
     }
 
     /// Folds what the journal holds.
     pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
         match refold(&stored.rounds, &program) {
             Ok(machine) => {
-                let tasks = HashMap::new();
-                let mut open = Self { stored, program, machine, tasks, due: None, touched: false };
+                let mut open = Self::with_machine(stored, program, machine);
                 open.index_tasks();
                 Ok(open)
             }
@@ -209,13 +215,16 @@ impl Open {
         deadline: Option<Time>,
     ) -> Call {
         let key = TaskKey { run: 0, act, attempt };
-        call(&self.stored.meta.execution, &self.program, self.machine.state(), key, ask, deadline)
+        let ids = self.ids.get(&(act, attempt)).cloned().unwrap_or_else(|| self.make_ids(act, attempt));
+        let state = self.machine.state();
+        call_with_ids(&self.stored.meta.execution, &self.program, state, key, ids, ask, deadline)
     }
 
-    pub(super) fn task_id(&self, act: ActivationId, attempt: u32) -> TaskId {
+    fn make_ids(&self, act: ActivationId, attempt: u32) -> (ActivationKey, TaskId) {
         let execution = &self.stored.meta.execution;
         let activation = activation_key(execution, &self.program, self.machine.state(), act);
-        TaskId::of(execution, &activation, attempt)
+        let task = TaskId::of(execution, &activation, attempt);
+        (activation, task)
     }
 
     pub(super) fn state(&self) -> &ExecutionState {
@@ -231,8 +240,12 @@ impl Open {
     }
 
     fn index(&mut self, act: ActivationId, attempt: u32) {
-        let task = self.task_id(act, attempt);
-        self.tasks.insert(task, (act, attempt));
+        if self.ids.contains_key(&(act, attempt)) {
+            return;
+        }
+        let ids = self.make_ids(act, attempt);
+        self.tasks.insert(ids.1.clone(), (act, attempt));
+        self.ids.insert((act, attempt), ids);
     }
 
     fn index_tasks(&mut self) {

@@ -12,6 +12,7 @@ mod forged;
 mod garbage;
 mod hostile;
 mod ids;
+mod node;
 mod owners;
 mod poison;
 mod questions;
