@@ -56,11 +56,21 @@ fn a_bench_of_a_few_executions_gives_all_figures() {
 }
 
 #[test]
+#[cfg(debug_assertions)]
+fn a_debug_build_is_not_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = bench(&folder, &[]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("cargo build --release"), "{text}");
+}
+
+#[test]
 fn nothing_of_a_killed_bench_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut child = bench(&folder, &[]).spawn().expect("it starts");
+    let mut child = bench(&folder, &["--smoke"]).spawn().expect("it starts");
     let told = Said::by(child.stderr.take().expect("a pipe"));
-    told.wait_for("round 0");
+    told.wait_for("round 1 of 1");
     common::kill(child.id());
     assert!(!child.wait().expect("it ends").success());
     rest(child.stdout.take().expect("a pipe"));

@@ -30,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
-    long_about = "Measure what executions cost on this machine. Starts its own NATS servers (one that syncs every \
+    long_about = "Measure what executions cost on this machine, with a release build. Starts its own NATS servers (one that syncs every \
                   write to the disk, one that does not), executors and agents, each a process of its own, and runs in \
                   interleaved rounds:\n\n\
                   J1  three agents one after the other, one execution at a time\n\
@@ -76,6 +76,11 @@ enum Part {
 pub(crate) fn bench(args: &BenchArgs, output: &Output) -> Result<Exit, Failure> {
     if let Some(role) = &args.role {
         return role::play(role, output);
+    }
+    if cfg!(debug_assertions) && !args.smoke {
+        let refused =
+            Failure::usage("this build of sinew is not optimised, so its figures would say nothing");
+        return Err(refused.hint("build it with: cargo build --release -p sinew"));
     }
     let report = block(measure(args, output))?;
     output.value(&report, Report::table);
