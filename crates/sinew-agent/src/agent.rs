@@ -35,6 +35,7 @@ pub struct Agent {
     pub(crate) skills: Vec<AgentSkill>,
     pub(crate) concurrency: usize,
     pub(crate) delivery: Delivery,
+    pub(crate) node_requests: bool,
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) output_retries: u32,
@@ -97,6 +98,7 @@ impl Agent {
             skills: Vec::new(),
             concurrency: CONCURRENCY,
             delivery: Delivery::Queue,
+            node_requests: true,
             timeout: TIMEOUT,
             grace: GRACE,
             output_retries: 0,
@@ -158,6 +160,13 @@ impl Agent {
         self
     }
 
+    /// Whether executors may send tasks in the short form (the default), or ask through A2A alone.
+    #[must_use]
+    pub fn node_requests(mut self, taken: bool) -> Self {
+        self.node_requests = taken;
+        self
+    }
+
     /// The longest time for one task; a task's own deadline may be earlier.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -196,6 +205,7 @@ impl Agent {
             skills: self.skills.clone(),
             visualisation: None,
             delivery: self.delivery,
+            node_requests: self.node_requests,
         }
     }
 

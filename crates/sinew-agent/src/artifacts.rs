@@ -88,6 +88,10 @@ impl Artifacts {
         all.kept.iter().rev().find(fits).cloned()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shelf().kept.is_empty()
+    }
+
     pub(crate) fn all(&self) -> Vec<Kept> {
         self.shelf().kept.clone()
     }

@@ -1,20 +1,21 @@
 //! What a handler knows and can do while it works on a task.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ExecutionId, TaskId};
+use sinew_protocol::{ExecutionId, ResultToken, TaskId};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
-use crate::feed::Feed;
+use crate::feed::{Feed, Outgoing};
 use crate::peers::Peers;
 
 /// The task a handler works on. Clones are the same task.
@@ -46,13 +47,53 @@ pub(crate) struct About {
     pub(crate) depth: u32,
     /// The task of an execution that this one is, or is part of: what calls are proved with.
     pub(crate) calling: Option<CallingTask>,
+    /// Result token of a task that came in a node request; calls are proved with it.
+    pub(crate) result_token: Option<ResultToken>,
+    /// The request around the input, if the task came in a node request; `context` is null then.
+    pub(crate) surroundings: Option<Arc<Surroundings>>,
+}
+
+/// What a node request says around its input; worded for the handler when it asks.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Id of the node, where the activation's label says more.
+    pub(crate) node: Option<String>,
+    pub(crate) path: Vec<(String, u32)>,
+    pub(crate) purpose: String,
+    pub(crate) request: Value,
+}
+
+impl Surroundings {
+    /// Words the request around the input, as A2A requests carry it.
+    fn value(&self, about: &About) -> Value {
+        json!({
+            "workflow": about.workflow,
+            "execution": about.execution.as_str(),
+            "node": self.node.as_ref().unwrap_or(&about.node),
+            "path": self.path,
+            "task": about.task.as_str(),
+            "activation": about.activation,
+            "attempt": about.attempt,
+            "purpose": self.purpose,
+            "request": self.request,
+        })
+    }
+}
+
+/// The stream of progress of a task, opened when the handler first says something.
+enum ProgressSource {
+    None,
+    Open(Feed),
+    Closed { mesh: Mesh, outgoing: Outgoing, opened: OnceLock<Feed> },
 }
 
 struct Inner {
     about: About,
     cancel: CancellationToken,
     artifacts: Artifacts,
-    feed: Option<Feed>,
+    feed: ProgressSource,
+    /// The request around the input, once the handler has asked for it.
+    worded: OnceLock<Value>,
     peers: Option<Peers>,
     usage: std::sync::Mutex<Option<Value>>,
     calls: AtomicU32,
@@ -65,11 +106,34 @@ impl Context {
         feed: Option<Feed>,
         peers: Option<Peers>,
     ) -> Self {
+        Self::with_feed(about, cancel, feed.map_or(ProgressSource::None, ProgressSource::Open), peers)
+    }
+
+    /// The task of a node request; its stream of progress is opened when the handler says something.
+    pub(crate) fn of_node(
+        about: About,
+        cancel: CancellationToken,
+        mesh: &Mesh,
+        outgoing: &Outgoing,
+        peers: &Peers,
+    ) -> Self {
+        let (mesh, outgoing, opened) = (mesh.clone(), outgoing.clone(), OnceLock::new());
+        let feed = ProgressSource::Closed { mesh, outgoing, opened };
+        Self::with_feed(about, cancel, feed, Some(peers.clone()))
+    }
+
+    fn with_feed(
+        about: About,
+        cancel: CancellationToken,
+        feed: ProgressSource,
+        peers: Option<Peers>,
+    ) -> Self {
         let inner = Inner {
             about,
             cancel,
             artifacts: Artifacts::default(),
             feed,
+            worded: OnceLock::new(),
             peers,
             usage: std::sync::Mutex::new(None),
             calls: AtomicU32::new(0),
@@ -138,7 +202,10 @@ impl Context {
 
     /// What the workflow sends around the input; null when it sends nothing.
     pub fn context(&self) -> &Value {
-        &self.inner.about.context
+        match &self.inner.about.surroundings {
+            Some(surroundings) => self.inner.worded.get_or_init(|| surroundings.value(&self.inner.about)),
+            None => &self.inner.about.context,
+        }
     }
 
     /// The schema that replaces the agent's own for this input.
@@ -168,9 +235,28 @@ impl Context {
 
     /// Tells who watches what is going on. May be lost, and is dropped when it comes faster than the mesh takes it.
     pub fn progress(&self, value: impl Into<Value>) {
-        if let Some(feed) = &self.inner.feed {
-            feed.working(value.into());
+        match &self.inner.feed {
+            ProgressSource::None => {}
+            ProgressSource::Open(feed) => feed.working(value.into()),
+            ProgressSource::Closed { mesh, outgoing, opened } => {
+                let feed = opened.get_or_init(|| Feed::new(mesh, outgoing, &self.inner.about, true));
+                feed.working(value.into());
+            }
         }
+    }
+
+    /// The stream of progress, if the handler has said something.
+    pub(crate) fn feed(&self) -> Option<&Feed> {
+        match &self.inner.feed {
+            ProgressSource::None => None,
+            ProgressSource::Open(feed) => Some(feed),
+            ProgressSource::Closed { opened, .. } => opened.get(),
+        }
+    }
+
+    /// Whether the handler has said something about its progress.
+    pub(crate) fn has_feed(&self) -> bool {
+        self.feed().is_some()
     }
 
     /// What the work cost (tokens, money), for the result; the last word counts.
@@ -269,7 +355,15 @@ impl About {
             trace_parent: None,
             depth: 0,
             calling: None,
+            result_token: None,
+            surroundings: None,
         }
+    }
+
+    /// The task of an execution that calls are proved with.
+    pub(crate) fn calling(&self) -> Option<CallingTask> {
+        let of_token = |token| CallingTask::of_task(self.execution.clone(), self.task.clone(), token);
+        self.calling.clone().or_else(|| self.result_token.as_ref().map(of_token))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::site::Site;
 use crate::table::{Begin, Entry};
 
 /// Open tasks beyond those that are worked on.
-const MOST_WAITING: usize = 1_024;
+pub(crate) const MOST_WAITING: usize = 1_024;
 /// Calls that are answered at once.
 const AT_ONCE: usize = 4_096;
 /// Time until a door that could not be opened again is tried once more.

@@ -27,6 +27,8 @@ mod failure;
 mod feed;
 mod handler;
 mod micro;
+mod node_endpoint;
+mod node_tasks;
 mod operations;
 mod peers;
 mod queue;

@@ -84,7 +84,7 @@ impl Peers {
         let limit = context
             .deadline()
             .map_or(LONGEST, |at| at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST));
-        if let Some(calling) = &context.about().calling {
+        if let Some(calling) = context.about().calling() {
             calling.put(&mut request);
         }
         let method = Method::Core(CoreMethod::SendMessage);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::quarantine::Suspect;
 use sinew_mesh::send::Put;
@@ -12,11 +11,15 @@ use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
 use sinew_mesh::{Mesh, MeshError, crash};
 use sinew_protocol::a2a::SendMessageRequest;
 use sinew_protocol::jsonrpc::raw;
+use sinew_protocol::task::is_node_message;
 use sinew_protocol::{Fault, header};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::context::About;
 use crate::failure::POISON;
+use crate::node_endpoint::{self, NodeWork};
+use crate::node_tasks::AnswerListener;
 use crate::reply;
 use crate::request::{Request, read, unreadable};
 use crate::site::Site;
@@ -56,6 +59,9 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         let fault = Fault::error(POISON, what).with_retryable(false);
         return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await;
     }
+    if is_node_message(&delivery.body) {
+        return deliver_node(site, delivery, subject, about).await;
+    }
     let request = match parse(&site, &delivery) {
         Ok(request) => request,
         Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
@@ -64,7 +70,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         let fault = unreadable("the task names no subject for its result");
         return refuse(&site, &delivery, None, &about, &fault).await;
     };
-    let keep = Keep::start(delivery.answers(), site.patience(&request) + STORING);
+    let keep = Keep::start(delivery.answers(), site.patience(&request.about) + STORING);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
         // Whoever had it before stored the result and could not say so any more.
@@ -78,7 +84,42 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     if entry.ended().await.is_some() {
         crash::point("work.done");
         let task = delivery.task.as_str();
-        if answer(&site, &subject, trace_parent.as_deref(), task, &entry.json()).await {
+        let body = Bytes::copy_from_slice(entry.json().get().as_bytes());
+        if answer(&site, &subject, trace_parent.as_deref(), task, body).await {
+            settle(&delivery).await;
+        }
+    } else {
+        give_back(&delivery).await;
+    }
+    drop(keep);
+}
+
+/// Works on a task that came as a node request; its result is worded likewise.
+async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<String>, about: About) {
+    let own = (&delivery.execution, &delivery.task);
+    let work = NodeWork::read(&site.agent.agent.name, &delivery.body).and_then(|work| {
+        let is_own = (&work.about.execution, &work.about.task) == own;
+        if is_own { Ok(work) } else { Err(unreadable("the task is not that of its subject")) }
+    });
+    let work = match work {
+        Ok(work) => work,
+        Err(fault) => return refuse(&site, &delivery, subject.as_deref(), &about, &fault).await,
+    };
+    let Some(subject) = subject else {
+        let fault = unreadable("the task names no subject for its result");
+        return refuse(&site, &delivery, None, &about, &fault).await;
+    };
+    let keep = Keep::start(delivery.answers(), site.patience(&work.about) + STORING);
+    let trace_parent = work.about.trace_parent.clone();
+    if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
+        tracing::debug!(task = %delivery.task, "the task is answered already");
+        return settle(&delivery).await;
+    }
+    let (sender, ended) = oneshot::channel();
+    node_endpoint::begin(&site, work, AnswerListener::Delivery(sender), usize::MAX).await;
+    if let Ok(body) = ended.await {
+        crash::point("work.done");
+        if answer(&site, &subject, trace_parent.as_deref(), delivery.task.as_str(), body).await {
             settle(&delivery).await;
         }
     } else {
@@ -107,8 +148,12 @@ async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: 
         return;
     }
     if let Some(subject) = subject {
-        let refused = raw(&reply::refused(about, fault));
-        if !answer(site, subject, None, about.task.as_str(), &refused).await {
+        let refused = if is_node_message(&delivery.body) {
+            node_endpoint::failure(&about.task, fault)
+        } else {
+            Bytes::copy_from_slice(raw(&reply::refused(about, fault)).get().as_bytes())
+        };
+        if !answer(site, subject, None, about.task.as_str(), refused).await {
             return;
         }
     }
@@ -118,20 +163,13 @@ async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: 
 }
 
 /// Stores a result, however often that takes. False when the process ends before.
-async fn answer(
-    site: &Site,
-    subject: &str,
-    trace_parent: Option<&str>,
-    task: &str,
-    result: &RawValue,
-) -> bool {
+async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &str, mut body: Bytes) -> bool {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::MESSAGE_ID, task);
     if let Some(trace_parent) = trace_parent.and_then(|text| text.parse().ok()) {
         headers.insert::<_, sinew_mesh::async_nats::HeaderValue>(header::TRACE_PARENT, trace_parent);
     }
-    let mut body = Bytes::copy_from_slice(result.get().as_bytes());
     loop {
         match site.mesh.result(subject, headers.clone(), body.clone()).await {
             Ok(Put::New | Put::Same) => return true,
@@ -144,7 +182,14 @@ async fn answer(
                     crate::failure::ARTIFACTS,
                     format!("the result has {size} bytes, the mesh takes {limit}"),
                 );
-                let Some(small) = shrunk(site, subject, &fault) else { return true };
+                let small = if is_node_message(&body) {
+                    site.asked()
+                        .result_subject(subject)
+                        .map(|(_, task)| node_endpoint::failure(&task, &fault))
+                } else {
+                    shrunk(site, subject, &fault)
+                };
+                let Some(small) = small else { return true };
                 if small.len() >= body.len() {
                     return true;
                 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 use sinew_mesh::artifact::{ArtifactStore, Place};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::{Task, TaskState, TaskStatus};
-use sinew_protocol::task::{Content, Draft, ResultArtifact, result_task};
+use sinew_protocol::task::{Content, Draft, ResultArtifact, WorkflowNodeResult, result_task};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -29,14 +30,39 @@ const TRIES: u32 = 8;
 
 /// The end of a task, with its artifacts stored where others find them.
 pub(crate) async fn task(mesh: &Mesh, context: &Context, ended: &Ended, halt: &CancellationToken) -> Task {
-    let usage =
-        context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default();
+    let usage = usage(context);
     match store(mesh, context, halt).await {
         Ok(artifacts) => build(context.about(), ended, &artifacts, usage),
         Err(error) => {
             let fault =
                 Fault::error(ARTIFACTS, format!("the artifacts of the task cannot be stored: {error}"));
             build(context.about(), &Ended { result: Err(fault), retries: ended.retries }, &[], usage)
+        }
+    }
+}
+
+/// What the work cost, if the account is small enough to travel.
+pub(crate) fn usage(context: &Context) -> Value {
+    context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default()
+}
+
+/// The end of a task of a node request, with its artifacts stored where others find them.
+pub(crate) async fn node_result(
+    mesh: &Mesh,
+    context: &Context,
+    ended: &Ended,
+    halt: &CancellationToken,
+) -> Bytes {
+    let task = context.task();
+    match store(mesh, context, halt).await {
+        Ok(artifacts) => {
+            let mut result = WorkflowNodeResult::of_end(task, &ended.result, &artifacts);
+            (result.usage, result.retry_count) = (usage(context), ended.retries);
+            result.to_bytes().into()
+        }
+        Err(error) => {
+            let text = format!("the artifacts of the task cannot be stored: {error}");
+            crate::node_endpoint::failure(task, &Fault::error(ARTIFACTS, text))
         }
     }
 }

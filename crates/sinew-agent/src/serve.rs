@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::site::Site;
-use crate::{door, micro, queue};
+use crate::{door, micro, node_endpoint, queue};
 
 /// Waits before a card that was not stored is announced again: the first, and the longest, doubled in between.
 const ANNOUNCE_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -24,8 +24,15 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 impl Agent {
     /// Serves on this mesh until `shutdown` fires; then takes nothing new, waits for what runs up to the grace time, and
     /// gives the rest back. Ends at most five seconds after the grace time, whether the broker answers or not.
-    pub async fn serve(self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
+    pub async fn serve(mut self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
+        if self.node_requests && !mesh.may_serve_node(&self.name).await.unwrap_or_default() {
+            tracing::warn!(
+                agent = self.name,
+                "the agent is asked through A2A alone: run `sinew mesh permissions` again to let it serve a node endpoint"
+            );
+            self.node_requests = false;
+        }
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
         let renewed = mesh.renewed();
@@ -35,10 +42,14 @@ impl Agent {
         let name = site.agent.agent.name.clone();
         let controls = site.mesh.controls(&name).await?;
         // What is announced must be there already.
-        let doors = [
+        let mut doors = vec![
             tokio::spawn(door::serve(Arc::clone(&site), endpoint, Box::pin(renewed))),
             tokio::spawn(queue::serve(Arc::clone(&site))),
         ];
+        if site.agent.agent.node_requests {
+            let nodes = site.mesh.serve_node(&name).await?;
+            doors.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
+        }
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
         let mut own_card = own_card(&site).await?;
         let served = tokio::select! {
@@ -107,6 +118,9 @@ async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::Controls) {
     while let Some(said) = controls.next().await {
         match said.control {
             Control::Cancel { execution } => {
+                if site.nodes.cancel(&execution, &said.task) {
+                    tracing::info!(task = %said.task, "the task is given up by whoever asked");
+                }
                 for entry in site.table.open(&execution, said.task.as_str()) {
                     tracing::info!(task = %said.task, "the task is given up by whoever asked");
                     entry.cancel.cancel();

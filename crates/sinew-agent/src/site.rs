@@ -1,6 +1,7 @@
 //! What both doors of an agent share: its tasks, its slots, and the way a task is carried out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -15,9 +16,10 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::Compiled;
-use crate::context::Context;
+use crate::context::{About, Context};
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
 use crate::feed::{Feed, Outgoing};
+use crate::node_tasks::NodeTasks;
 use crate::peers::Peers;
 use crate::reply;
 use crate::request::{Asked, Input, Request};
@@ -37,8 +39,13 @@ pub(crate) struct Site {
     pub(crate) halt: CancellationToken,
     /// Everything that is going on.
     pub(crate) going_on: TaskTracker,
-    slots: Semaphore,
-    outgoing: Outgoing,
+    /// Tasks that came in node requests.
+    pub(crate) nodes: NodeTasks,
+    /// Places of tasks that are worked on.
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) outgoing: Outgoing,
+    /// Whether the handler once kept whoever polled it waiting.
+    is_slow: AtomicBool,
 }
 
 impl Site {
@@ -50,7 +57,9 @@ impl Site {
             draining: CancellationToken::new(),
             halt: CancellationToken::new(),
             going_on: TaskTracker::new(),
-            slots: Semaphore::new(agent.agent.concurrency),
+            nodes: NodeTasks::default(),
+            slots: Arc::new(Semaphore::new(agent.agent.concurrency)),
+            is_slow: AtomicBool::new(false),
             outgoing: Outgoing::start(&mesh),
             mesh,
             agent,
@@ -59,6 +68,16 @@ impl Site {
 
     pub(crate) fn asked(&self) -> Asked<'_> {
         Asked { namespace: self.mesh.namespace(), agent: &self.agent.agent.name }
+    }
+
+    /// Whether the handler has to run on a task of its own, because it once blocked.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// Lets the handler run on tasks of its own from now on.
+    pub(crate) fn mark_slow(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
     }
 
     /// The task of a request: carried out from now on when it is new. `caller` is who asks at the A2A door.
@@ -158,8 +177,8 @@ impl Site {
     }
 
     /// The time after which nobody waits for a task's answer any more.
-    pub(crate) fn patience(&self, request: &Request) -> Duration {
-        let left = request.about.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    pub(crate) fn patience(&self, about: &About) -> Duration {
+        let left = about.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         left.unwrap_or(self.agent.agent.timeout).min(self.agent.agent.timeout)
     }
 }

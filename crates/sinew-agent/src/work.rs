@@ -1,8 +1,11 @@
 //! One task from its input to its end: checks, tries, time, panics.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use sinew_protocol::artifact::ArtifactRef;
 use sinew_protocol::embed::ResultEmbed;
@@ -55,11 +58,33 @@ pub(crate) async fn work(
     if let Err(fault) = check_input(agent, input, context) {
         return Ok(Ended::refused(fault));
     }
+    go_on(agent, input, context, halt, None).await
+}
+
+/// Works on a task whose input was checked. The handler's first call may have been begun already.
+pub(crate) async fn go_on(
+    agent: &Compiled,
+    input: &Value,
+    context: &Context,
+    halt: &CancellationToken,
+    mut first: Option<FirstCall>,
+) -> Result<Ended, GivenUp> {
     let until = Instant::now() + time_left(agent, context);
     let mut retry = 0;
     let mut context = context.clone();
     loop {
-        let result = match attempt(agent, input, &context, until, halt).await? {
+        let called = match first.take() {
+            Some(FirstCall::Said(said)) => said,
+            Some(FirstCall::Running(call)) => attempt(agent, call, &context, until, halt).await?,
+            None if context.cancel().is_cancelled() => {
+                Err(Fault::cancelled(CANCELLED, "the task was cancelled"))
+            }
+            None => {
+                let call = begin_call(agent, input.clone(), &context);
+                attempt(agent, call, &context, until, halt).await?
+            }
+        };
+        let result = match called {
             Ok(said) => kept(agent, said, &context),
             Err(fault) => Err(bounded(fault)),
         };
@@ -82,9 +107,15 @@ pub(crate) fn time_left(agent: &Compiled, context: &Context) -> Duration {
     left.unwrap_or(agent.agent.timeout).min(agent.agent.timeout)
 }
 
-fn check_input(agent: &Compiled, input: &Value, context: &Context) -> Result<(), Fault> {
+pub(crate) fn check_input(agent: &Compiled, input: &Value, context: &Context) -> Result<(), Fault> {
     check(agent, context.input_schema(), agent.input.as_ref(), input)
         .map_err(|refused| refused.fault(BAD_INPUT, "input"))
+}
+
+/// Checks an output against the request's schema, else against the agent's.
+pub(crate) fn check_output(agent: &Compiled, value: &Value, context: &Context) -> Result<(), Fault> {
+    check(agent, context.output_schema(), agent.output.as_ref(), value)
+        .map_err(|refused| refused.fault(BAD_OUTPUT, "output"))
 }
 
 enum Refused {
@@ -115,22 +146,42 @@ fn check(
     own.map_or(Ok(()), |schema| schema.check(value).map_err(Refused::Value))
 }
 
-/// Calls the handler once, on a task of its own: it may panic, block, or never come back.
+/// A call of a handler; a panic is a fault.
+pub(crate) type HandlerCall = BoxFuture<'static, Result<Said, Fault>>;
+
+/// The first call of a handler, as far as it has come.
+pub(crate) enum FirstCall {
+    /// The handler works.
+    Running(HandlerCall),
+    /// The handler has answered.
+    Said(Result<Said, Fault>),
+}
+
+/// Calls the handler; nothing of it runs before the call is polled.
+pub(crate) fn begin_call(agent: &Compiled, input: Value, context: &Context) -> HandlerCall {
+    let (handler, context) = (Arc::clone(&agent.agent.handler), context.clone());
+    let task = context.clone();
+    let called = AssertUnwindSafe(async move { handler(input, context).await }).catch_unwind();
+    called
+        .map(move |said| {
+            said.unwrap_or_else(|_| {
+                tracing::error!(agent = task.agent(), task = %task.task(), "the handler panicked");
+                Err(Fault::error(PANICKED, "the handler panicked"))
+            })
+        })
+        .boxed()
+}
+
+/// Waits for a call of the handler, on a task of its own: it may block, or never come back.
 async fn attempt(
     agent: &Compiled,
-    input: &Value,
+    call: HandlerCall,
     context: &Context,
     until: Instant,
     halt: &CancellationToken,
 ) -> Result<Result<Said, Fault>, GivenUp> {
     let cancelled = || Fault::cancelled(CANCELLED, "the task was cancelled");
-    if context.cancel().is_cancelled() {
-        return Ok(Err(cancelled()));
-    }
-    let handler = Arc::clone(&agent.agent.handler);
-    let (own_input, own_context) = (input.clone(), context.clone());
-    let called = async move { handler(own_input, own_context).await };
-    let mut called = Called(tokio::spawn(called.in_current_span()));
+    let mut called = Called(tokio::spawn(call.in_current_span()));
     let why = tokio::select! {
         biased;
         said = &mut called.0 => return Ok(said.unwrap_or_else(|error| {
@@ -180,8 +231,7 @@ fn kept(agent: &Compiled, said: Said, context: &Context) -> Result<ArtifactRef, 
             (value, Some(found.meta.reference()))
         }
     };
-    check(agent, context.output_schema(), agent.output.as_ref(), &value)
-        .map_err(|refused| refused.fault(BAD_OUTPUT, "output"))?;
+    check_output(agent, &value, context)?;
     match kept {
         Some(reference) => Ok(reference),
         None => {
@@ -207,7 +257,7 @@ fn marked(text: &str) -> Result<ArtifactRef, Fault> {
 }
 
 /// The name that the request suggests, else one that follows from agent and task.
-fn output_name(context: &Context) -> String {
+pub(crate) fn output_name(context: &Context) -> String {
     let suggested = context.about().output_name.as_deref().filter(|name| ArtifactName::parse(name).is_ok());
     suggested.map_or_else(
         || {

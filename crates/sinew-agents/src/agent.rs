@@ -104,6 +104,7 @@ impl Agent {
             skills: self.file.skills.iter().map(skill).collect(),
             visualisation: None,
             delivery: self.delivery(),
+            node_requests: true,
         }
     }
 

@@ -16,9 +16,13 @@ use sinew_mesh::{Connect, Mesh};
 
 use crate::{Fallible, workflows};
 
-/// The agents, with how they are reached.
-pub(crate) const AGENTS: [(&str, Delivery); 3] =
-    [("alpha", Delivery::Queue), ("beta", Delivery::Queue), ("gamma", Delivery::Direct)];
+/// The agents: how they are reached, and whether they take node requests. Half of them are as old ones are.
+pub(crate) const AGENTS: [(&str, Delivery, bool); 4] = [
+    ("alpha", Delivery::Queue, true),
+    ("beta", Delivery::Queue, false),
+    ("gamma", Delivery::Direct, true),
+    ("delta", Delivery::Direct, false),
+];
 
 /// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
 const ROOM: usize = 1024 * 1024;
@@ -104,13 +108,14 @@ pub(crate) async fn agents(place: &Place, work: Duration) -> Fallible<()> {
     prepare(place)?;
     let ledger = Arc::new(appended(&place.ledger())?);
     let mut serving = tokio::task::JoinSet::new();
-    for (name, delivery) in AGENTS {
+    for (name, delivery, node_requests) in AGENTS {
         let ledger = Arc::clone(&ledger);
         let agent = Agent::dynamic(name, None, None, move |input, context| {
             handle(input, context, Arc::clone(&ledger), work)
         });
         let mesh = place.connect(name).await?;
-        serving.spawn(agent.delivery(delivery).concurrency(64).serve(mesh, CancellationToken::new()));
+        let agent = agent.delivery(delivery).node_requests(node_requests).concurrency(64);
+        serving.spawn(agent.serve(mesh, CancellationToken::new()));
     }
     while let Some(ended) = serving.join_next().await {
         ended??;

@@ -184,7 +184,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
     let (mut tasks, mut children) = (BTreeMap::new(), BTreeSet::new());
     for ((act, attempt), target) in sent.into_iter().filter(|(_, target)| *target != Target::Evaluation) {
         let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
-        let agent = matches!(&target, Target::Agent(name) if AGENTS.iter().any(|(known, _)| known == name));
+        let agent = matches!(&target, Target::Agent(name) if AGENTS.iter().any(|(known, ..)| known == name));
         if !agent {
             children.insert(ExecutionId::child(&id, &activation, attempt));
         }

@@ -51,7 +51,7 @@ const LEG_FILE: &str = r#"
 workflow:
   description: Part of a journey
   nodes:
-    - {id: only, type: agent, agent_name: gamma, input: {value: "{{workflow.input.value}}"}}
+    - {id: only, type: agent, agent_name: delta, input: {value: "{{workflow.input.value}}"}}
   output_mapping: {value: "{{only.output.value}}"}
 "#;
 

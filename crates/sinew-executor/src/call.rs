@@ -61,10 +61,24 @@ pub(crate) fn call(
     deadline: Option<Time>,
 ) -> Call {
     let activation = activation_key(execution, program, state, key.act);
+    let task = TaskId::of(execution, &activation, key.attempt);
+    call_with_ids(execution, program, state, key, (activation, task), ask, deadline)
+}
+
+/// The task of one attempt of which the ids are known.
+pub(crate) fn call_with_ids(
+    execution: &ExecutionId,
+    program: &Program,
+    state: &State,
+    key: TaskKey,
+    (activation, task): (ActivationKey, TaskId),
+    ask: Arc<Ask>,
+    deadline: Option<Time>,
+) -> Call {
     let one = state.act(key.act);
     Call {
         key,
-        task: TaskId::of(execution, &activation, key.attempt),
+        task,
         activation,
         execution: execution.clone(),
         workflow: program.name().to_owned(),

@@ -98,7 +98,7 @@ pub fn request(call: &Call, sender: &Sender, card: CardSchemas<'_>) -> Request {
 }
 
 /// `{workflow}_{node}_{last 8 of the task}.json`.
-fn output_name(call: &Call) -> String {
+pub(crate) fn output_name(call: &Call) -> String {
     let task = call.task.as_str();
     let tail = task.char_indices().rev().nth(7).map_or(task, |(at, _)| &task[at..]);
     format!("{}_{}_{}.json", plain(&call.workflow, 60), plain(&call.label, 60), plain(tail, 8))

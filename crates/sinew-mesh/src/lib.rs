@@ -28,6 +28,7 @@ pub mod listen;
 pub mod live;
 mod mesh;
 pub mod micro;
+pub mod node;
 mod object;
 pub mod position;
 pub mod problem;

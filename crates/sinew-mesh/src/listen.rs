@@ -75,12 +75,21 @@ impl MeshSubscription {
     /// last one through. May be given up and called again.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
+            let message = self.next_any().await?;
+            if message.headers.as_ref().and_then(undeliverable).is_none() {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Like `next`, but messages that cannot be read off the wire come too.
+    pub(crate) async fn next_any(&mut self) -> Option<Message> {
+        loop {
             if self.stale {
                 Box::pin(self.renew()).await;
             }
             tokio::select! { biased;
                 message = self.messages.next() => match message {
-                    Some(message) if message.headers.as_ref().and_then(undeliverable).is_some() => {}
                     Some(message) => return Some(message),
                     None if self.stopped || !self.mesh.is_renewed() => return None,
                     // The client is gone; another one is about to come.

@@ -35,7 +35,7 @@ const WHAT: &str = "provision the mesh";
 /// How to make a mesh. What is absent stays as it is, and is a default in a new mesh.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Provision {
-    /// The number of shards, 16 by default; it cannot change later.
+    /// The number of shards, 4 by default; it cannot change later.
     pub shards: Option<NonZeroU32>,
     /// How many servers hold a copy, 1 by default.
     pub replicas: Option<usize>,

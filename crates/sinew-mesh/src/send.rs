@@ -342,9 +342,11 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         Subject::Card { .. } => "card",
         Subject::Workflow { .. } => "workflow",
         Subject::Quarantine { .. } => "quarantine",
-        Subject::Rpc { .. } | Subject::Progress { .. } | Subject::Control { .. } | Subject::Query { .. } => {
-            return None;
-        }
+        Subject::Rpc { .. }
+        | Subject::Node { .. }
+        | Subject::Progress { .. }
+        | Subject::Control { .. }
+        | Subject::Query { .. } => return None,
     };
     STREAMS.iter().find(|stream| stream.subject == token).map(|stream| stream.kind)
 }

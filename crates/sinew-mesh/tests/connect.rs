@@ -40,7 +40,7 @@ async fn a_mesh_is_opened_named_and_used() {
     assert_eq!((mesh.namespace(), mesh.caller().as_str()), ("mine", "tester"));
     assert!(mesh.client().new_inbox().starts_with("_INBOX_tester."));
     mesh.provision(&Provision::default()).await.unwrap();
-    assert_eq!(mesh.layout().await.unwrap().shards.get(), 16);
+    assert_eq!(mesh.layout().await.unwrap().shards.get(), 4);
 }
 
 #[tokio::test]

@@ -63,6 +63,12 @@ impl CallingTask {
         }
     }
 
+    /// Of a task and its result token.
+    pub fn of_task(execution: ExecutionId, task: TaskId, token: &ResultToken) -> Self {
+        let proof = hidden(&task, token);
+        Self { execution, task, proof }
+    }
+
     /// Whether an executor handed this task out.
     pub fn holds(&self, key: &ResultKey) -> bool {
         hidden(&self.task, &ResultToken::of(key, &self.task)) == self.proof

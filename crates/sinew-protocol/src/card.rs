@@ -18,6 +18,8 @@ pub const SCHEMAS: &str = "https://solace.com/a2a/extensions/sam/schemas";
 pub const VISUALISATION: &str = "https://solace.com/a2a/extensions/sam/workflow-visualization";
 /// Extension URI: how tasks reach the agent, see [`Delivery`].
 pub const DELIVERY: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/delivery/v1";
+/// Extension URI: the agent takes tasks of executions in the short form, see [`crate::task::WorkflowNodeRequest`].
+pub const NODE_REQUESTS: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/node-requests/v1";
 /// `protocolBinding` of an agent on the mesh.
 pub const NATS_BINDING: &str = "https://github.com/sinew-mesh/sinew/a2a/bindings/nats/v1";
 
@@ -79,6 +81,8 @@ pub struct Announcement {
     pub visualisation: Option<Visualisation>,
     /// How tasks reach it.
     pub delivery: Delivery,
+    /// Whether tasks of executions may come in the short form.
+    pub node_requests: bool,
 }
 
 impl Announcement {
@@ -157,6 +161,10 @@ impl Announcement {
         if self.delivery == Delivery::Direct {
             extensions.push(extension(DELIVERY, "How tasks reach the agent.", json!({"delivery": "direct"})));
         }
+        if self.node_requests {
+            let what = "Tasks of executions may come as workflow_node_request.";
+            extensions.push(extension(NODE_REQUESTS, what, json!({"version": 1})));
+        }
         extensions
     }
 }
@@ -229,6 +237,12 @@ pub fn delivery(card: &AgentCard) -> Delivery {
         Some("direct") => Delivery::Direct,
         _ => Delivery::Queue,
     }
+}
+
+/// Whether the agent of this card takes tasks of executions in the short form.
+pub fn takes_node_requests(card: &AgentCard) -> bool {
+    let version = extension_params(card, NODE_REQUESTS).and_then(|params| params.get("version")?.as_u64());
+    version == Some(1)
 }
 
 /// A workflow definition (the object under `workflow:`) as a card shows it: without skills, which the card has itself,

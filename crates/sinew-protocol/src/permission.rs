@@ -225,6 +225,7 @@ impl Table<'_> {
         self.objects(ARTIFACTS, true);
         // Its doors: the queue group is part of the right, so that nobody can listen beside the replicas.
         self.hear(format!("{} {name}", self.subject(&format!("rpc.{name}.>"))));
+        self.hear(format!("{} {name}", self.subject(&format!("node.{name}"))));
         self.hear(self.subject(&format!("control.{name}.>")));
         // Another replica that leaves takes the card with it.
         self.hear(self.subject(&format!("card.{name}")));
@@ -268,6 +269,7 @@ impl Table<'_> {
             // As the workflow that answers a task of another execution.
             "result.*.*.*.*.*",
             "progress.*.*",
+            "node.*",
             "control.*.*",
             "query.*",
         ] {

@@ -12,7 +12,7 @@ use crate::id::{ExecutionId, ResultToken, TaskId, Token, is_token};
 /// The namespace of a mesh that did not choose one.
 pub const DEFAULT_NAMESPACE: &str = "sinew";
 /// Shards of a mesh that was provisioned without a number.
-pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(16).unwrap();
+pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// What somebody asks of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,6 +75,8 @@ pub enum Subject {
     Card { agent: Token },
     /// An A2A operation of an agent; the last token is the caller, which publish rights make trustworthy.
     Rpc { agent: Token, method: Token, caller: Token },
+    /// Tasks for an agent, request and reply; only executors may publish there, so no caller stands in it.
+    Node { agent: Token },
     /// Streaming status of a task.
     Progress { execution: ExecutionId, task: TaskId },
     /// A word to the replica of an agent that owns a task.
@@ -88,7 +90,7 @@ pub enum Subject {
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 13] = [
+pub const TABLE: [(&str, &str); 14] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
@@ -97,6 +99,7 @@ pub const TABLE: [(&str, &str); 13] = [
     ("event.{workflow}.{execution}.{kind}", "what operators see, live and replayable"),
     ("card.{agent}", "agent cards; republished as heartbeat, absence means gone"),
     ("rpc.{agent}.{method}.{caller}", "A2A operations, request and reply"),
+    ("node.{agent}", "tasks of executions, request and reply"),
     ("progress.{execution}.{task}", "streaming status"),
     ("control.{agent}.{task}", "cancellation, to the replica that owns the task"),
     ("query.{shard}", "questions to a shard's owner"),
@@ -141,6 +144,7 @@ impl Subject {
             Self::Rpc { agent, method, caller } => {
                 join(namespace, &["rpc", agent.as_str(), method.as_str(), caller.as_str()])
             }
+            Self::Node { agent } => join(namespace, &["node", agent.as_str()]),
             Self::Progress { execution, task } => {
                 join(namespace, &["progress", execution.as_str(), task.as_str()])
             }
@@ -189,6 +193,7 @@ impl Subject {
             ["rpc", agent, method, caller] => {
                 Self::Rpc { agent: token(agent)?, method: token(method)?, caller: token(caller)? }
             }
+            ["node", agent] => Self::Node { agent: token(agent)? },
             ["progress", eid, stid] => Self::Progress { execution: execution(eid)?, task: task(stid)? },
             ["control", agent, stid] => Self::Control { agent: token(agent)?, task: task(stid)? },
             ["query", shard] => Self::Query { shard: number(shard)? },
@@ -245,6 +250,7 @@ mod tests {
             Subject::Event { workflow: agent.clone(), execution: execution.clone(), kind },
             Subject::Card { agent: agent.clone() },
             Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller: Token::of("cli") },
+            Subject::Node { agent: agent.clone() },
             Subject::Progress { execution, task: task.clone() },
             Subject::Control { agent, task },
             Subject::Query { shard: 0 },

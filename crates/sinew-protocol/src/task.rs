@@ -4,6 +4,7 @@
 //! data or its text as output. All that an agent says is untrusted: everything has a limit, and codes are checked.
 
 mod artifact;
+mod node;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,10 @@ use crate::message::{BadMessage, MeshMessage, Outcome, Vocabulary, WorkflowNodeR
 use crate::{ActivationKey, TaskId};
 
 pub use artifact::{Content, ResultArtifact};
+pub use node::{
+    NodeAnswer, NodeRequestIds, NodeResultStatus, WorkflowNodeRequest, WorkflowNodeResult, is_node_message,
+    read_node_answer,
+};
 pub use read::{NodeOutput, NodeResult, read_result, read_result_bytes};
 
 /// The member of `metadata` that holds [`TaskExtra`] and [`ResultExtra`].

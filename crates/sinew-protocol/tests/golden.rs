@@ -1,6 +1,6 @@
 //! Every message on the wire, written down: a change of one byte shows here, and what older versions wrote stays
 //! readable. `UPDATE=1 cargo test -p sinew-protocol --test golden` writes the files anew.
-#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod golden {
     pub(crate) mod sample;
@@ -20,7 +20,9 @@ use sinew_protocol::message::Vocabulary;
 use sinew_protocol::permission::Role;
 use sinew_protocol::query::{Answer, Query};
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{TaskExtra, read_result};
+use sinew_protocol::task::{
+    NodeAnswer, TaskExtra, WorkflowNodeRequest, is_node_message, read_node_answer, read_result,
+};
 use sinew_protocol::{MeshMessage, Token};
 
 use golden::sample;
@@ -65,6 +67,9 @@ fn all() -> BTreeMap<String, Value> {
         for (name, task) in sample::results(vocabulary) {
             all.insert(format!("result/{name}_{words}"), serde_json::to_value(task).unwrap());
         }
+    }
+    for (name, body) in sample::node_requests().into_iter().chain(sample::node_results()) {
+        all.insert(format!("node/{name}"), serde_json::from_slice(&body).unwrap());
     }
     for (name, call) in sample::calls() {
         all.insert(format!("rpc/call_{name}"), serde_json::from_slice(&call.to_bytes()).unwrap());
@@ -213,4 +218,33 @@ fn what_was_written_down_is_read() {
         seen.insert(kind);
     }
     assert_eq!(seen.len(), 14, "{seen:?}");
+}
+
+#[test]
+fn node_messages_read_back() {
+    for (name, body) in sample::node_requests() {
+        assert!(is_node_message(&body), "{name}");
+        assert_eq!(WorkflowNodeRequest::read(&body).unwrap().to_bytes(), body, "{name}");
+    }
+    for (name, body) in sample::node_results() {
+        assert!(is_node_message(&body), "{name}");
+        match (name, read_node_answer(&body, &sample::node_task()).unwrap()) {
+            ("result_output", NodeAnswer::Ended(result)) => {
+                let artifact = &result.artifacts[0];
+                assert_eq!((artifact.meta.name.as_str(), artifact.meta.size), ("out.json", 11));
+                assert_eq!(
+                    (result.retries, result.events.len(), result.usage["input_tokens"].as_u64()),
+                    (1, 1, Some(12))
+                );
+            }
+            ("result_artifacts", NodeAnswer::Ended(result)) => assert_eq!(result.artifacts.len(), 2),
+            ("result_failure", NodeAnswer::Ended(result)) => {
+                assert_eq!(result.fault.unwrap().code, "SINEW-5104");
+            }
+            ("result_refused", NodeAnswer::Refused(fault)) => assert_eq!(fault.retry_after_ms, Some(1_000)),
+            (name, answer) => panic!("{name}: {answer:?}"),
+        }
+    }
+    let other = sinew_protocol::TaskId::parse("another-task").unwrap();
+    assert!(sample::node_results().iter().all(|(_, body)| read_node_answer(body, &other).is_err()));
 }

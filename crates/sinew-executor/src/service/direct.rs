@@ -1,4 +1,4 @@
-//! Direct delivery: the task is a request at the agent's door, the result its reply.
+//! Direct delivery to agents that take no node requests: the task is a request at the agent's A2A endpoint.
 //!
 //! Lowest latency, and nothing of it is stored but the facts: when the agent dies, the same task is asked again under
 //! the same id; when there is no agent, the task waits for its card.
@@ -22,15 +22,15 @@ use super::intake::{self, Arrival, Done, Handle};
 use crate::call::Call;
 
 /// The agent's door answered with something else than a task.
-const NO_TASK: &str = "SINEW-6035";
+pub(super) const NO_TASK: &str = "SINEW-6035";
 /// The agent has no room for another task; see the agents' own code of that number.
-const NO_ROOM: &str = "SINEW-5113";
+pub(super) const NO_ROOM: &str = "SINEW-5113";
 /// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
-const ASK_AGAIN: Duration = Duration::from_secs(15);
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// The shortest wait after a refusal.
-const SOONEST: Duration = Duration::from_millis(100);
+pub(super) const SOONEST: Duration = Duration::from_millis(100);
 /// Between looks for an agent that is not there.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks until there is an answer. The engine's own deadline ends this from outside.
 pub(super) async fn call(
@@ -105,7 +105,7 @@ pub(super) async fn call(
 }
 
 /// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.
-fn retry_pause(failures: u32) -> Duration {
+pub(super) fn retry_pause(failures: u32) -> Duration {
     let doublings = failures.checked_sub(1);
     doublings
         .map_or(Duration::ZERO, |doublings| SOONEST.saturating_mul(1 << doublings.min(16)).min(ASK_AGAIN))

@@ -14,7 +14,9 @@ use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{NodeOutput, NodeResult, read_result_bytes};
+use sinew_protocol::task::{
+    NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
+};
 use sinew_protocol::{ExecutionId, Fault, ResultToken, Subject, TaskId, Token};
 use tracing::{debug, error, warn};
 
@@ -123,7 +125,7 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
                 let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
                 return aside(shared, received, NOT_WORKED_ON, &text).await;
             }
-            match read_result_bytes(&received.body).and_then(|result| of_task(result, task)) {
+            match read_stored_result(&received.body, task) {
                 Ok(result) => {
                     let result = reply(shared, result).await;
                     let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
@@ -289,18 +291,47 @@ pub(super) fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, B
     Err(BadMessage::Field { kind: "task".to_owned(), reason })
 }
 
-/// An agent's result as the engine takes it.
+/// Reads a result of this task, in whichever form the agent was asked.
+fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
+    if !is_node_message(body) {
+        return read_result_bytes(body).and_then(|result| of_task(result, task));
+    }
+    match read_node_answer(body, task)? {
+        NodeAnswer::Ended(result) => Ok(*result),
+        NodeAnswer::Refused(_) => {
+            let reason = "a refusal is not a result".to_owned();
+            Err(BadMessage::Field { kind: "task".to_owned(), reason })
+        }
+    }
+}
+
+/// An agent's result as the engine takes it. Waits until the output is there.
 pub(super) async fn reply(shared: &Shared, result: NodeResult) -> Result<Reply, Fault> {
+    match reply_at_hand(result) {
+        Ok(reply) => reply,
+        Err(mut result) => {
+            if let NodeOutput::Address(address) = &result.output {
+                result.output = NodeOutput::Value(persist(|| shared.value(address)).await?);
+            }
+            reply_at_hand(*result).unwrap_or_else(|_| Ok(Reply::new(Value::Null)))
+        }
+    }
+}
+
+/// An agent's result as the engine takes it; given back if the output lies elsewhere.
+pub(super) fn reply_at_hand(result: NodeResult) -> Result<Result<Reply, Fault>, Box<NodeResult>> {
     if let Some(fault) = result.fault {
-        return Err(fault);
+        return Ok(Err(fault));
+    }
+    if matches!(result.output, NodeOutput::Address(_)) {
+        return Err(Box::new(result));
     }
     let artifacts = result.artifact_values();
     let output = match result.output {
         NodeOutput::Value(value) => value,
-        NodeOutput::Address(address) => persist(|| shared.value(&address)).await?,
-        NodeOutput::None => Value::Null,
+        NodeOutput::Address(_) | NodeOutput::None => Value::Null,
     };
-    Ok(Reply { artifacts, events: result.events, usage: result.usage, ..Reply::new(output) })
+    Ok(Ok(Reply { artifacts, events: result.events, usage: result.usage, ..Reply::new(output) }))
 }
 
 /// Tries again as long as the fault says that it helps: the message is stored, and nothing may be lost.

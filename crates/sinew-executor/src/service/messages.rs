@@ -1,5 +1,6 @@
 //! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,14 +14,16 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, Delivery};
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::stream::INLINE_LIMIT;
-use sinew_protocol::task::{Content, Draft, ResultArtifact, TaskExtra, result_task};
+use sinew_protocol::task::{
+    Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, result_task,
+};
 use sinew_protocol::unique_keys::read_unique;
 use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
 use sinew_source::violation_code;
 
 use super::{Shared, observe};
 use crate::call::Call;
-use crate::request::{CardSchemas, Sender, request};
+use crate::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
 /// An agent's answer breaks the schema of the task or of the agent's card.
@@ -45,6 +48,50 @@ impl Shared {
                 .is_some_and(|announced| card::delivery(&announced.card) == Delivery::Direct)
     }
 
+    /// Whether a task goes to the node endpoint of its agent.
+    pub(super) fn is_node_request(&self, call: &Call) -> bool {
+        self.may_send_nodes
+            && !self.is_workflow(call)
+            && self.cards.get(call.ask.target.name()).is_some_and(|announced| {
+                card::takes_node_requests(&announced.card)
+                    && card::delivery(&announced.card) == Delivery::Direct
+            })
+    }
+
+    /// Whether the agent of a task is there and does not listen at a node endpoint any more.
+    pub(super) fn took_back_node_requests(&self, call: &Call) -> bool {
+        self.is_workflow(call)
+            || (self.cards.get(call.ask.target.name()).is_some() && !self.is_node_request(call))
+    }
+
+    /// Words a task in the short form. `None` if it is too large: then its input has to be stored first.
+    pub(super) fn node_request(
+        &self,
+        call: &Call,
+        meta: &ExecutionMeta,
+        token: &ResultToken,
+    ) -> Option<Bytes> {
+        let (ask, attempt) = (&call.ask, call.key.attempt);
+        let (execution, task, activation) = (&call.execution, &call.task, &call.activation);
+        let ids = NodeRequestIds { execution, task, activation, attempt, token };
+        let span = observe::task_trace(meta, call.key.act);
+        let mut request = WorkflowNodeRequest::new(&ids, &ask.input);
+        request.workflow_name = Cow::Borrowed(&call.workflow);
+        request.node_id = Cow::Borrowed(&call.label);
+        request.input_schema = ask.input_schema.as_ref().map(Cow::Borrowed);
+        request.output_schema = ask.output_schema.as_ref().map(Cow::Borrowed);
+        request.suggested_output_filename = Cow::Owned(output_name(call));
+        request.deadline = call.deadline;
+        request.purpose = Cow::Borrowed(&ask.tag);
+        request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
+        request.path = call.path.clone();
+        request.instruction = ask.instruction.as_deref().map(Cow::Borrowed);
+        request.context = (!ask.context.is_null()).then_some(Cow::Borrowed(&ask.context));
+        request.traceparent = span.as_deref().map(Cow::Borrowed);
+        let body = request.to_bytes();
+        (body.len() <= INLINE_LIMIT).then(|| body.into())
+    }
+
     /// Headers that every message about an execution carries.
     pub(super) fn headers(meta: &ExecutionMeta) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -57,7 +104,7 @@ impl Shared {
     /// Headers of what is sent for a task, whose span lies within the execution's.
     pub(super) fn headers_within(meta: &ExecutionMeta, call: &Call) -> HeaderMap {
         let mut headers = Self::headers(meta);
-        if let Some(parent) = observe::trace(meta, call.key.act) {
+        if let Some(parent) = observe::task_trace(meta, call.key.act) {
             headers.insert(header::TRACE_PARENT, parent.as_str());
         }
         headers
@@ -80,6 +127,15 @@ impl Shared {
         call: &Call,
         meta: &ExecutionMeta,
     ) -> Result<(HeaderMap, Bytes), MeshError> {
+        let agent = call.ask.target.name();
+        if self.cards.get(agent).is_some_and(|announced| card::takes_node_requests(&announced.card))
+            && let Some(body) = self.node_request(call, meta, &ResultToken::of(&self.key, &call.task))
+        {
+            let mut headers = HeaderMap::new();
+            let result_subject = self.result_subject(call, &Token::of(agent));
+            headers.insert(header::RESULT_SUBJECT, result_subject.as_str());
+            return Ok((headers, body));
+        }
         let (headers, message) = self.message(call, meta).await?;
         Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))
     }

@@ -4,6 +4,7 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
+mod agent_line;
 mod announce;
 mod book;
 mod caution;
@@ -15,6 +16,7 @@ mod gate;
 mod identity;
 mod intake;
 mod messages;
+mod node_calls;
 mod observe;
 mod open;
 mod outbox;
@@ -126,6 +128,8 @@ struct Shared {
     worn: usize,
     /// Bytes that folded executions of one shard may take.
     room: usize,
+    /// Whether tasks may go to node endpoints.
+    may_send_nodes: bool,
     /// Agents whose queue is known to exist.
     queues: Mutex<HashSet<String>>,
     /// The ways to agents that are called directly.
@@ -194,6 +198,15 @@ impl Service {
             ages.extend(mesh.stream_age(kind).await?.map(|age| (kind, age.created)));
         }
         let key = mesh.result_key().await?;
+        let may_send_nodes = mesh.may_send_nodes().await.unwrap_or_else(|error| {
+            debug!(%error, "the rights of the connection cannot be read");
+            false
+        });
+        if !may_send_nodes {
+            warn!(
+                "tasks are sent through A2A alone: run `sinew mesh permissions` again to let executors publish to node endpoints"
+            );
+        }
         let (cards, workflows) = (mesh.cards(), mesh.workflows());
         workflows.ready().await;
         let shared = Arc::new(Shared {
@@ -207,6 +220,7 @@ impl Service {
             vocabulary: options.vocabulary,
             worn: options.worn,
             room: options.room / layout.shards.get() as usize,
+            may_send_nodes,
             queues: Mutex::default(),
             gates: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),

@@ -38,8 +38,18 @@ pub(super) fn fact(ctx: &Ctx<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) 
     }
 }
 
+/// Whether somebody collects spans here.
+fn collects_spans() -> bool {
+    tracing::enabled!(target: "sinew::span", tracing::Level::DEBUG)
+}
+
+/// The trace that a task belongs to: its activation's span if spans are collected here, else the client's.
+pub(super) fn task_trace(meta: &ExecutionMeta, act: ActId) -> Option<String> {
+    if collects_spans() { trace(meta, act) } else { meta.traceparent.clone() }
+}
+
 /// The trace that messages about one activation belong to; the execution's when there is none of its own to be had.
-pub(super) fn trace(meta: &ExecutionMeta, act: ActId) -> Option<String> {
+fn trace(meta: &ExecutionMeta, act: ActId) -> Option<String> {
     let parent: TraceParent = meta.traceparent.as_ref()?.parse().ok()?;
     let span = span(&meta.execution, &format!("activation {act}"));
     Some(TraceParent { span, ..parent }.to_string())
@@ -61,6 +71,9 @@ fn activation(
     let kind = word(&node.op);
     metrics::histogram!("sinew_activation_seconds", "kind" => kind, "outcome" => outcome)
         .record(seconds(began, ended));
+    if !collects_spans() {
+        return;
+    }
     let Some(parent) = parent(meta, ctx.state) else { return };
     let Some(ask) = one.last_task() else { return };
     tracing::debug!(
@@ -87,7 +100,7 @@ fn execution(state: &State, meta: &ExecutionMeta, now: Time) {
     if let Some(fault) = &outcome.fault {
         metrics::counter!("sinew_executions_failed_total", "code" => known(fault)).increment(1);
     }
-    let Some(client) = &meta.traceparent else { return };
+    let Some(client) = meta.traceparent.as_ref().filter(|_| collects_spans()) else { return };
     tracing::debug!(
         target: "sinew::span",
         span = "execution",

@@ -9,10 +9,10 @@ use sinew_engine::{
     ActId, Action, Ask, Ctx, Fact, Input, Refused, Round, State, Time, decode_round, encode_round,
 };
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
-use sinew_protocol::{Fault, TaskId};
+use sinew_protocol::{ActivationKey, Fault, TaskId};
 
 use super::view::RowState;
-use crate::call::{Call, TaskKey, activation_key, call};
+use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::library::Program;
 
 /// The dialect's or engine's code broke on an input.
@@ -98,6 +98,8 @@ pub(super) struct Open {
     pub(super) program: Program,
     state: State,
     tasks: HashMap<TaskId, (ActId, u32)>,
+    /// Ids of attempts that were handed out: made once, of hashes.
+    ids: HashMap<(ActId, u32), (ActivationKey, TaskId)>,
     /// What the shard's table of deadlines holds for it.
     pub(super) due: Option<Time>,
     /// Something happened to it since the book last looked for room.
@@ -132,16 +134,19 @@ impl Open {
             first: 0,
             hold: None,
         };
-        let (state, tasks) = (State::new(), HashMap::new());
-        Self { stored, program, state, tasks, due: None, touched: false }
+        Self::with_state(stored, program, State::new())
+    }
+
+    fn with_state(stored: Stored, program: Program, state: State) -> Self {
+        let (tasks, ids) = (HashMap::new(), HashMap::new());
+        Self { stored, program, state, tasks, ids, due: None, touched: false }
     }
 
     /// Folds what the journal holds.
     pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
         match refold(&stored.rounds, &program) {
             Ok(state) => {
-                let tasks = HashMap::new();
-                let mut open = Self { stored, program, state, tasks, due: None, touched: false };
+                let mut open = Self::with_state(stored, program, state);
                 open.index_tasks();
                 Ok(open)
             }
@@ -210,13 +215,15 @@ impl Open {
 
     pub(super) fn call(&self, act: ActId, attempt: u32, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
         let key = TaskKey { run: 0, act, attempt };
-        call(&self.stored.meta.execution, &self.program, &self.state, key, ask, deadline)
+        let ids = self.ids.get(&(act, attempt)).cloned().unwrap_or_else(|| self.make_ids(act, attempt));
+        call_with_ids(&self.stored.meta.execution, &self.program, &self.state, key, ids, ask, deadline)
     }
 
-    pub(super) fn task_id(&self, act: ActId, attempt: u32) -> TaskId {
+    fn make_ids(&self, act: ActId, attempt: u32) -> (ActivationKey, TaskId) {
         let execution = &self.stored.meta.execution;
         let activation = activation_key(execution, &self.program, &self.state, act);
-        TaskId::of(execution, &activation, attempt)
+        let task = TaskId::of(execution, &activation, attempt);
+        (activation, task)
     }
 
     pub(super) fn state(&self) -> &State {
@@ -232,8 +239,12 @@ impl Open {
     }
 
     fn index(&mut self, act: ActId, attempt: u32) {
-        let task = self.task_id(act, attempt);
-        self.tasks.insert(task, (act, attempt));
+        if self.ids.contains_key(&(act, attempt)) {
+            return;
+        }
+        let ids = self.make_ids(act, attempt);
+        self.tasks.insert(ids.1.clone(), (act, attempt));
+        self.ids.insert((act, attempt), ids);
     }
 
     fn index_tasks(&mut self) {

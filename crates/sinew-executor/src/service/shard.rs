@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sinew_engine::{Input, Time};
 use sinew_mesh::journal::ServerClock;
+use sinew_mesh::node::NodeReply;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
 use sinew_protocol::journal::{Commit, Entry, ExecutionHold};
 use sinew_protocol::query::{Query, QueryError};
@@ -19,6 +20,7 @@ use super::book::{Book, Effect, Stage};
 use super::caution::Caution;
 use super::effects;
 use super::intake::{self, Arrival, Done, Handle};
+use super::node_calls::NodeCalls;
 use super::open::{Stored, Unfit};
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
@@ -80,6 +82,7 @@ pub(super) struct Shard {
     inbox: Inbox,
     pub(super) book: Book,
     outbox: Outbox,
+    calls: NodeCalls,
     back: mpsc::UnboundedReceiver<Arrival>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
@@ -171,8 +174,9 @@ impl Shard {
         let clock = shared.mesh.server_clock().await?;
         let entries = reader.entries;
         let (sender, back) = mpsc::unbounded_channel();
+        let mut calls = NodeCalls::open(&shared, sender.clone()).await?;
         let outbox = Outbox::open(Arc::clone(&shared), sender);
-        let mut book = fold(&shared, reader, &mut caution, &outbox).await?;
+        let mut book = fold(&shared, reader, &mut caution, &outbox, &mut calls).await?;
         book.positions = positions;
         for (stored, fault) in book.broken() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
@@ -181,7 +185,8 @@ impl Shard {
         // What ended the last owner is in the first batch behind its last commit.
         caution.expect(inbox.waiting().min(2 * BATCH as u64));
         let checked = HashSet::new();
-        let shard = Self { shared, id, journal, inbox, book, outbox, back, clock, wear, caution, checked };
+        let shard =
+            Self { shared, id, journal, inbox, book, outbox, calls, back, clock, wear, caution, checked };
         info!(
             shard = id,
             executions = shard.book.len(),
@@ -204,7 +209,12 @@ impl Shard {
             let due = self.book.next_due().map(|at| until(&self.clock, at));
             self.caution.check_end(due.is_some_and(|due| due.is_zero())).await?;
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
+            let asks =
+                self.calls.next_due().map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
+            // One timer for all that time brings.
+            let wake = [due, linger, asks].into_iter().flatten().min();
             let mut messages = Vec::new();
+            let mut replied = None;
             let mut arrivals = Vec::new();
             tokio::select! {
                 biased;
@@ -213,9 +223,9 @@ impl Shard {
                     return Ok(());
                 }
                 received = self.inbox.next() => messages.push(received),
+                reply = self.calls.heard() => replied = reply,
                 arrived = self.back.recv() => arrivals.extend(arrived),
-                () = sleep(due) => {}
-                () = sleep(linger) => {}
+                () = sleep(wake) => {}
                 Some(question) = desk.next() => {
                     self.answer_turn(&mut desk, Some(question));
                     continue;
@@ -226,6 +236,7 @@ impl Shard {
             {
                 messages.push(received);
             }
+            self.hear_calls(replied, &mut arrivals).await;
             while let Ok(arrival) = self.back.try_recv() {
                 arrivals.push(arrival);
             }
@@ -346,11 +357,29 @@ impl Shard {
         // What others wait for first; what is only shown can be a moment late.
         let (acts, shown): (Vec<_>, Vec<_>) =
             stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
-        self.outbox.send(effects::jobs(&self.shared, &self.book, now, acts));
+        self.dispatch(effects::jobs(&self.shared, &self.book, now, acts)).await;
         self.outbox.send(effects::jobs(&self.shared, &self.book, now, shown));
         self.book.cool();
         self.purge().await;
         Ok(())
+    }
+
+    /// Takes the answers that have come, and asks again where it is time to.
+    async fn hear_calls(&mut self, first: Option<NodeReply>, arrivals: &mut Vec<Arrival>) {
+        let mut reply = first;
+        while arrivals.len() < self.caution.batch(BATCH, MAX_CAREFUL_BATCH)
+            && let Some(heard) = reply.take().or_else(|| self.calls.try_next())
+        {
+            arrivals.extend(self.calls.take(heard));
+        }
+        let others = self.calls.tick().await;
+        self.outbox.send(others);
+    }
+
+    /// Does what a stored commit requires: tasks at node endpoints from here, the rest by the outbox.
+    async fn dispatch(&mut self, jobs: Vec<Job>) {
+        let rest = dispatch_calls(&self.shared, &mut self.calls, jobs).await;
+        self.outbox.send(rest);
     }
 
     fn take(&mut self, stage: &mut Stage, now: Time, arrival: Arrival) {
@@ -509,7 +538,13 @@ fn set_aside(reader: &mut Reader, caution: &mut Caution) -> Vec<Entry> {
 }
 
 /// Folds what is open, group by group, and does again what has no end.
-async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &Outbox) -> Result<Book, End> {
+async fn fold(
+    shared: &Handle,
+    reader: Reader,
+    caution: &mut Caution,
+    outbox: &Outbox,
+    calls: &mut NodeCalls,
+) -> Result<Book, End> {
     let missing = |digest: &str| {
         Fault::error(super::open::UNREADABLE, format!("the plan {digest} is not in the store"))
     };
@@ -543,12 +578,30 @@ async fn fold(shared: &Handle, reader: Reader, caution: &mut Caution, outbox: &O
                 _ => {}
             }
         }
-        outbox.send(again);
+        outbox.send(dispatch_calls(shared, calls, again).await);
         outbox.settle(SETTLE_TIMEOUT).await;
         caution.pass();
     }
     caution.release().await?;
     Ok(book)
+}
+
+/// Sends tasks to node endpoints; gives back what the outbox has to do.
+async fn dispatch_calls(shared: &Handle, calls: &mut NodeCalls, jobs: Vec<Job>) -> Vec<Job> {
+    let mut rest = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        match job {
+            Job::Task { call, meta, chain } if shared.is_node_request(&call) => {
+                rest.extend(calls.send(call, meta, chain).await);
+            }
+            Job::Cancel { agent, task, execution } => {
+                calls.cancel(&task);
+                rest.push(Job::Cancel { agent, task, execution });
+            }
+            job => rest.push(job),
+        }
+    }
+    rest
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

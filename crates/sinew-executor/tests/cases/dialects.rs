@@ -150,7 +150,7 @@ async fn over_mesh(
 ) -> Execution {
     site.deploy_program(library.get("WF").unwrap()).await;
     let agents = agents.iter().map(|name| (name.clone(), json!({ "echo": true }), Value::Null)).collect();
-    let mut agents = site.process(Part::Agents { direct: false, agents, slower: 1 }).await;
+    let mut agents = site.process(Part::Agents { direct: false, a2a: false, agents, slower: 1 }).await;
     let service = site.executor("one").await;
     let client = site.client().await;
     let command = start(&client, "k", "WF", input);

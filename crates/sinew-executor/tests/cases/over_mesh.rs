@@ -10,14 +10,14 @@ use std::sync::Arc;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sinew_agent::Delivery;
-use sinew_executor::Library;
-use sinew_executor::request::Request;
+use sinew_engine::Ask;
+use sinew_executor::request::{CardSchemas, Request, Sender};
+use sinew_executor::{Call, Library, TaskKey};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::a2a::{PartContent, SendMessageRequest};
 use sinew_protocol::command::{CancelCommand, Command};
 use sinew_protocol::journal::ParentRef;
-use sinew_protocol::task::TaskExtra;
+use sinew_protocol::task::{TaskExtra, WorkflowNodeRequest};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, ResultToken, Subject, TaskId, Token};
 
 use crate::mesh::{PATIENCE, Site, server, start};
@@ -49,18 +49,33 @@ struct Differs {
     without: Vec<String>,
 }
 
+/// How executors ask the agents of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskedBy {
+    Queue,
+    /// Node requests at the agent's endpoint.
+    Node,
+    /// A2A, as agents are asked that take no node requests.
+    A2a,
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn queue() {
-    all(Delivery::Queue).await;
+    all(AskedBy::Queue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn direct() {
-    all(Delivery::Direct).await;
+    all(AskedBy::Node).await;
 }
 
-/// Runs all cases with this delivery.
-async fn all(delivery: Delivery) {
+#[tokio::test(flavor = "multi_thread")]
+async fn direct_a2a() {
+    all(AskedBy::A2a).await;
+}
+
+/// Runs all cases with agents that are asked like this.
+async fn all(asked_by: AskedBy) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/sam.json");
     // Deadlines of a twentieth of a second cannot be kept on a loaded machine: these cases get more, in all they say.
     let text = std::fs::read_to_string(folder).unwrap();
@@ -110,7 +125,7 @@ async fn all(delivery: Delivery) {
                 );
             }
             let site = Site::new(&url, &format!("case{nth}"), 1).await;
-            let running = AssertUnwindSafe(run(&site, case, &library, delivery, &reference));
+            let running = AssertUnwindSafe(run(&site, case, &library, asked_by, &reference));
             let Ok(seen) = running.catch_unwind().await else { return (id, vec!["it panicked".to_owned()]) };
             let mut wrong = seen.compare(&wanted);
             let (here, there) = (comparable(&seen), comparable(&reference));
@@ -151,7 +166,7 @@ async fn run<'c>(
     site: &Site,
     case: &'c Value,
     library: &Arc<Library>,
-    delivery: Delivery,
+    asked_by: AskedBy,
     reference: &Seen<'_>,
 ) -> Seen<'c> {
     for program in library.iter() {
@@ -161,8 +176,9 @@ async fn run<'c>(
     let spy = site.mesh.client();
     let sent = spy.subscribe(format!("{}.v1.task.>", site.namespace)).await.unwrap();
     let asked = spy.subscribe(format!("{}.v1.rpc.>", site.namespace)).await.unwrap();
+    let nodes = spy.subscribe(format!("{}.v1.node.>", site.namespace)).await.unwrap();
     spy.flush().await.unwrap();
-    let mut agents = agents(site, case, library, delivery, reference).await;
+    let mut agents = agents(site, case, library, asked_by, reference).await;
     let service = site.executor("one").await;
     let client = site.client().await;
     let mut command = start(&client, "k", "WF", input(case));
@@ -194,12 +210,18 @@ async fn run<'c>(
     agents.end().await;
     let began = folded.journal()[0].at;
     let mut messages = HashMap::new();
-    for mut heard in [sent, asked] {
+    let mut by_node = 0;
+    for mut heard in [sent, asked, nodes] {
         heard.unsubscribe().await.unwrap();
         while let Some(message) = heard.next().await {
-            messages.extend(request(&message.payload));
+            by_node += usize::from(message.subject.contains(".v1.node."));
+            let agent = message.subject.split('.').nth(3).map(Token::of).and_then(|token| token.name());
+            let cards = &case["cards"][agent.unwrap_or_default()];
+            messages.extend(request(&message.payload).or_else(|| node_request(&message.payload, cards)));
         }
     }
+    let is_asked = !reference.agents.calls.is_empty();
+    assert_eq!(by_node > 0, is_asked && asked_by == AskedBy::Node, "{by_node} node requests");
     Seen::folded(told(case, &agents, &messages), &folded, began)
 }
 
@@ -208,7 +230,7 @@ async fn agents(
     site: &Site,
     case: &Value,
     library: &Library,
-    delivery: Delivery,
+    asked_by: AskedBy,
     reference: &Seen<'_>,
 ) -> Process {
     let mut names: Vec<String> = reference.agents.calls.iter().map(|call| call.agent.clone()).collect();
@@ -222,8 +244,8 @@ async fn agents(
         .collect();
     let text = case.to_string();
     let patient = !["timeout", "max_workflow", "elapsed_ms"].iter().any(|word| text.contains(word));
-    let direct = delivery == Delivery::Direct;
-    site.process(Part::Agents { direct, agents, slower: if patient { SLOWER } else { 1 } }).await
+    let (direct, a2a) = (asked_by != AskedBy::Queue, asked_by == AskedBy::A2a);
+    site.process(Part::Agents { direct, a2a, agents, slower: if patient { SLOWER } else { 1 } }).await
 }
 
 /// A caller that some executor has a task from.
@@ -250,6 +272,38 @@ fn request(body: &[u8]) -> Option<(String, Request)> {
     let input = is_file.then_some((ArtifactRef { name, version: Some(0) }, extra.input.unwrap_or_default()));
     let task = message.message.metadata.as_ref()?["sub_task_id"].as_str()?.to_owned();
     Some((task, Request { message, input }))
+}
+
+/// A task that was sent in the short form, as the A2A message that says the same to an agent with this card.
+fn node_request(body: &[u8], card: &Value) -> Option<(String, Request)> {
+    let node = WorkflowNodeRequest::read(body).ok()?;
+    let ask = Ask {
+        tag: node.purpose.to_string(),
+        input: Arc::new(node.input.clone().into_owned()),
+        instruction: node.instruction.as_deref().map(str::to_owned),
+        context: node.context.as_deref().cloned().unwrap_or_default(),
+        input_schema: node.input_schema.as_deref().cloned(),
+        output_schema: node.output_schema.as_deref().cloned(),
+        ..Ask::default()
+    };
+    let call = Call {
+        key: TaskKey { run: 0, act: 0, attempt: node.attempt },
+        task: node.sub_task_id.clone(),
+        activation: node.activation.clone(),
+        execution: node.execution_id.clone(),
+        workflow: node.workflow_name.to_string(),
+        node: node.node.as_ref().unwrap_or(&node.node_id).to_string(),
+        path: node.path.clone(),
+        label: node.node_id.to_string(),
+        depth: 0,
+        tries: 1,
+        ask: Arc::new(ask),
+        deadline: node.deadline,
+    };
+    let card = CardSchemas { input: card.get("input_schema"), output: card.get("output_schema") };
+    let sender = Sender { session: node.execution_id.to_string(), ..Sender::default() };
+    let request = sinew_executor::request::request(&call, &sender, card);
+    Some((node.sub_task_id.to_string(), request))
 }
 
 fn of<'t>(told: &'t [Value], kind: &'static str) -> impl Iterator<Item = &'t Value> {

@@ -15,6 +15,7 @@ mod ids;
 #[allow(dead_code, reason = "shared by test binaries that each need a part")]
 #[path = "../service/mesh.rs"]
 mod mesh;
+mod node;
 mod owners;
 mod poison;
 #[allow(dead_code, reason = "shared by test binaries that each need a part")]

@@ -116,7 +116,8 @@ impl Site {
     pub(crate) async fn agents_process(&self, delivery: Delivery, agents: &[(&str, Value)]) -> Process {
         let agents =
             agents.iter().map(|(name, words)| ((*name).to_owned(), words.clone(), Value::Null)).collect();
-        self.process(Part::Agents { direct: delivery == Delivery::Direct, agents, slower: 1 }).await
+        self.process(Part::Agents { direct: delivery == Delivery::Direct, a2a: false, agents, slower: 1 })
+            .await
     }
 
     /// Deploys all workflows of a file; gives their digests.

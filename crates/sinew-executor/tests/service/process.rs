@@ -53,6 +53,8 @@ pub(crate) enum Part {
     /// Agents by name, each with the words of a stub; `card` has its schemas.
     Agents {
         direct: bool,
+        /// They are asked through A2A alone.
+        a2a: bool,
         agents: Vec<(String, Value, Value)>,
         /// The case takes so many times longer.
         slower: u64,
@@ -212,7 +214,7 @@ async fn helper() {
             end(ended).await;
             service.drain().await;
         }
-        Part::Agents { direct, agents, slower } => {
+        Part::Agents { direct, a2a, agents, slower } => {
             let delivery = if direct { Delivery::Direct } else { Delivery::Queue };
             let shutdown = CancellationToken::new();
             let mut serving = tokio::task::JoinSet::new();
@@ -229,7 +231,11 @@ async fn helper() {
                     let (stub, released) = (Arc::clone(&stub), Arc::clone(&released));
                     async move { stub.work(input, context, &released).await }
                 });
-                let agent = agent.delivery(delivery).concurrency(64).grace(Duration::from_millis(100));
+                let agent = agent
+                    .delivery(delivery)
+                    .node_requests(!a2a)
+                    .concurrency(64)
+                    .grace(Duration::from_millis(100));
                 serving.spawn(agent.serve(caller, shutdown.clone()));
             }
             for name in names {

@@ -64,6 +64,7 @@ impl From<&WorkflowNodeRequestData> for pb::WorkflowNodeRequest {
             input_schema_json: data.input_schema.as_ref().map(to_bytes),
             output_schema_json: data.output_schema.as_ref().map(to_bytes),
             suggested_output_filename: data.suggested_output_filename.clone(),
+            ..Self::default()
         }
     }
 }
@@ -90,6 +91,7 @@ impl From<&WorkflowNodeResultData> for pb::WorkflowNodeResult {
             error_message: data.error_message.clone(),
             validation_errors: data.validation_errors.clone(),
             retry_count: data.retry_count,
+            ..Self::default()
         }
     }
 }

@@ -20,6 +20,23 @@ pub struct Granted {
     pub responses: i64,
 }
 
+impl Granted {
+    /// Returns whether every message that `right` stands for may be published.
+    pub fn may_publish(&self, right: &str) -> bool {
+        is_granted(self.publish.as_ref(), &self.deny_publish, right)
+    }
+
+    /// Returns whether a subject, with a queue group behind a blank, may be subscribed to.
+    pub fn may_subscribe(&self, right: &str) -> bool {
+        is_granted(self.subscribe.as_ref(), &self.deny_subscribe, right)
+    }
+}
+
+fn is_granted(allow: Option<&BTreeSet<String>>, deny: &BTreeSet<String>, right: &str) -> bool {
+    allow.is_none_or(|allow| allow.iter().any(|allowed| includes(allowed, right)))
+        && !deny.iter().any(|kept| overlap(kept, right))
+}
+
 /// How far a user's rights are from the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
@@ -52,12 +69,9 @@ fn against(namespace: &str, name: &Token, granted: &Granted, roles: Vec<Role>) -
         ("publish to", &needed.publish, &granted.publish, &granted.deny_publish),
         ("subscribe to", &needed.subscribe, &granted.subscribe, &granted.deny_subscribe),
     ] {
+        let has = |right: &str| is_granted(allow.as_ref(), deny, right);
         let everything = BTreeSet::from([">".to_owned()]);
         let allow = allow.as_ref().unwrap_or(&everything);
-        let has = |right: &str| {
-            allow.iter().any(|allowed| includes(allowed, right))
-                && !deny.iter().any(|kept| overlap(kept, right))
-        };
         let may = |allowed: &&String| !deny.iter().any(|kept| includes(kept, allowed));
         let needs = |allowed: &str| {
             needed.iter().any(|right| includes(right, allowed))

@@ -53,6 +53,36 @@ fn kinds(permissions: &Permissions, may: impl Fn(&Permissions, &str) -> bool) ->
 }
 
 #[test]
+fn what_a_server_grants_is_asked_for_by_subject() {
+    let set = |rights: &[&str]| rights.iter().map(|right| (*right).to_owned()).collect::<BTreeSet<_>>();
+    let all = Granted::default();
+    let own = Granted {
+        publish: Some(set(&["p.v1.node.*", "p.v1.rpc.>"])),
+        deny_publish: set(&["p.v1.rpc.secret.>"]),
+        subscribe: Some(set(&["p.v1.node.a a", "p.v1.card.*"])),
+        ..Granted::default()
+    };
+    for (granted, right, may) in [
+        (&all, "p.v1.node.a", true),
+        (&own, "p.v1.node.a", true),
+        (&own, "p.v1.rpc.a.b", true),
+        (&own, "p.v1.rpc.secret.b", false),
+        (&own, "p.v1.task.a", false),
+    ] {
+        assert_eq!(granted.may_publish(right), may, "{right}");
+    }
+    for (granted, right, may) in [
+        (&all, "p.v1.node.a", true),
+        (&own, "p.v1.node.a a", true),
+        (&own, "p.v1.node.a", false),
+        (&own, "p.v1.node.a b", false),
+        (&own, "p.v1.card.x", true),
+    ] {
+        assert_eq!(granted.may_subscribe(right), may, "{right}");
+    }
+}
+
+#[test]
 fn who_may_say_what() {
     let says = |role, name: &str| kinds(&of(role, name), Permissions::may_publish).join(" ");
     // The same subjects under the user's own name and under another's.

@@ -154,7 +154,7 @@ fn fault(
 }
 
 /// A fault of an agent's own wording, within limits.
-fn bounded(mut fault: Fault) -> Fault {
+pub(super) fn bounded(mut fault: Fault) -> Fault {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if fault.code.is_empty() || fault.code.len() > 64 || !fault.code.bytes().all(legal) {
         fault.code = Cow::Borrowed(FAILED);
@@ -169,7 +169,7 @@ fn bounded(mut fault: Fault) -> Fault {
 }
 
 /// The output that the result names; its latest version when none is named.
-fn named(reference: &ArtifactRef, artifacts: &[ResultArtifact]) -> Result<NodeOutput, BadMessage> {
+pub(super) fn named(reference: &ArtifactRef, artifacts: &[ResultArtifact]) -> Result<NodeOutput, BadMessage> {
     let same = |one: &&ResultArtifact| {
         one.meta.name == reference.name && reference.version.is_none_or(|version| version == one.meta.version)
     };

@@ -1,5 +1,6 @@
 //! One of each message, made of fixed values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -21,7 +22,10 @@ use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::query::{Answer, ExecutionStatus, Query, QueryError, Summary};
 use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket};
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{Draft, ResultArtifact, TaskExtra, point_to, result_task};
+use sinew_protocol::task::{
+    Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, WorkflowNodeResult, point_to,
+    result_task,
+};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token};
 
 const NAMESPACE: &str = "prod";
@@ -271,6 +275,64 @@ pub(crate) fn request(vocabulary: Vocabulary) -> SendMessageRequest {
     request
 }
 
+/// A task at a node endpoint: everything, and what a request has at least.
+pub(crate) fn node_requests() -> Vec<(&'static str, Vec<u8>)> {
+    let (execution, task, activation) = (execution(), task(), activation());
+    let token = ResultToken::of(&ResultKey::new([7; 32]), &task);
+    let ids = NodeRequestIds {
+        execution: &execution,
+        task: &task,
+        activation: &activation,
+        attempt: 1,
+        token: &token,
+    };
+    let input = json!({"order": 17});
+    let bare = WorkflowNodeRequest::new(&ids, &input);
+    let mut full = bare.clone();
+    full.workflow_name = Cow::Borrowed("order intake");
+    full.node_id = Cow::Borrowed("each_3");
+    full.input_schema = Some(Cow::Owned(json!({"type": "object"})));
+    full.output_schema = Some(Cow::Owned(json!({"type": "string"})));
+    full.suggested_output_filename = Cow::Borrowed("order_intake_review_0a1b2c3d.json");
+    full.deadline = Some(1_795_251_660_123);
+    full.purpose = Cow::Borrowed("work");
+    full.node = Some(Cow::Borrowed("review"));
+    full.path = vec![("each".to_owned(), 3)];
+    full.instruction = Some(Cow::Borrowed("Review the order"));
+    full.context = Some(Cow::Owned(json!({"rules": ["be brief"]})));
+    full.traceparent = Some(Cow::Borrowed(TRACE));
+    vec![("request_bare", bare.to_bytes()), ("request_full", full.to_bytes())]
+}
+
+/// Answers at a node endpoint.
+pub(crate) fn node_results() -> Vec<(&'static str, Vec<u8>)> {
+    let task = task();
+    let artifact = |name: &str, media_type: &str, bytes: &'static [u8]| {
+        ResultArtifact::inline(name.parse().unwrap(), 0, media_type, &Bytes::from_static(bytes)).unwrap()
+    };
+    let output = artifact("out.json", "application/json", br#"{"ok":true}"#);
+    let end = Ok(output.reference());
+    let artifacts = [output, artifact("note.txt", "text/plain", b"fine")];
+    let fault = Fault::timeout("SINEW-5104", "the handler did not answer in time");
+    let busy =
+        Fault::error("SINEW-5113", "the agent has no room for another task").with_retry_after_ms(1_000);
+    let failure = Err(fault);
+    let mut costly = WorkflowNodeResult::of_end(&task, &end, &artifacts[..1]);
+    (costly.usage, costly.retry_count) = (json!({"input_tokens": 12}), 1);
+    costly.events = vec![json!({"kind": "tool"})];
+    vec![
+        ("result_output", costly.to_bytes()),
+        ("result_artifacts", WorkflowNodeResult::of_end(&task, &end, &artifacts).to_bytes()),
+        ("result_failure", WorkflowNodeResult::of_end(&task, &failure, &[]).to_bytes()),
+        ("result_refused", WorkflowNodeResult::refusal(&task, &busy).to_bytes()),
+    ]
+}
+
+/// The task that node requests and results are about.
+pub(crate) fn node_task() -> TaskId {
+    task()
+}
+
 pub(crate) fn results(vocabulary: Vocabulary) -> Vec<(&'static str, Task)> {
     let inline = |name: &str, media_type: &str, bytes: &'static [u8]| {
         ResultArtifact::inline(name.parse().unwrap(), 0, media_type, &Bytes::from_static(bytes)).unwrap()
@@ -418,6 +480,7 @@ pub(crate) fn names() -> Value {
         },
         Subject::Card { agent: agent.clone() },
         Subject::Rpc { agent: agent.clone(), method: Token::of("SendMessage"), caller: caller() },
+        Subject::Node { agent: agent.clone() },
         Subject::Progress { execution, task: task.clone() },
         Subject::Control { agent, task },
         Subject::Query { shard: 3 },

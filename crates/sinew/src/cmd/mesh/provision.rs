@@ -30,7 +30,7 @@ const SETTINGS: &str = "settings";
     after_help = PROVISION_EXAMPLES
 )]
 pub(crate) struct ProvisionArgs {
-    /// Shards that executors share; can never change [default of a new mesh: 16]
+    /// Shards that executors share; can never change [default of a new mesh: 4]
     #[arg(long, value_name = "N")]
     shards: Option<NonZeroU32>,
     /// Servers that hold a copy [default of a new mesh: 1]

@@ -1,0 +1,334 @@
+//! The node endpoint: tasks of executions in the short form, answered in place while the handler is quick.
+//!
+//! The endpoint polls the handler once. An answer that is ready then leaves without a task of its own; a handler that has
+//! to wait goes on in a task. A handler that once kept the endpoint waiting never runs in place again.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_mesh::MeshError;
+use sinew_mesh::node::{NodeEndpoint, NodeTask};
+use sinew_protocol::stream::INLINE_LIMIT;
+use sinew_protocol::task::{Draft, MAX_RESULT, WorkflowNodeRequest, WorkflowNodeResult, result_task};
+use sinew_protocol::{Fault, TaskId};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until};
+use tracing::Instrument as _;
+
+use crate::context::{About, Context, Surroundings};
+use crate::door::MOST_WAITING;
+use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
+use crate::handler::Said;
+use crate::node_tasks::{AnswerListener, NodeBegin};
+use crate::reply;
+use crate::site::Site;
+use crate::work::{Ended, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
+
+/// Longest time that a handler may keep the endpoint waiting in one poll and still be polled in place.
+const MAX_POLL_TIME: Duration = Duration::from_millis(1);
+/// Shortest wait before an executor offers a refused task again, in milliseconds.
+const BUSY_RETRY_MS: u64 = 1_000;
+
+/// A task of a node request.
+pub(crate) struct NodeWork {
+    pub(crate) about: About,
+    pub(crate) input: Value,
+}
+
+impl NodeWork {
+    /// Reads a request for this agent.
+    pub(crate) fn read(agent: &str, body: &[u8]) -> Result<Self, Fault> {
+        let request = WorkflowNodeRequest::read(body)
+            .map_err(|bad| Fault::invalid(UNREADABLE, format!("the task is not a valid request: {bad}")))?;
+        let about = About {
+            activation: request.activation.as_str().to_owned(),
+            attempt: request.attempt,
+            workflow: request.workflow_name.into_owned(),
+            node: request.node_id.into_owned(),
+            session: request.execution_id.as_str().to_owned(),
+            deadline: request.deadline.map(|ms| UNIX_EPOCH + Duration::from_millis(ms)),
+            instruction: request.instruction.map(std::borrow::Cow::into_owned),
+            input_schema: request.input_schema.map(std::borrow::Cow::into_owned),
+            output_schema: request.output_schema.map(std::borrow::Cow::into_owned),
+            output_name: Some(request.suggested_output_filename.into_owned()),
+            trace_parent: request.traceparent.map(std::borrow::Cow::into_owned),
+            result_token: Some(request.result_token),
+            surroundings: Some(Arc::new(Surroundings {
+                node: request.node.map(std::borrow::Cow::into_owned),
+                path: request.path,
+                purpose: request.purpose.into_owned(),
+                request: request.context.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+            })),
+            ..About::new(agent, request.execution_id, request.sub_task_id)
+        };
+        Ok(Self { about, input: request.input.into_owned() })
+    }
+}
+
+/// Answers tasks until the agent drains; then refuses those that are here already, so that other replicas get them.
+pub(crate) async fn serve(site: Arc<Site>, mut endpoint: NodeEndpoint) {
+    let mut draining = std::pin::pin!(site.draining.cancelled());
+    loop {
+        let task = tokio::select! {
+            biased;
+            () = &mut draining => break,
+            task = endpoint.next() => task,
+        };
+        let Some(task) = task else { return };
+        take(&site, task).await;
+    }
+    if let Err(error) = endpoint.stop().await {
+        tracing::debug!(%error, "the node endpoint was not closed");
+    }
+    while let Some(task) = endpoint.next().await {
+        if let Some(id) = task_of(&task.body) {
+            answer(&site, AnswerListener::Reply(task.reply), &id, refusal(&id, &stopping())).await;
+        }
+    }
+}
+
+async fn take(site: &Arc<Site>, task: NodeTask) {
+    let listener = AnswerListener::Reply(task.reply);
+    let work = match NodeWork::read(&site.agent.agent.name, &task.body) {
+        Ok(work) => work,
+        Err(fault) => {
+            tracing::warn!(code = %fault.code, "a task at the node endpoint cannot be read");
+            if let Some(id) = task_of(&task.body) {
+                answer(site, listener, &id, refusal(&id, &fault)).await;
+            }
+            return;
+        }
+    };
+    let max_open = site.agent.agent.concurrency.saturating_add(MOST_WAITING);
+    begin(site, work, listener, max_open).await;
+}
+
+/// Begins a task, or answers it if it is known; the listener is told how it ends.
+pub(crate) async fn begin(site: &Arc<Site>, work: NodeWork, listener: AnswerListener, max_open: usize) {
+    let id = work.about.task.clone();
+    match site.nodes.begin(&work.about.execution, &id, listener, max_open) {
+        NodeBegin::Open => {}
+        NodeBegin::Ended(known, listener) => answer(site, listener, &id, known).await,
+        NodeBegin::Full(listener) => {
+            let fault = Fault::error(BUSY, "the agent has no room for another task");
+            answer(site, listener, &id, refusal(&id, &fault.with_retry_after_ms(BUSY_RETRY_MS))).await;
+        }
+        NodeBegin::New(cancel) => {
+            let context = Context::of_node(work.about, cancel, &site.mesh, &site.outgoing, &site.peers);
+            if let Some(answer) = run(site, context, work.input) {
+                end(site, &id, answer).await;
+            }
+        }
+    }
+}
+
+/// Runs a task as far as it goes without waiting. `None` if the rest is done elsewhere.
+fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
+    let agent = &site.agent;
+    let failed = |fault: Fault| Some(failure(context.task(), &bounded(fault)));
+    if context.deadline().is_some_and(|deadline| deadline <= SystemTime::now()) {
+        return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task came"));
+    }
+    let slot = match Arc::clone(&site.slots).try_acquire_owned() {
+        Ok(slot) if !site.is_slow() => slot,
+        slot => {
+            spawn(site, context, input, None, slot.ok());
+            return None;
+        }
+    };
+    if let Err(fault) = check_input(agent, &input, &context) {
+        return failed(fault);
+    }
+    let kept = if agent.agent.output_retries > 0 { input.clone() } else { Value::Null };
+    let mut call = begin_call(agent, input, &context);
+    let began = std::time::Instant::now();
+    let polled = task_span(&context)
+        .in_scope(|| call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())));
+    if began.elapsed() > MAX_POLL_TIME {
+        site.mark_slow();
+    }
+    let said = match polled {
+        std::task::Poll::Ready(said) => said,
+        std::task::Poll::Pending => {
+            spawn(site, context, kept, Some(FirstCall::Running(call)), Some(slot));
+            return None;
+        }
+    };
+    let is_plain = context.artifacts().is_empty() && !context.has_feed();
+    match &said {
+        Ok(Said::Value(value)) if is_plain && check_output(agent, value, &context).is_ok() => {
+            let name = output_name(&context);
+            let mut result = WorkflowNodeResult::of_output(context.task(), &name, value);
+            result.usage = reply::usage(&context);
+            let answer = result.to_bytes();
+            // A larger output lies in the object store, as the output of any task does.
+            if answer.len() <= INLINE_LIMIT {
+                return Some(answer.into());
+            }
+            context.usage(result.usage);
+        }
+        Err(fault) if is_plain && (agent.agent.output_retries == 0 || !is_bad_output(fault)) => {
+            return failed(fault.clone());
+        }
+        _ => {}
+    }
+    spawn(site, context, kept, Some(FirstCall::Said(said)), Some(slot));
+    None
+}
+
+/// Goes on with a task beside the endpoint.
+fn spawn(
+    site: &Arc<Site>,
+    context: Context,
+    input: Value,
+    first: Option<FirstCall>,
+    slot: Option<OwnedSemaphorePermit>,
+) {
+    let (site, tracker, span) = (Arc::clone(site), site.going_on.clone(), task_span(&context));
+    tracker.spawn(async move { carry_out(&site, &context, input, first, slot).await }.instrument(span));
+}
+
+async fn carry_out(
+    site: &Arc<Site>,
+    context: &Context,
+    input: Value,
+    first: Option<FirstCall>,
+    slot: Option<OwnedSemaphorePermit>,
+) {
+    let id = context.task();
+    // However this ends, nobody waits for the answer in vain.
+    let guard = OpenNodeTask { site, id };
+    let Ok(ended) = attempt(site, context, &input, first, slot).await else {
+        tracing::warn!(task = %id, "the task is given up: this process ends");
+        for listener in site.nodes.forget(id) {
+            // A delivery hears nothing: the queue gives the task to another process.
+            if matches!(listener, AnswerListener::Reply(_)) {
+                answer(site, listener, id, refusal(id, &stopping())).await;
+            }
+        }
+        return;
+    };
+    let body = reply::node_result(&site.mesh, context, &ended, &site.halt).await;
+    drop(guard);
+    if let Some(feed) = context.feed() {
+        feed.ended(&result_task(Draft::new(id, ended.result))).await;
+    }
+    end(site, id, body).await;
+}
+
+async fn attempt(
+    site: &Arc<Site>,
+    context: &Context,
+    input: &Value,
+    first: Option<FirstCall>,
+    slot: Option<OwnedSemaphorePermit>,
+) -> Result<Ended, GivenUp> {
+    let agent = &site.agent;
+    let until = Instant::now() + crate::work::time_left(agent, context);
+    let _slot = match slot {
+        Some(slot) => slot,
+        None => tokio::select! {
+            biased;
+            () = site.halt.cancelled() => return Err(GivenUp),
+            () = context.cancel().cancelled() => {
+                return Ok(Ended::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+            }
+            () = sleep_until(until) => {
+                return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
+            }
+            slot = Arc::clone(&site.slots).acquire_owned() => slot.map_err(|_| GivenUp)?,
+        },
+    };
+    if first.is_none()
+        && let Err(fault) = check_input(agent, input, context)
+    {
+        return Ok(Ended::refused(fault));
+    }
+    go_on(agent, input, context, &site.halt, first).await
+}
+
+/// Remembers how a task ended, and tells everybody who waits for it.
+async fn end(site: &Site, id: &TaskId, body: Bytes) {
+    for listener in site.nodes.end(id, body.clone()) {
+        answer(site, listener, id, body.clone()).await;
+    }
+}
+
+async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes) {
+    let reply = match listener {
+        AnswerListener::Reply(reply) => reply,
+        AnswerListener::Delivery(sender) => {
+            let _ = sender.send(body);
+            return;
+        }
+    };
+    let body = if body.len() > MAX_RESULT { too_large(id, body.len(), MAX_RESULT) } else { body };
+    match site.mesh.answer_node(reply.clone(), body).await {
+        Err(MeshError::TooLarge { size, limit, .. }) => {
+            let small = too_large(id, size as usize, limit as usize);
+            if let Err(error) = site.mesh.answer_node(reply, small).await {
+                tracing::debug!(task = %id, %error, "a task was not answered");
+            }
+        }
+        Err(error) => tracing::debug!(task = %id, %error, "a task was not answered"),
+        Ok(()) => {}
+    }
+}
+
+/// Returns the answer that stands for one that is larger than the mesh takes.
+pub(crate) fn too_large(id: &TaskId, size: usize, limit: usize) -> Bytes {
+    let text = format!("the result has {size} bytes, the mesh takes {limit}");
+    failure(id, &Fault::failure(ARTIFACTS, text))
+}
+
+/// Returns the answer of a task that failed like this.
+pub(crate) fn failure(id: &TaskId, fault: &Fault) -> Bytes {
+    WorkflowNodeResult::of_end(id, &Err(fault.clone()), &[]).to_bytes().into()
+}
+
+fn refusal(id: &TaskId, fault: &Fault) -> Bytes {
+    WorkflowNodeResult::refusal(id, fault).to_bytes().into()
+}
+
+fn stopping() -> Fault {
+    Fault::error(STOPPING, "the agent stops before it could answer")
+}
+
+/// Returns the id of the task in a request of which the rest may be unreadable.
+fn task_of(body: &[u8]) -> Option<TaskId> {
+    #[derive(Deserialize)]
+    struct NamedTask {
+        sub_task_id: TaskId,
+    }
+    serde_json::from_slice::<NamedTask>(body).ok().map(|named| named.sub_task_id)
+}
+
+fn task_span(context: &Context) -> tracing::Span {
+    let about = context.about();
+    tracing::info_span!(
+        "task",
+        agent = about.agent,
+        execution = %about.execution,
+        task = %about.task,
+        attempt = about.attempt,
+        trace_parent = about.trace_parent,
+    )
+}
+
+/// An open task that is being carried out; forgotten when this is dropped before it has ended.
+struct OpenNodeTask<'a> {
+    site: &'a Site,
+    id: &'a TaskId,
+}
+
+impl Drop for OpenNodeTask<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(self.site.nodes.forget(self.id));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Tasks of node requests, open and lately ended: a task that comes again is answered, not done again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use sinew_mesh::async_nats::Subject;
+use sinew_protocol::{ExecutionId, TaskId};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Ended tasks that are remembered.
+const MAX_ENDED_TASKS: usize = 10_000;
+/// Bytes of answers that are remembered.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Requests for one open task that are answered; each delivery makes one.
+const MAX_LISTENERS: usize = 64;
+
+/// A place where the answer to a task is waited for.
+#[derive(Debug)]
+pub(crate) enum AnswerListener {
+    /// An executor at this subject.
+    Reply(Subject),
+    /// A delivery of the queue in this process; hears nothing if the task is given up.
+    Delivery(oneshot::Sender<Bytes>),
+}
+
+/// Whether a task is new to this process.
+#[derive(Debug)]
+pub(crate) enum NodeBegin {
+    /// The task is new; the token fires when it is given up.
+    New(CancellationToken),
+    /// The task is open, and the listener waits for its answer.
+    Open,
+    /// The task has ended with this answer.
+    Ended(Bytes, AnswerListener),
+    /// As many tasks are open as there may be.
+    Full(AnswerListener),
+}
+
+/// All tasks of node requests of this process.
+#[derive(Default)]
+pub(crate) struct NodeTasks(Mutex<Rows>);
+
+#[derive(Default)]
+struct Rows {
+    tasks: HashMap<TaskId, Row>,
+    /// Ended tasks, oldest first, each with the bytes of its answer.
+    ended: VecDeque<(TaskId, usize)>,
+    bytes: usize,
+}
+
+enum Row {
+    Open { execution: ExecutionId, cancel: CancellationToken, listeners: Vec<AnswerListener> },
+    Ended(Bytes),
+}
+
+impl NodeTasks {
+    /// Begins a task, unless it is known or `max_open` tasks are open.
+    pub(crate) fn begin(
+        &self,
+        execution: &ExecutionId,
+        task: &TaskId,
+        listener: AnswerListener,
+        max_open: usize,
+    ) -> NodeBegin {
+        let mut rows = self.rows();
+        match rows.tasks.get_mut(task) {
+            Some(Row::Ended(answer)) => return NodeBegin::Ended(answer.clone(), listener),
+            Some(Row::Open { listeners, .. }) => {
+                let is_known = matches!(&listener, AnswerListener::Reply(reply)
+                    if listeners.iter().any(|one| matches!(one, AnswerListener::Reply(other) if other == reply)));
+                if !is_known && listeners.len() < MAX_LISTENERS {
+                    listeners.push(listener);
+                }
+                return NodeBegin::Open;
+            }
+            None => {}
+        }
+        if rows.tasks.len() - rows.ended.len() >= max_open {
+            return NodeBegin::Full(listener);
+        }
+        let cancel = CancellationToken::new();
+        let row =
+            Row::Open { execution: execution.clone(), cancel: cancel.clone(), listeners: vec![listener] };
+        rows.tasks.insert(task.clone(), row);
+        NodeBegin::New(cancel)
+    }
+
+    /// Ends a task with this answer; returns the places where it is waited for.
+    pub(crate) fn end(&self, task: &TaskId, answer: Bytes) -> Vec<AnswerListener> {
+        let mut rows = self.rows();
+        let size = answer.len();
+        let Some(row @ Row::Open { .. }) = rows.tasks.get_mut(task) else { return Vec::new() };
+        let listeners = match std::mem::replace(row, Row::Ended(answer)) {
+            Row::Open { listeners, .. } => listeners,
+            Row::Ended(_) => Vec::new(),
+        };
+        rows.bytes += size;
+        rows.ended.push_back((task.clone(), size));
+        while rows.ended.len() > MAX_ENDED_TASKS || rows.bytes > MAX_ANSWER_BYTES {
+            let Some((task, size)) = rows.ended.pop_front() else { break };
+            rows.bytes -= size;
+            rows.tasks.remove(&task);
+        }
+        listeners
+    }
+
+    /// Forgets an open task, as if it had never come; returns the places where its answer is waited for.
+    pub(crate) fn forget(&self, task: &TaskId) -> Vec<AnswerListener> {
+        let mut rows = self.rows();
+        if !matches!(rows.tasks.get(task), Some(Row::Open { .. })) {
+            return Vec::new();
+        }
+        match rows.tasks.remove(task) {
+            Some(Row::Open { listeners, .. }) => listeners,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Gives up an open task of this execution; false if there is none.
+    pub(crate) fn cancel(&self, execution: &ExecutionId, task: &TaskId) -> bool {
+        match self.rows().tasks.get(task) {
+            Some(Row::Open { execution: of, cancel, .. }) if of == execution => {
+                cancel.cancel();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        // Every change of the rows is complete before anything in it can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(name: &str) -> AnswerListener {
+        AnswerListener::Reply(Subject::from(name.to_owned()))
+    }
+
+    fn id(nth: usize) -> TaskId {
+        TaskId::parse(&format!("task-{nth}")).unwrap()
+    }
+
+    #[test]
+    fn a_task_is_begun_once_and_answered_everywhere() {
+        let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
+        let begin = |name: &str| tasks.begin(&execution, &id(0), reply(name), 1);
+        assert!(matches!(begin("a"), NodeBegin::New(_)));
+        assert!(matches!(begin("a"), NodeBegin::Open));
+        assert!(matches!(begin("b"), NodeBegin::Open));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::Full(_)));
+        assert_eq!(tasks.end(&id(0), "{}".into()).len(), 2, "one answer for each subject");
+        assert!(tasks.end(&id(0), "other".into()).is_empty(), "a task ends once");
+        assert!(matches!(begin("c"), NodeBegin::Ended(answer, _) if answer == "{}"));
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::New(_)));
+        assert_eq!(tasks.forget(&id(1)).len(), 1);
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::New(_)));
+    }
+
+    #[test]
+    fn a_task_is_given_up_by_its_own_execution_only() {
+        let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
+        let NodeBegin::New(cancel) = tasks.begin(&execution, &id(0), reply("a"), 1) else {
+            panic!("the task is new")
+        };
+        assert!(!tasks.cancel(&ExecutionId::parse("other").unwrap(), &id(0)) && !cancel.is_cancelled());
+        assert!(tasks.cancel(&execution, &id(0)) && cancel.is_cancelled());
+        tasks.end(&id(0), "{}".into());
+        assert!(!tasks.cancel(&execution, &id(0)), "a task that has ended cannot be given up");
+    }
+
+    #[test]
+    fn answers_are_forgotten_oldest_first() {
+        let (tasks, execution) = (NodeTasks::default(), ExecutionId::parse("e").unwrap());
+        for nth in 0..=MAX_ENDED_TASKS {
+            assert!(matches!(tasks.begin(&execution, &id(nth), reply("a"), 1), NodeBegin::New(_)));
+            tasks.end(&id(nth), "{}".into());
+        }
+        assert!(matches!(tasks.begin(&execution, &id(1), reply("a"), 1), NodeBegin::Ended(..)));
+        assert!(matches!(tasks.begin(&execution, &id(0), reply("a"), 1), NodeBegin::New(_)));
+    }
+}

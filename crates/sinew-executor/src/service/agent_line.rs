@@ -1,0 +1,129 @@
+//! How many calls an agent is given at once by one shard: all there are, until it says that it has no room; from then on
+//! as many as it took, and now and then one more. So a wide fan-out waits in line and not in refusals.
+
+use std::collections::VecDeque;
+
+use sinew_protocol::ResultToken;
+
+/// Fewer calls than this are never held back: a refusal may be due to what others asked of the agent.
+const MIN_WIDTH: usize = 64;
+/// After so many calls have ended, one more is tried.
+const CALLS_PER_WIDENING: usize = 32;
+
+/// The calls to one agent.
+#[derive(Debug, Default)]
+pub(super) struct AgentLine {
+    /// Calls that may be under way; all of them when absent.
+    width: Option<usize>,
+    inside: usize,
+    /// Calls that ended since the width last grew.
+    ended: usize,
+    waiting: VecDeque<ResultToken>,
+}
+
+impl AgentLine {
+    /// Gives a call a place, or puts it at the end of the line.
+    pub(super) fn enter(&mut self, token: &ResultToken) -> bool {
+        if self.waiting.is_empty() && self.has_room() {
+            self.inside += 1;
+            return true;
+        }
+        self.waiting.push_back(token.clone());
+        false
+    }
+
+    /// Gives a free place to the call that waits longest.
+    pub(super) fn next(&mut self) -> Option<ResultToken> {
+        if !self.has_room() {
+            return None;
+        }
+        let token = self.waiting.pop_front()?;
+        self.inside += 1;
+        Some(token)
+    }
+
+    /// Takes back a place that was not used.
+    pub(super) fn leave(&mut self) {
+        self.inside = self.inside.saturating_sub(1);
+    }
+
+    /// Takes back the place of a call that the agent took and that has ended.
+    pub(super) fn end(&mut self) {
+        self.leave();
+        if let Some(width) = &mut self.width {
+            self.ended += 1;
+            if self.ended >= CALLS_PER_WIDENING {
+                (self.ended, *width) = (0, *width + 1);
+            }
+        }
+    }
+
+    /// Takes back the place of a call for which the agent had no room: there are no more places than others have.
+    pub(super) fn refuse(&mut self) {
+        self.leave();
+        self.width = Some(self.inside.max(MIN_WIDTH));
+    }
+
+    /// Returns whether nothing is known or waited for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.width.is_none() && self.inside == 0 && self.waiting.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.width.is_none_or(|width| self.inside < width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(count: usize) -> Vec<ResultToken> {
+        (0..count).map(|nth| ResultToken::parse(&format!("t{nth}")).unwrap()).collect()
+    }
+
+    /// Lets all of them enter; gives how many have a place.
+    fn enter(line: &mut AgentLine, count: usize) -> usize {
+        tokens(count).iter().filter(|token| line.enter(token)).count()
+    }
+
+    #[test]
+    fn as_many_as_were_taken() {
+        let mut line = AgentLine::default();
+        assert_eq!(enter(&mut line, 300), 300, "no call is held back before a refusal");
+        for _ in 0..100 {
+            line.refuse();
+        }
+        assert_eq!(enter(&mut line, 50), 0, "the agent has as many as it takes");
+        for _ in 0..CALLS_PER_WIDENING {
+            line.end();
+        }
+        let let_in = std::iter::from_fn(|| line.next()).count();
+        assert_eq!(let_in, CALLS_PER_WIDENING + 1, "for each that ended another, and one more is tried");
+    }
+
+    #[test]
+    fn a_few_are_never_held_back() {
+        let mut line = AgentLine::default();
+        for _ in 0..200 {
+            assert_eq!(enter(&mut line, 1), 1);
+            line.refuse();
+        }
+        assert_eq!(enter(&mut line, 300), MIN_WIDTH);
+    }
+
+    #[test]
+    fn the_line_keeps_its_order() {
+        let mut line = AgentLine::default();
+        enter(&mut line, MIN_WIDTH);
+        line.refuse();
+        line.enter(&tokens(1)[0]);
+        let late: Vec<_> = (0..3).map(|nth| ResultToken::parse(&format!("late{nth}")).unwrap()).collect();
+        assert!(late.iter().all(|token| !line.enter(token)));
+        for token in &late {
+            line.end();
+            assert_eq!(line.next().as_ref(), Some(token));
+            assert_eq!(line.next(), None);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Tasks at node endpoints: sent and heard by the loop of the shard itself.
+//!
+//! A call is one entry of a map until its answer comes; there is no task, channel or timer for it. A silent agent is asked
+//! again under the same id, an absent one once it is there. Nothing here is stored: after a crash the next owner asks again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sinew_mesh::MeshError;
+use sinew_mesh::card::Cards;
+use sinew_mesh::node::{NodeCaller, NodeReply, NodeReplyBody};
+use sinew_protocol::journal::ExecutionMeta;
+use sinew_protocol::task::{NodeAnswer, NodeResult, read_node_answer};
+use sinew_protocol::{Fault, ResultToken, TaskId, Token};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::agent_line::AgentLine;
+use super::direct::{ASK_AGAIN, LOOK_AGAIN, NO_ROOM, NO_TASK, SOONEST, retry_pause};
+use super::intake::{self, Arrival, Done, Handle};
+use super::outbox::Job;
+use crate::call::Call;
+
+/// How often it is checked whether the connection was lost, with what was under way on it.
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Wait before a request is sent again that the connection did not take.
+const RESEND_PAUSE: Duration = Duration::from_millis(250);
+
+/// Calls of one shard that are under way, by the token that their answer carries.
+pub(super) struct NodeCalls {
+    shared: Handle,
+    caller: NodeCaller,
+    calls: HashMap<ResultToken, NodeCall>,
+    due: BTreeSet<(Instant, ResultToken)>,
+    lines: HashMap<String, AgentLine>,
+    /// Calls that have a place now and were not sent yet.
+    ready: Vec<ResultToken>,
+    /// Until when the connection takes nothing.
+    stalled: Option<Instant>,
+    connections: u64,
+    checked: Instant,
+    /// Whether an agent was not there when it was asked.
+    is_absent: bool,
+    cards: Cards,
+    /// Outputs that are fetched before the answer counts.
+    fetches: JoinSet<()>,
+    back: mpsc::UnboundedSender<Arrival>,
+}
+
+/// A call that is under way.
+struct NodeCall {
+    call: Call,
+    meta: Arc<ExecutionMeta>,
+    chain: Vec<String>,
+    body: Bytes,
+    place: CallPlace,
+    /// When it is asked again; `None` while it waits in line.
+    due: Option<Instant>,
+    /// How often it was sent after the first time because the connection was lost.
+    resent: u32,
+}
+
+/// Where a call stands with its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallPlace {
+    /// It waits for a place in the agent's line.
+    Waits,
+    /// It has a place.
+    Inside,
+    /// The agent had no room; it enters the line again when it is due.
+    Pauses,
+    /// The agent was not there; it keeps its place.
+    Absent,
+}
+
+impl NodeCalls {
+    /// Opens the calls of a shard.
+    pub(super) async fn open(
+        shared: &Handle,
+        back: mpsc::UnboundedSender<Arrival>,
+    ) -> Result<Self, MeshError> {
+        let caller = shared.mesh.node_caller().await?;
+        let connections = caller.connections();
+        Ok(Self {
+            shared: Arc::clone(shared),
+            caller,
+            calls: HashMap::new(),
+            due: BTreeSet::new(),
+            lines: HashMap::new(),
+            ready: Vec::new(),
+            stalled: None,
+            connections,
+            checked: Instant::now(),
+            is_absent: false,
+            cards: shared.cards.clone(),
+            fetches: JoinSet::new(),
+            back,
+        })
+    }
+
+    /// Sends a task. Gives it back if it is too large for the short form.
+    pub(super) async fn send(
+        &mut self,
+        call: Call,
+        meta: Arc<ExecutionMeta>,
+        chain: Vec<String>,
+    ) -> Option<Job> {
+        let token = ResultToken::of(&self.shared.key, &call.task);
+        let Some(body) = self.shared.node_request(&call, &meta, &token) else {
+            return Some(Job::Task { call, meta, chain });
+        };
+        if self.calls.contains_key(&token) {
+            return None;
+        }
+        let (place, due, resent) = (CallPlace::Waits, None, 0);
+        self.calls.insert(token.clone(), NodeCall { call, meta, chain, body, place, due, resent });
+        self.enter(token);
+        self.flush().await;
+        None
+    }
+
+    /// Waits for an answer, or until there may be something to do without one. Nothing is lost when the wait is given up.
+    pub(super) async fn heard(&mut self) -> Option<NodeReply> {
+        if !self.is_absent {
+            return match self.caller.next().await {
+                Some(reply) => Some(reply),
+                // The connection was closed for good; what else comes ends the loop.
+                None => std::future::pending().await,
+            };
+        }
+        tokio::select! {
+            biased;
+            Some(reply) = self.caller.next() => return Some(reply),
+            () = self.cards.changed() => {}
+        }
+        self.is_absent = false;
+        let now = Instant::now();
+        let absent = self.calls.iter().filter(|(_, call)| call.place == CallPlace::Absent);
+        for token in absent.map(|(token, _)| token.clone()).collect::<Vec<_>>() {
+            self.schedule(&token, now);
+        }
+        None
+    }
+
+    /// Returns an answer that has come already.
+    pub(super) fn try_next(&mut self) -> Option<NodeReply> {
+        self.caller.try_next()
+    }
+
+    /// Takes an answer; returns the result of the task if that is what came.
+    pub(super) fn take(&mut self, reply: NodeReply) -> Option<Arrival> {
+        let NodeReply { token, said } = reply;
+        let Some(known) = self.calls.get(&token) else {
+            metrics::counter!("sinew_results_late_total").increment(1);
+            return None;
+        };
+        let agent = known.call.ask.target.name();
+        let result = match said {
+            NodeReplyBody::NobodyListens => {
+                debug!(agent, "no such agent is there; its task waits");
+                self.is_absent = true;
+                self.postpone(&token, LOOK_AGAIN, CallPlace::Absent);
+                return None;
+            }
+            // The agent answered, and nobody can read it: the same question would get the same answer.
+            NodeReplyBody::Unreadable(reason) => {
+                Err(Fault::error(NO_TASK, format!("the agent's answer cannot be read: {reason}")))
+            }
+            NodeReplyBody::Answer(body) => match read_node_answer(&body, &known.call.task) {
+                Ok(NodeAnswer::Ended(result)) => Ok(result),
+                Ok(NodeAnswer::Refused(fault)) if fault.code == NO_ROOM => {
+                    if let Some(line) = self.lines.get_mut(agent) {
+                        line.refuse();
+                    }
+                    self.postpone(&token, SOONEST, CallPlace::Pauses);
+                    return None;
+                }
+                // This replica stops: another one may take the task under the same id.
+                Ok(NodeAnswer::Refused(fault)) if fault.retryable => {
+                    debug!(agent, %fault, "refused for now");
+                    let wait = fault.retry_after_ms.map_or(LOOK_AGAIN, Duration::from_millis);
+                    self.postpone(&token, wait.clamp(SOONEST, ASK_AGAIN), CallPlace::Inside);
+                    return None;
+                }
+                Ok(NodeAnswer::Refused(fault)) => {
+                    Err(Fault::error(NO_TASK, format!("the agent refused: {fault}")))
+                }
+                Err(bad) => Err(bad.into()),
+            },
+        };
+        let ended = self.end(&token)?;
+        self.arrival(ended.call, result)
+    }
+
+    fn arrival(&mut self, call: Call, result: Result<Box<NodeResult>, Fault>) -> Option<Arrival> {
+        let agent = Token::of(call.ask.target.name());
+        let done = |result| {
+            Arrival::Result(Box::new(Done { execution: call.execution, task: call.task, agent, result }))
+        };
+        match result.map(|result| intake::reply_at_hand(*result)) {
+            Err(fault) => Some(done(Err(fault))),
+            Ok(Ok(reply)) => Some(done(reply)),
+            Ok(Err(elsewhere)) => {
+                let (shared, back) = (Arc::clone(&self.shared), self.back.clone());
+                self.fetches.spawn(async move {
+                    let _ = back.send(done(intake::reply(&shared, *elsewhere).await));
+                });
+                None
+            }
+        }
+    }
+
+    /// Forgets a task that is given up.
+    pub(super) fn cancel(&mut self, task: &TaskId) {
+        drop(self.end(&ResultToken::of(&self.shared.key, task)));
+    }
+
+    /// Returns when something has to be done without an answer.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let first = self.due.first().map(|(due, _)| *due)?;
+        Some(first.min(self.checked + CONNECTION_CHECK_INTERVAL))
+    }
+
+    /// Asks again where it is time to. Returns tasks of agents that take no short form any more.
+    pub(super) async fn tick(&mut self) -> Vec<Job> {
+        while self.fetches.try_join_next().is_some() {}
+        let now = Instant::now();
+        if now.saturating_duration_since(self.checked) >= CONNECTION_CHECK_INTERVAL {
+            self.checked = now;
+            self.check_connection(now);
+        }
+        let mut others = Vec::new();
+        while let Some((due, token)) = self.due.first().cloned() {
+            if due > now {
+                break;
+            }
+            self.due.pop_first();
+            let Some(call) = self.calls.get_mut(&token) else { continue };
+            call.due = None;
+            if self.shared.took_back_node_requests(&call.call) {
+                if let Some(NodeCall { call, meta, chain, .. }) = self.end(&token) {
+                    others.push(Job::Task { call, meta, chain });
+                }
+            } else if call.place == CallPlace::Pauses {
+                call.place = CallPlace::Waits;
+                self.enter(token);
+            } else {
+                self.ready.push(token);
+            }
+        }
+        self.flush().await;
+        others
+    }
+
+    /// What was sent on a connection that was lost is asked again: the answer may have been lost with it.
+    fn check_connection(&mut self, now: Instant) {
+        let connections = self.caller.connections();
+        if std::mem::replace(&mut self.connections, connections) == connections {
+            return;
+        }
+        let inside = self.calls.iter_mut().filter(|(_, call)| call.place == CallPlace::Inside);
+        let again: Vec<_> = inside
+            .map(|(token, call)| {
+                // An agent whose answers break the connection is asked ever more rarely.
+                let due = now + retry_pause(call.resent);
+                call.resent += 1;
+                (token.clone(), due)
+            })
+            .collect();
+        for (token, due) in again {
+            self.schedule(&token, due);
+        }
+    }
+
+    /// Gives a call its place in the agent's line, or lets it wait for one.
+    fn enter(&mut self, token: ResultToken) {
+        let Some(call) = self.calls.get_mut(&token) else { return };
+        let line = self.lines.entry(call.call.ask.target.name().to_owned()).or_default();
+        if line.enter(&token) {
+            call.place = CallPlace::Inside;
+            self.ready.push(token);
+        }
+    }
+
+    /// Ends a call and lets the next ones in its line go on.
+    fn end(&mut self, token: &ResultToken) -> Option<NodeCall> {
+        let ended = self.calls.remove(token)?;
+        if let Some(due) = ended.due {
+            self.due.remove(&(due, token.clone()));
+        }
+        let agent = ended.call.ask.target.name();
+        if matches!(ended.place, CallPlace::Inside | CallPlace::Absent)
+            && let Some(line) = self.lines.get_mut(agent)
+        {
+            line.end();
+        }
+        self.let_in(agent);
+        Some(ended)
+    }
+
+    /// Gives free places of an agent's line to those that wait longest.
+    fn let_in(&mut self, agent: &str) {
+        let Some(line) = self.lines.get_mut(agent) else { return };
+        while let Some(token) = line.next() {
+            if let Some(call) = self.calls.get_mut(&token).filter(|call| call.place == CallPlace::Waits) {
+                call.place = CallPlace::Inside;
+                self.ready.push(token);
+            } else {
+                line.leave();
+            }
+        }
+        if line.is_idle() {
+            self.lines.remove(agent);
+        }
+    }
+
+    fn postpone(&mut self, token: &ResultToken, wait: Duration, place: CallPlace) {
+        if let Some(call) = self.calls.get_mut(token) {
+            call.place = place;
+        }
+        self.schedule(token, Instant::now() + wait);
+    }
+
+    fn schedule(&mut self, token: &ResultToken, due: Instant) {
+        let Some(call) = self.calls.get_mut(token) else { return };
+        if let Some(before) = call.due.replace(due) {
+            self.due.remove(&(before, token.clone()));
+        }
+        self.due.insert((due, token.clone()));
+    }
+
+    /// Sends what has a place. A connection that takes nothing is not waited for: the rest is sent a moment later.
+    pub(super) async fn flush(&mut self) {
+        for token in std::mem::take(&mut self.ready) {
+            let now = Instant::now();
+            let Some(call) = self.calls.get_mut(&token) else { continue };
+            if call.place == CallPlace::Absent {
+                call.place = CallPlace::Inside;
+            }
+            let is_stalled = self.stalled.is_some_and(|until| until > now);
+            let wait = if !is_stalled
+                && self.caller.send(call.call.ask.target.name(), &token, call.body.clone()).await
+            {
+                ASK_AGAIN
+            } else {
+                self.stalled = Some(now + RESEND_PAUSE);
+                RESEND_PAUSE
+            };
+            self.schedule(&token, now + wait);
+        }
+    }
+}

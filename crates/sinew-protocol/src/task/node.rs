@@ -1,0 +1,356 @@
+//! Tasks at an agent's node endpoint: one request and one answer in the words of the specification.
+//!
+//! The A2A endpoint says the same in more words. Readers of both come to the same [`NodeResult`].
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::read::{bounded, named};
+use super::{
+    Content, FAILED, MAX_ARTIFACTS, MAX_EVENTS, MAX_RESULT, MAX_TEXT, NodeOutput, NodeResult, ResultArtifact,
+    bad, cut,
+};
+use crate::a2a::Artifact;
+use crate::artifact::{ArtifactMeta, ArtifactName, ArtifactRef};
+use crate::command::present;
+use crate::fault::Fault;
+use crate::message::BadMessage;
+use crate::unique_keys::check_unique_keys;
+use crate::{ActivationKey, ExecutionId, ResultToken, TaskId};
+
+/// Media type of an output that travels as a value.
+const JSON: &str = "application/json";
+
+/// A task of an execution, as the node endpoint of an agent takes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowNodeRequest<'a> {
+    #[serde(rename = "type")]
+    kind: RequestKind,
+    /// Name of the workflow.
+    #[serde(borrow)]
+    pub workflow_name: Cow<'a, str>,
+    /// Id of the activation for people: the node's id, with a position inside maps and loops.
+    #[serde(borrow)]
+    pub node_id: Cow<'a, str>,
+    /// Schema that replaces the input schema of the agent's card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Cow<'a, Value>>,
+    /// Schema that replaces the output schema of the agent's card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Cow<'a, Value>>,
+    /// Name for the output artifact that no other task of the execution uses.
+    #[serde(borrow)]
+    pub suggested_output_filename: Cow<'a, str>,
+    /// The execution.
+    pub execution_id: ExecutionId,
+    /// The task: one per attempt, the same for every delivery.
+    pub sub_task_id: TaskId,
+    /// Key of the activation, the same for all attempts: what effects are deduplicated on.
+    pub activation: ActivationKey,
+    /// Attempt, counted from 1.
+    pub attempt: u32,
+    /// Time by which the answer must be there, in milliseconds since 1970 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    /// Reason for asking: the node's own work, or a question about it.
+    #[serde(borrow)]
+    pub purpose: Cow<'a, str>,
+    /// Id of the node in the workflow, where `node_id` says more.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Cow<'a, str>>,
+    /// Maps, loops and forks around the node, outermost first, each with a position.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<(String, u32)>,
+    /// What to do, in words.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<Cow<'a, str>>,
+    /// Rules, tools, model and choices that the dialect tells its agents beside the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Cow<'a, Value>>,
+    /// W3C trace context.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Cow<'a, str>>,
+    /// Proof that the task was given to the agent; calls during the task are proved with it.
+    pub result_token: ResultToken,
+    /// The input.
+    pub input: Cow<'a, Value>,
+}
+
+/// Only value of the member `type` of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum RequestKind {
+    #[default]
+    #[serde(rename = "workflow_node_request")]
+    WorkflowNodeRequest,
+}
+
+/// Parts of a request that every request has.
+#[derive(Clone, Debug)]
+pub struct NodeRequestIds<'a> {
+    /// The execution.
+    pub execution: &'a ExecutionId,
+    /// The task.
+    pub task: &'a TaskId,
+    /// Key of the activation.
+    pub activation: &'a ActivationKey,
+    /// Attempt, counted from 1.
+    pub attempt: u32,
+    /// Proof that the task was given to the agent.
+    pub token: &'a ResultToken,
+}
+
+impl<'a> WorkflowNodeRequest<'a> {
+    /// Creates a request for a task; everything beside ids and input is empty.
+    pub fn new(ids: &NodeRequestIds<'_>, input: &'a Value) -> Self {
+        Self {
+            kind: RequestKind::default(),
+            workflow_name: Cow::Borrowed(""),
+            node_id: Cow::Borrowed(""),
+            input_schema: None,
+            output_schema: None,
+            suggested_output_filename: Cow::Borrowed(""),
+            execution_id: ids.execution.clone(),
+            sub_task_id: ids.task.clone(),
+            activation: ids.activation.clone(),
+            attempt: ids.attempt,
+            deadline: None,
+            purpose: Cow::Borrowed(""),
+            node: None,
+            path: Vec::new(),
+            instruction: None,
+            context: None,
+            traceparent: None,
+            result_token: ids.token.clone(),
+            input: Cow::Borrowed(input),
+        }
+    }
+
+    /// Reads a request.
+    pub fn read(body: &'a [u8]) -> Result<Self, BadMessage> {
+        check_unique_keys(body).map_err(BadMessage::of_json)?;
+        serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(cut(&error.to_string(), 300)))
+    }
+
+    /// Writes the request.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Plain data with text keys can always be written.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Returns whether a body is one of the node endpoint, and not an A2A message.
+pub fn is_node_message(body: &[u8]) -> bool {
+    body.starts_with(br#"{"type":"workflow_node_re"#)
+}
+
+/// The answer of an agent to a [`WorkflowNodeRequest`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowNodeResult<'a> {
+    #[serde(rename = "type")]
+    kind: ResultKind,
+    /// How the task ended.
+    pub status: NodeResultStatus,
+    /// The task.
+    pub sub_task_id: TaskId,
+    /// Name of the output artifact.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub artifact_name: Option<Cow<'a, str>>,
+    /// Version of the output artifact within the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_version: Option<u32>,
+    /// Content of the output artifact, if it is the only artifact and small JSON; `artifacts` is empty then.
+    #[serde(borrow, default, deserialize_with = "present_value", skip_serializing_if = "Option::is_none")]
+    pub output: Option<Cow<'a, Value>>,
+    /// All artifacts of the task, the output among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Why there is no output, with what a retry policy has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// Number of tries after the first by the agent itself.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
+    pub retry_count: u32,
+    /// Tokens, cost, model.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub usage: Value,
+    /// What happened on the way, in the dialect's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum ResultKind {
+    #[default]
+    #[serde(rename = "workflow_node_result")]
+    WorkflowNodeResult,
+}
+
+/// How a task at the node endpoint ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeResultStatus {
+    /// The work is done.
+    Success,
+    /// The work failed; `fault` says why.
+    #[serde(alias = "error", alias = "cancelled")]
+    Failure,
+    /// The agent did not take the task; `fault` says why and when to ask again.
+    Refused,
+}
+
+fn present_value<'de, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'a, Value>>, D::Error> {
+    present(deserializer).map(|value| value.map(Cow::Owned))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero_count(count: &u32) -> bool {
+    *count == 0
+}
+
+/// What an agent answered to a task at its node endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeAnswer {
+    /// The task has ended.
+    Ended(Box<NodeResult>),
+    /// The agent did not take the task.
+    Refused(Fault),
+}
+
+impl<'a> WorkflowNodeResult<'a> {
+    fn new(task: &TaskId, status: NodeResultStatus) -> Self {
+        Self {
+            kind: ResultKind::default(),
+            status,
+            sub_task_id: task.clone(),
+            artifact_name: None,
+            artifact_version: None,
+            output: None,
+            artifacts: Vec::new(),
+            error_message: None,
+            fault: None,
+            retry_count: 0,
+            usage: Value::Null,
+            events: Vec::new(),
+        }
+    }
+
+    /// Creates the answer of a task whose only artifact is this output.
+    pub fn of_output(task: &TaskId, name: &'a str, output: &'a Value) -> Self {
+        Self {
+            artifact_name: Some(Cow::Borrowed(name)),
+            artifact_version: Some(0),
+            output: Some(Cow::Borrowed(output)),
+            ..Self::new(task, NodeResultStatus::Success)
+        }
+    }
+
+    /// Creates the answer of a task that ended like this, with all its artifacts.
+    pub fn of_end(
+        task: &TaskId,
+        end: &'a Result<ArtifactRef, Fault>,
+        artifacts: &'a [ResultArtifact],
+    ) -> Self {
+        let reference = match end {
+            Ok(reference) => reference,
+            Err(fault) => {
+                let artifacts = artifacts.iter().map(ResultArtifact::to_a2a).collect();
+                return Self { artifacts, ..Self::of_fault(task, NodeResultStatus::Failure, fault) };
+            }
+        };
+        if let [ResultArtifact { meta, content: Content::Data(output) }] = artifacts
+            && meta.name == reference.name
+            && meta.version == 0
+            && meta.media_type == JSON
+        {
+            return Self::of_output(task, meta.name.as_str(), output);
+        }
+        Self {
+            artifact_name: Some(Cow::Borrowed(reference.name.as_str())),
+            artifact_version: reference.version,
+            artifacts: artifacts.iter().map(ResultArtifact::to_a2a).collect(),
+            ..Self::new(task, NodeResultStatus::Success)
+        }
+    }
+
+    /// Creates the answer that the agent did not take the task.
+    pub fn refusal(task: &TaskId, fault: &Fault) -> Self {
+        Self::of_fault(task, NodeResultStatus::Refused, fault)
+    }
+
+    fn of_fault(task: &TaskId, status: NodeResultStatus, fault: &Fault) -> Self {
+        let error_message = Some(fault.message.clone());
+        Self { error_message, fault: Some(fault.clone()), ..Self::new(task, status) }
+    }
+
+    /// Writes the answer.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Reads what an agent answered to this task at its node endpoint.
+pub fn read_node_answer(body: &[u8], task: &TaskId) -> Result<NodeAnswer, BadMessage> {
+    if body.len() > MAX_RESULT {
+        let size = body.len();
+        return Err(BadMessage::Bytes(format!("a result has at most {MAX_RESULT} bytes, this one {size}")));
+    }
+    check_unique_keys(body).map_err(BadMessage::of_json)?;
+    let read: WorkflowNodeResult<'_> =
+        serde_json::from_slice(body).map_err(|error| BadMessage::Bytes(cut(&error.to_string(), 300)))?;
+    if read.sub_task_id != *task {
+        return Err(bad("sub_task_id", "is another task's"));
+    }
+    let fault = match (read.status, read.fault) {
+        (NodeResultStatus::Success, None) => None,
+        (_, Some(fault)) => Some(bounded(fault)),
+        (_, None) => {
+            let text = read.error_message.as_deref().filter(|text| !text.is_empty());
+            let text = cut(text.unwrap_or("the agent failed and did not say why"), MAX_TEXT);
+            Some(Fault::failure(FAILED, text))
+        }
+    };
+    if let (NodeResultStatus::Refused, Some(fault)) = (read.status, &fault) {
+        return Ok(NodeAnswer::Refused(fault.clone()));
+    }
+    if read.events.len() > MAX_EVENTS {
+        return Err(bad("events", &format!("are more than {MAX_EVENTS}")));
+    }
+    if read.artifacts.len() > MAX_ARTIFACTS {
+        return Err(bad("artifacts", &format!("are more than {MAX_ARTIFACTS}")));
+    }
+    let name = read.artifact_name.as_deref().map(ArtifactName::parse).transpose();
+    let name = name.map_err(|error| bad("artifact_name", &error.to_string()))?;
+    let mut artifacts: Vec<ResultArtifact> = Vec::with_capacity(read.artifacts.len().max(1));
+    let output = if let Some(output) = read.output.filter(|_| fault.is_none()) {
+        let name = name.ok_or_else(|| bad("artifact_name", "is missing beside the output"))?;
+        let value = output.into_owned();
+        let meta = ArtifactMeta::of(name, 0, JSON, value.to_string().as_bytes());
+        artifacts.push(ResultArtifact { meta, content: Content::Data(value.clone()) });
+        NodeOutput::Value(value)
+    } else {
+        for (nth, artifact) in read.artifacts.iter().enumerate() {
+            artifacts.push(ResultArtifact::read(artifact, nth)?);
+        }
+        match (&fault, name) {
+            (Some(_), _) | (None, None) => NodeOutput::None,
+            (None, Some(name)) => named(&ArtifactRef { name, version: read.artifact_version }, &artifacts)?,
+        }
+    };
+    Ok(NodeAnswer::Ended(Box::new(NodeResult {
+        task: read.sub_task_id.as_str().to_owned(),
+        output,
+        artifacts,
+        fault,
+        usage: read.usage,
+        events: read.events,
+        text: cut(read.error_message.as_deref().unwrap_or_default(), MAX_TEXT),
+        retries: read.retry_count,
+    })))
+}
