@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use common::{Asked, PATIENCE, asked, serve, sync};
 
-mod common;
+use crate::common;
 
 /// The executor's part: sends tasks and hears answers.
 struct Executor {

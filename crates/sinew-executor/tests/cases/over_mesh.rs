@@ -11,8 +11,9 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::Ask;
+use sinew_executor::Library;
+use sinew_executor::execution_tree::{Call, TaskKey};
 use sinew_executor::request::{CardSchemas, Request, Sender};
-use sinew_executor::{Call, Library, TaskKey};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::a2a::{PartContent, SendMessageRequest};
 use sinew_protocol::command::{CancelCommand, Command};
@@ -20,9 +21,9 @@ use sinew_protocol::journal::ParentRef;
 use sinew_protocol::task::{TaskExtra, WorkflowNodeRequest};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, ResultToken, Subject, TaskId, Token};
 
-use crate::mesh::{PATIENCE, Site, server, start};
-use crate::process::{Part, Process};
-use crate::sam::{Agents, Asked, Seen, input, load, wanted};
+use crate::cases::sam::{Agents, Asked, Seen, input, load, wanted};
+use crate::support::mesh::{PATIENCE, Site, server, start};
+use crate::support::process::{Part, Process};
 
 /// Cases at work at the same time.
 const AT_ONCE: usize = 6;

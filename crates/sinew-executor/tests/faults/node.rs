@@ -11,8 +11,8 @@ use sinew_protocol::card::Announcement;
 use sinew_protocol::task::{WorkflowNodeRequest, WorkflowNodeResult};
 use sinew_protocol::{Fault, TaskId};
 
-use crate::audit::{facts, single, succeeded};
-use crate::mesh::{PATIENCE, TestMesh, start};
+use crate::faults::audit::{facts, single, succeeded};
+use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 /// An agent of which the test plays every part.
 struct PlayedAgent {
@@ -142,7 +142,7 @@ async fn answers_of_the_right_agent_mean_what_they_say() {
         one.say(&task.reply, answer(&task.id, &other)).await;
         // A second answer finds nothing.
         one.say(&task.reply, good(&task.id, "second")).await;
-        let outcome = crate::audit::ended(&client, &execution).await;
+        let outcome = crate::faults::audit::ended(&client, &execution).await;
         let found = outcome.fault.as_ref().map(|fault| fault.code.to_string());
         let said: String = outcome.output.as_deref().map(Value::to_string).unwrap_or_default();
         assert!(!said.contains("second") && !said.contains("forged"), "{what}: {said}");

@@ -12,7 +12,7 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::command::StartCommand;
 use tokio::task::JoinSet;
 
-use crate::mesh::{PATIENCE, Site, server};
+use crate::support::mesh::{PATIENCE, Site, server};
 
 /// One agent; the input names what it does.
 const WORKFLOW: &str = r#"
