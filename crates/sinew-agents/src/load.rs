@@ -55,11 +55,7 @@ fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diag
 }
 
 /// Loads an agent from the bytes of its file; files that it names lie beside the path.
-fn load_bytes(
-    path: &Path,
-    bytes: &[u8],
-    environment: &Arc<Environment>,
-) -> Result<Agent, Diagnostics> {
+fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;

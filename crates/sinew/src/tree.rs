@@ -137,7 +137,7 @@ impl NodeStatus {
     }
 }
 
-/// Returns one row per node that tokens can reach, in file order. ChildSet of maps, loops and forks are counted, not listed.
+/// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks are counted, not listed.
 pub(crate) fn rows(execution: &Execution, now: Time) -> Vec<Row> {
     rows_in(execution, &Scene::of(execution, now, &MeshPresence::default()))
 }

@@ -399,6 +399,7 @@ async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
         skills: Vec::new(),
         visualisation: None,
         delivery: sinew_protocol::card::Delivery::Queue,
+        node_requests: false,
     };
     let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
     let subject = Subject::Card { agent: Token::of(&name) };

@@ -88,7 +88,7 @@ impl ExpressionScope {
             let value = self.operand(rest[start + 2..start + length].trim(), 0)?;
             if !value.is_null() {
                 let text = python_str(&value);
-                self.filled.pay(text.len()).map_err(|error| ExprError(error.to_string()))?;
+                self.filled.pay(text.len()).map_err(|error| ExpressionError(error.to_string()))?;
                 out.push_str(&text);
             }
             rest = &rest[start + length + 2..];

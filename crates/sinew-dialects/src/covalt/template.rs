@@ -98,7 +98,11 @@ pub(super) fn expressions<'v>(
 
 /// The parameters with their expressions worked out; those named in `raw` stay as they are. Expressions that give too
 /// much together are empty, like others that raise.
-pub(super) fn resolve(data: &Map<String, Value>, raw: &[String], scope: &dyn ScriptScope) -> Map<String, Value> {
+pub(super) fn resolve(
+    data: &Map<String, Value>,
+    raw: &[String],
+    scope: &dyn ScriptScope,
+) -> Map<String, Value> {
     resolve_members(data, raw, scope, &FillBudget::default())
 }
 

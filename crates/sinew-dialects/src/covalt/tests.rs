@@ -203,7 +203,7 @@ fn no_expression_hurts() {
 
 #[test]
 fn expressions_that_fill_in_too_much_are_empty() {
-    let names = Names(Map::from_iter([("input".to_owned(), json!({ "t": "x".repeat(1 << 20) }))]));
+    let names = TestNames(Map::from_iter([("input".to_owned(), json!({ "t": "x".repeat(1 << 20) }))]));
     let filled = |text: String| {
         let data = Map::from_iter([("x".to_owned(), json!(text)), ("y".to_owned(), json!("{{ input.t }}"))]);
         let all = template::resolve(&data, &[], &names);

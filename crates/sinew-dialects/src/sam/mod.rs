@@ -10,7 +10,7 @@
 mod adapter;
 mod condition;
 pub mod document;
-mod duration;
+pub mod duration;
 mod file;
 mod lower;
 pub mod model;
