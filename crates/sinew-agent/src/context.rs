@@ -10,7 +10,7 @@ use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ExecutionId, ResultToken, TaskId};
+use sinew_protocol::{ExecutionId, ResultToken, TaskId, Vocabulary};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
@@ -43,6 +43,8 @@ pub(crate) struct About {
     pub(crate) input_schema: Option<Value>,
     pub(crate) output_schema: Option<Value>,
     pub(crate) output_name: Option<String>,
+    /// Words of the request, and so of its answer.
+    pub(crate) vocabulary: Vocabulary,
     pub(crate) trace_parent: Option<String>,
     pub(crate) depth: u32,
     /// The task of an execution that this one is, or is part of: what calls are proved with.
@@ -352,6 +354,7 @@ impl About {
             input_schema: None,
             output_schema: None,
             output_name: None,
+            vocabulary: Vocabulary::default(),
             trace_parent: None,
             depth: 0,
             calling: None,

@@ -2,7 +2,10 @@
 //!
 //! Every dialect says of each of its nodes what it would be in `sam` ([`Portability`]); this module puts the graph
 //! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
-//! another meaning is listed.
+//! another meaning is listed. Plans of `sam` itself are written from what they keep of their file.
+
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -11,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use sinew_plan::{EdgeIndex, JoinRule, NodeIndex, Plan, PlanEdge};
+use sinew_plan::{
+    EdgeIndex, JoinRule, NodeIndex, NodeOperation, Plan, PlanEdge, RetryCondition, RetryPolicy,
+};
 
 use crate::Dialect;
 
@@ -135,8 +140,14 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
         return Ok(Converted { document, losses: Vec::new() });
     }
     let graph = PlanGraph::new(plan);
-    let mut writer = Writer { plan, graph: &graph, kinds: Vec::new(), losses: Vec::new() };
+    let reached = reached(plan, &graph);
+    let mut writer = Writer { plan, graph: &graph, reached, kinds: Vec::new(), losses: Vec::new() };
     for node in 0..plan.nodes.len() as NodeIndex {
+        if !writer.reached[node as usize] && !plan.node(node).attached {
+            writer.kinds.push(Portability::Attached);
+            writer.lose(node, false, "is never reached, so it is left out");
+            continue;
+        }
         let mut losses = Vec::new();
         writer.kinds.push(dialect.portable(&graph, node, &mut losses));
         for what in losses {
@@ -144,6 +155,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
         }
     }
     writer.refuse_cycles();
+    writer.refuse_merges();
     let nodes: Vec<Value> =
         (0..plan.nodes.len() as NodeIndex).filter_map(|node| writer.node(node).map(Value::Object)).collect();
     if writer.losses.iter().any(|loss| loss.fatal) {
@@ -160,12 +172,41 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     if let Some(schema) = &plan.output_schema {
         workflow["output_schema"] = schema.clone();
     }
-    Ok(Converted { document: json!({ "workflow": workflow }), losses: writer.losses })
+    let document = json!({
+        "name": plan.name,
+        // The limits of the plan: a `sam` file that says nothing has others.
+        "default_node_timeout_seconds": LONGEST_SECONDS,
+        "max_workflow_execution_time_seconds":
+            plan.limits.wall_ms.map_or(LONGEST_SECONDS, |ms| ms as f64 / 1000.0),
+        "workflow": workflow,
+    });
+    Ok(Converted { document, losses: writer.losses })
+}
+
+/// The longest time that a `sam` file can name.
+const LONGEST_SECONDS: f64 = 316_224_000.0;
+
+/// Whether each node may ever run: those that the entry nodes lead to.
+fn reached(plan: &Plan, graph: &PlanGraph<'_>) -> Vec<bool> {
+    let mut reached = vec![false; plan.nodes.len()];
+    let mut open = plan.entry.clone();
+    while let Some(node) = open.pop() {
+        if !std::mem::replace(&mut reached[node as usize], true) {
+            open.extend(graph.edges_out_of(node).map(|(_, edge)| edge.to));
+            match &plan.node(node).op {
+                NodeOperation::Map { body } | NodeOperation::Loop { body } => open.push(*body),
+                NodeOperation::Fork { bodies } => open.extend(bodies),
+                _ => {}
+            }
+        }
+    }
+    reached
 }
 
 struct Writer<'a> {
     plan: &'a Plan,
     graph: &'a PlanGraph<'a>,
+    reached: Vec<bool>,
     kinds: Vec<Portability>,
     losses: Vec<Loss>,
 }
@@ -208,6 +249,50 @@ impl Writer<'_> {
         }
     }
 
+    /// A node of `sam` runs once. One that runs for every value that arrives is the same only if no two ever do.
+    fn refuse_merges(&mut self) {
+        let always = JoinRule::Resolved { quorum: None };
+        for node in 0..self.plan.nodes.len() as NodeIndex {
+            let edges: Vec<EdgeIndex> = self.live_edges_into(node).map(|(ix, _)| ix).collect();
+            if edges.len() < 2 || self.plan.node(node).join == always {
+                continue;
+            }
+            let choices: Vec<BTreeMap<NodeIndex, &str>> =
+                edges.iter().map(|edge| self.choices_above(*edge)).collect();
+            let exclusive = |a: &BTreeMap<NodeIndex, &str>, b: &BTreeMap<NodeIndex, &str>| {
+                a.iter().any(|(choice, port)| b.get(choice).is_some_and(|other| other != port))
+            };
+            let mut pairs =
+                choices.iter().enumerate().flat_map(|(n, a)| choices[n + 1..].iter().map(move |b| (a, b)));
+            if !pairs.all(|(a, b)| exclusive(a, b)) {
+                self.lose(node, true, "runs once per arriving value here, but once in all in sam");
+            }
+        }
+    }
+
+    /// The choices on the only way to an edge, each with the port that leads there.
+    fn choices_above(&self, edge: EdgeIndex) -> BTreeMap<NodeIndex, &str> {
+        let mut above = BTreeMap::new();
+        let mut at = self.plan.edge(edge);
+        // No way up a graph is longer than its nodes; more steps mean a cycle.
+        for _ in 0..=self.plan.nodes.len() {
+            if matches!(self.kind(at.from), Portability::Choice { .. }) {
+                above.insert(at.from, at.port.as_str());
+            }
+            let mut before = self.live_edges_into(at.from);
+            match (before.next(), before.next()) {
+                (Some((_, only)), None) => at = only,
+                _ => break,
+            }
+        }
+        above
+    }
+
+    /// The edges into a node on which a value may ever arrive.
+    fn live_edges_into(&self, node: NodeIndex) -> impl Iterator<Item = (EdgeIndex, &PlanEdge)> {
+        self.graph.edges_into(node).filter(|(_, edge)| self.reached[edge.from as usize])
+    }
+
     fn node(&mut self, node: NodeIndex) -> Option<Map<String, Value>> {
         let mut out = Map::new();
         out.insert("id".into(), json!(self.plan.node(node).id));
@@ -233,6 +318,12 @@ impl Writer<'_> {
                 for (_, edge) in self.graph.edges_out_of(node) {
                     *ports.entry(&edge.port).or_default() += 1;
                 }
+                let taken: BTreeSet<EdgeIndex> = cases.iter().map(|(_, edge)| *edge).chain(default).collect();
+                for (_, edge) in self.graph.edges_out_of(node).filter(|(ix, _)| !taken.contains(ix)) {
+                    let lost =
+                        format!("nothing leaves it at '{}', but sam would run what follows", edge.port);
+                    self.lose(node, true, lost);
+                }
                 let cases: Vec<Value> = cases
                     .into_iter()
                     .map(|(when, edge)| json!({ "when": when, "then": self.target(node, edge, &ports) }))
@@ -250,21 +341,18 @@ impl Writer<'_> {
             Portability::Node(members) => out.extend(members),
         }
         let depends_on = self.dependencies(node);
-        if depends_on.len() > 1 && self.plan.node(node).join != (JoinRule::Resolved { quorum: None }) {
-            self.lose(node, false, "runs once per arriving value here, but once in all in sam");
-        }
         if !depends_on.is_empty() {
             out.insert("depends_on".into(), json!(depends_on));
         }
-        let retry = &self.plan.node(node).retry;
-        if retry.limit > 0 {
-            out.insert(
-                "retryStrategy".into(),
-                json!({
-                    "limit": retry.limit,
-                    "backoff": { "duration": seconds(retry.delay_ms), "factor": retry.factor },
-                }),
-            );
+        let own = self.plan.node(node);
+        if own.retry.limit > 0 {
+            out.insert("retryStrategy".into(), retry_strategy(&own.retry));
+        }
+        if own.retry.jitter_ms > 0 {
+            self.lose(node, false, "waits between attempts without a random part");
+        }
+        if own.timeout_ms.is_some() {
+            self.lose(node, true, "has a time limit for all attempts, and sam has one for each attempt");
         }
         if let Some(timeout) = self.plan.node(node).attempt_timeout_ms {
             out.insert("timeout".into(), json!(seconds(timeout)));
@@ -285,7 +373,7 @@ impl Writer<'_> {
     /// Ids of the nodes it depends on; a start node is none.
     fn dependencies(&self, node: NodeIndex) -> Vec<String> {
         let mut seen = BTreeSet::new();
-        let before = self.graph.edges_into(node).map(|(_, edge)| edge.from);
+        let before = self.live_edges_into(node).map(|(_, edge)| edge.from);
         before
             .filter(|from| *self.kind(*from) != Portability::Start && seen.insert(*from))
             .map(|from| self.plan.node(from).id.clone())
@@ -299,7 +387,8 @@ impl Writer<'_> {
                 self.kind(*node),
                 Portability::Agent { .. } | Portability::Merge | Portability::Node(_)
             );
-            works && self.graph.edges_out_of(*node).next().is_none() && !self.plan.node(*node).inner
+            let is_last = self.graph.edges_out_of(*node).next().is_none();
+            works && is_last && self.reached[*node as usize] && !self.plan.node(*node).inner
         });
         let mapping: Map<String, Value> = last
             .map(|node| {
@@ -309,6 +398,24 @@ impl Writer<'_> {
             .collect();
         Value::Object(mapping)
     }
+}
+
+fn retry_strategy(retry: &RetryPolicy) -> Value {
+    let policy = match retry.on {
+        RetryCondition::Always => "Always",
+        RetryCondition::Failure => "OnFailure",
+        RetryCondition::Error => "OnError",
+    };
+    let mut backoff = json!({ "duration": seconds(retry.delay_ms), "factor": retry.factor });
+    if let Some(most) = retry.max_delay_ms {
+        backoff["maxDuration"] = json!(seconds(most));
+    }
+    json!({ "limit": retry.limit, "retryPolicy": policy, "backoff": backoff })
+}
+
+/// Whether `sam` would read a template in this text.
+pub(crate) fn has_template(text: &str) -> bool {
+    text.find("{{").is_some_and(|open| text[open..].contains("}}"))
 }
 
 /// Milliseconds as `sam` writes durations.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sinew_engine::{ActivationId, ExecutionState, TaskRequest, Time};
-use sinew_plan::PlanLimits;
+use sinew_plan::{Plan, PlanLimits};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
 use crate::library::Program;
@@ -97,7 +97,10 @@ pub(crate) fn call_with_ids(
 
 /// Owners and positions around an activation, outermost first.
 pub fn path(program: &Program, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
-    let plan = program.graph.plan();
+    path_of(program.graph.plan(), state, act)
+}
+
+fn path_of(plan: &Plan, state: &ExecutionState, act: ActivationId) -> Vec<(String, u32)> {
     let mut path = Vec::new();
     let mut scope = state.act(act).scope;
     while let Some(inner) = state.scope(scope) {
@@ -115,9 +118,23 @@ pub fn activation_key(
     state: &ExecutionState,
     act: ActivationId,
 ) -> ActivationKey {
+    key_of(execution, program.graph.plan(), state, act)
+}
+
+fn key_of(execution: &ExecutionId, plan: &Plan, state: &ExecutionState, act: ActivationId) -> ActivationKey {
     let one = state.act(act);
-    let node = &program.graph.plan().node(one.node).id;
-    ActivationKey::of(execution, node, &path(program, state, act), one.ordinal)
+    ActivationKey::of(execution, &plan.node(one.node).id, &path_of(plan, state, act), one.ordinal)
+}
+
+/// Returns the id of the task of an attempt at an activation.
+pub(crate) fn task_id(
+    execution: &ExecutionId,
+    plan: &Plan,
+    state: &ExecutionState,
+    act: ActivationId,
+    attempt: u32,
+) -> TaskId {
+    TaskId::of(execution, &key_of(execution, plan, state, act), attempt)
 }
 
 /// Why a start is refused that would close a circle of workflows; none if it may begin.

@@ -97,7 +97,9 @@ pub fn task(ending: &Ending<'_>) -> Task {
             (TaskState::Failed, format!("Workflow failed: {}. Error artifact: {artifact}", message(outcome)))
         }
         TerminalStatus::Cancelled => {
-            (TaskState::Canceled, format!("Workflow cancelled: {}", message(outcome)))
+            let why = message(outcome);
+            let why = why.strip_prefix("cancelled: ").unwrap_or(why);
+            (TaskState::Canceled, format!("Workflow cancelled: {why}"))
         }
     };
     let mut parts = vec![Part::text(text)];

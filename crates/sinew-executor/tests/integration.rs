@@ -2,6 +2,7 @@
 
 mod cases;
 mod door;
+mod events;
 mod faults;
 mod local;
 mod service;

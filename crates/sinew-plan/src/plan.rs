@@ -278,9 +278,9 @@ pub enum RetryCondition {
     /// All that are marked retryable.
     #[default]
     Always,
-    /// A failure that the agent reported itself.
+    /// Failures that the agent reported, and timeouts.
     Failure,
-    /// A failure around the agent: timeout, crash, transport.
+    /// Faults around the agent: crash, transport, and timeouts.
     Error,
 }
 

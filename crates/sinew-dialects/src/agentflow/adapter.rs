@@ -9,9 +9,10 @@ use sinew_engine::{
 };
 use sinew_protocol::Fault;
 
+use super::delegation::{self, DelegationStep};
 use super::lower::{Extra, condition_port};
-use super::model::{Agent, Condition, Work};
-use super::text::{self, Decision};
+use super::model::{Agent, BranchCondition, Work};
+use super::text::{self, ApprovalDecision};
 use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
@@ -60,17 +61,21 @@ impl Adapter for AgentFlowAdapter {
     }
 
     fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
-        match ctx.act(act).replies.last().map(|replied| &replied.result) {
-            Some(Ok(reply)) => {
-                NodeDecision::Done(finish(ctx, act, ActivationOutput::new(reply_value(&reply.output))))
+        let own = match extra(ctx, act) {
+            Ok(extra) => extra.own,
+            Err(fault) => return NodeDecision::Fail(fault),
+        };
+        match delegation::next_step(ctx, act, &own) {
+            DelegationStep::Answer(answer) => {
+                NodeDecision::Done(finish(ctx, act, ActivationOutput::new(reply_value(&answer))))
             }
-            Some(Err(fault)) => NodeDecision::Fail(fault.clone()),
-            None => NodeDecision::Done(finish(ctx, act, ActivationOutput::default())),
+            DelegationStep::Failed(fault) => NodeDecision::Fail(fault),
+            DelegationStep::Ask(ask) => NodeDecision::Ask(ask),
         }
     }
 
     fn answer(&self, ctx: &AdapterContext<'_>, act: ActivationId, answer: &PersonAnswer) -> NodeDecision {
-        let mut decision = Decision::of(&answer.data);
+        let mut decision = ApprovalDecision::of(&answer.data);
         if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
             decision.note.clone_from(comment);
         }
@@ -129,13 +134,17 @@ fn previous(ctx: &AdapterContext<'_>, act: ActivationId) -> SharedJson {
     ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
 }
 
-/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is.
+/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is. Callers with one text
+/// (a tool call, a message) send `{"text": …}`, which is that text.
 fn start_value(ctx: &AdapterContext<'_>, initial: Value) -> Value {
     match ctx.input() {
         Value::Null => initial,
         Value::Object(members) if members.is_empty() => initial,
         Value::Object(members) if members.len() == 1 && members.contains_key("initialInput") => {
             members["initialInput"].clone()
+        }
+        Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
+            members["text"].clone()
         }
         given => given.clone(),
     }
@@ -170,7 +179,7 @@ fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: V
 }
 
 /// Agents answer with a text, bare or as the one member of an object; anything else is kept as it is.
-fn reply_value(output: &SharedJson) -> SharedJson {
+pub(super) fn reply_value(output: &SharedJson) -> SharedJson {
     match &**output {
         Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
             Arc::new(members["text"].clone())
@@ -179,7 +188,7 @@ fn reply_value(output: &SharedJson) -> SharedJson {
     }
 }
 
-fn choose(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[Condition]) -> ActivationOutput {
+fn choose(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[BranchCondition]) -> ActivationOutput {
     let value = previous(ctx, act);
     let text = text::plain(&value);
     let mut branch = "false".to_owned();

@@ -13,7 +13,7 @@ use sinew_plan::{
 };
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
-use super::model::{self, Connection, FileNode, Graph, Work};
+use super::model::{self, CanvasGraph, FileNode, FlowConnection, Work};
 use super::{NAME, subagents};
 use crate::{LowerOptions, Lowered};
 
@@ -33,12 +33,12 @@ pub(super) struct Extra {
     pub(super) own: Value,
     /// Connections to nodes that do not exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) missing: Vec<Missing>,
+    pub(super) missing: Vec<MissingTarget>,
 }
 
 /// A connection to a node that does not exist.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Missing {
+pub(super) struct MissingTarget {
     pub(super) port: String,
     pub(super) target: String,
 }
@@ -64,7 +64,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
 }
 
 fn plan(
-    graph: &Graph,
+    graph: &CanvasGraph,
     name: &str,
     agents: &BTreeMap<String, String>,
     whole: Span,
@@ -143,7 +143,7 @@ fn plan(
 }
 
 /// The one start node, or why the graph cannot start.
-fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIndex, String> {
+fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIndex, String> {
     let is_start = |(_, node): &(usize, &FileNode)| matches!(node.work, Work::Start { .. });
     let starts: Vec<(usize, &FileNode)> = graph.nodes.iter().enumerate().filter(is_start).collect();
     match starts.as_slice() {
@@ -170,12 +170,12 @@ fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<Node
 }
 
 fn edges(
-    graph: &Graph,
+    graph: &CanvasGraph,
     ids: &BTreeMap<&str, NodeIndex>,
     found: &mut Vec<Diagnostic>,
-) -> (Vec<PlanEdge>, BTreeMap<NodeIndex, Vec<Missing>>) {
+) -> (Vec<PlanEdge>, BTreeMap<NodeIndex, Vec<MissingTarget>>) {
     let mut edges = Vec::new();
-    let mut missing: BTreeMap<NodeIndex, Vec<Missing>> = BTreeMap::new();
+    let mut missing: BTreeMap<NodeIndex, Vec<MissingTarget>> = BTreeMap::new();
     for connection in &graph.connections {
         let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
         let mut warn = |code: &str, message: String| {
@@ -190,7 +190,10 @@ fn edges(
         let Some(&to) = to else {
             if !connection.is_subagent() {
                 warn("UNKNOWN_TARGET", format!("connection target '{}' is not a node", connection.target));
-                missing.entry(from).or_default().push(Missing { port, target: connection.target.clone() });
+                missing
+                    .entry(from)
+                    .or_default()
+                    .push(MissingTarget { port, target: connection.target.clone() });
             }
             continue;
         };
@@ -217,7 +220,7 @@ fn edges(
 }
 
 /// The port a connection leaves at. `true` is what the first condition was called when there was only one.
-fn port(connection: &Connection, work: &Work) -> String {
+fn port(connection: &FlowConnection, work: &Work) -> String {
     match work {
         Work::If { .. } if connection.source_handle == "true" => condition_port(0),
         _ => connection.source_handle.clone(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::path::{Part, Path, World, parts};
+use super::path::{MissingField, Path, TemplateScope, TextPart, parts};
 use crate::fill::{FillBudget, FillError};
 
 /// A value as written, parsed once.
@@ -13,7 +13,7 @@ pub(super) enum Template {
     /// A string that is one template: the value itself, with its type.
     Path(Path),
     /// A string with templates in it.
-    Text(Vec<Part>),
+    Text(Vec<TextPart>),
     List(Vec<Template>),
     Object(Vec<(String, Template)>),
     /// `{coalesce: […]}`: the first that is not null.
@@ -29,8 +29,8 @@ impl Template {
     pub(super) fn parse(value: &Value) -> Self {
         match value {
             Value::String(text) => match parts(text).as_slice() {
-                [Part::Path(path, _)] => Self::Path(path.clone()),
-                found if found.iter().any(|part| matches!(part, Part::Path(..))) => {
+                [TextPart::Path(path, _)] => Self::Path(path.clone()),
+                found if found.iter().any(|part| matches!(part, TextPart::Path(..))) => {
                     Self::Text(found.to_vec())
                 }
                 _ => Self::Literal(value.clone()),
@@ -67,40 +67,45 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// The value; an error if its templates fill in too much.
-    pub(super) fn resolve(&self, world: &dyn World) -> Result<Value, String> {
-        self.resolve_within(world, &FillBudget::default())
+    /// Returns the value; an error if its templates fill in too much. Operators deal with fields that are not there,
+    /// whatever `missing` says.
+    pub(super) fn resolve(&self, world: &dyn TemplateScope, missing: MissingField) -> Result<Value, String> {
+        self.resolve_within(world, missing, &FillBudget::default())
     }
 
-    fn resolve_within(&self, world: &dyn World, budget: &FillBudget) -> Result<Value, String> {
+    fn resolve_within(
+        &self,
+        world: &dyn TemplateScope,
+        missing: MissingField,
+        budget: &FillBudget,
+    ) -> Result<Value, String> {
         match self {
             Self::Literal(value) => Ok(value.clone()),
-            Self::Path(path) => filled(path, world, budget),
+            Self::Path(path) => filled(path, world, missing, budget),
             Self::Text(parts) => {
                 let mut out = String::new();
                 for part in parts {
                     match part {
-                        Part::Text(text) => out.push_str(text),
-                        Part::Path(path, _) => {
-                            out.push_str(&as_text(&filled(path, world, budget)?));
+                        TextPart::Text(text) => out.push_str(text),
+                        TextPart::Path(path, _) => {
+                            out.push_str(&as_text(&filled(path, world, missing, budget)?));
                         }
                     }
                 }
                 Ok(Value::String(out))
             }
-            Self::List(items) => items
-                .iter()
-                .map(|item| item.resolve_within(world, budget))
-                .collect::<Result<_, _>>()
-                .map(Value::Array),
+            Self::List(items) => {
+                let items = items.iter().map(|item| item.resolve_within(world, missing, budget));
+                items.collect::<Result<_, _>>().map(Value::Array)
+            }
             Self::Object(members) => members
                 .iter()
-                .map(|(key, item)| Ok((key.clone(), item.resolve_within(world, budget)?)))
+                .map(|(key, item)| Ok((key.clone(), item.resolve_within(world, missing, budget)?)))
                 .collect::<Result<Map<_, _>, String>>()
                 .map(Value::Object),
             Self::Coalesce(items) => {
                 for item in items {
-                    let value = item.resolve_within(world, budget)?;
+                    let value = item.resolve_within(world, MissingField::Null, budget)?;
                     if !value.is_null() {
                         return Ok(value);
                     }
@@ -108,9 +113,8 @@ impl Template {
                 Ok(Value::Null)
             }
             Self::Concat(items) => {
-                let values: Result<Vec<_>, _> =
-                    items.iter().map(|item| item.resolve_within(world, budget)).collect();
-                Ok(concat(values?))
+                let values = items.iter().map(|item| item.resolve_within(world, MissingField::Null, budget));
+                values.collect::<Result<Vec<_>, _>>().map(concat)
             }
             Self::Broken(name) => Err(needs_list(name)),
         }
@@ -168,28 +172,33 @@ pub(super) fn unclosed(value: &Value) -> Option<&str> {
 }
 
 /// The paths of a text.
-pub(super) fn paths_of(parts: &[Part]) -> impl Iterator<Item = &Path> {
+pub(super) fn paths_of(parts: &[TextPart]) -> impl Iterator<Item = &Path> {
     parts.iter().filter_map(|part| match part {
-        Part::Path(path, _) => Some(path),
-        Part::Text(_) => None,
+        TextPart::Path(path, _) => Some(path),
+        TextPart::Text(_) => None,
     })
 }
 
 /// The value at a path, paid for before it is copied.
-fn filled(path: &Path, world: &dyn World, budget: &FillBudget) -> Result<Value, String> {
-    let value = path.value(world)?;
+fn filled(
+    path: &Path,
+    world: &dyn TemplateScope,
+    missing: MissingField,
+    budget: &FillBudget,
+) -> Result<Value, String> {
+    let value = path.value(world, missing)?;
     budget.pay(value.bytes()).map_err(|error| error.to_string())?;
     Ok(value.into_value())
 }
 
 /// An instruction: templates that lead nowhere stay as they were written. An error if they fill in too much.
-pub(super) fn fill(parts: &[Part], world: &dyn World) -> Result<String, FillError> {
+pub(super) fn fill(parts: &[TextPart], world: &dyn TemplateScope) -> Result<String, FillError> {
     let budget = FillBudget::default();
     let mut out = String::new();
     for part in parts {
         match part {
-            Part::Text(text) => out.push_str(text),
-            Part::Path(path, written) => match path.value(world) {
+            TextPart::Text(text) => out.push_str(text),
+            TextPart::Path(path, written) => match path.value(world, MissingField::Null) {
                 Ok(value) => {
                     budget.pay(value.bytes())?;
                     let value = value.into_value();

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
-    OutgoingToken, RecordedReply, RouteDecision, TaskRequest, out_edges,
+    Activation, ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent,
+    NodeDecision, OutgoingToken, RecordedReply, RouteDecision, TaskRequest, out_edges,
 };
 use sinew_plan::{EdgeIndex, Plan};
 use sinew_protocol::Fault;
 
-use super::eval::{self, Judged, Verdict};
-use super::model::{NodeExtra, OnFail, PlanExtra, Requires};
+use super::eval::{self, EvalVerdict, JudgingOutcome};
+use super::model::{NodeExtra, NodeRequirements, OnFail, PlanExtra};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
 use super::{NAME, inputs, instruct, project, skill, source};
 
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = "SINEW-6503";
-const STEP_BUDGET: &str = "SINEW-6501";
+pub(super) const STEP_BUDGET: &str = "SINEW-6501";
 const NO_TOOLS: &str = "SINEW-6502";
 const BAD_INPUT: &str = "SINEW-4301";
 /// Tag of asks that judge.
@@ -91,8 +91,7 @@ impl Adapter for SwenyAdapter {
     }
 
     fn result(&self, ctx: &AdapterContext<'_>) -> Result<Value, Fault> {
-        let broken =
-            |one: &&sinew_engine::Activation| one.end == Some(ActivationEnd::Failed) && one.output.is_none();
+        let broken = |one: &&Activation| one.end == Some(ActivationEnd::Failed) && one.output.is_none();
         if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
             return Err(fault);
         }
@@ -108,6 +107,10 @@ impl Adapter for SwenyAdapter {
             });
         let text = format!("nodes ended failed: {}", failed.join(", "));
         Err(Fault::failure(NODE_FAILED, text).with_retryable(false).with_details(details))
+    }
+
+    fn failed_output(&self, ctx: &AdapterContext<'_>) -> Option<Value> {
+        Some(result::native(ctx))
     }
 
     fn project(&self, ctx: &AdapterContext<'_>, fact: &Fact) -> Vec<NativeEvent> {
@@ -178,14 +181,14 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fau
     if let Some(requires) = &node.work.requires
         && let Some(result) = unmet(ctx, requires)?
     {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     let instruction = instruct::instruction(&plan, &node, ctx.input());
     Ok(work(ctx, act, &plan, &node, instruction))
 }
 
 /// The result of a node whose requirements do not hold; none if they do.
-fn unmet(ctx: &AdapterContext<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault> {
+fn unmet(ctx: &AdapterContext<'_>, requires: &NodeRequirements) -> Result<Option<NodeResult>, Fault> {
     let seen = result::context(ctx);
     let problems = eval::rule_problems(&requires.output_required, &requires.output_matches, &seen)?;
     if problems.is_empty() {
@@ -217,18 +220,18 @@ fn work(
 }
 
 /// One attempt at a node's work and what followed it.
-struct Attempt<'a> {
+struct WorkAttempt<'a> {
     work: &'a RecordedReply,
     judgements: Vec<&'a RecordedReply>,
     reflection: Option<&'a RecordedReply>,
 }
 
-fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<Attempt<'a>> {
-    let mut attempts: Vec<Attempt<'a>> = Vec::new();
+fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<WorkAttempt<'a>> {
+    let mut attempts: Vec<WorkAttempt<'a>> = Vec::new();
     for reply in replies {
         match (reply.tag.as_str(), attempts.last_mut()) {
             (TaskRequest::WORK, _) => {
-                attempts.push(Attempt { work: reply, judgements: Vec::new(), reflection: None });
+                attempts.push(WorkAttempt { work: reply, judgements: Vec::new(), reflection: None });
             }
             (JUDGE, Some(last)) => last.judgements.push(reply),
             (REFLECT, Some(last)) => last.reflection = Some(reply),
@@ -251,36 +254,38 @@ fn go_on(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fa
     if result.status == FAILED && node.work.fail_soft {
         result.status = SUCCESS;
         result.data.insert("fail_soft".into(), json!(true));
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     if result.status != SUCCESS {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
-    let (verdicts, error) = match eval::missing_output(&node.work, &result) {
-        Some(missing) => {
-            let error = missing.reasoning.clone().unwrap_or_default();
-            (vec![missing], error)
+    let malformed = eval::missing_output(&node.work, &result);
+    let malformed = malformed.or_else(|| eval::broken_output(&node.work, &result));
+    let (verdicts, error) = match malformed {
+        Some(verdict) => {
+            let error = verdict.reasoning.clone().unwrap_or_default();
+            (vec![verdict], error)
         }
         None => match eval::judge(&plan, &node.work, &result, &attempt.judgements) {
-            Judged::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
-            Judged::Failed(fault) => return Err(fault),
-            Judged::All(verdicts) => {
+            JudgingOutcome::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
+            JudgingOutcome::Failed(fault) => return Err(fault),
+            JudgingOutcome::All(verdicts) => {
                 let lines: Vec<String> =
-                    verdicts.iter().filter(|verdict| !verdict.pass).map(Verdict::line).collect();
+                    verdicts.iter().filter(|verdict| !verdict.pass).map(EvalVerdict::line).collect();
                 (verdicts, format!("eval failed (policy: all_pass):\n{}", lines.join("\n")))
             }
         },
     };
-    let failing: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.pass).collect();
-    result.evals = verdicts.iter().map(Verdict::to_json).collect();
+    let failing: Vec<&EvalVerdict> = verdicts.iter().filter(|verdict| !verdict.pass).collect();
+    result.evals = verdicts.iter().map(EvalVerdict::to_json).collect();
     if failing.is_empty() {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     let retry = node.work.retry.as_ref().filter(|retry| count <= super::lower::whole(retry.max) as usize);
     let Some(retry) = retry else {
         result.status = FAILED;
         result.data.insert("error".into(), json!(error));
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     };
     let hint = retry.instruction.as_ref();
     if let (Some(question), None) = (instruct::question(hint), attempt.reflection) {
@@ -332,12 +337,10 @@ fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, quest
     NodeDecision::Ask(Box::new(ask.tagged(REFLECT)))
 }
 
-/// Ends a visit with a result.
-fn finish(ctx: &AdapterContext<'_>, act: ActivationId, result: &NodeResult) -> NodeDecision {
-    let json = result.to_json();
-    project::note(ctx, &json!({ "type": "node:exit", "node": ctx.node_of(act).id, "result": json }));
+/// Ends a visit with a result. The fact of the end is the event `node:exit`, see `project`.
+fn finish(result: &NodeResult) -> NodeDecision {
     let text = |key: &str| result.data.get(key).and_then(Value::as_str).map(str::to_owned);
-    let output = ActivationOutput::new(json);
+    let output = ActivationOutput::new(result.to_json());
     match result.status {
         FAILED => {
             let text = text("error").unwrap_or_else(|| "the node reported that it failed".to_owned());
@@ -374,8 +377,8 @@ fn ask_route(ctx: &AdapterContext<'_>, act: ActivationId, choices: &[(EdgeIndex,
             &json!({ "type": "node:warning", "node": node, "message": text, "fields": fields }),
         );
     }
-    let agent = match plan_extra(ctx.plan()) {
-        Ok(extra) => extra.agents.route,
+    let plan = match plan_extra(ctx.plan()) {
+        Ok(plan) => plan,
         Err(fault) => return RouteDecision::Fail(fault),
     };
     let choices: Vec<Value> = choices
@@ -383,11 +386,17 @@ fn ask_route(ctx: &AdapterContext<'_>, act: ActivationId, choices: &[(EdgeIndex,
         .map(|(edge, text)| json!({ "id": ctx.plan().node(ctx.plan().edge(*edge).to).id, "description": text }))
         .collect();
     let ids: Vec<&Value> = choices.iter().map(|choice| &choice["id"]).collect();
-    let context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
+    let mut context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
+    if let Some(model) = &plan.model {
+        context["model"] = json!(model);
+    }
     let ask = TaskRequest {
         instruction: Some(instruct::ROUTE.to_owned()),
         context,
-        ..TaskRequest::agent(agent, json!({ "context": result::route_view(ctx), "choices": choices }))
+        ..TaskRequest::agent(
+            plan.agents.route,
+            json!({ "context": result::route_view(ctx), "choices": choices }),
+        )
     };
     RouteDecision::Ask(Box::new(ask.tagged(TaskRequest::ROUTE)))
 }

@@ -80,7 +80,8 @@ impl Shared {
         request.node_id = Cow::Borrowed(&call.label);
         request.input_schema = ask.input_schema.as_ref().map(Cow::Borrowed);
         request.output_schema = ask.output_schema.as_ref().map(Cow::Borrowed);
-        request.suggested_output_filename = Cow::Owned(output_name(call));
+        request.suggested_output_filename =
+            Cow::Owned(output_name(&call.workflow, &call.label, call.task.as_str()));
         request.deadline = call.deadline;
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
@@ -167,7 +168,7 @@ impl Shared {
         let extra = TaskExtra {
             input: address.is_none().then_some(input),
             instruction: call.ask.instruction.clone(),
-            context: Self::context(call),
+            context: Self::context(call, &sender.user),
             tag: call.ask.tag.clone(),
             activation: call.activation.clone(),
             attempt: call.key.attempt,
@@ -187,8 +188,9 @@ impl Shared {
     }
 
     /// The request around the input, as agents see it.
-    fn context(call: &Call) -> Value {
+    fn context(call: &Call, user: &str) -> Value {
         serde_json::json!({
+            "user": user,
             "workflow": call.workflow,
             "execution": call.execution.as_str(),
             "node": call.node,
@@ -258,7 +260,7 @@ impl Shared {
                 })
                 .collect();
             let text = format!("the agent's output breaks its schema: {}", told.join("; "));
-            Fault::error(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
+            Fault::invalid(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
         })
     }
 

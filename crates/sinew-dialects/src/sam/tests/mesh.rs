@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::{
-    Action, ActivationEnd, ActivationId, EngineInput, ExecutionMode, ExecutionOutcome, IndexedPlan, Machine,
-    RequestTarget, TaskReply, TaskRequest, Time,
+    Action, ActivationEnd, ActivationId, AdapterContext, EngineInput, ExecutionMode, ExecutionOutcome,
+    IndexedPlan, Machine, RequestTarget, TaskReply, TaskRequest, Time,
 };
 use sinew_protocol::Fault;
 
@@ -181,6 +181,12 @@ impl Mesh {
     pub(super) fn outcome(&self) -> Option<&ExecutionOutcome> {
         let state = self.runs[0].machine.state();
         state.outcome.as_ref().filter(|_| state.ended)
+    }
+
+    /// The dialect's own result object of the outermost execution.
+    pub(super) fn native(&self) -> Value {
+        let machine = &self.runs[0].machine;
+        Sam.adapter().native_result(&AdapterContext::new(machine.graph(), machine.state(), self.now))
     }
 
     /// The status of every activation of the outermost execution, by the name events give it.
