@@ -150,6 +150,11 @@ pub trait Adapter: std::marker::Send + Sync {
     /// The output of an execution whose graph is done.
     fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault>;
 
+    /// Returns the output of an execution that failed or was cancelled. By default it has none.
+    fn failed_output(&self, _ctx: &Ctx<'_>) -> Option<Value> {
+        None
+    }
+
     /// Words a failure for the execution's outcome (`act` failed with `fault`).
     fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
         let node = &ctx.node_of(act).id;

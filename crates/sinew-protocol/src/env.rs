@@ -36,6 +36,8 @@ pub const NO_COLOR: &str = "NO_COLOR";
 pub const ARTIFACTS: &str = "SINEW_ARTIFACTS";
 /// Where a process ends as if killed, `POINT:NTH`, when it was built for that; only tests do.
 pub const CRASH_AT: &str = "SINEW_CRASH_AT";
+/// Folder with skills of the caller, which win over those that a workflow file defines.
+pub const SKILLS: &str = "SINEW_SKILLS";
 /// Folder with recorded cases of dialects, beside this repository's own; only tests read it.
 pub const CASES: &str = "SINEW_CASES";
 /// Address of a collector of traces; `/v1/traces` is added.

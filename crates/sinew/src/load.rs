@@ -8,6 +8,7 @@ use sinew_agents::AgentError;
 use sinew_dialects::{Dialect, FileVariables, LowerOptions, Lowered, load_workflow_file};
 use sinew_executor::{Library, Program};
 use sinew_files::{is_stdin, read_file, read_stdin};
+use sinew_protocol::env;
 use sinew_source::{
     Diagnostic, Diagnostics, Document, Limits, LoadOptions, Sources, VariableRules, Variables, load_data,
 };
@@ -170,12 +171,13 @@ pub(crate) fn lower(path: &Path, document: Document, options: &Options) -> Resul
             document,
             &LowerOptions {
                 default_name: stem.trim_end_matches(".workflow"),
-                read: &|wanted| match wanted.strip_prefix("env:") {
+                read: &|wanted| match wanted.split_once(':') {
                     // Dialects ask whether a variable is set, never what it holds.
-                    Some(name) => {
+                    Some(("env", name)) => {
                         std::env::var_os(name).map(|_| Vec::new()).ok_or_else(|| format!("{name} is not set"))
                     }
-                    None => read_source(&folder, wanted, options.fetch),
+                    Some(("caller", path)) => read_of_caller(path),
+                    _ => read_source(&folder, wanted, options.fetch),
                 },
                 list: &|wanted| list_beside(&folder, Path::new(wanted)),
                 agents: &options.agents,
@@ -316,6 +318,21 @@ fn is_relative(path: &Path) -> bool {
 /// must not read what it likes.
 fn read_within(folder: &Path, path: &Path) -> Result<Vec<u8>, String> {
     read_file(&allowed(folder, path)?, max_source_bytes()).map_err(|error| error.to_string())
+}
+
+/// Reads a file that the caller provides beside a workflow: `skills/PATH` lies in the folder of [`env::SKILLS`].
+fn read_of_caller(path: &str) -> Result<Vec<u8>, String> {
+    let folder = std::env::var_os(env::SKILLS).filter(|folder| !folder.is_empty());
+    let (Some(folder), Some(path)) = (folder, path.strip_prefix("skills/")) else {
+        return Err("the caller provides no such file".to_owned());
+    };
+    let text = |error: std::io::Error| error.to_string();
+    let folder = PathBuf::from(folder).canonicalize().map_err(text)?;
+    let target = folder.join(path).canonicalize().map_err(text)?;
+    if !target.starts_with(&folder) {
+        return Err("it lies outside the folder of the caller's skills".into());
+    }
+    read_file(&target, max_source_bytes()).map_err(|error| error.to_string())
 }
 
 /// The real path, if it may be read.

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Adapter, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step, out_edges,
+    ActId, Activation, Adapter, Ask, Ctx, End, Fact, NativeEvent, Output, Replied, Select, Send, Step,
+    out_edges,
 };
 use sinew_plan::{EdgeIx, Plan};
 use sinew_protocol::Fault;
 
-use super::eval::{self, Judged, Verdict};
-use super::model::{NodeExtra, OnFail, PlanExtra, Requires};
+use super::eval::{self, EvalVerdict, JudgingOutcome};
+use super::model::{NodeExtra, NodeRequirements, OnFail, PlanExtra};
 use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
 use super::{NAME, inputs, instruct, project, skill, source};
 
 /// Code of a run whose nodes ended failed.
 pub(super) const NODE_FAILED: &str = "SINEW-6503";
-const STEP_BUDGET: &str = "SINEW-6501";
+pub(super) const STEP_BUDGET: &str = "SINEW-6501";
 const NO_TOOLS: &str = "SINEW-6502";
 const BAD_INPUT: &str = "SINEW-4301";
 /// Tag of asks that judge.
@@ -90,7 +91,7 @@ impl Adapter for SwenyAdapter {
     }
 
     fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
-        let broken = |one: &&sinew_engine::Activation| one.end == Some(End::Failed) && one.output.is_none();
+        let broken = |one: &&Activation| one.end == Some(End::Failed) && one.output.is_none();
         if let Some(fault) = ctx.state.acts.iter().find(broken).and_then(|one| one.fault.clone()) {
             return Err(fault);
         }
@@ -106,6 +107,10 @@ impl Adapter for SwenyAdapter {
             });
         let text = format!("nodes ended failed: {}", failed.join(", "));
         Err(Fault::failure(NODE_FAILED, text).with_retryable(false).with_details(details))
+    }
+
+    fn failed_output(&self, ctx: &Ctx<'_>) -> Option<Value> {
+        Some(result::native(ctx))
     }
 
     fn project(&self, ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
@@ -176,14 +181,14 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
     if let Some(requires) = &node.work.requires
         && let Some(result) = unmet(ctx, requires)?
     {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     let instruction = instruct::instruction(&plan, &node, ctx.input());
     Ok(work(ctx, act, &plan, &node, instruction))
 }
 
 /// The result of a node whose requirements do not hold; none if they do.
-fn unmet(ctx: &Ctx<'_>, requires: &Requires) -> Result<Option<NodeResult>, Fault> {
+fn unmet(ctx: &Ctx<'_>, requires: &NodeRequirements) -> Result<Option<NodeResult>, Fault> {
     let seen = result::context(ctx);
     let problems = eval::rule_problems(&requires.output_required, &requires.output_matches, &seen)?;
     if problems.is_empty() {
@@ -209,18 +214,18 @@ fn work(ctx: &Ctx<'_>, act: ActId, plan: &PlanExtra, node: &NodeExtra, instructi
 }
 
 /// One attempt at a node's work and what followed it.
-struct Attempt<'a> {
+struct WorkAttempt<'a> {
     work: &'a Replied,
     judgements: Vec<&'a Replied>,
     reflection: Option<&'a Replied>,
 }
 
-fn attempts<'a>(replies: &'a [Replied]) -> Vec<Attempt<'a>> {
-    let mut attempts: Vec<Attempt<'a>> = Vec::new();
+fn attempts<'a>(replies: &'a [Replied]) -> Vec<WorkAttempt<'a>> {
+    let mut attempts: Vec<WorkAttempt<'a>> = Vec::new();
     for reply in replies {
         match (reply.tag.as_str(), attempts.last_mut()) {
             (Ask::WORK, _) => {
-                attempts.push(Attempt { work: reply, judgements: Vec::new(), reflection: None });
+                attempts.push(WorkAttempt { work: reply, judgements: Vec::new(), reflection: None });
             }
             (JUDGE, Some(last)) => last.judgements.push(reply),
             (REFLECT, Some(last)) => last.reflection = Some(reply),
@@ -241,36 +246,38 @@ fn go_on(ctx: &Ctx<'_>, act: ActId) -> Result<Step, Fault> {
     if result.status == FAILED && node.work.fail_soft {
         result.status = SUCCESS;
         result.data.insert("fail_soft".into(), json!(true));
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     if result.status != SUCCESS {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
-    let (verdicts, error) = match eval::missing_output(&node.work, &result) {
-        Some(missing) => {
-            let error = missing.reasoning.clone().unwrap_or_default();
-            (vec![missing], error)
+    let malformed = eval::missing_output(&node.work, &result);
+    let malformed = malformed.or_else(|| eval::broken_output(&node.work, &result));
+    let (verdicts, error) = match malformed {
+        Some(verdict) => {
+            let error = verdict.reasoning.clone().unwrap_or_default();
+            (vec![verdict], error)
         }
         None => match eval::judge(&plan, &node.work, &result, &attempt.judgements) {
-            Judged::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
-            Judged::Failed(fault) => return Err(fault),
-            Judged::All(verdicts) => {
+            JudgingOutcome::Ask(ix) => return Ok(ask_judge(&plan, &node, &result, ix)),
+            JudgingOutcome::Failed(fault) => return Err(fault),
+            JudgingOutcome::All(verdicts) => {
                 let lines: Vec<String> =
-                    verdicts.iter().filter(|verdict| !verdict.pass).map(Verdict::line).collect();
+                    verdicts.iter().filter(|verdict| !verdict.pass).map(EvalVerdict::line).collect();
                 (verdicts, format!("eval failed (policy: all_pass):\n{}", lines.join("\n")))
             }
         },
     };
-    let failing: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.pass).collect();
-    result.evals = verdicts.iter().map(Verdict::to_json).collect();
+    let failing: Vec<&EvalVerdict> = verdicts.iter().filter(|verdict| !verdict.pass).collect();
+    result.evals = verdicts.iter().map(EvalVerdict::to_json).collect();
     if failing.is_empty() {
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     }
     let retry = node.work.retry.as_ref().filter(|retry| count <= super::lower::whole(retry.max) as usize);
     let Some(retry) = retry else {
         result.status = FAILED;
         result.data.insert("error".into(), json!(error));
-        return Ok(finish(ctx, act, &result));
+        return Ok(finish(&result));
     };
     let hint = retry.instruction.as_ref();
     if let (Some(question), None) = (instruct::question(hint), attempt.reflection) {
@@ -315,12 +322,10 @@ fn ask_reflection(plan: &PlanExtra, node: &NodeExtra, result: &NodeResult, quest
     Step::Ask(Box::new(ask.tagged(REFLECT)))
 }
 
-/// Ends a visit with a result.
-fn finish(ctx: &Ctx<'_>, act: ActId, result: &NodeResult) -> Step {
-    let json = result.to_json();
-    project::note(ctx, &json!({ "type": "node:exit", "node": ctx.node_of(act).id, "result": json }));
+/// Ends a visit with a result. The fact of the end is the event `node:exit`, see `project`.
+fn finish(result: &NodeResult) -> Step {
     let text = |key: &str| result.data.get(key).and_then(Value::as_str).map(str::to_owned);
-    let output = Output::new(json);
+    let output = Output::new(result.to_json());
     match result.status {
         FAILED => {
             let text = text("error").unwrap_or_else(|| "the node reported that it failed".to_owned());
@@ -356,8 +361,8 @@ fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
             &json!({ "type": "node:warning", "node": node, "message": text, "fields": fields }),
         );
     }
-    let agent = match plan_extra(ctx.plan()) {
-        Ok(extra) => extra.agents.route,
+    let plan = match plan_extra(ctx.plan()) {
+        Ok(plan) => plan,
         Err(fault) => return Select::Fail(fault),
     };
     let choices: Vec<Value> = choices
@@ -365,11 +370,14 @@ fn ask_route(ctx: &Ctx<'_>, act: ActId, choices: &[(EdgeIx, &str)]) -> Select {
         .map(|(edge, text)| json!({ "id": ctx.plan().node(ctx.plan().edge(*edge).to).id, "description": text }))
         .collect();
     let ids: Vec<&Value> = choices.iter().map(|choice| &choice["id"]).collect();
-    let context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
+    let mut context = json!({ "node": ctx.node_of(act).id, "choices": choices, "ids": ids });
+    if let Some(model) = &plan.model {
+        context["model"] = json!(model);
+    }
     let ask = Ask {
         instruction: Some(instruct::ROUTE.to_owned()),
         context,
-        ..Ask::agent(agent, json!({ "context": result::route_view(ctx), "choices": choices }))
+        ..Ask::agent(plan.agents.route, json!({ "context": result::route_view(ctx), "choices": choices }))
     };
     Select::Ask(Box::new(ask.tagged(Ask::ROUTE)))
 }

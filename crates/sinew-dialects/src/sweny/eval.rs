@@ -1,8 +1,11 @@
 //! Judgements on what a node did: rules on its data and its tool calls, and models that judge.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 use sinew_engine::Replied;
 use sinew_protocol::Fault;
+use sinew_source::{SchemaCache, Violation};
 
 use super::model::{EvalKind, Evaluator, OutputMatch, PlanExtra, Work};
 use super::path;
@@ -16,14 +19,14 @@ pub(super) const PASS: &str = "yes";
 
 /// One judgement.
 #[derive(Clone)]
-pub(super) struct Verdict {
+pub(super) struct EvalVerdict {
     pub(super) name: String,
     pub(super) kind: EvalKind,
     pub(super) pass: bool,
     pub(super) reasoning: Option<String>,
 }
 
-impl Verdict {
+impl EvalVerdict {
     fn new(name: &str, kind: EvalKind, pass: bool, reasoning: Option<String>) -> Self {
         let reasoning = reasoning.map(|text| text.chars().take(LONGEST).collect());
         Self { name: name.to_owned(), kind, pass, reasoning }
@@ -49,9 +52,9 @@ impl Verdict {
 }
 
 /// What judging came to so far.
-pub(super) enum Judged {
+pub(super) enum JudgingOutcome {
     /// All evaluators have spoken, in order.
-    All(Vec<Verdict>),
+    All(Vec<EvalVerdict>),
     /// The evaluator at this position needs a model's answer first.
     Ask(usize),
     /// A rule costs more to evaluate than it may.
@@ -59,7 +62,12 @@ pub(super) enum Judged {
 }
 
 /// Runs all evaluators on a result. `answers` are what models said about it so far, in the order they were asked.
-pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers: &[&Replied]) -> Judged {
+pub(super) fn judge(
+    plan: &PlanExtra,
+    work: &Work,
+    result: &NodeResult,
+    answers: &[&Replied],
+) -> JudgingOutcome {
     let data = Value::Object(result.data.clone());
     let mut answers = answers.iter();
     let mut verdicts = Vec::with_capacity(work.eval.len());
@@ -67,17 +75,17 @@ pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers:
         let problems = match evaluator.kind {
             EvalKind::Value => match value_problems(evaluator, &data) {
                 Ok(problems) => problems,
-                Err(fault) => return Judged::Failed(fault),
+                Err(fault) => return JudgingOutcome::Failed(fault),
             },
             EvalKind::Function => function_problems(plan, work, evaluator, result),
             EvalKind::Judge => {
-                let Some(first) = answers.next() else { return Judged::Ask(ix) };
+                let Some(first) = answers.next() else { return JudgingOutcome::Ask(ix) };
                 let answer = match answer(first) {
                     Some(answer) => Some(answer),
                     // Once more: models sometimes talk past the question.
                     None => match answers.next() {
                         Some(second) => answer(second),
-                        None => return Judged::Ask(ix),
+                        None => return JudgingOutcome::Ask(ix),
                     },
                 };
                 verdicts.push(model_verdict(evaluator, answer));
@@ -85,13 +93,13 @@ pub(super) fn judge(plan: &PlanExtra, work: &Work, result: &NodeResult, answers:
             }
         };
         let reasoning = (!problems.is_empty()).then(|| problems.join("; "));
-        verdicts.push(Verdict::new(&evaluator.name, evaluator.kind, problems.is_empty(), reasoning));
+        verdicts.push(EvalVerdict::new(&evaluator.name, evaluator.kind, problems.is_empty(), reasoning));
     }
-    Judged::All(verdicts)
+    JudgingOutcome::All(verdicts)
 }
 
 /// The judgement on data that lacks what its schema requires, if it does.
-pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<Verdict> {
+pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<EvalVerdict> {
     let required = work.output.as_ref()?.get("required")?.as_array()?;
     let names = required.iter().filter_map(Value::as_str);
     let missing: Vec<&str> = names.filter(|name| !result.data.contains_key(*name)).collect();
@@ -99,7 +107,29 @@ pub(super) fn missing_output(work: &Work, result: &NodeResult) -> Option<Verdict
         "output schema violation: required field(s) missing from emitted data: {}",
         missing.join(", ")
     );
-    (!missing.is_empty()).then(|| Verdict::new("output_required", EvalKind::Value, false, Some(text)))
+    (!missing.is_empty()).then(|| EvalVerdict::new("output_required", EvalKind::Value, false, Some(text)))
+}
+
+/// Schemas of outputs that were checked lately.
+static OUTPUT_SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
+
+/// Returns the judgement on data that breaks its schema in another way; none if the data conforms.
+pub(super) fn broken_output(work: &Work, result: &NodeResult) -> Option<EvalVerdict> {
+    let source = Value::Object(work.output.clone()?);
+    let data = Value::Object(result.data.clone());
+    let problems = match OUTPUT_SCHEMAS.get(&source) {
+        Ok(schema) => schema.check(&data).err()?.iter().map(violation_text).collect::<Vec<_>>().join("; "),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("output schema violation: {problems}");
+    Some(EvalVerdict::new("output_schema", EvalKind::Value, false, Some(text)))
+}
+
+fn violation_text(violation: &Violation) -> String {
+    match violation.pointer.trim_start_matches('/') {
+        "" => violation.message.clone(),
+        path => format!("{}: {}", path.replace('/', "."), violation.message),
+    }
 }
 
 fn value_problems(evaluator: &Evaluator, data: &Value) -> Result<Vec<String>, Fault> {
@@ -167,16 +197,16 @@ fn is_error(call: &Value) -> bool {
 /// A model's verdict word and why.
 type Answer = (String, Option<String>);
 
-fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> Verdict {
+fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> EvalVerdict {
     let Some((word, reasoning)) = answer else {
         let text = "judge parse failure: model response did not contain a parseable VERDICT line";
-        return Verdict::new(&evaluator.name, EvalKind::Judge, false, Some(text.to_owned()));
+        return EvalVerdict::new(&evaluator.name, EvalKind::Judge, false, Some(text.to_owned()));
     };
     let wanted = evaluator.pass_when.as_deref().unwrap_or(PASS);
     let pass = word.to_lowercase() == wanted.to_lowercase();
     let reasoning =
         reasoning.or_else(|| (!pass).then(|| format!("verdict was '{word}', expected '{wanted}'")));
-    Verdict::new(&evaluator.name, EvalKind::Judge, pass, reasoning)
+    EvalVerdict::new(&evaluator.name, EvalKind::Judge, pass, reasoning)
 }
 
 /// What a model answered: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.

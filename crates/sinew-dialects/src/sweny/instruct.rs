@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::eval::Verdict;
-use super::model::{Hint, NodeExtra, PlanExtra, Texts};
+use super::eval::EvalVerdict;
+use super::model::{Hint, NodeExtra, PlanExtra, ResolvedTexts};
 use super::source;
 
 /// Between parts of an instruction.
@@ -41,7 +41,7 @@ pub(super) fn instruction(plan: &PlanExtra, node: &NodeExtra, input: &Value) -> 
 }
 
 /// Input first, then the workflow, then the node; a node may keep to its own.
-fn effective(input: Option<&Value>, workflow: &[String], node: Option<&Texts>) -> Vec<String> {
+fn effective(input: Option<&Value>, workflow: &[String], node: Option<&ResolvedTexts>) -> Vec<String> {
     let own = node.map(|node| node.texts.clone()).unwrap_or_default();
     if node.is_some_and(|node| node.only) {
         return own;
@@ -116,7 +116,7 @@ pub(super) fn question(hint: Option<&Hint>) -> Option<String> {
 }
 
 /// What stands before the instruction of a new attempt.
-pub(super) fn preamble(hint: Option<&Hint>, reflection: Option<&str>, failing: &[&Verdict]) -> String {
+pub(super) fn preamble(hint: Option<&Hint>, reflection: Option<&str>, failing: &[&EvalVerdict]) -> String {
     let lines: Vec<String> = failing.iter().map(|verdict| verdict.line()).collect();
     let failed = format!("## Previous attempt failed evaluation\n\n{}", lines.join("\n"));
     let guidance = match hint {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
 use sinew_source::{Diagnostics, Document, Node, Span};
 
-use super::model::{Agents, NodeExtra, NodeSources, PlanExtra, Texts, Workflow};
+use super::model::{AgentRoles, NodeExtra, NodeSources, PlanExtra, ResolvedTexts, Workflow};
 use super::source::Reader;
 use super::{NAME, inputs, shape, skill, validate};
 use crate::{LowerOptions, Lowered};
@@ -81,7 +81,8 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         skills,
         inputs: workflow.inputs.clone(),
         max_steps,
-        agents: Agents { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
+        model: workflow.model.clone(),
+        agents: AgentRoles { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
     };
     let ids: BTreeMap<&str, NodeIx> =
         workflow.nodes.keys().enumerate().map(|(ix, id)| (id.as_str(), ix as NodeIx)).collect();
@@ -164,7 +165,7 @@ fn nodes(
                 NodeSources::Given { only, sources } => (*only, sources, vec![key, "sources"]),
             };
             let texts = reader.texts(sources, &format!("nodes.{id}.{key}"), |n| at(&keys, Some(n)));
-            Some(Texts { only, texts })
+            Some(ResolvedTexts { only, texts })
         };
         let mut work = node.work.clone();
         work.model = work.model.or_else(|| workflow.model.clone());

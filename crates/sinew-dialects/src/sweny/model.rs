@@ -68,7 +68,7 @@ pub(super) struct Work {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) judge_model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) requires: Option<Requires>,
+    pub(super) requires: Option<NodeRequirements>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retry: Option<Retry>,
 }
@@ -87,9 +87,9 @@ pub(super) struct NodeExtra {
     /// The resolved text.
     pub(super) instruction: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rules: Option<Texts>,
+    pub(super) rules: Option<ResolvedTexts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) context: Option<Texts>,
+    pub(super) context: Option<ResolvedTexts>,
     #[serde(flatten)]
     pub(super) work: Work,
 }
@@ -109,13 +109,16 @@ pub(super) struct PlanExtra {
     pub(super) inputs: Option<IndexMap<String, InputField>>,
     /// Visits of nodes in all.
     pub(super) max_steps: u32,
-    pub(super) agents: Agents,
+    pub(super) agents: AgentRoles,
+    /// Model of nodes that name none, and of routing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
 }
 
 /// Who does what.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Agents {
+pub(super) struct AgentRoles {
     pub(super) route: String,
     pub(super) judge: String,
     pub(super) reflect: String,
@@ -123,7 +126,7 @@ pub(super) struct Agents {
 
 /// Resolved sources of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Texts {
+pub(super) struct ResolvedTexts {
     /// Nothing is inherited.
     pub(super) only: bool,
     pub(super) texts: Vec<String>,
@@ -237,7 +240,7 @@ pub(super) struct Evaluator {
     pub(super) name: String,
     pub(super) kind: EvalKind,
     #[serde(default)]
-    pub(super) rule: Rule,
+    pub(super) rule: EvalRule,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rubric: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -271,7 +274,7 @@ impl EvalKind {
 /// What must hold; all of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Rule {
+pub(super) struct EvalRule {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) any_tool_called: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -303,7 +306,7 @@ pub(super) enum MatchTest {
 
 /// What must hold before a node runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Requires {
+pub(super) struct NodeRequirements {
     #[serde(default)]
     pub(super) output_required: Vec<String>,
     #[serde(default)]

@@ -10,10 +10,10 @@ use crate::pattern::{MatchBudget, MatchPattern};
 /// `all:a.b[*].c` or `any:a.b[*].c`; without a prefix, all.
 pub(super) struct Path {
     any: bool,
-    segments: Vec<Segment>,
+    segments: Vec<PathSegment>,
 }
 
-struct Segment {
+struct PathSegment {
     name: String,
     wildcard: bool,
 }
@@ -25,7 +25,7 @@ impl Path {
             (Some(path), _) => (true, path),
             (None, path) => (false, path.unwrap_or(text)),
         };
-        let segments: Option<Vec<Segment>> = path.split('.').map(segment).collect();
+        let segments: Option<Vec<PathSegment>> = path.split('.').map(segment).collect();
         Some(Self { any, segments: segments? })
     }
 
@@ -43,7 +43,7 @@ impl Path {
     fn values<'a>(&self, root: &'a Value) -> Result<Vec<Option<&'a Value>>, String> {
         let mut values = vec![Some(root)];
         let mut expanded = false;
-        for Segment { name, wildcard } in &self.segments {
+        for PathSegment { name, wildcard } in &self.segments {
             let mut next = Vec::with_capacity(values.len());
             for value in values {
                 let member = value.and_then(|value| value.get(name.as_str()));
@@ -62,12 +62,12 @@ impl Path {
     }
 }
 
-fn segment(text: &str) -> Option<Segment> {
+fn segment(text: &str) -> Option<PathSegment> {
     let (name, wildcard) = text.strip_suffix("[*]").map_or((text, false), |name| (name, true));
     let mut letters = name.chars();
     let first = letters.next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
     let rest = letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    (first && rest).then(|| Segment { name: name.to_owned(), wildcard })
+    (first && rest).then(|| PathSegment { name: name.to_owned(), wildcard })
 }
 
 /// Why a path does not lead to something; none if it does.

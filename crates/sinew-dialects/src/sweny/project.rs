@@ -3,9 +3,12 @@
 //! Most of them are notes of the adapter, because only it knows when a node was entered and why an edge was taken.
 
 use serde_json::{Map, Value, json};
-use sinew_engine::{ActId, Ctx, Fact, NativeEvent, Status};
+use sinew_engine::{ActId, Ctx, Fact, NativeEvent};
 
-use super::{adapter, result};
+use super::result;
+
+/// Type of the event at the end of a node.
+const NODE_EXIT: &str = "node:exit";
 
 /// Records an event.
 pub(super) fn note(ctx: &Ctx<'_>, event: &Value) {
@@ -21,26 +24,42 @@ pub(super) fn route(ctx: &Ctx<'_>, from: &str, to: &str, reason: &str) {
 pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Started(start) if start.refused.is_none() => started(ctx),
-        Fact::Noted { note, .. } => note.get("event").cloned().map(event).into_iter().collect(),
+        Fact::Noted { note, .. } => noted(note).into_iter().collect(),
+        Fact::Completed { act, reused: false, .. }
+        | Fact::Skipped { act, .. }
+        | Fact::Failed { act, .. }
+        | Fact::Cancelled { act, .. } => exited(ctx, *act, fact).into_iter().collect(),
         Fact::Progressed { act, value, .. } => told(ctx, *act, value).into_iter().collect(),
         Fact::Replied { act, result: Ok(reply), .. } => {
             reply.events.iter().filter_map(|said| told(ctx, *act, said)).collect()
         }
-        Fact::Concluded { outcome } => {
-            // A run that broke off has no end.
-            let whole = match (&outcome.status, &outcome.fault) {
-                (Status::Success, _) => true,
-                (Status::Failure, Some(fault)) => fault.code == adapter::NODE_FAILED,
-                _ => false,
-            };
-            let results = || result::native(ctx)["results"].take();
-            whole
-                .then(|| event(json!({ "type": "workflow:end", "results": results() })))
-                .into_iter()
-                .collect()
+        Fact::Concluded { .. } if was_started(ctx) => {
+            let results = result::native(ctx)["results"].take();
+            vec![event(json!({ "type": "workflow:end", "results": results }))]
         }
         _ => Vec::new(),
     }
+}
+
+/// An event that the adapter noted. Journals of older versions also note `node:exit`, which the end of the node says.
+fn noted(note: &Value) -> Option<NativeEvent> {
+    let noted = note.get("event").filter(|event| event["type"] != NODE_EXIT)?;
+    Some(event(noted.clone()))
+}
+
+/// The end of a node that was entered, whatever ended it.
+fn exited(ctx: &Ctx<'_>, act: ActId, fact: &Fact) -> Option<NativeEvent> {
+    // A node that has ended already is cancelled while its route is asked for.
+    if matches!(fact, Fact::Cancelled { .. }) && ctx.act(act).output.is_some() {
+        return None;
+    }
+    let result = result::of_act(ctx, act)?.to_json();
+    Some(event(json!({ "type": NODE_EXIT, "node": ctx.node_of(act).id, "result": result })))
+}
+
+/// False for an execution whose input was refused: nothing of it happened.
+fn was_started(ctx: &Ctx<'_>) -> bool {
+    ctx.state.start.as_ref().is_some_and(|start| start.refused.is_none())
 }
 
 fn started(ctx: &Ctx<'_>) -> Vec<NativeEvent> {
@@ -74,7 +93,7 @@ fn event(json: Value) -> NativeEvent {
     let (kind, node) = (text("type"), text("node"));
     let line = match kind {
         "workflow:start" => format!("{kind} {}", text("workflow")),
-        "node:exit" => {
+        NODE_EXIT => {
             let status = json.pointer("/result/status").and_then(Value::as_str).unwrap_or_default();
             format!("{kind} {node} {status}")
         }

@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 use sinew_engine::{ActId, Ask, Ctx, Reply};
 use sinew_protocol::Fault;
 
+use super::adapter::STEP_BUDGET;
 use super::model::{NodeExtra, Work};
+use super::validate::INPUT;
 use super::{instruct, source};
 
 pub(super) const SUCCESS: &str = "success";
@@ -124,13 +126,23 @@ fn calls(events: &[Value]) -> Vec<Value> {
     calls
 }
 
-/// The result an ended activation left; none while it is open, or if it broke off the run.
+/// Returns the result of an ended activation; none while it is open, or if its node was never entered.
 pub(super) fn of_act(ctx: &Ctx<'_>, act: ActId) -> Option<NodeResult> {
     let one = ctx.act(act);
-    one.end?;
-    let value = &one.output.as_ref()?.value;
-    // A result given at the start may be data alone.
-    Some(NodeResult::of_json(value).unwrap_or_else(|| NodeResult::new(SUCCESS, Value::clone(value))))
+    let end = one.end?;
+    if let Some(output) = &one.output {
+        // A result given at the start may be data alone.
+        let given = || NodeResult::new(SUCCESS, Value::clone(&output.value));
+        return Some(NodeResult::of_json(&output.value).unwrap_or_else(given));
+    }
+    let why = match (end, &one.fault) {
+        _ if one.began_at.is_none() => return None,
+        // The budget is looked at before a node is entered.
+        (_, Some(fault)) if fault.code == STEP_BUDGET => return None,
+        (_, Some(fault)) => fault.message.clone(),
+        (_, None) => "cancelled".to_owned(),
+    };
+    Some(NodeResult::new(FAILED, json!({ "error": why })))
 }
 
 /// The last result of every node, in the order in which nodes were first visited.
@@ -158,7 +170,7 @@ pub(super) fn route_view(ctx: &Ctx<'_>) -> Value {
 }
 
 fn view(ctx: &Ctx<'_>, seen: impl Fn(ActId, &NodeResult) -> Value) -> Value {
-    let mut view = Map::from_iter([("input".to_owned(), ctx.input().clone())]);
+    let mut view = Map::from_iter([(INPUT.to_owned(), ctx.input().clone())]);
     for (id, (act, result)) in results(ctx) {
         view.insert(id.to_owned(), seen(act, &result));
     }

@@ -11,8 +11,10 @@ use super::model::{Skill, Workflow};
 /// Skills the format names; their tools are the agents' own.
 pub(super) const WELL_KNOWN: &[&str] =
     &["github", "linear", "slack", "sentry", "datadog", "betterstack", "notification", "supabase"];
-/// Where a skill is looked for, first come first served.
+/// Where a skill is looked for that the file does not define, first come first served.
 const FOLDERS: &[&str] = &[".sweny/skills", ".claude/skills", ".agents/skills", ".gemini/skills"];
+/// Folder of the skills that the caller provides. They win over skills of the file: the caller knows its own tools.
+pub(super) const CALLER_FOLDER: &str = "caller:skills";
 
 /// Every skill that nodes list, by id, with the ids nothing is known of.
 pub(super) fn collect(
@@ -23,13 +25,19 @@ pub(super) fn collect(
 ) -> IndexMap<String, Skill> {
     let mut skills = workflow.skills.clone();
     let mut unknown: BTreeSet<&str> = BTreeSet::new();
+    let mut provided: BTreeSet<&str> = BTreeSet::new();
     let places = super::lower::written(root);
     for (node_id, node) in &workflow.nodes {
         for (n, id) in node.work.skills.iter().enumerate() {
-            if skills.contains_key(id) || unknown.contains(id.as_str()) {
+            if provided.contains(id.as_str()) || unknown.contains(id.as_str()) {
                 continue;
             }
-            if let Some(skill) = discover(id, read) {
+            if let Some(skill) = discover(id, &[CALLER_FOLDER], read) {
+                provided.insert(id.as_str());
+                skills.insert(id.clone(), skill);
+            } else if skills.contains_key(id) {
+                // The file defines it.
+            } else if let Some(skill) = discover(id, FOLDERS, read) {
                 skills.insert(id.clone(), skill);
             } else if !WELL_KNOWN.contains(&id.as_str()) {
                 unknown.insert(id.as_str());
@@ -69,13 +77,13 @@ pub(super) fn missing_config(
     missing
 }
 
-/// A skill from a folder beside the workflow: `skill.json` in the published form, or `SKILL.md`.
-fn discover(id: &str, read: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Skill> {
+/// Returns a skill from the first of these folders that has it: `skill.json` in the published form, or `SKILL.md`.
+fn discover(id: &str, folders: &[&str], read: &dyn Fn(&str) -> Result<Vec<u8>, String>) -> Option<Skill> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     if id.starts_with('.') || !id.chars().all(plain) {
         return None; // not a folder name
     }
-    FOLDERS.iter().find_map(|folder| {
+    folders.iter().find_map(|folder| {
         let definition = read(&format!("{folder}/{id}/skill.json")).ok();
         let definition = definition.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         definition

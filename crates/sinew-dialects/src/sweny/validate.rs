@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_source::{Diagnostic, Node, Span};
+use sinew_source::{Diagnostic, Node, Schema, Span};
 
 use super::model::{EvalKind, Evaluator, Workflow};
 use super::path::Path;
@@ -10,6 +10,8 @@ use super::shape::{self, error};
 use crate::chain::path_text;
 use crate::pattern::MatchPattern;
 
+/// Key of the run's input in the context of nodes, so no node may have it as its id.
+pub(super) const INPUT: &str = "input";
 /// Where older files say `eval`.
 const LEGACY: &str = "uses the legacy 'verify:' field. It was renamed to 'eval:' in @sweny-ai/core v0.2.0 with a \
     different shape (named evaluators with kind: value | function | judge). Migration guide: \
@@ -42,6 +44,12 @@ pub(super) fn form(root: &Node) -> Vec<Diagnostic> {
         {
             let text = "must declare output_required or output_matches";
             found.push(error(node.span, &format!("{place}.requires"), text));
+        }
+        if let Some(output) = node.get("output").filter(|output| output.as_object().is_some())
+            && let Err(why) = Schema::compile(&output.to_json())
+        {
+            let text = format!("is not a valid JSON Schema: {why}");
+            found.push(error(output.span, &format!("{place}.output"), &text));
         }
         if node.get("tools").is_some_and(|tools| lacks(tools, &["allow", "deny"])) {
             found.push(error(node.span, &format!("{place}.tools"), "must declare allow or deny"));
@@ -117,25 +125,25 @@ fn evaluator(node: &Node, place: &str, found: &mut Vec<Diagnostic>) {
 }
 
 /// What is wrong with a workflow's graph.
-pub(super) struct Findings {
+pub(super) struct GraphFindings {
     /// True if no plan can be made of it; otherwise it could run, although it should not.
     pub(super) fatal: bool,
     pub(super) items: Vec<Diagnostic>,
 }
 
 /// Checks the graph and what is in it.
-pub(super) fn graph(workflow: &Workflow, root: &Node) -> Findings {
+pub(super) fn graph(workflow: &Workflow, root: &Node) -> GraphFindings {
     let members = root.get("nodes").and_then(Node::as_object).unwrap_or_default();
     let ids = members.iter().rev().map(|member| (member.key.as_str(), member.key_span)).collect();
     let places = Places { root, ids };
-    let mut check = Checker { workflow, places, fatal: false, items: Vec::new() };
+    let mut check = GraphChecker { workflow, places, fatal: false, items: Vec::new() };
     check.references();
     if check.items.is_empty() {
         check.reachable();
         check.cycles();
         check.contents();
     }
-    Findings { fatal: check.fatal, items: check.items }
+    GraphFindings { fatal: check.fatal, items: check.items }
 }
 
 struct Places<'a> {
@@ -165,14 +173,14 @@ impl Places<'_> {
     }
 }
 
-struct Checker<'a> {
+struct GraphChecker<'a> {
     workflow: &'a Workflow,
     places: Places<'a>,
     fatal: bool,
     items: Vec<Diagnostic>,
 }
 
-impl Checker<'_> {
+impl GraphChecker<'_> {
     fn report(&mut self, code: &str, span: Span, message: String) {
         self.items.push(Diagnostic::error("SINEW-2502", message).at(span).sub_code(code));
     }
@@ -189,6 +197,13 @@ impl Checker<'_> {
             let message = format!("Entry node \"{}\" does not exist", workflow.entry);
             self.report("MISSING_ENTRY", self.places.top("entry"), message);
             self.hint(near(self.items.len(), &workflow.entry));
+        }
+        if workflow.nodes.contains_key(INPUT) {
+            self.fatal = true;
+            let message =
+                format!("Node \"{INPUT}\" hides the input of the run: context has it under this key");
+            self.report("RESERVED_NODE_ID", self.places.node(INPUT), message);
+            self.hint(Some("rename the node".to_owned()));
         }
         let mut unconditional: BTreeMap<&str, usize> = BTreeMap::new();
         for (n, edge) in workflow.edges.iter().enumerate() {
@@ -328,7 +343,7 @@ impl Checker<'_> {
                 requires.flat_map(|requires| requires.output_matches.iter().map(|check| &check.path));
             for path in present.chain(matched) {
                 let known = Path::parse(path).is_some_and(|path| {
-                    path.root() == "input" || self.workflow.nodes.contains_key(path.root())
+                    path.root() == INPUT || self.workflow.nodes.contains_key(path.root())
                 });
                 if !known {
                     let message = format!(

@@ -271,8 +271,12 @@ impl Decider<'_> {
         (!until.is_empty()).then(|| Arc::new(Value::Object(outputs)))
     }
 
-    fn conclude_with(&mut self, outcome: Outcome) {
+    fn conclude_with(&mut self, mut outcome: Outcome) {
         self.arrivals.clear();
+        let refused = self.state.start.as_ref().is_some_and(|start| start.refused.is_some());
+        if outcome.status != Status::Success && outcome.output.is_none() && !refused {
+            outcome.output = self.consult(None, |adapter, ctx| adapter.failed_output(ctx)).map(Arc::new);
+        }
         self.emit(Fact::Concluded { outcome });
     }
 
