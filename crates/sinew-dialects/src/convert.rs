@@ -2,7 +2,10 @@
 //!
 //! Every dialect says of each of its nodes what it would be in `sam` ([`Portability`]); this module puts the graph
 //! around it and reports what is lost. A conversion never guesses: what cannot be said stops it, what is said with
-//! another meaning is listed.
+//! another meaning is listed. Plans of `sam` itself are written from what they keep of their file.
+
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -11,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use sinew_plan::{EdgeIx, Join, NodeIx, Plan, PlanEdge};
+use sinew_plan::{EdgeIx, Join, NodeIx, Op, Plan, PlanEdge, Retry, RetryOn};
 
 use crate::Dialect;
 
@@ -131,9 +134,18 @@ pub struct Converted {
 
 /// Writes a plan as a `sam` workflow. Fails with everything that stops it.
 pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>> {
+    if let Some(document) = dialect.sam_document(plan) {
+        return Ok(Converted { document, losses: Vec::new() });
+    }
     let graph = PlanGraph::new(plan);
-    let mut writer = Writer { plan, graph: &graph, kinds: Vec::new(), losses: Vec::new() };
+    let reached = reached(plan, &graph);
+    let mut writer = Writer { plan, graph: &graph, reached, kinds: Vec::new(), losses: Vec::new() };
     for node in 0..plan.nodes.len() as NodeIx {
+        if !writer.reached[node as usize] && !plan.node(node).attached {
+            writer.kinds.push(Portability::Attached);
+            writer.lose(node, false, "is never reached, so it is left out");
+            continue;
+        }
         let mut losses = Vec::new();
         writer.kinds.push(dialect.portable(&graph, node, &mut losses));
         for what in losses {
@@ -141,6 +153,7 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
         }
     }
     writer.refuse_cycles();
+    writer.refuse_merges();
     let nodes: Vec<Value> =
         (0..plan.nodes.len() as NodeIx).filter_map(|node| writer.node(node).map(Value::Object)).collect();
     if writer.losses.iter().any(|loss| loss.fatal) {
@@ -157,12 +170,41 @@ pub fn to_sam(plan: &Plan, dialect: &dyn Dialect) -> Result<Converted, Vec<Loss>
     if let Some(schema) = &plan.output_schema {
         workflow["output_schema"] = schema.clone();
     }
-    Ok(Converted { document: json!({ "workflow": workflow }), losses: writer.losses })
+    let document = json!({
+        "name": plan.name,
+        // The limits of the plan: a `sam` file that says nothing has others.
+        "default_node_timeout_seconds": LONGEST_SECONDS,
+        "max_workflow_execution_time_seconds":
+            plan.limits.wall_ms.map_or(LONGEST_SECONDS, |ms| ms as f64 / 1000.0),
+        "workflow": workflow,
+    });
+    Ok(Converted { document, losses: writer.losses })
+}
+
+/// The longest time that a `sam` file can name.
+const LONGEST_SECONDS: f64 = 316_224_000.0;
+
+/// Whether each node may ever run: those that the entry nodes lead to.
+fn reached(plan: &Plan, graph: &PlanGraph<'_>) -> Vec<bool> {
+    let mut reached = vec![false; plan.nodes.len()];
+    let mut open = plan.entry.clone();
+    while let Some(node) = open.pop() {
+        if !std::mem::replace(&mut reached[node as usize], true) {
+            open.extend(graph.edges_out_of(node).map(|(_, edge)| edge.to));
+            match &plan.node(node).op {
+                Op::Map { body } | Op::Loop { body } => open.push(*body),
+                Op::Fork { bodies } => open.extend(bodies),
+                _ => {}
+            }
+        }
+    }
+    reached
 }
 
 struct Writer<'a> {
     plan: &'a Plan,
     graph: &'a PlanGraph<'a>,
+    reached: Vec<bool>,
     kinds: Vec<Portability>,
     losses: Vec<Loss>,
 }
@@ -205,6 +247,50 @@ impl Writer<'_> {
         }
     }
 
+    /// A node of `sam` runs once. One that runs for every value that arrives is the same only if no two ever do.
+    fn refuse_merges(&mut self) {
+        let always = Join::Resolved { quorum: None };
+        for node in 0..self.plan.nodes.len() as NodeIx {
+            let edges: Vec<EdgeIx> = self.live_edges_into(node).map(|(ix, _)| ix).collect();
+            if edges.len() < 2 || self.plan.node(node).join == always {
+                continue;
+            }
+            let choices: Vec<BTreeMap<NodeIx, &str>> =
+                edges.iter().map(|edge| self.choices_above(*edge)).collect();
+            let exclusive = |a: &BTreeMap<NodeIx, &str>, b: &BTreeMap<NodeIx, &str>| {
+                a.iter().any(|(choice, port)| b.get(choice).is_some_and(|other| other != port))
+            };
+            let mut pairs =
+                choices.iter().enumerate().flat_map(|(n, a)| choices[n + 1..].iter().map(move |b| (a, b)));
+            if !pairs.all(|(a, b)| exclusive(a, b)) {
+                self.lose(node, true, "runs once per arriving value here, but once in all in sam");
+            }
+        }
+    }
+
+    /// The choices on the only way to an edge, each with the port that leads there.
+    fn choices_above(&self, edge: EdgeIx) -> BTreeMap<NodeIx, &str> {
+        let mut above = BTreeMap::new();
+        let mut at = self.plan.edge(edge);
+        // No way up a graph is longer than its nodes; more steps mean a cycle.
+        for _ in 0..=self.plan.nodes.len() {
+            if matches!(self.kind(at.from), Portability::Choice { .. }) {
+                above.insert(at.from, at.port.as_str());
+            }
+            let mut before = self.live_edges_into(at.from);
+            match (before.next(), before.next()) {
+                (Some((_, only)), None) => at = only,
+                _ => break,
+            }
+        }
+        above
+    }
+
+    /// The edges into a node on which a value may ever arrive.
+    fn live_edges_into(&self, node: NodeIx) -> impl Iterator<Item = (EdgeIx, &PlanEdge)> {
+        self.graph.edges_into(node).filter(|(_, edge)| self.reached[edge.from as usize])
+    }
+
     fn node(&mut self, node: NodeIx) -> Option<Map<String, Value>> {
         let mut out = Map::new();
         out.insert("id".into(), json!(self.plan.node(node).id));
@@ -230,6 +316,12 @@ impl Writer<'_> {
                 for (_, edge) in self.graph.edges_out_of(node) {
                     *ports.entry(&edge.port).or_default() += 1;
                 }
+                let taken: BTreeSet<EdgeIx> = cases.iter().map(|(_, edge)| *edge).chain(default).collect();
+                for (_, edge) in self.graph.edges_out_of(node).filter(|(ix, _)| !taken.contains(ix)) {
+                    let lost =
+                        format!("nothing leaves it at '{}', but sam would run what follows", edge.port);
+                    self.lose(node, true, lost);
+                }
                 let cases: Vec<Value> = cases
                     .into_iter()
                     .map(|(when, edge)| json!({ "when": when, "then": self.target(node, edge, &ports) }))
@@ -247,21 +339,18 @@ impl Writer<'_> {
             Portability::Node(members) => out.extend(members),
         }
         let depends_on = self.dependencies(node);
-        if depends_on.len() > 1 && self.plan.node(node).join != (Join::Resolved { quorum: None }) {
-            self.lose(node, false, "runs once per arriving value here, but once in all in sam");
-        }
         if !depends_on.is_empty() {
             out.insert("depends_on".into(), json!(depends_on));
         }
-        let retry = &self.plan.node(node).retry;
-        if retry.limit > 0 {
-            out.insert(
-                "retryStrategy".into(),
-                json!({
-                    "limit": retry.limit,
-                    "backoff": { "duration": seconds(retry.delay_ms), "factor": retry.factor },
-                }),
-            );
+        let own = self.plan.node(node);
+        if own.retry.limit > 0 {
+            out.insert("retryStrategy".into(), retry_strategy(&own.retry));
+        }
+        if own.retry.jitter_ms > 0 {
+            self.lose(node, false, "waits between attempts without a random part");
+        }
+        if own.timeout_ms.is_some() {
+            self.lose(node, true, "has a time limit for all attempts, and sam has one for each attempt");
         }
         if let Some(timeout) = self.plan.node(node).attempt_timeout_ms {
             out.insert("timeout".into(), json!(seconds(timeout)));
@@ -282,7 +371,7 @@ impl Writer<'_> {
     /// Ids of the nodes it depends on; a start node is none.
     fn dependencies(&self, node: NodeIx) -> Vec<String> {
         let mut seen = BTreeSet::new();
-        let before = self.graph.edges_into(node).map(|(_, edge)| edge.from);
+        let before = self.live_edges_into(node).map(|(_, edge)| edge.from);
         before
             .filter(|from| *self.kind(*from) != Portability::Start && seen.insert(*from))
             .map(|from| self.plan.node(from).id.clone())
@@ -296,7 +385,8 @@ impl Writer<'_> {
                 self.kind(*node),
                 Portability::Agent { .. } | Portability::Merge | Portability::Node(_)
             );
-            works && self.graph.edges_out_of(*node).next().is_none() && !self.plan.node(*node).inner
+            let is_last = self.graph.edges_out_of(*node).next().is_none();
+            works && is_last && self.reached[*node as usize] && !self.plan.node(*node).inner
         });
         let mapping: Map<String, Value> = last
             .map(|node| {
@@ -306,6 +396,24 @@ impl Writer<'_> {
             .collect();
         Value::Object(mapping)
     }
+}
+
+fn retry_strategy(retry: &Retry) -> Value {
+    let policy = match retry.on {
+        RetryOn::Always => "Always",
+        RetryOn::Failure => "OnFailure",
+        RetryOn::Error => "OnError",
+    };
+    let mut backoff = json!({ "duration": seconds(retry.delay_ms), "factor": retry.factor });
+    if let Some(most) = retry.max_delay_ms {
+        backoff["maxDuration"] = json!(seconds(most));
+    }
+    json!({ "limit": retry.limit, "retryPolicy": policy, "backoff": backoff })
+}
+
+/// Whether `sam` would read a template in this text.
+pub(crate) fn has_template(text: &str) -> bool {
+    text.find("{{").is_some_and(|open| text[open..].contains("}}"))
 }
 
 /// Milliseconds as `sam` writes durations.

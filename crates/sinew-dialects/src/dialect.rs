@@ -29,6 +29,12 @@ pub trait Dialect: Sync {
     /// All workflows of the document, or all that is wrong with it. Warnings travel with the workflows.
     fn lower(&self, document: Document, options: &LowerOptions<'_>) -> Result<Vec<Lowered>, Diagnostics>;
 
+    /// Returns the skills that the card of a workflow lists, each with `id`, `name`, `description` and `tags`. By default
+    /// the card has one skill, which is the workflow itself.
+    fn card_skills(&self, _plan: &Plan) -> Vec<Value> {
+        Vec::new()
+    }
+
     /// The adapter that the engine asks.
     fn adapter(&self) -> &'static dyn Adapter;
 
@@ -43,6 +49,11 @@ pub trait Dialect: Sync {
         _read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Value, Diagnostics> {
         Ok(input)
+    }
+
+    /// Returns the document of a plan whose dialect is `sam` already.
+    fn sam_document(&self, _plan: &Plan) -> Option<Value> {
+        None
     }
 
     /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.

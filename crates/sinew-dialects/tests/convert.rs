@@ -71,12 +71,15 @@ fn a_canvas_graph_becomes_agents_and_a_switch() {
     sound(&converted);
     let nodes = &converted.document["workflow"]["nodes"];
     assert_eq!(nodes[0]["agent_name"], "Writer");
-    assert_eq!(nodes[0]["input"], json!({"text": "{{workflow.input.text}}"}));
-    assert_eq!(nodes[1]["cases"], json!([{"when": "\"err\" in '{{w.output}}'", "then": "e"}]));
+    let start = json!({"coalesce": ["{{workflow.input.text}}", "hello"]});
+    assert_eq!(nodes[0]["input"], json!({"text": {"concat": ["Write ", start, ""]}}));
+    let case = &nodes[1]["cases"][0];
+    assert!(case["when"].as_str().expect("a condition").starts_with("\"err\" in str({{w.output}}['text']"));
+    assert_eq!(case["then"], "e");
     assert_eq!(nodes[1]["default"], "f");
     assert_eq!(nodes[2]["depends_on"], json!(["i"]));
     let lost: Vec<&str> = converted.losses.iter().map(|loss| loss.node.as_str()).collect();
-    assert_eq!(lost, ["s", "i"], "{:?}", converted.losses);
+    assert_eq!(lost, ["s", "w", "w", "e", "e", "f", "f"], "{:?}", converted.losses);
 }
 
 #[test]

@@ -271,9 +271,9 @@ pub enum RetryOn {
     /// All that are marked retryable.
     #[default]
     Always,
-    /// What the agent itself reported as failed.
+    /// Failures that the agent reported, and timeouts.
     Failure,
-    /// What went wrong around the agent: timeout, crash, transport.
+    /// Faults around the agent: crash, transport, and timeouts.
     Error,
 }
 

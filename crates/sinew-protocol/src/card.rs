@@ -130,8 +130,7 @@ impl Announcement {
     fn extensions(&self) -> Vec<AgentExtension> {
         let mut extensions = Vec::new();
         if self.kind == AgentKind::Workflow {
-            let what = "Specifies the type of agent (e.g., 'workflow').";
-            extensions.push(extension(AGENT_TYPE, what, json!({"type": "workflow"})));
+            extensions.push(workflow_type());
         }
         let mut schemas = Map::new();
         for (name, schema) in [("input_schema", &self.input_schema), ("output_schema", &self.output_schema)] {
@@ -155,7 +154,7 @@ impl Announcement {
             }
         }
         if self.delivery == Delivery::Direct {
-            extensions.push(extension(DELIVERY, "How tasks reach the agent.", json!({"delivery": "direct"})));
+            extensions.push(direct_delivery());
         }
         extensions
     }
@@ -169,6 +168,17 @@ impl AgentKind {
             Self::Workflow => "workflow",
         }
     }
+}
+
+/// Returns the extension that says that a card is that of a workflow.
+pub fn workflow_type() -> AgentExtension {
+    let what = "Specifies the type of agent (e.g., 'workflow').";
+    extension(AGENT_TYPE, what, json!({"type": "workflow"}))
+}
+
+/// Returns the extension that says that an agent is asked directly, not through a queue.
+pub fn direct_delivery() -> AgentExtension {
+    extension(DELIVERY, "How tasks reach the agent.", json!({"delivery": "direct"}))
 }
 
 fn extension(uri: &str, description: &str, params: Value) -> AgentExtension {

@@ -32,7 +32,12 @@ impl ResultEmbed {
 
     fn of(fields: &[(&str, String)]) -> Self {
         let field = |name| fields.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
-        let (artifact, suffix) = split_version(field("artifact").unwrap_or_default());
+        let written = field("artifact").unwrap_or_default();
+        // A version that is not a number (`o.json:latest`) is none: the name stands before it.
+        let (artifact, suffix) = match split_version(written) {
+            (name, None) => (name.rsplit_once(':').map_or(name, |(name, _)| name), None),
+            named => named,
+        };
         Self {
             artifact: artifact.to_owned(),
             version: field("version").and_then(version).or(suffix),
@@ -126,6 +131,8 @@ mod tests {
             r#"«result:artifact="my file.json" status=error message="a \"b\" » c"»"#,
             Some(("my file.json", None, "error", Some("a \"b\" » c"))),
         );
+        check("«result:artifact=o.json:latest»", Some(("o.json", None, "success", None)));
+        check("«result:artifact=o.json:vX version=3»", Some(("o.json", Some(3), "success", None)));
         check("«result:status=failed»", Some(("", None, "error", None)));
         check("«result:»", Some(("", None, "success", None)));
         check("«result:artifact=a.json» then «result:artifact=b", Some(("a.json", None, "success", None)));

@@ -33,14 +33,15 @@ impl FaultKind {
         }
     }
 
-    /// Whether `retryPolicy: OnError` means this kind: nobody said that the work itself failed.
+    /// Whether `retryPolicy: OnError` means this kind: something around the work went wrong. A timeout counts as both,
+    /// because nobody knows whether the work or its surroundings were too slow.
     pub const fn is_error(self) -> bool {
         matches!(self, Self::Error | Self::Timeout)
     }
 
-    /// Whether `retryPolicy: OnFailure` means this kind: the work was done and its outcome is bad.
+    /// Whether `retryPolicy: OnFailure`, the default, means this kind: the work did not succeed in its time.
     pub const fn is_failure(self) -> bool {
-        matches!(self, Self::Failure | Self::Invalid)
+        matches!(self, Self::Failure | Self::Invalid | Self::Timeout)
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
         let policies =
             |kind: FaultKind| (kind.is_error(), kind.is_failure(), Fault::new(kind, "X", "").retryable);
         assert_eq!(policies(FaultKind::Error), (true, false, true));
-        assert_eq!(policies(FaultKind::Timeout), (true, false, true));
+        assert_eq!(policies(FaultKind::Timeout), (true, true, true));
         assert_eq!(policies(FaultKind::Failure), (false, true, true));
         assert_eq!(policies(FaultKind::Invalid), (false, true, false));
         assert_eq!(policies(FaultKind::Cancelled), (false, false, false));

@@ -8,9 +8,10 @@ use sinew_engine::{
 };
 use sinew_protocol::Fault;
 
+use super::delegation::{self, DelegationStep};
 use super::lower::{Extra, condition_port};
-use super::model::{Agent, Condition, Work};
-use super::text::{self, Decision};
+use super::model::{Agent, BranchCondition, Work};
+use super::text::{self, ApprovalDecision};
 use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
@@ -53,15 +54,19 @@ impl Adapter for AgentFlowAdapter {
     }
 
     fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
-        match ctx.act(act).replies.last().map(|replied| &replied.result) {
-            Some(Ok(reply)) => Step::Done(finish(ctx, act, Output::new(reply_value(&reply.output)))),
-            Some(Err(fault)) => Step::Fail(fault.clone()),
-            None => Step::Done(finish(ctx, act, Output::default())),
+        let own = match extra(ctx, act) {
+            Ok(extra) => extra.own,
+            Err(fault) => return Step::Fail(fault),
+        };
+        match delegation::next_step(ctx, act, &own) {
+            DelegationStep::Answer(answer) => Step::Done(finish(ctx, act, Output::new(reply_value(&answer)))),
+            DelegationStep::Failed(fault) => Step::Fail(fault),
+            DelegationStep::Ask(ask) => Step::Ask(ask),
         }
     }
 
     fn answer(&self, ctx: &Ctx<'_>, act: ActId, answer: &Answer) -> Step {
-        let mut decision = Decision::of(&answer.data);
+        let mut decision = ApprovalDecision::of(&answer.data);
         if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
             decision.note.clone_from(comment);
         }
@@ -120,13 +125,17 @@ fn previous(ctx: &Ctx<'_>, act: ActId) -> Val {
     ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
 }
 
-/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is.
+/// An execution's input replaces what the file starts with; nothing and `{}` leave it as it is. Callers with one text
+/// (a tool call, a message) send `{"text": …}`, which is that text.
 fn start_value(ctx: &Ctx<'_>, initial: Value) -> Value {
     match ctx.input() {
         Value::Null => initial,
         Value::Object(members) if members.is_empty() => initial,
         Value::Object(members) if members.len() == 1 && members.contains_key("initialInput") => {
             members["initialInput"].clone()
+        }
+        Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
+            members["text"].clone()
         }
         given => given.clone(),
     }
@@ -158,7 +167,7 @@ fn bind_agent(ctx: &Ctx<'_>, act: ActId, agent: &Agent, own: Value) -> Step {
 }
 
 /// Agents answer with a text, bare or as the one member of an object; anything else is kept as it is.
-fn reply_value(output: &Val) -> Val {
+pub(super) fn reply_value(output: &Val) -> Val {
     match &**output {
         Value::Object(members) if members.len() == 1 && members.get("text").is_some_and(Value::is_string) => {
             Arc::new(members["text"].clone())
@@ -167,7 +176,7 @@ fn reply_value(output: &Val) -> Val {
     }
 }
 
-fn choose(ctx: &Ctx<'_>, act: ActId, conditions: &[Condition]) -> Output {
+fn choose(ctx: &Ctx<'_>, act: ActId, conditions: &[BranchCondition]) -> Output {
     let value = previous(ctx, act);
     let text = text::plain(&value);
     let mut branch = "false".to_owned();

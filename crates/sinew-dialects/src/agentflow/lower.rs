@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sinew_plan::{Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Span};
 
-use super::model::{self, Connection, FileNode, Graph, Work};
+use super::model::{self, CanvasGraph, FileNode, FlowConnection, Work};
 use super::{NAME, subagents};
 use crate::{LowerOptions, Lowered};
 
@@ -30,12 +30,12 @@ pub(super) struct Extra {
     pub(super) own: Value,
     /// Connections to nodes that do not exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) missing: Vec<Missing>,
+    pub(super) missing: Vec<MissingTarget>,
 }
 
 /// A connection to a node that does not exist.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Missing {
+pub(super) struct MissingTarget {
     pub(super) port: String,
     pub(super) target: String,
 }
@@ -61,7 +61,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
 }
 
 fn plan(
-    graph: &Graph,
+    graph: &CanvasGraph,
     name: &str,
     agents: &BTreeMap<String, String>,
     whole: Span,
@@ -139,7 +139,7 @@ fn plan(
 }
 
 /// The one start node, or why the graph cannot start.
-fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIx, String> {
+fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<NodeIx, String> {
     let is_start = |(_, node): &(usize, &FileNode)| matches!(node.work, Work::Start { .. });
     let starts: Vec<(usize, &FileNode)> = graph.nodes.iter().enumerate().filter(is_start).collect();
     match starts.as_slice() {
@@ -166,12 +166,12 @@ fn entry(graph: &Graph, whole: Span, found: &mut Vec<Diagnostic>) -> Result<Node
 }
 
 fn edges(
-    graph: &Graph,
+    graph: &CanvasGraph,
     ids: &BTreeMap<&str, NodeIx>,
     found: &mut Vec<Diagnostic>,
-) -> (Vec<PlanEdge>, BTreeMap<NodeIx, Vec<Missing>>) {
+) -> (Vec<PlanEdge>, BTreeMap<NodeIx, Vec<MissingTarget>>) {
     let mut edges = Vec::new();
-    let mut missing: BTreeMap<NodeIx, Vec<Missing>> = BTreeMap::new();
+    let mut missing: BTreeMap<NodeIx, Vec<MissingTarget>> = BTreeMap::new();
     for connection in &graph.connections {
         let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
         let mut warn = |code: &str, message: String| {
@@ -186,7 +186,10 @@ fn edges(
         let Some(&to) = to else {
             if !connection.is_subagent() {
                 warn("UNKNOWN_TARGET", format!("connection target '{}' is not a node", connection.target));
-                missing.entry(from).or_default().push(Missing { port, target: connection.target.clone() });
+                missing
+                    .entry(from)
+                    .or_default()
+                    .push(MissingTarget { port, target: connection.target.clone() });
             }
             continue;
         };
@@ -213,7 +216,7 @@ fn edges(
 }
 
 /// The port a connection leaves at. `true` is what the first condition was called when there was only one.
-fn port(connection: &Connection, work: &Work) -> String {
+fn port(connection: &FlowConnection, work: &Work) -> String {
     match work {
         Work::If { .. } if connection.source_handle == "true" => condition_port(0),
         _ => connection.source_handle.clone(),

@@ -6,6 +6,7 @@
 //! and cycles are legal, which is why every edge has a budget.
 
 mod adapter;
+mod delegation;
 mod lower;
 mod model;
 mod native;

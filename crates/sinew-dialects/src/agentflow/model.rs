@@ -18,9 +18,9 @@ const EFFORT: &str = "low";
 const SUBAGENT: &str = "subagent";
 
 /// A graph as it stands in the file.
-pub(super) struct Graph {
+pub(super) struct CanvasGraph {
     pub(super) nodes: Vec<FileNode>,
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<FlowConnection>,
 }
 
 /// One node of the file.
@@ -32,7 +32,7 @@ pub(super) struct FileNode {
 }
 
 /// One connection of the file.
-pub(super) struct Connection {
+pub(super) struct FlowConnection {
     pub(super) source: String,
     pub(super) target: String,
     pub(super) source_handle: String,
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     pub(super) span: Span,
 }
 
-impl Connection {
+impl FlowConnection {
     /// True for delegation, false for flow.
     pub(super) fn is_subagent(&self) -> bool {
         self.source_handle == SUBAGENT
@@ -61,7 +61,7 @@ pub(super) enum Work {
     /// Chooses a branch by the text of what came before.
     If {
         /// The first that matches wins.
-        conditions: Vec<Condition>,
+        conditions: Vec<BranchCondition>,
     },
     /// Waits for a person.
     Approval {
@@ -101,12 +101,12 @@ impl Agent {
 
 /// One condition of an `if`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Condition {
+pub(super) struct BranchCondition {
     pub(super) contains: bool,
     pub(super) value: String,
 }
 
-impl Condition {
+impl BranchCondition {
     /// The operator as it is written in logs; what is not known means `equal`.
     pub(super) fn operator(&self) -> &'static str {
         if self.contains { "contains" } else { "equal" }
@@ -140,7 +140,7 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
 }
 
 /// Reads a graph; what has no usable shape is left out and reported.
-pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
+pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
         found.push(Diagnostic::error("SINEW-2201", message).at(span).sub_code("SCHEMA"));
     };
@@ -183,7 +183,7 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> Graph {
             );
         }
     }
-    Graph { nodes, connections }
+    CanvasGraph { nodes, connections }
 }
 
 fn file_node(node: &Node) -> Result<FileNode, String> {
@@ -239,8 +239,8 @@ fn given(data: &Value, key: &str, default: &str) -> String {
     }
 }
 
-fn conditions(data: &Value) -> Vec<Condition> {
-    let one = |condition: &Value| Condition {
+fn conditions(data: &Value) -> Vec<BranchCondition> {
+    let one = |condition: &Value| BranchCondition {
         contains: condition.get("operator").and_then(Value::as_str) == Some("contains"),
         value: condition.get("value").map(text::plain).unwrap_or_default(),
     };
@@ -248,18 +248,18 @@ fn conditions(data: &Value) -> Vec<Condition> {
         (Some(Value::Array(conditions)), _) => conditions.iter().map(one).collect(),
         (_, Some(legacy @ Value::Object(_))) => vec![one(legacy)],
         // Before there were operators, a condition was a text to be found.
-        (_, Some(Value::String(legacy))) => vec![Condition { contains: true, value: legacy.clone() }],
+        (_, Some(Value::String(legacy))) => vec![BranchCondition { contains: true, value: legacy.clone() }],
         _ => Vec::new(),
     }
 }
 
-fn connection(node: &Node) -> Result<Connection, String> {
+fn connection(node: &Node) -> Result<FlowConnection, String> {
     let end = |key: &str| {
         let id = node.get(key).and_then(Node::as_str).map(str::to_owned);
         id.ok_or_else(|| format!("needs a {key} that is a text"))
     };
     let handle = |key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
-    Ok(Connection {
+    Ok(FlowConnection {
         source: end("source")?,
         target: end("target")?,
         source_handle: handle("sourceHandle").unwrap_or_else(|| "output".to_owned()),

@@ -1,13 +1,17 @@
 //! What a node would be in a `sam` workflow.
+//!
+//! The text that agents work on is put together by operators of `sam`, so that an answer `{"text": …}` counts as its text
+//! there, too. Conditions look at that text in lower case, as they do here.
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_plan::{EdgeIx, NodeIx};
 
 use super::lower::Extra;
-use super::model::Work;
-use super::text::PREVIOUS;
+use super::model::{Agent, BranchCondition, Work};
+use super::text::{self, PREVIOUS};
+use crate::convert::has_template;
 use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
@@ -17,74 +21,177 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
     };
     match extra.work {
         _ if plan.node(node).attached => Portability::Attached,
-        Work::Start { initial } => {
-            if initial.as_str() != Some("") {
-                losses.push(format!(
-                    "its initial input has to be given as the workflow's input: {{\"text\": {initial}}}"
-                ));
-            }
+        Work::Start { .. } => {
+            losses.push("only an input {\"text\": …} replaces what it starts with".into());
             Portability::Start
         }
         Work::Agent(agent) => {
-            let Some(before) = previous(graph, node) else { return several() };
-            if !extra.own.get("subagents").is_none_or(|below| below.as_array().is_none_or(Vec::is_empty)) {
-                losses.push("the agents below it are not carried over".into());
+            let below = extra.own.get("subagents").and_then(Value::as_array);
+            if below.is_some_and(|below| !below.is_empty()) {
+                return Portability::Not("it delegates to agents below it".into());
             }
-            let asked = if agent.user_prompt.trim().is_empty() { PREVIOUS } else { &agent.user_prompt };
-            let instruction = format!("{}\n\n{}", agent.system_prompt, asked.replace(PREVIOUS, &before));
-            Portability::Agent {
-                agent: plan.node(node).agent.clone().unwrap_or(agent.name),
-                instruction: Some(instruction),
-                input: Some(json!({ "text": before })),
-            }
+            agent_node(graph, node, &agent, losses).unwrap_or_else(Portability::Not)
         }
-        Work::If { conditions } => {
-            let Some(before) = previous(graph, node) else { return several() };
-            losses.push("its comparisons ignore case here, but not in sam".into());
-            let mut ports: BTreeMap<&str, EdgeIx> = BTreeMap::new();
-            for (ix, edge) in graph.edges_out_of(node) {
-                ports.entry(&edge.port).or_insert(ix);
-            }
-            let edge = |port: &str| ports.get(port).copied();
-            let cases = conditions.iter().enumerate().filter_map(|(n, condition)| {
-                let expected = json!(condition.value.trim()).to_string();
-                let test = if condition.contains {
-                    format!("{expected} in '{before}'")
-                } else {
-                    format!("'{before}' == {expected}")
-                };
-                // Nothing is expected to match nothing, and a branch that leads nowhere only ends the flow.
-                let never = condition.value.trim().is_empty();
-                edge(&format!("condition-{n}")).filter(|_| !never).map(|edge| (test, edge))
-            });
-            Portability::Choice { cases: cases.collect(), default: edge("false") }
-        }
+        Work::If { conditions } => choice(graph, node, &conditions).unwrap_or_else(Portability::Not),
         Work::Approval { .. } => Portability::Not("sam has no word for a person's decision".into()),
         Work::Unknown => Portability::Not(format!("its type '{}' is not known", plan.node(node).kind)),
         Work::Broken { message } => Portability::Not(message),
     }
 }
 
-fn several() -> Portability {
-    Portability::Not("what it works on depends on which of several branches ran".into())
+fn agent_node(
+    graph: &PlanGraph<'_>,
+    node: NodeIx,
+    agent: &Agent,
+    losses: &mut Vec<String>,
+) -> Result<Portability, String> {
+    let before = previous(graph, node)?;
+    if has_template(&agent.system_prompt) {
+        return Err("sam would fill the templates of its system prompt".into());
+    }
+    losses.push("the agent chooses its model, its effort and its tools".into());
+    losses.push("an answer that is neither a text nor {\"text\": …} is worded another way".into());
+    let prompt = if agent.user_prompt.trim().is_empty() { PREVIOUS } else { &agent.user_prompt };
+    let mut parts = Vec::new();
+    for (n, text) in prompt.split(PREVIOUS).enumerate() {
+        if n > 0 {
+            parts.push(before.value());
+        }
+        parts.extend(literal(text));
+    }
+    // A text among the parts makes the whole a text, whatever came before.
+    parts.push(json!(""));
+    Ok(Portability::Agent {
+        agent: graph.plan().node(node).agent.clone().unwrap_or_else(|| agent.name.clone()),
+        instruction: Some(agent.system_prompt.clone()),
+        input: Some(json!({ "text": { "concat": parts } })),
+    })
 }
 
-/// A template for what came before: the one node that works before it, past conditions, which hand on what they got.
-fn previous(graph: &PlanGraph<'_>, node: NodeIx) -> Option<String> {
+/// A text in pieces of which `sam` takes none for a template.
+fn literal(text: &str) -> Vec<Value> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let mut pieces: Vec<Value> = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("{{").filter(|_| has_template(rest)) {
+        pieces.push(json!(rest[..=at]));
+        rest = &rest[at + 1..];
+    }
+    pieces.push(json!(rest));
+    pieces
+}
+
+fn choice(
+    graph: &PlanGraph<'_>,
+    node: NodeIx,
+    conditions: &[BranchCondition],
+) -> Result<Portability, String> {
+    let seen = previous(graph, node)?.lower_case()?;
+    let mut ports: BTreeMap<&str, EdgeIx> = BTreeMap::new();
+    for (ix, edge) in graph.edges_out_of(node) {
+        ports.entry(&edge.port).or_insert(ix);
+    }
+    let mut cases = Vec::new();
+    let default = ports.get("false").copied();
+    for (n, condition) in conditions.iter().enumerate() {
+        let expected = condition.value.trim().to_lowercase();
+        // Nothing is expected to match nothing.
+        if expected.is_empty() {
+            continue;
+        }
+        let expected = python_text(&expected)?;
+        let test = if condition.contains {
+            format!("{expected} in {seen}")
+        } else {
+            format!("{seen} == {expected}")
+        };
+        let Some(edge) = ports.get(format!("condition-{n}").as_str()) else {
+            // The branch ends here. A case needs a target, so those after it hold only if this one does not.
+            if n + 1 < conditions.len() || default.is_some() {
+                return Err(format!("its branch 'condition-{n}' leads nowhere, and others follow"));
+            }
+            continue;
+        };
+        cases.push((test, *edge));
+    }
+    Ok(Portability::Choice { cases, default })
+}
+
+/// A text as a literal of conditions.
+fn python_text(text: &str) -> Result<String, String> {
+    if text.contains("{{") {
+        return Err(format!("sam would read a template in '{text}'"));
+    }
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        return Err("a condition has a control character".into());
+    }
+    Ok(json!(text).to_string())
+}
+
+/// Where the value before a node comes from.
+enum PreviousValue<'g> {
+    /// The input of the execution, or else this.
+    Start(Value),
+    /// The output of a node.
+    Node(&'g str),
+}
+
+impl PreviousValue<'_> {
+    /// As a value of `sam`.
+    fn value(&self) -> Value {
+        match self {
+            Self::Start(initial) => json!({ "coalesce": ["{{workflow.input.text}}", initial] }),
+            Self::Node(id) => {
+                json!({ "coalesce": [format!("{{{{{id}.output.text}}}}"), format!("{{{{{id}.output}}}}")] })
+            }
+        }
+    }
+
+    /// As a text in lower case, in a condition of `sam`.
+    fn lower_case(&self) -> Result<String, String> {
+        Ok(match self {
+            Self::Start(initial) => {
+                let initial = python_text(&text::plain(initial))?;
+                format!("str({{{{workflow.input}}}}.get('text', {initial})).lower()")
+            }
+            Self::Node(id) => {
+                let output = format!("{{{{{id}.output}}}}");
+                format!(
+                    "str({output}['text'] if str({output}).startswith(\"{{'text': \") else {output}).lower()"
+                )
+            }
+        })
+    }
+}
+
+/// What came before: the one node that works before it, past conditions, which hand on what they got.
+fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIx) -> Result<PreviousValue<'g>, String> {
     let plan = graph.plan();
+    let several = || "what it works on depends on which of several branches ran".to_owned();
     let mut at = node;
     // No way up a graph is longer than its nodes; more steps mean a cycle.
     for _ in 0..=plan.nodes.len() {
         let mut before = graph.edges_into(at).map(|(_, edge)| edge.from);
-        let first = before.next()?;
+        let first = before.next().ok_or_else(several)?;
         if before.any(|other| other != first) {
-            return None;
+            return Err(several());
         }
-        match plan.node(first).kind.as_str() {
-            "start" => return Some("{{workflow.input.text}}".into()),
-            "if" | "condition" => at = first,
-            _ => return Some(format!("{{{{{}.output}}}}", plan.node(first).id)),
+        let from = plan.node(first);
+        match serde_json::from_value::<Extra>(from.extra.clone()).map(|extra| extra.work) {
+            Ok(Work::Start { initial }) => {
+                if has_template(&initial.to_string()) {
+                    return Err("sam would fill the templates of the initial input".into());
+                }
+                return Ok(PreviousValue::Start(initial));
+            }
+            Ok(Work::If { .. }) => at = first,
+            _ if from.id.contains(['.', '{', '}']) => {
+                return Err(format!("templates cannot name the node '{}'", from.id));
+            }
+            _ => return Ok(PreviousValue::Node(&from.id)),
         }
     }
-    None
+    Err(several())
 }

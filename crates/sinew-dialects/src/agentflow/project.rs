@@ -1,11 +1,11 @@
 //! The dialect's log: one entry per thing a person would want to read about a run.
 
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Ctx, Fact, NativeEvent};
+use sinew_engine::{ActId, Ask, Ctx, Fact, NativeEvent};
 use sinew_plan::Op;
 
 use super::model::{AGENT_NAME, Work};
-use super::{adapter, text};
+use super::{adapter, delegation, text};
 
 /// What an approval's log entry says.
 pub(super) const WAITING: &str = "Waiting for user approval";
@@ -23,12 +23,15 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
     match fact {
         Fact::Began { act } => began(ctx, *act),
         Fact::Noted { note, .. } => noted(note).into_iter().collect(),
-        Fact::Dispatched { act, ask, .. } if ctx.act(*act).tries == 1 => {
+        Fact::Dispatched { act, ask, .. } if ctx.act(*act).tries == 1 && ask.tag == Ask::WORK => {
             let prompt = ask.context.get("userContent").map(text::plain).unwrap_or_default();
             of(*act, "start_prompt", prompt)
         }
         Fact::Progressed { act, value, .. } => subagent_event(ctx, *act, value).into_iter().collect(),
         Fact::Replied { act, result, retried: false, .. } => match result {
+            _ if last_tag(ctx, *act) == delegation::SUBAGENT => Vec::new(),
+            // An answer that delegates is told by the calls.
+            Ok(reply) if is_delegating(ctx, *act, &reply.output) => Vec::new(),
             Ok(reply) => {
                 let told = reply.events.iter().filter_map(|event| subagent_event(ctx, *act, event));
                 told.chain(of(*act, "llm_response", response(&reply.output))).collect()
@@ -46,7 +49,7 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
             of(*act, "wait_input", WAITING.to_owned())
         }
         Fact::Answered { act, answer } => {
-            let mut decision = text::Decision::of(&answer.data);
+            let mut decision = text::ApprovalDecision::of(&answer.data);
             if let (true, Some(comment)) = (decision.note.is_empty(), &answer.comment) {
                 decision.note.clone_from(comment);
             }
@@ -57,6 +60,15 @@ pub(super) fn project(ctx: &Ctx<'_>, fact: &Fact) -> Vec<NativeEvent> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Tag of the last reply.
+fn last_tag<'a>(ctx: &Ctx<'a>, act: ActId) -> &'a str {
+    ctx.act(act).replies.last().map(|reply| reply.tag.as_str()).unwrap_or_default()
+}
+
+fn is_delegating(ctx: &Ctx<'_>, act: ActId, output: &Value) -> bool {
+    adapter::extra(ctx, act).is_ok_and(|extra| delegation::delegates(&extra.own, output))
 }
 
 fn began(ctx: &Ctx<'_>, act: ActId) -> Vec<NativeEvent> {

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sinew_source::Span;
 
-use super::model::{Agent, Connection, FileNode, Graph, Work};
+use super::model::{Agent, CanvasGraph, FileNode, FlowConnection, Work};
 
 /// Delegation may not be deeper than this: every level is a whole run of an agent inside another.
 const DEEPEST: usize = 32;
 
 /// One thing that is wrong with the links.
-pub(super) struct Problem {
+pub(super) struct LinkProblem {
     /// Short name of the rule.
     pub(super) code: &'static str,
     /// As the run's log words it.
@@ -22,11 +22,11 @@ pub(super) struct Problem {
 }
 
 /// All problems, in file order; cycles last.
-pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
+pub(super) fn problems(graph: &CanvasGraph) -> Vec<LinkProblem> {
     let mut found = Vec::new();
     let nodes: BTreeMap<&str, &Work> =
         graph.nodes.iter().map(|node| (node.id.as_str(), &node.work)).collect();
-    let mut flow: BTreeMap<&str, &Connection> = BTreeMap::new();
+    let mut flow: BTreeMap<&str, &FlowConnection> = BTreeMap::new();
     for edge in graph.connections.iter().filter(|edge| !edge.is_subagent()) {
         flow.entry(&edge.source).or_insert(edge);
         flow.entry(&edge.target).or_insert(edge);
@@ -36,7 +36,7 @@ pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
         let (source, target) = (link.source.as_str(), link.target.as_str());
         let mut report = |code, rule: &str| {
             let message = format!("Subagent link \"{source}\" -> \"{target}\" {rule}");
-            found.push(Problem { code, message, span: link.span });
+            found.push(LinkProblem { code, message, span: link.span });
         };
         match nodes.get(source) {
             None => report("SUBAGENT_SOURCE_MISSING", "has a source that does not exist."),
@@ -68,7 +68,7 @@ pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
                 "Subagent target \"{target}\" cannot be used in the regular execution edge \"{}\" -> \"{}\".",
                 edge.source, edge.target
             );
-            found.push(Problem { code: "SUBAGENT_IN_FLOW", message, span: edge.span });
+            found.push(LinkProblem { code: "SUBAGENT_IN_FLOW", message, span: edge.span });
         }
     }
     found.extend(cycles(graph, &parents));
@@ -76,7 +76,7 @@ pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
 }
 
 /// Every node has one parent at most, so following parents finds each cycle, and chains that are too deep.
-fn cycles(graph: &Graph, parents: &BTreeMap<&str, &str>) -> Vec<Problem> {
+fn cycles(graph: &CanvasGraph, parents: &BTreeMap<&str, &str>) -> Vec<LinkProblem> {
     let mut found = Vec::new();
     let mut depths: BTreeMap<&str, usize> = BTreeMap::new();
     let mut links: BTreeMap<&str, Span> = BTreeMap::new();
@@ -91,7 +91,7 @@ fn cycles(graph: &Graph, parents: &BTreeMap<&str, &str>) -> Vec<Problem> {
         while let Some(id) = next.filter(|id| !depths.contains_key(id) && path.len() <= DEEPEST) {
             if let Some(start) = path.iter().position(|seen| *seen == id) {
                 let message = cycle(&path[start..], &node.id);
-                found.push(Problem { code: "SUBAGENT_CYCLE", message, span: place(id) });
+                found.push(LinkProblem { code: "SUBAGENT_CYCLE", message, span: place(id) });
                 break;
             }
             path.push(id);
@@ -101,7 +101,7 @@ fn cycles(graph: &Graph, parents: &BTreeMap<&str, &str>) -> Vec<Problem> {
         let crosses = above <= DEEPEST + 1 && above + path.len() > DEEPEST + 1;
         if crosses || path.len() > DEEPEST {
             let message = format!("Subagents above \"{}\" are nested deeper than {DEEPEST} levels.", node.id);
-            found.push(Problem { code: "SUBAGENT_DEPTH", message, span: place(&node.id) });
+            found.push(LinkProblem { code: "SUBAGENT_DEPTH", message, span: place(&node.id) });
         }
         for (n, id) in path.iter().rev().enumerate() {
             depths.insert(id, above + n);
@@ -127,7 +127,7 @@ pub(super) struct DelegationTree<'g> {
 }
 
 impl<'g> DelegationTree<'g> {
-    pub(super) fn of(graph: &'g Graph) -> Self {
+    pub(super) fn of(graph: &'g CanvasGraph) -> Self {
         let agent = |node: &'g FileNode| match &node.work {
             Work::Agent(agent) => Some((node.id.as_str(), agent)),
             _ => None,

@@ -184,7 +184,7 @@ fn answers_are_normalised() {
         (json!(null), "approve", ""),
         (json!(["reject"]), "approve", ""),
     ] {
-        let seen = super::text::Decision::of(&answer);
+        let seen = super::text::ApprovalDecision::of(&answer);
         assert_eq!((seen.word(), seen.note.as_str()), (decision, note), "{answer}");
     }
 }
@@ -238,4 +238,103 @@ fn only_graphs_of_this_kind_are_recognised() {
     assert_eq!(sure(json!({ "nodes": [{ "id": "a", "type": "agent" }], "edges": [] })), 0);
     assert_eq!(sure(json!({ "nodes": {}, "connections": [] })), 0);
     assert_eq!(sure(json!([])), 0);
+}
+
+/// The engine delegates: it asks the agents below, and the agent again with their answers, also after a restart.
+#[test]
+fn agents_below_are_asked_and_their_answers_come_back() {
+    let mut file = graph("s:start w:agent+ k:agent+ m:agent", "s>w w.subagent>k k.subagent>m");
+    file["nodes"][0]["data"]["initialInput"] = json!("the topic");
+    for (ix, name) in [(1, "Writer"), (2, "Fact finder!"), (3, "Librarian")] {
+        file["nodes"][ix]["data"]["agentName"] = json!(name);
+    }
+    let call = |tool: &str, task: &str| json!({ "tool": tool, "task": task });
+    let calls = |calls: Vec<Value>| json!({ "subagent_calls": calls });
+    let plan = lower(&AgentFlow, &file).unwrap().plan;
+    let mut bench = Bench::new(plan, AgentFlow.adapter());
+    bench.start(Value::Null, &mut |_, ask| {
+        let results = ask.input["subagent_results"].as_array().map_or(0, Vec::len);
+        let result = match (ask.target.name(), results) {
+            ("Writer", 0) => {
+                Ok(calls(vec![call("subagent_fact_finder_k", "find facts"), call("nobody", "x")]))
+            }
+            ("Writer", 2) => Ok(calls(vec![call("k", "fail")])),
+            ("Writer", _) => Ok(json!({ "text": ask.input["subagent_results"].to_string() })),
+            ("Fact finder!", 0) if ask.input["text"] == "fail" => {
+                Err(Fault::failure("SINEW-5101", "no luck"))
+            }
+            ("Fact finder!", 0) => Ok(calls(vec![call("subagent_librarian_m", "a book")])),
+            (name, _) => Ok(json!({ "text": format!("{name} on {}", ask.input["text"]) })),
+        };
+        Stubbed { after: 1, progress: Vec::new(), result: result.map(Reply::new) }
+    });
+    let names: Vec<&str> = bench.asked.iter().map(|(_, ask)| ask.target.name()).collect();
+    assert_eq!(
+        names,
+        ["Writer", "Fact finder!", "Librarian", "Fact finder!", "Writer", "Fact finder!", "Writer"]
+    );
+    let again = &bench.asked[4].1;
+    assert_eq!((again.tag.as_str(), &again.input["text"]), ("turn", &json!("the topic")));
+    assert_eq!(again.input["subagent_results"][0]["result"], json!("Fact finder! on \"find facts\""));
+    assert_eq!(again.input["subagent_results"][1]["error"], "there is no sub-agent 'nobody'");
+    let told: Vec<&str> = bench.lines().iter().filter_map(|line| line.split(' ').nth(1)).collect();
+    let delegated = ["subagent_call_start:", "subagent_call_end:"];
+    let seen: Vec<&str> = told.into_iter().filter(|kind| !kind.starts_with("step_start")).collect();
+    assert_eq!(
+        seen,
+        [
+            "start_prompt:",
+            delegated[0],
+            delegated[0],
+            delegated[1],
+            delegated[1],
+            delegated[0],
+            "subagent_call_error:",
+            "llm_response:"
+        ]
+    );
+    let inner: Value = {
+        let line =
+            bench.lines().into_iter().filter(|line| line.contains("subagent_call_start")).nth(1).unwrap();
+        serde_json::from_str(line.split_once(": ").unwrap().1).unwrap()
+    };
+    let want = json!({ "type": "subagent_call_start", "parentNodeId": "w", "subagentNodeId": "m",
+        "subagentName": "Librarian", "callId": "call_2", "depth": 2, "parentCallId": "call_1" });
+    assert_eq!(inner, want);
+    assert_eq!(bench.native()["status"], "completed");
+}
+
+#[test]
+fn delegation_without_end_fails_and_an_agent_without_others_only_answers() {
+    let delegating = |nodes: &str, connections: &str| {
+        let mut bench =
+            Bench::new(lower(&AgentFlow, &graph(nodes, connections)).unwrap().plan, AgentFlow.adapter());
+        bench.start(Value::Null, &mut |_, ask| {
+            let answer = match ask.tag.as_str() {
+                "subagent" => json!("done"),
+                _ => json!({ "subagent_calls": [{ "node": "k", "task": "more" }] }),
+            };
+            Stubbed { after: 0, progress: Vec::new(), result: Ok(Reply::new(answer)) }
+        });
+        (bench.asked.len(), bench.native())
+    };
+    let (asked, native) = delegating("s:start w:agent+ k:agent", "s>w w.subagent>k");
+    assert_eq!((asked, &native["status"]), (41, &json!("failed")));
+    let (asked, native) = delegating("s:start w:agent", "s>w");
+    assert_eq!((asked, &native["status"]), (1, &json!("completed")));
+}
+
+/// Callers with one text, tools among them, send `{"text": …}`.
+#[test]
+fn a_text_is_the_start() {
+    for (input, prompt) in [
+        (json!({ "text": "hello" }), "hello"),
+        (json!({ "initialInput": "hi" }), "hi"),
+        (json!({}), ""),
+        (json!({ "text": "a", "more": 1 }), "{\"text\":\"a\",\"more\":1}"),
+    ] {
+        let (_, bench) =
+            run(&json!({ "workflow": graph("s:start a:agent", "s>a"), "input": input, "stubs": {} }));
+        assert_eq!(bench.asked[0].1.input["text"], prompt, "{input}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::model::Condition;
+use super::model::BranchCondition;
 use crate::js::json_text;
 
 /// The place of the previous output in a prompt.
@@ -28,19 +28,19 @@ pub(super) fn is_decision(value: &Value) -> bool {
 }
 
 /// Whether a condition holds for a text; nothing is expected to match nothing.
-pub(super) fn matches(condition: &Condition, text: &str) -> bool {
+pub(super) fn matches(condition: &BranchCondition, text: &str) -> bool {
     let expected = condition.value.trim().to_lowercase();
     let text = text.to_lowercase();
     !expected.is_empty() && if condition.contains { text.contains(&expected) } else { text == expected }
 }
 
 /// A person's answer in the dialect's terms.
-pub(super) struct Decision {
+pub(super) struct ApprovalDecision {
     pub(super) approved: bool,
     pub(super) note: String,
 }
 
-impl Decision {
+impl ApprovalDecision {
     /// Texts that contain `reject` and objects that decide `reject` reject; everything else approves.
     pub(super) fn of(answer: &Value) -> Self {
         let rejected = match answer {

@@ -9,12 +9,13 @@ use sinew_protocol::Fault;
 use sinew_script::{python_repr, python_type};
 use sinew_source::violation_code;
 
+use super::execution_state::execution_state;
 use super::lower::{MOST, OUT};
 use super::model::{Strategy, Work};
-use super::path::World;
-use super::program::{Compiled, Program, Read, schema};
+use super::path::{MissingField, TemplateScope};
+use super::program::{CompiledNode, CompiledPlan, Read, schema};
 use super::template::fill;
-use super::world::{View, name};
+use super::world::{ScopeView, name};
 use super::{duration, violation};
 
 /// The adapter of this dialect.
@@ -36,7 +37,7 @@ impl Adapter for SamAdapter {
     }
 
     fn bind(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
-        Program::of(ctx.graph).and_then(|program| Bound::new(ctx, &program, act).step()).into()
+        CompiledPlan::of(ctx.graph).and_then(|program| StartingNode::new(ctx, &program, act).step()).into()
     }
 
     fn shape(&self, ctx: &Ctx<'_>, act: ActId) -> Step {
@@ -52,12 +53,13 @@ impl Adapter for SamAdapter {
         if let (Some(child), Some(fault)) = (failed, ctx.child_fault(act)) {
             return Step::Fail(named(ctx, child, fault).with_retryable(false));
         }
-        Program::of(ctx.graph).and_then(|program| gathered(ctx, &program, act)).into()
+        CompiledPlan::of(ctx.graph).and_then(|program| gathered(ctx, &program, act)).into()
     }
 
     fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
-        let program = Program::of(ctx.graph)?;
-        let output = program.output.resolve(&View::new(ctx, &program, ctx.root())).map_err(no_value)?;
+        let program = CompiledPlan::of(ctx.graph)?;
+        let view = ScopeView::new(ctx, &program, ctx.root());
+        let output = program.output.resolve(&view, MissingField::Refused).map_err(no_value)?;
         match &ctx.plan().output_schema {
             Some(source) if !ctx.dry_run() => {
                 checked(source, output, "SINEW-4202", "Output validation failed")
@@ -68,6 +70,10 @@ impl Adapter for SamAdapter {
 
     fn failure(&self, ctx: &Ctx<'_>, act: ActId, fault: &Fault) -> Fault {
         named(ctx, act, fault)
+    }
+
+    fn native_result(&self, ctx: &Ctx<'_>) -> Value {
+        execution_state(ctx)
     }
 }
 
@@ -106,18 +112,18 @@ fn checked(source: &Value, value: Value, code: &'static str, what: &str) -> Resu
 }
 
 /// An activation that is about to begin.
-struct Bound<'c> {
+struct StartingNode<'c> {
     ctx: &'c Ctx<'c>,
-    program: &'c Program,
+    program: &'c CompiledPlan,
     act: ActId,
-    node: &'c Compiled,
-    view: View<'c>,
+    node: &'c CompiledNode,
+    view: ScopeView<'c>,
 }
 
-impl<'c> Bound<'c> {
-    fn new(ctx: &'c Ctx<'c>, program: &'c Program, act: ActId) -> Self {
+impl<'c> StartingNode<'c> {
+    fn new(ctx: &'c Ctx<'c>, program: &'c CompiledPlan, act: ActId) -> Self {
         let one = ctx.act(act);
-        let view = View::new(ctx, program, one.scope);
+        let view = ScopeView::new(ctx, program, one.scope);
         Self { ctx, program, act, node: program.node(one.node), view }
     }
 
@@ -202,7 +208,10 @@ impl<'c> Bound<'c> {
     /// The input as mapped, or, without a mapping, worked out from where the node stands.
     fn input(&self) -> Result<Val, Fault> {
         if let Some(mapping) = &self.node.data {
-            return mapping.resolve(&self.view).map(Val::from).map_err(no_value);
+            // Exit handlers report on what is there: after a success there is no error, after a failure outputs are missing.
+            let is_exit = self.ctx.outcome().is_some();
+            let missing = if is_exit { MissingField::Null } else { MissingField::Refused };
+            return mapping.resolve(&self.view, missing).map(Val::from).map_err(no_value);
         }
         let whole =
             || self.ctx.state.start.as_ref().map(|start| Arc::clone(&start.input)).unwrap_or_default();
@@ -230,7 +239,7 @@ impl<'c> Bound<'c> {
 
     fn map(&self, max_items: Option<u32>, limit: Option<u32>) -> Result<Step, Fault> {
         let items = match &self.node.data {
-            Some(template) => template.resolve(&self.view).map_err(no_value)?,
+            Some(template) => template.resolve(&self.view, MissingField::Null).map_err(no_value)?,
             None => Value::Null,
         };
         let items = match items {
@@ -311,7 +320,7 @@ fn branched(output: Value, branch: Option<&String>) -> Step {
 }
 
 /// What follows when all children ended well.
-fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault> {
+fn gathered(ctx: &Ctx<'_>, program: &CompiledPlan, act: ActId) -> Result<Step, Fault> {
     let node = program.node(ctx.act(act).node);
     let results = || ctx.child_outputs(act).map(Arc::unwrap_or_clone);
     match &node.def.work {
@@ -322,7 +331,7 @@ fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault>
         }
         Work::Loop { max_iterations, delay, .. } => {
             let done = ctx.act(act).children.as_ref().map_or(0, |children| children.acts.len());
-            let view = View::after_iteration(ctx, program, act);
+            let view = ScopeView::after_iteration(ctx, program, act);
             let goes_on = match node.conditions.first() {
                 Some(Ok(condition)) => condition.holds(&view).map_err(cannot_evaluate)?,
                 Some(Err(unreadable)) => return Err(cannot_evaluate(unreadable.to_string())),
@@ -331,7 +340,7 @@ fn gathered(ctx: &Ctx<'_>, program: &Program, act: ActId) -> Result<Step, Fault>
             let reason = match (goes_on, done < max_iterations.unwrap_or(MOST) as usize) {
                 (true, true) => {
                     let delay_ms = delay.as_ref().and_then(|delay| duration::milliseconds(delay).ok());
-                    let children = Bound::new(ctx, program, act).body(delay_ms.filter(|ms| *ms > 0));
+                    let children = StartingNode::new(ctx, program, act).body(delay_ms.filter(|ms| *ms > 0));
                     return Ok(Step::Fan { children, limit: None, fail_fast: true });
                 }
                 (true, false) => "max_iterations",

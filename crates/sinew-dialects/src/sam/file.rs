@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sinew_source::{Diagnostic, Document, Node};
 
-use super::model::Definition;
+use super::model::WorkflowDefinition;
 use super::parse;
-use super::read::Found;
+use super::read::ParseFindings;
 
 /// What a file holds.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct FileContent {
     /// Workflows by name, in file order.
-    pub(super) workflows: Vec<(String, Definition)>,
+    pub(super) workflows: Vec<(String, WorkflowDefinition)>,
     /// Configurations of the agents that came along, by name.
     pub(super) agents: BTreeMap<String, Value>,
 }
@@ -62,9 +62,9 @@ const OWN_KEYS: [&str; 6] =
     ["agent_name", "depends_on", "workflow_name", "wait_for", "withItems", "withParam"];
 
 /// Reads every workflow of a file.
-pub(super) fn read(document: &Document, default_name: &str, found: &mut Found) -> Content {
+pub(super) fn read(document: &Document, default_name: &str, found: &mut ParseFindings) -> FileContent {
     let root = &document.root;
-    let mut content = Content::default();
+    let mut content = FileContent::default();
     if let Some(apps) = root.get("apps") {
         for app in apps.as_array().unwrap_or_default() {
             application(app, default_name, &mut content, found);
@@ -81,7 +81,7 @@ pub(super) fn read(document: &Document, default_name: &str, found: &mut Found) -
     content
 }
 
-fn application(app: &Node, default_name: &str, content: &mut Content, found: &mut Found) {
+fn application(app: &Node, default_name: &str, content: &mut FileContent, found: &mut ParseFindings) {
     let Some(config) = app.get("app_config") else {
         return;
     };
@@ -102,7 +102,14 @@ fn name_of(config: &Node, default_name: &str) -> String {
     text("name").or_else(|| text("agent_name")).unwrap_or(default_name).to_owned()
 }
 
-fn one(node: &Node, around: &Node, name: &str, bare: bool, content: &mut Content, found: &mut Found) {
+fn one(
+    node: &Node,
+    around: &Node,
+    name: &str,
+    bare: bool,
+    content: &mut FileContent,
+    found: &mut ParseFindings,
+) {
     if content.workflows.iter().any(|(other, _)| other == name) {
         let twice = Diagnostic::error("SINEW-2104", format!("duplicate workflow name '{name}' in the file"));
         found.push(twice.at(node.span));

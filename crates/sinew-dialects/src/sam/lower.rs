@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_plan::{
     Exit, ExitOn, Failure, Join, Limits, NodeIx, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry,
     RetryOn,
 };
 use sinew_protocol::Fault;
+use sinew_script::python_str;
 use sinew_source::Span;
 
 use super::duration;
-use super::model::{Branch, Call, Definition, NodeDef, Retrying, Strategy, Work};
-use super::shape::Shape;
+use super::model::{Branch, Call, NodeDef, RetryStrategy, Strategy, Work, WorkflowDefinition};
+use super::shape::GraphShape;
 
 /// Seconds a node may take whose file says nothing.
 pub(super) const NODE_TIMEOUT: f64 = 300.0;
@@ -20,28 +21,30 @@ pub(super) const NODE_TIMEOUT: f64 = 300.0;
 const WORKFLOW_TIMEOUT: f64 = 1800.0;
 /// Items of a map, iterations of a loop, where the file says nothing.
 pub(super) const MOST: u32 = 100;
+/// Member of a node's `extra` with the fields of events that only its kind has.
+pub(super) const EVENT_FIELDS: &str = "event";
 /// The port that carries a node's whole output.
 pub(super) const OUT: &str = "out";
 
 /// Lowers a definition that was found right. Also gives the place of every node of the plan.
-pub(super) fn lower(name: &str, definition: &Definition) -> Result<(Plan, Vec<Option<Span>>), Fault> {
+pub(super) fn lower(name: &str, definition: &WorkflowDefinition) -> Result<(Plan, Vec<Option<Span>>), Fault> {
     let mut positions = BTreeMap::new();
     for (n, node) in definition.nodes.iter().enumerate() {
         positions.entry(node.id.as_str()).or_insert(n as NodeIx);
     }
-    let shape = Shape::of(definition);
-    Lowering { definition, positions, shape, nodes: Vec::new(), places: Vec::new() }.plan(name)
+    let shape = GraphShape::of(definition);
+    PlanLowering { definition, positions, shape, nodes: Vec::new(), places: Vec::new() }.plan(name)
 }
 
-struct Lowering<'d> {
-    definition: &'d Definition,
+struct PlanLowering<'d> {
+    definition: &'d WorkflowDefinition,
     positions: BTreeMap<&'d str, NodeIx>,
-    shape: Shape,
+    shape: GraphShape,
     nodes: Vec<PlanNode>,
     places: Vec<Option<Span>>,
 }
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     fn plan(mut self, name: &str) -> Result<(Plan, Vec<Option<Span>>), Fault> {
         let definition = self.definition;
         // Nodes of the file come first, so their indices are their positions; branches of forks follow.
@@ -108,7 +111,7 @@ impl Lowering<'_> {
             limits: self.limits(),
             input_schema: definition.input_schema.clone(),
             output_schema: definition.output_schema.clone(),
-            extra: extra(&Definition { nodes: Vec::new(), ..definition.clone() })?,
+            extra: extra(&WorkflowDefinition { nodes: Vec::new(), ..definition.clone() })?,
             nodes: self.nodes,
         };
         Ok((plan, self.places))
@@ -144,7 +147,7 @@ impl Lowering<'_> {
             timeout_ms: None,
             inner,
             attached: false,
-            extra: extra(node)?,
+            extra: node_extra(node)?,
         });
         self.places.push((node.places.whole.line > 0).then_some(node.places.whole));
         Ok(())
@@ -154,7 +157,7 @@ impl Lowering<'_> {
         let Some(retrying) = call.retry_strategy.as_ref().or(self.definition.retry_strategy.as_ref()) else {
             return Retry::default();
         };
-        let Retrying { limit, retry_policy, backoff } = retrying;
+        let RetryStrategy { limit, retry_policy, backoff } = retrying;
         let backoff = backoff.clone().unwrap_or_default();
         let milliseconds = |value: &Value| duration::milliseconds(value).ok();
         Retry {
@@ -263,6 +266,34 @@ fn as_node(branch: &Branch) -> NodeDef {
         when: None,
         places: branch.places.clone(),
     }
+}
+
+/// What the plan keeps of a node: its definition, and the fields that events about its kind have.
+fn node_extra(node: &NodeDef) -> Result<Value, Fault> {
+    let mut kept = extra(node)?;
+    if let Some(fields) = event_fields(&node.work) {
+        kept[EVENT_FIELDS] = fields;
+    }
+    Ok(kept)
+}
+
+/// Fields of `workflow_node_execution_start` that only this kind of node has.
+fn event_fields(work: &Work) -> Option<Value> {
+    Some(match work {
+        Work::Conditional { condition, true_branch, false_branch } => json!({
+            "condition": condition, "true_branch": true_branch, "false_branch": false_branch,
+        }),
+        Work::Switch { cases, default } => json!({ "cases": cases, "default_branch": default }),
+        Work::Join { wait_for, strategy, n } => {
+            json!({ "wait_for": wait_for, "join_strategy": strategy.as_str(), "join_n": n })
+        }
+        Work::Loop { condition, max_iterations, delay, .. } => json!({
+            "condition": condition,
+            "max_iterations": max_iterations.unwrap_or(MOST),
+            "loop_delay": delay.as_ref().map(python_str),
+        }),
+        _ => return None,
+    })
 }
 
 fn extra(value: &impl serde::Serialize) -> Result<Value, Fault> {

@@ -10,11 +10,13 @@
 mod adapter;
 mod condition;
 pub mod duration;
+mod execution_state;
 mod file;
 mod lower;
 pub mod model;
 mod parse;
 mod path;
+mod portable;
 pub mod probe;
 mod program;
 mod python;
@@ -28,8 +30,9 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_engine::Adapter;
+use sinew_plan::Plan;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
@@ -96,6 +99,15 @@ impl Dialect for Sam {
         Ok(lowered)
     }
 
+    fn card_skills(&self, plan: &Plan) -> Vec<Value> {
+        let declared = plan.extra.get("skills").and_then(Value::as_array);
+        declared.into_iter().flatten().map(card_skill).collect()
+    }
+
+    fn sam_document(&self, plan: &Plan) -> Option<Value> {
+        Some(portable::document(plan))
+    }
+
     fn adapter(&self) -> &'static dyn Adapter {
         &adapter::SamAdapter
     }
@@ -103,4 +115,16 @@ impl Dialect for Sam {
     fn schema(&self) -> Value {
         serde_json::from_str(include_str!("schema.json")).unwrap_or_default()
     }
+}
+
+/// A declared skill with all the members that a card needs.
+fn card_skill(declared: &Value) -> Value {
+    let mut skill = declared.clone();
+    let id = skill["id"].clone();
+    for (member, otherwise) in [("name", id.clone()), ("description", id), ("tags", json!(["workflow"]))] {
+        if skill[member].is_null() {
+            skill[member] = otherwise;
+        }
+    }
+    skill
 }

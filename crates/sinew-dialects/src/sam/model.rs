@@ -11,7 +11,7 @@ use sinew_source::Span;
 
 /// A workflow, without its nodes' engine side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Definition {
+pub struct WorkflowDefinition {
     /// What it does, for people and models.
     pub description: String,
     /// The author's version.
@@ -33,8 +33,8 @@ pub struct Definition {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Value>,
     /// Nodes that run at the end.
-    #[serde(default, skip_serializing_if = "OnExit::is_empty")]
-    pub on_exit: OnExit,
+    #[serde(default, skip_serializing_if = "ExitHandlers::is_empty")]
+    pub on_exit: ExitHandlers,
     /// Whether the first failure ends everything.
     #[serde(default = "yes")]
     pub fail_fast: bool,
@@ -43,20 +43,20 @@ pub struct Definition {
     pub max_call_depth: u32,
     /// Retry strategy of nodes that have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_strategy: Option<Retrying>,
+    pub retry_strategy: Option<RetryStrategy>,
     /// Settings around the definition.
     #[serde(default)]
-    pub settings: Settings,
+    pub settings: WorkflowSettings,
     /// Ids of nodes that could not be read, so that others may still name them.
     #[serde(skip)]
     pub(super) unread: Vec<String>,
     #[serde(skip)]
-    pub(super) places: Places,
+    pub(super) places: KeyPlaces,
 }
 
 /// What the application file says beside the definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct WorkflowSettings {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -76,7 +76,7 @@ pub struct Settings {
 
 /// Exit handlers, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnExit {
+pub struct ExitHandlers {
     /// Whatever the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<String>,
@@ -91,7 +91,7 @@ pub struct OnExit {
     pub on_cancel: Option<String>,
 }
 
-impl OnExit {
+impl ExitHandlers {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -111,7 +111,7 @@ impl OnExit {
 
 /// New attempts after a failed one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Retrying {
+pub struct RetryStrategy {
     /// How many; 3 when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -120,12 +120,12 @@ pub struct Retrying {
     pub retry_policy: Option<String>,
     /// How long to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<Backoff>,
+    pub backoff: Option<RetryBackoff>,
 }
 
 /// How long to wait between attempts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Backoff {
+pub struct RetryBackoff {
     /// Before the first new attempt; one second when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Value>,
@@ -152,7 +152,7 @@ pub struct NodeDef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     #[serde(skip)]
-    pub(super) places: Places,
+    pub(super) places: KeyPlaces,
 }
 
 /// What a node does.
@@ -257,7 +257,7 @@ pub struct Call {
     pub output_schema_override: Option<Value>,
     /// New attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_strategy: Option<Retrying>,
+    pub retry_strategy: Option<RetryStrategy>,
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Value>,
@@ -285,7 +285,7 @@ pub struct Branch {
     /// Key of its output in the fork's output.
     pub output_key: String,
     #[serde(skip)]
-    pub(super) places: Places,
+    pub(super) places: KeyPlaces,
 }
 
 /// How many nodes a join waits for.
@@ -365,14 +365,14 @@ impl Work {
 
 /// Where things stand in the file, by key (`id`, `depends_on[1]`, `cases[0].node`).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Places {
+pub(super) struct KeyPlaces {
     /// The whole object.
     pub(super) whole: Span,
     /// Its values.
     pub(super) keys: BTreeMap<String, Span>,
 }
 
-impl Places {
+impl KeyPlaces {
     /// The place of a key, else of the whole.
     pub(super) fn of(&self, key: &str) -> Span {
         self.keys.get(key).copied().unwrap_or(self.whole)

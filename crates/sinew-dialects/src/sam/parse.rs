@@ -1,12 +1,13 @@
-//! From a file's tree to a [`Definition`], with everything that is wrong about its shape.
+//! From a file's tree to a [`WorkflowDefinition`], with everything that is wrong about its shape.
 
 use serde_json::Value;
 use sinew_source::{Diagnostic, Member, Node, did_you_mean};
 
 use super::model::{
-    Backoff, Branch, Call, Case, Definition, NodeDef, OnExit, Places, Retrying, Settings, Strategy, Work,
+    Branch, Call, Case, ExitHandlers, KeyPlaces, NodeDef, RetryBackoff, RetryStrategy, Strategy, Work,
+    WorkflowDefinition, WorkflowSettings,
 };
-use super::read::{Fields, Found, Keys, wrong_type};
+use super::read::{Keys, ObjectFields, ParseFindings, wrong_type};
 
 const DEPENDS_ON: Keys = &["depends_on", "dependencies", "dependsOn"];
 const RETRY: Keys = &["retry_strategy", "retryStrategy"];
@@ -19,9 +20,9 @@ const OUTPUT_OVERRIDE: Keys = &["output_schema_override", "outputSchemaOverride"
 const CANCELLATION: &str = "node_cancellation_timeout_seconds";
 
 /// Reads the settings that stand beside a definition; other keys there belong to others.
-pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
-    let Some(mut fields) = Fields::open(around, "the application", found) else {
-        return Settings::default();
+pub(super) fn settings(around: &Node, found: &mut ParseFindings) -> WorkflowSettings {
+    let Some(mut fields) = ObjectFields::open(around, "the application", found) else {
+        return WorkflowSettings::default();
     };
     if let Some(waiting) = around.get(CANCELLATION) {
         found.push(
@@ -30,7 +31,7 @@ pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
                 .hint("an execution that ends does not wait: open tasks are cancelled, later answers change nothing"),
         );
     }
-    Settings {
+    WorkflowSettings {
         display_name: fields.text(&["display_name"], found),
         default_node_timeout_seconds: fields.number(&["default_node_timeout_seconds"], 0.0, found),
         max_workflow_execution_time_seconds: fields.number(
@@ -43,7 +44,7 @@ pub(super) fn settings(around: &Node, found: &mut Found) -> Settings {
     }
 }
 
-/// Keys of [`Settings`], and the name, where they stand among a definition's own.
+/// Keys of [`WorkflowSettings`], and the name, where they stand among a definition's own.
 const AROUND: Keys = &[
     "name",
     "agent_name",
@@ -55,9 +56,14 @@ const AROUND: Keys = &[
 ];
 
 /// Reads a definition. With `bare`, its settings stand among its own keys.
-pub(super) fn definition(node: &Node, name: &str, bare: bool, found: &mut Found) -> Option<Definition> {
-    let mut fields = Fields::open(node, format!("workflow '{name}'"), found)?;
-    let mut places = Places { whole: node.span, ..Places::default() };
+pub(super) fn definition(
+    node: &Node,
+    name: &str,
+    bare: bool,
+    found: &mut ParseFindings,
+) -> Option<WorkflowDefinition> {
+    let mut fields = ObjectFields::open(node, format!("workflow '{name}'"), found)?;
+    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
     if bare {
         for key in AROUND {
             fields.get(std::slice::from_ref(key), found);
@@ -79,19 +85,25 @@ pub(super) fn definition(node: &Node, name: &str, bare: bool, found: &mut Found)
     let nodes = list.map(|list| nodes(list, &mut unread, found)).unwrap_or_default();
     let on_exit = fields.get(&["on_exit", "onExit"], found);
     let on_exit = on_exit.map(|node| exits(node, &mut places, found)).unwrap_or_default();
-    let definition = Definition {
+    let definition = WorkflowDefinition {
         description,
         version: version.unwrap_or_else(|| "1.0.0".to_owned()),
         input_schema: fields.object(INPUT_SCHEMA, found),
         output_schema: fields.object(OUTPUT_SCHEMA, found),
         nodes,
         output_mapping: output_mapping.map(Node::to_json).unwrap_or_default(),
-        skills: fields.list(&["skills"], found).unwrap_or_default().iter().map(Node::to_json).collect(),
+        skills: fields
+            .list(&["skills"], found)
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .filter_map(|(n, node)| skill(node, n, found))
+            .collect(),
         on_exit,
         fail_fast: fields.flag(&["fail_fast", "failFast"], found).unwrap_or(true),
         max_call_depth: fields.whole(&["max_call_depth", "maxCallDepth"], 1, found).unwrap_or(10),
         retry_strategy: fields.get(RETRY, found).and_then(|node| retrying(node, name, found)),
-        settings: Settings::default(),
+        settings: WorkflowSettings::default(),
         unread,
         places,
     };
@@ -99,8 +111,23 @@ pub(super) fn definition(node: &Node, name: &str, bare: bool, found: &mut Found)
     Some(definition)
 }
 
+/// A skill for the agent card; members beside those of the specification stay.
+fn skill(node: &Node, n: usize, found: &mut ParseFindings) -> Option<Value> {
+    let mut fields = ObjectFields::open(node, format!("skill {n}"), found)?;
+    fields.required_text(&["id"], found)?;
+    for key in [&["name"][..], &["description"]] {
+        fields.text(key, found);
+    }
+    if let Some(tags) = fields.list(&["tags"], found) {
+        for tag in tags.iter().filter(|tag| tag.as_str().is_none()) {
+            found.push(wrong_type(tag, &format!("every tag of skill {n}"), "text"));
+        }
+    }
+    Some(node.to_json())
+}
+
 /// `2.1` is a number in YAML and still a version.
-fn version(node: &Node, found: &mut Found) -> Option<String> {
+fn version(node: &Node, found: &mut ParseFindings) -> Option<String> {
     match node.to_json() {
         Value::String(text) => Some(text),
         Value::Number(number) => Some(number.to_string()),
@@ -111,28 +138,28 @@ fn version(node: &Node, found: &mut Found) -> Option<String> {
     }
 }
 
-fn note(places: &mut Places, key: &str, node: Option<&Node>) {
+fn note(places: &mut KeyPlaces, key: &str, node: Option<&Node>) {
     if let Some(node) = node {
         places.keys.insert(key.to_owned(), node.span);
     }
 }
 
-fn exits(node: &Node, places: &mut Places, found: &mut Found) -> OnExit {
+fn exits(node: &Node, places: &mut KeyPlaces, found: &mut ParseFindings) -> ExitHandlers {
     if let Some(id) = node.as_str() {
         places.keys.insert("on_exit.always".to_owned(), node.span);
         // Messages name the key as it was written.
         places.keys.insert("on_exit".to_owned(), node.span);
-        return OnExit { always: Some(id.to_owned()), ..OnExit::default() };
+        return ExitHandlers { always: Some(id.to_owned()), ..ExitHandlers::default() };
     }
-    let Some(mut fields) = Fields::open(node, "'on_exit'", found) else {
-        return OnExit::default();
+    let Some(mut fields) = ObjectFields::open(node, "'on_exit'", found) else {
+        return ExitHandlers::default();
     };
     let mut read = |key: &str, keys: Keys| {
         let id = fields.text(keys, found);
         note(places, &format!("on_exit.{key}"), fields.get(keys, &mut Vec::new()));
         id
     };
-    let on_exit = OnExit {
+    let on_exit = ExitHandlers {
         always: read("always", &["always"]),
         on_success: read("on_success", &["on_success", "onSuccess"]),
         on_failure: read("on_failure", &["on_failure", "onFailure"]),
@@ -142,8 +169,8 @@ fn exits(node: &Node, places: &mut Places, found: &mut Found) -> OnExit {
     on_exit
 }
 
-fn retrying(node: &Node, of: &str, found: &mut Found) -> Option<Retrying> {
-    let mut fields = Fields::open(node, format!("'retry_strategy' of '{of}'"), found)?;
+fn retrying(node: &Node, of: &str, found: &mut ParseFindings) -> Option<RetryStrategy> {
+    let mut fields = ObjectFields::open(node, format!("'retry_strategy' of '{of}'"), found)?;
     let retry_policy = fields.get(&["retry_policy", "retryPolicy"], found);
     if let Some(policy) =
         retry_policy.filter(|policy| !policy.as_str().is_some_and(|text| POLICIES.contains(&text)))
@@ -151,7 +178,7 @@ fn retrying(node: &Node, of: &str, found: &mut Found) -> Option<Retrying> {
         let wrong = format!("'retry_policy' of '{of}' must be 'Always', 'OnFailure' or 'OnError'");
         found.push(Diagnostic::error("SINEW-2103", wrong).at(policy.span));
     }
-    let retrying = Retrying {
+    let retrying = RetryStrategy {
         limit: fields.whole(&["limit"], 0, found),
         retry_policy: retry_policy.and_then(Node::as_str).map(str::to_owned),
         backoff: fields.get(&["backoff"], found).and_then(|node| backoff(node, of, found)),
@@ -162,9 +189,9 @@ fn retrying(node: &Node, of: &str, found: &mut Found) -> Option<Retrying> {
 
 const POLICIES: [&str; 3] = ["Always", "OnFailure", "OnError"];
 
-fn backoff(node: &Node, of: &str, found: &mut Found) -> Option<Backoff> {
-    let mut fields = Fields::open(node, format!("'backoff' of '{of}'"), found)?;
-    let backoff = Backoff {
+fn backoff(node: &Node, of: &str, found: &mut ParseFindings) -> Option<RetryBackoff> {
+    let mut fields = ObjectFields::open(node, format!("'backoff' of '{of}'"), found)?;
+    let backoff = RetryBackoff {
         duration: fields.duration(&["duration"], found),
         factor: fields.number(&["factor"], 0.0, found),
         max_duration: fields.duration(&["max_duration", "maxDuration"], found),
@@ -173,7 +200,7 @@ fn backoff(node: &Node, of: &str, found: &mut Found) -> Option<Backoff> {
     Some(backoff)
 }
 
-fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut Found) -> Vec<NodeDef> {
+fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut ParseFindings) -> Vec<NodeDef> {
     match list.as_array() {
         None => {
             found.push(wrong_type(list, "'nodes'", "a list"));
@@ -200,10 +227,10 @@ fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut Found) -> Vec<NodeDe
 
 const TYPES: [&str; 8] = ["agent", "workflow", "conditional", "switch", "map", "fork", "join", "loop"];
 
-fn one(node: &Node, n: usize, found: &mut Found) -> Option<NodeDef> {
+fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     let id = node.get("id").and_then(Node::as_str);
     let shown = id.map_or_else(|| format!("node {n}"), |id| format!("node '{id}'"));
-    let mut fields = Fields::open(node, shown.clone(), found)?;
+    let mut fields = ObjectFields::open(node, shown.clone(), found)?;
     let id = fields.required_text(&["id"], found);
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
         found.push(Diagnostic::error("SINEW-2103", format!("the id of node {n} is empty")).at(fields.span));
@@ -211,7 +238,7 @@ fn one(node: &Node, n: usize, found: &mut Found) -> Option<NodeDef> {
     let kind = kind(&mut fields, node.as_object().unwrap_or_default(), found)?;
     let id = id?;
     fields.what = format!("{kind} {shown}");
-    let mut places = Places { whole: node.span, ..Places::default() };
+    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
     note(&mut places, "id", node.get("id"));
     let depends_on = match fields.get(DEPENDS_ON, found) {
         Some(one) if one.as_str().is_some() => {
@@ -232,7 +259,11 @@ fn one(node: &Node, n: usize, found: &mut Found) -> Option<NodeDef> {
 }
 
 /// The type as written, or, as the source engine does it, told from the keys.
-fn kind(fields: &mut Fields<'_>, members: &[Member], found: &mut Found) -> Option<&'static str> {
+fn kind(
+    fields: &mut ObjectFields<'_>,
+    members: &[Member],
+    found: &mut ParseFindings,
+) -> Option<&'static str> {
     let Some(written) = fields.get(&["type"], found) else {
         let has = |key: &str| members.iter().any(|member| member.key == key);
         let told = match () {
@@ -266,11 +297,11 @@ fn kind(fields: &mut Fields<'_>, members: &[Member], found: &mut Found) -> Optio
 }
 
 fn list_of_names(
-    fields: &mut Fields<'_>,
+    fields: &mut ObjectFields<'_>,
     keys: Keys,
     list: Option<&[Node]>,
-    places: &mut Places,
-    found: &mut Found,
+    places: &mut KeyPlaces,
+    found: &mut ParseFindings,
 ) -> Vec<String> {
     let mut ids = Vec::new();
     if let Some(node) = fields.get(keys, &mut Vec::new()).filter(|_| list.is_none()) {
@@ -292,11 +323,11 @@ fn list_of_names(
 
 /// Reads a text and remembers where it stands.
 fn placed(
-    fields: &mut Fields<'_>,
+    fields: &mut ObjectFields<'_>,
     keys: Keys,
     needed: bool,
-    places: &mut Places,
-    found: &mut Found,
+    places: &mut KeyPlaces,
+    found: &mut ParseFindings,
 ) -> Option<String> {
     let text = if needed { fields.required_text(keys, found) } else { fields.text(keys, found) };
     note(places, keys[0], fields.get(keys, &mut Vec::new()));
@@ -306,9 +337,9 @@ fn placed(
 fn work(
     kind: &'static str,
     id: &str,
-    fields: &mut Fields<'_>,
-    places: &mut Places,
-    found: &mut Found,
+    fields: &mut ObjectFields<'_>,
+    places: &mut KeyPlaces,
+    found: &mut ParseFindings,
 ) -> Option<Work> {
     Some(match kind {
         "agent" => {
@@ -377,7 +408,7 @@ fn work(
     })
 }
 
-fn call(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Found) -> Call {
+fn call(id: &str, fields: &mut ObjectFields<'_>, places: &mut KeyPlaces, found: &mut ParseFindings) -> Call {
     let input = fields.object(&["input"], found);
     note(places, "input", fields.get(&["input"], &mut Vec::new()));
     let instruction = placed(fields, &["instruction"], false, places, found);
@@ -394,8 +425,8 @@ fn call(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Foun
     }
 }
 
-fn case(node: &Node, n: usize, id: &str, places: &mut Places, found: &mut Found) -> Option<Case> {
-    let mut fields = Fields::open(node, format!("case {n} of switch '{id}'"), found)?;
+fn case(node: &Node, n: usize, id: &str, places: &mut KeyPlaces, found: &mut ParseFindings) -> Option<Case> {
+    let mut fields = ObjectFields::open(node, format!("case {n} of switch '{id}'"), found)?;
     let condition = fields.required_text(&["condition", "when"], found);
     let target = fields.required_text(&["node", "then"], found);
     note(places, &format!("cases[{n}].condition"), fields.get(&["condition", "when"], &mut Vec::new()));
@@ -404,9 +435,9 @@ fn case(node: &Node, n: usize, id: &str, places: &mut Places, found: &mut Found)
     Some(Case { condition: condition?, node: target? })
 }
 
-fn branch(node: &Node, n: usize, id: &str, found: &mut Found) -> Option<Branch> {
-    let mut fields = Fields::open(node, format!("branch {n} of fork '{id}'"), found)?;
-    let mut places = Places { whole: node.span, ..Places::default() };
+fn branch(node: &Node, n: usize, id: &str, found: &mut ParseFindings) -> Option<Branch> {
+    let mut fields = ObjectFields::open(node, format!("branch {n} of fork '{id}'"), found)?;
+    let mut places = KeyPlaces { whole: node.span, ..KeyPlaces::default() };
     let branch_id = placed(&mut fields, &["id"], true, &mut places, found);
     let agent_name = placed(&mut fields, &["agent_name"], true, &mut places, found);
     let input = fields.object(&["input"], found);
@@ -417,7 +448,12 @@ fn branch(node: &Node, n: usize, id: &str, found: &mut Found) -> Option<Branch> 
 }
 
 /// A map's items, under exactly one of their three keys.
-fn items(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Found) -> Option<Value> {
+fn items(
+    id: &str,
+    fields: &mut ObjectFields<'_>,
+    places: &mut KeyPlaces,
+    found: &mut ParseFindings,
+) -> Option<Value> {
     let given: Vec<&Node> = [&["items"][..], &["with_param", "withParam"], &["with_items", "withItems"]]
         .into_iter()
         .filter_map(|keys| fields.get(keys, found))
@@ -445,7 +481,7 @@ fn items(id: &str, fields: &mut Fields<'_>, places: &mut Places, found: &mut Fou
     None
 }
 
-fn strategy(id: &str, fields: &mut Fields<'_>, found: &mut Found) -> Option<Strategy> {
+fn strategy(id: &str, fields: &mut ObjectFields<'_>, found: &mut ParseFindings) -> Option<Strategy> {
     let Some(node) = fields.get(&["strategy"], found) else {
         return Some(Strategy::All);
     };
@@ -471,8 +507,8 @@ fn join_count(
     node: Option<&Node>,
     strategy: Option<Strategy>,
     count: usize,
-    places: &Places,
-    found: &mut Found,
+    places: &KeyPlaces,
+    found: &mut ParseFindings,
 ) -> Option<u32> {
     let wrong = match (strategy, node.map(Node::as_i64)) {
         (Some(Strategy::NOfM), None) => "JoinNode with strategy 'n_of_m' requires 'n' field".to_owned(),

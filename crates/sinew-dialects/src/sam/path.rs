@@ -1,7 +1,8 @@
 //! What stands between `{{` and `}}`: a path to a value, and how it is looked up.
 //!
-//! Inputs and mappings are forgiving (a node that did not run is null, so that `coalesce` works), conditions are
-//! strict (they must not be decided by a typing error); both rules are the source engine's.
+//! Templates are forgiving: a path that leads nowhere is null. One case is an error where the caller says so
+//! ([`MissingField::Refused`]): a field that the output of a completed node lacks. Conditions are strict throughout, so
+//! that a typing error never decides a branch.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
-    pub(super) root: Root,
+    pub(super) root: PathRoot,
     /// Members (or positions in arrays) below the root.
     pub(super) steps: Vec<String>,
     /// The path as messages show it, with aliases replaced.
@@ -19,7 +20,7 @@ pub(super) struct Path {
 
 /// Where a path starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Root {
+pub(super) enum PathRoot {
     /// `workflow.input`, also written `workflow.parameters`.
     Input,
     /// `workflow.status` and `workflow.error`, known to exit handlers.
@@ -35,7 +36,7 @@ pub(super) enum Root {
 }
 
 /// How a node stands, for lookups.
-pub(super) enum Standing<'a> {
+pub(super) enum NodeLookup<'a> {
     /// Not run (yet), not taken, failed, or no such node.
     Absent,
     /// Skipped by its own `when`.
@@ -53,8 +54,17 @@ pub(super) enum ConditionValue<'a> {
     OutputDict(&'a Value),
 }
 
+/// What becomes of a field that the output of a completed node lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MissingField {
+    /// An error: inputs and mappings that name it are wrong.
+    Refused,
+    /// Null: operators, items of maps and exit handlers deal with what is not there.
+    Null,
+}
+
 /// What paths can be looked up in.
-pub(super) trait World {
+pub(super) trait TemplateScope {
     /// The workflow's input; none before it is known.
     fn input(&self) -> Option<&Value>;
     /// `{"status": …, "error": …}`, once the graph is done.
@@ -66,7 +76,7 @@ pub(super) trait World {
     /// Iteration of the nearest loop around.
     fn iteration(&self) -> Option<u32>;
     /// A node's output.
-    fn node(&self, id: &str) -> Standing<'_>;
+    fn node(&self, id: &str) -> NodeLookup<'_>;
     /// True if missing fields are null: in a dry run agents answer nothing.
     fn lenient(&self) -> bool {
         false
@@ -81,109 +91,117 @@ impl Path {
         let mut shown = text.to_owned();
         let first = steps.first().map(String::as_str).unwrap_or_default();
         let (root, used) = match (first, steps.get(1).map(String::as_str)) {
-            ("workflow", Some("input")) => (Root::Input, 2),
+            ("workflow", Some("input")) => (PathRoot::Input, 2),
             ("workflow", Some("parameters")) => {
                 shown = shown.replacen("workflow.parameters", "workflow.input", 1);
-                (Root::Input, 2)
+                (PathRoot::Input, 2)
             }
-            ("workflow", Some(_)) => (Root::Workflow, 1),
-            ("_map_item", _) => (Root::Item, 1),
+            ("workflow", Some(_)) => (PathRoot::Workflow, 1),
+            ("_map_item", _) => (PathRoot::Item, 1),
             ("item", _) => {
                 shown = shown.replacen("item", "_map_item", 1);
-                (Root::Item, 1)
+                (PathRoot::Item, 1)
             }
-            ("_map_index", _) => (Root::Index, 1),
-            ("_loop_iteration", _) => (Root::Iteration, 1),
-            (id, _) => (Root::Node(id.to_owned()), 1),
+            ("_map_index", _) => (PathRoot::Index, 1),
+            ("_loop_iteration", _) => (PathRoot::Iteration, 1),
+            (id, _) => (PathRoot::Node(id.to_owned()), 1),
         };
         steps.drain(..used);
         Self { root, steps, shown }
     }
 
-    /// The value for an input or a mapping: null where nothing is, an error where a node that ran lacks the field.
-    pub(super) fn value<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
-        let missing = |step: &str, place: &str| {
-            format!("Output field '{step}' not found in node '{place}' for path: {}", self.shown)
+    /// Returns the value for an input, a mapping or an instruction: null where nothing is, but see [`MissingField`].
+    pub(super) fn value<'a>(
+        &self,
+        world: &'a dyn TemplateScope,
+        missing: MissingField,
+    ) -> Result<Cow<'a, Value>, String> {
+        let found = match &self.root {
+            PathRoot::Input => walk(world.input().ok_or(NO_INPUT)?, &self.steps).ok().map(Cow::Borrowed),
+            PathRoot::Workflow => {
+                world.workflow().and_then(|value| walk(value, &self.steps).ok()).map(Cow::Borrowed)
+            }
+            PathRoot::Item => {
+                let item = world.item();
+                item.and_then(|item| walk(item, unwrapped(item, &self.steps)).ok()).map(Cow::Borrowed)
+            }
+            PathRoot::Index | PathRoot::Iteration => {
+                let count = self.counter(world).0.map(Value::from);
+                count.filter(|count| unwrapped(count, &self.steps).is_empty()).map(Cow::Owned)
+            }
+            PathRoot::Node(id) => match world.node(id) {
+                NodeLookup::Absent | NodeLookup::Skipped => None,
+                NodeLookup::Done(output) => self.field(id, output, world, missing)?,
+            },
         };
-        let no_value = |name: &str| format!("Variable '{name}' has no value here for path: {}", self.shown);
-        match &self.root {
-            Root::Input => {
-                let input = world.input().ok_or(NO_INPUT)?;
-                Ok(walk(input, &self.steps).map_or(Cow::Owned(Value::Null), Cow::Borrowed))
+        Ok(found.unwrap_or(Cow::Owned(Value::Null)))
+    }
+
+    /// Looks up the steps in the output of a completed node.
+    fn field<'a>(
+        &self,
+        id: &str,
+        output: &'a Value,
+        world: &dyn TemplateScope,
+        missing: MissingField,
+    ) -> Result<Option<Cow<'a, Value>>, String> {
+        let found = match self.steps.split_first() {
+            None => return Ok(Some(Cow::Owned(serde_json::json!({ OUTPUT: output })))),
+            Some((step, rest)) if step == OUTPUT => walk(output, rest),
+            Some((step, _)) => Err(step.as_str()),
+        };
+        match found {
+            Ok(value) => Ok(Some(Cow::Borrowed(value))),
+            Err(_) if missing == MissingField::Null || world.lenient() => Ok(None),
+            Err(step) => {
+                Err(format!("Output field '{step}' not found in node '{id}' for path: {}", self.shown))
             }
-            Root::Workflow => match world.workflow() {
-                None => Ok(Cow::Owned(Value::Null)),
-                Some(value) => {
-                    walk(value, &self.steps).map(Cow::Borrowed).map_err(|step| missing(step, "workflow"))
-                }
-            },
-            Root::Item => {
-                let item = world.item().ok_or_else(|| no_value("_map_item"))?;
-                walk(item, &self.steps).map(Cow::Borrowed).map_err(|step| missing(step, "_map_item"))
-            }
-            Root::Index | Root::Iteration => {
-                let (count, name) = self.counter(world);
-                let count = count.ok_or_else(|| no_value(name))?;
-                match self.steps.first() {
-                    None => Ok(Cow::Owned(count.into())),
-                    Some(step) => Err(missing(step, name)),
-                }
-            }
-            Root::Node(id) => match world.node(id) {
-                Standing::Absent | Standing::Skipped => Ok(Cow::Owned(Value::Null)),
-                Standing::Done(output) => match self.steps.split_first() {
-                    None => Ok(Cow::Owned(serde_json::json!({ "output": output }))),
-                    Some((step, rest)) if step == OUTPUT => match walk(output, rest) {
-                        Ok(value) => Ok(Cow::Borrowed(value)),
-                        Err(_) if world.lenient() => Ok(Cow::Owned(Value::Null)),
-                        Err(step) => Err(missing(step, id)),
-                    },
-                    Some((step, _)) => Err(missing(step, id)),
-                },
-            },
         }
     }
 
     /// Returns the value for a condition, or an error where nothing is. Outputs of nodes are never copied.
-    pub(super) fn strict_value<'a>(&self, world: &'a dyn World) -> Result<ConditionValue<'a>, String> {
-        if let (Root::Node(id), []) = (&self.root, self.steps.as_slice())
-            && let Standing::Done(output) = world.node(id)
+    pub(super) fn strict_value<'a>(
+        &self,
+        world: &'a dyn TemplateScope,
+    ) -> Result<ConditionValue<'a>, String> {
+        if let (PathRoot::Node(id), []) = (&self.root, self.steps.as_slice())
+            && let NodeLookup::Done(output) = world.node(id)
         {
             return Ok(ConditionValue::OutputDict(output));
         }
         self.strict_member(world).map(ConditionValue::Value)
     }
 
-    fn strict_member<'a>(&self, world: &'a dyn World) -> Result<Cow<'a, Value>, String> {
+    fn strict_member<'a>(&self, world: &'a dyn TemplateScope) -> Result<Cow<'a, Value>, String> {
         let absent = |id: &str| format!("Referenced node '{id}' has not completed");
         match &self.root {
-            Root::Input => self.strict_walk(world.input().ok_or(NO_INPUT)?, &self.steps),
-            Root::Workflow => {
+            PathRoot::Input => self.strict_walk(world.input().ok_or(NO_INPUT)?, &self.steps),
+            PathRoot::Workflow => {
                 let value = world.workflow().ok_or("Workflow status has not been initialized")?;
                 self.strict_walk(value, &self.steps)
             }
-            Root::Item => {
+            PathRoot::Item => {
                 let item = world.item().ok_or_else(|| absent("_map_item"))?;
-                self.strict_walk(item, unwrapped(&self.steps))
+                self.strict_walk(item, unwrapped(item, &self.steps))
             }
-            Root::Index | Root::Iteration => {
+            PathRoot::Index | PathRoot::Iteration => {
                 let (count, name) = self.counter(world);
-                let count = count.ok_or_else(|| absent(name))?;
-                match unwrapped(&self.steps).first() {
-                    None => Ok(Cow::Owned(count.into())),
+                let count = Value::from(count.ok_or_else(|| absent(name))?);
+                match unwrapped(&count, &self.steps).first() {
+                    None => Ok(Cow::Owned(count)),
                     Some(step) => Err(self.no_field(step)),
                 }
             }
-            Root::Node(id) => match (world.node(id), self.steps.split_first()) {
-                (Standing::Absent, _) => Err(absent(id)),
-                (Standing::Skipped, _) => Ok(Cow::Owned(Value::Null)),
-                (Standing::Done(output), Some((step, rest))) if step == OUTPUT => {
+            PathRoot::Node(id) => match (world.node(id), self.steps.split_first()) {
+                (NodeLookup::Absent, _) => Err(absent(id)),
+                (NodeLookup::Skipped, _) => Ok(Cow::Owned(Value::Null)),
+                (NodeLookup::Done(output), Some((step, rest))) if step == OUTPUT => {
                     match self.strict_walk(output, rest) {
                         Err(_) if world.lenient() => Ok(Cow::Owned(Value::Null)),
                         found => found,
                     }
                 }
-                (Standing::Done(_), steps) => {
+                (NodeLookup::Done(_), steps) => {
                     Err(self.no_field(steps.map_or(OUTPUT, |(step, _)| step.as_str())))
                 }
             },
@@ -206,9 +224,9 @@ impl Path {
         format!("Field '{step}' not found in path: {}", self.shown)
     }
 
-    fn counter(&self, world: &dyn World) -> (Option<u32>, &'static str) {
+    fn counter(&self, world: &dyn TemplateScope) -> (Option<u32>, &'static str) {
         match self.root {
-            Root::Index => (world.index(), "_map_index"),
+            PathRoot::Index => (world.index(), "_map_index"),
             _ => (world.iteration(), "_loop_iteration"),
         }
     }
@@ -218,10 +236,10 @@ const NO_INPUT: &str = "Workflow input has not been initialized";
 /// The only member of a node for paths.
 pub(super) const OUTPUT: &str = "output";
 
-/// Loop variables may be written with or without `.output` in conditions.
-fn unwrapped(steps: &[String]) -> &[String] {
+/// Loop variables may be written with or without `.output`. An item that has a member of this name keeps it.
+fn unwrapped<'s>(variable: &Value, steps: &'s [String]) -> &'s [String] {
     match steps.split_first() {
-        Some((first, rest)) if first == OUTPUT => rest,
+        Some((first, rest)) if first == OUTPUT && variable.get(OUTPUT).is_none() => rest,
         _ => steps,
     }
 }
@@ -240,7 +258,7 @@ fn child<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
 
 /// A part of a text with templates in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TextPart {
     /// Plain text.
     Text(String),
     /// `{{path}}`, with the text as it was written.
@@ -248,7 +266,7 @@ pub(super) enum Part {
 }
 
 /// Splits a text at its templates. Braces that are not closed are text.
-pub(super) fn parts(text: &str) -> Vec<Part> {
+pub(super) fn parts(text: &str) -> Vec<TextPart> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(open) = rest.find("{{") {
@@ -256,17 +274,17 @@ pub(super) fn parts(text: &str) -> Vec<Part> {
             break;
         };
         if open > 0 {
-            parts.push(Part::Text(rest[..open].to_owned()));
+            parts.push(TextPart::Text(rest[..open].to_owned()));
         }
         let written = &rest[open..close + 2];
         parts.push(match rest[open + 2..close].trim() {
-            "" => Part::Text(written.to_owned()),
-            inner => Part::Path(Path::parse(inner), written.to_owned()),
+            "" => TextPart::Text(written.to_owned()),
+            inner => TextPart::Path(Path::parse(inner), written.to_owned()),
         });
         rest = &rest[close + 2..];
     }
     if !rest.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(TextPart::Text(rest.to_owned()));
     }
     parts
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::condition::Condition;
-use super::path::{Standing, World};
+use super::path::{MissingField, NodeLookup, TemplateScope};
 use super::template::Template;
 
 /// The data an expression sees: outputs by node id, beside `workflow_input`, `_map_item`, `_map_index`,
 /// `_loop_iteration` and, under `@raw`, other roots such as `workflow`.
 struct Data<'s>(&'s Value);
 
-impl World for Data<'_> {
+impl TemplateScope for Data<'_> {
     fn input(&self) -> Option<&Value> {
         self.0.get("workflow_input")
     }
@@ -26,8 +26,8 @@ impl World for Data<'_> {
     fn iteration(&self) -> Option<u32> {
         self.0.get("_loop_iteration")?.as_u64()?.try_into().ok()
     }
-    fn node(&self, id: &str) -> Standing<'_> {
-        self.0.get(id).map_or(Standing::Absent, Standing::Done)
+    fn node(&self, id: &str) -> NodeLookup<'_> {
+        self.0.get(id).map_or(NodeLookup::Absent, NodeLookup::Done)
     }
 }
 
@@ -39,5 +39,5 @@ pub fn condition(text: &str, data: &Value) -> Result<bool, String> {
 
 /// A value with its templates filled from this data, or which of them cannot be.
 pub fn resolve(value: &Value, data: &Value) -> Result<Value, String> {
-    Template::parse(value).resolve(&Data(data))
+    Template::parse(value).resolve(&Data(data), MissingField::Refused)
 }

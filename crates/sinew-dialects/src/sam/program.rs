@@ -8,16 +8,16 @@ use sinew_plan::{NodeIx, Op, Plan};
 use sinew_protocol::Fault;
 use sinew_source::{Schema, SchemaCache};
 
-use super::condition::{Condition, Unreadable};
-use super::model::{Definition, NodeDef, Work};
-use super::path::{Part, parts};
+use super::condition::{Condition, UnreadableCondition};
+use super::model::{NodeDef, Work, WorkflowDefinition};
+use super::path::{TextPart, parts};
 use super::template::Template;
 
 /// A plan, read.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct CompiledPlan {
     /// By index.
-    pub(super) nodes: Vec<Compiled>,
+    pub(super) nodes: Vec<CompiledNode>,
     /// Nodes by id.
     ids: BTreeMap<String, NodeIx>,
     /// Who runs each node as a body.
@@ -30,26 +30,26 @@ pub(super) struct Program {
 
 /// A node, read.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledNode {
     pub(super) def: NodeDef,
     pub(super) when: Option<Read>,
     /// The input of an agent or workflow, the items of a map.
     pub(super) data: Option<Template>,
-    pub(super) instruction: Option<Vec<Part>>,
+    pub(super) instruction: Option<Vec<TextPart>>,
     /// The condition of a conditional or loop; those of a switch's cases, in order.
     pub(super) conditions: Vec<Read>,
 }
 
 /// A condition, or why it cannot be read. Files with the latter are refused; a plan may still hold one.
-pub(super) type Read = Result<Condition, Unreadable>;
+pub(super) type Read = Result<Condition, UnreadableCondition>;
 
 /// Plans read lately, by digest.
-static PROGRAMS: LazyLock<moka::sync::Cache<String, Arc<Program>>> =
+static PROGRAMS: LazyLock<moka::sync::Cache<String, Arc<CompiledPlan>>> =
     LazyLock::new(|| moka::sync::Cache::new(256));
 /// Schemas used lately.
 static SCHEMAS: LazyLock<SchemaCache> = LazyLock::new(SchemaCache::default);
 
-impl Program {
+impl CompiledPlan {
     /// The program of a graph's plan.
     pub(super) fn of(graph: &Graph) -> Result<Arc<Self>, Fault> {
         if let Some(known) = PROGRAMS.get(graph.digest()) {
@@ -78,9 +78,9 @@ impl Program {
             for body in bodies {
                 owners[*body as usize].push(ix as NodeIx);
             }
-            nodes.push(Compiled::read(serde_json::from_value(node.extra.clone()).map_err(foreign)?));
+            nodes.push(CompiledNode::read(serde_json::from_value(node.extra.clone()).map_err(foreign)?));
         }
-        let definition: Definition = serde_json::from_value(plan.extra.clone()).map_err(foreign)?;
+        let definition: WorkflowDefinition = serde_json::from_value(plan.extra.clone()).map_err(foreign)?;
         Ok(Self {
             nodes,
             ids: plan.nodes.iter().enumerate().map(|(ix, node)| (node.id.clone(), ix as NodeIx)).collect(),
@@ -90,7 +90,7 @@ impl Program {
         })
     }
 
-    pub(super) fn node(&self, ix: NodeIx) -> &Compiled {
+    pub(super) fn node(&self, ix: NodeIx) -> &CompiledNode {
         &self.nodes[ix as usize]
     }
 
@@ -115,7 +115,7 @@ impl Program {
     }
 }
 
-impl Compiled {
+impl CompiledNode {
     fn read(def: NodeDef) -> Self {
         let call = def.work.call();
         let data = match &def.work {

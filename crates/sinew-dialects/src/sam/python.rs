@@ -4,12 +4,12 @@ use serde_json::{Number, Value};
 
 /// A number of a literal.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Num {
+pub(super) enum NumberLiteral {
     Int(i128),
     Float(f64),
 }
 
-impl Num {
+impl NumberLiteral {
     /// As JSON, where it fits.
     pub(super) fn json(self) -> Result<Value, String> {
         let number = match self {

@@ -5,8 +5,8 @@ use sinew_source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 
 use super::duration;
 
-/// The members of one object. Every key that is asked for is known; [`Fields::close`] complains about the rest.
-pub(super) struct Fields<'n> {
+/// The members of one object. Every key that is asked for is known; [`ObjectFields::close`] complains about the rest.
+pub(super) struct ObjectFields<'n> {
     members: &'n [Member],
     /// What messages call the object: `agent node 'a'`.
     pub(super) what: String,
@@ -15,14 +15,14 @@ pub(super) struct Fields<'n> {
 }
 
 /// What was found wrong.
-pub(super) type Found = Vec<Diagnostic>;
+pub(super) type ParseFindings = Vec<Diagnostic>;
 
 /// A key and its aliases; the first is the one messages name.
 pub(super) type Keys = &'static [&'static str];
 
-impl<'n> Fields<'n> {
+impl<'n> ObjectFields<'n> {
     /// The object's members; an error where this is no object.
-    pub(super) fn open(node: &'n Node, what: impl Into<String>, found: &mut Found) -> Option<Self> {
+    pub(super) fn open(node: &'n Node, what: impl Into<String>, found: &mut ParseFindings) -> Option<Self> {
         let what = what.into();
         let Kind::Object(members) = &node.kind else {
             found.push(wrong_type(node, &what, "an object"));
@@ -32,7 +32,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The value under any of these keys; null counts as not given.
-    pub(super) fn get(&mut self, keys: Keys, found: &mut Found) -> Option<&'n Node> {
+    pub(super) fn get(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n Node> {
         self.known.extend(keys);
         let mut given = self.members.iter().filter(|member| keys.contains(&member.key.as_str()));
         let first = given.next()?;
@@ -54,7 +54,7 @@ impl<'n> Fields<'n> {
     }
 
     /// The value under any of these keys; an error where there is none.
-    pub(super) fn require(&mut self, keys: Keys, found: &mut Found) -> Option<&'n Node> {
+    pub(super) fn require(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n Node> {
         let value = self.get(keys, found);
         if value.is_none() {
             let (name, others) = keys.split_first().map_or(("", &[][..]), |(name, others)| (*name, others));
@@ -67,7 +67,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Complains about every key nobody asked for.
-    pub(super) fn close(self, found: &mut Found) {
+    pub(super) fn close(self, found: &mut ParseFindings) {
         for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
             let unknown =
                 Diagnostic::error("SINEW-2101", format!("{} has no key '{}'", self.what, member.key))
@@ -80,18 +80,18 @@ impl<'n> Fields<'n> {
     }
 
     /// A text.
-    pub(super) fn text(&mut self, keys: Keys, found: &mut Found) -> Option<String> {
+    pub(super) fn text(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<String> {
         let node = self.get(keys, found)?;
         self.as_text(keys, node, found)
     }
 
     /// A text that must be there.
-    pub(super) fn required_text(&mut self, keys: Keys, found: &mut Found) -> Option<String> {
+    pub(super) fn required_text(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<String> {
         let node = self.require(keys, found)?;
         self.as_text(keys, node, found)
     }
 
-    fn as_text(&self, keys: Keys, node: &Node, found: &mut Found) -> Option<String> {
+    fn as_text(&self, keys: Keys, node: &Node, found: &mut ParseFindings) -> Option<String> {
         let text = node.as_str();
         if text.is_none() {
             found.push(wrong_type(node, &self.key(keys), "text"));
@@ -100,7 +100,7 @@ impl<'n> Fields<'n> {
     }
 
     /// `true` or `false`.
-    pub(super) fn flag(&mut self, keys: Keys, found: &mut Found) -> Option<bool> {
+    pub(super) fn flag(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<bool> {
         let node = self.get(keys, found)?;
         let flag = node.as_bool();
         if flag.is_none() {
@@ -110,7 +110,7 @@ impl<'n> Fields<'n> {
     }
 
     /// A whole number from `least` up.
-    pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut Found) -> Option<u32> {
+    pub(super) fn whole(&mut self, keys: Keys, least: u32, found: &mut ParseFindings) -> Option<u32> {
         let node = self.get(keys, found)?;
         let number = node.as_i64().map(|number| u32::try_from(number).ok().filter(|number| *number >= least));
         match number {
@@ -128,7 +128,7 @@ impl<'n> Fields<'n> {
     }
 
     /// A number of at least `least`.
-    pub(super) fn number(&mut self, keys: Keys, least: f64, found: &mut Found) -> Option<f64> {
+    pub(super) fn number(&mut self, keys: Keys, least: f64, found: &mut ParseFindings) -> Option<f64> {
         let node = self.get(keys, found)?;
         let number = node.as_f64();
         match number {
@@ -143,7 +143,7 @@ impl<'n> Fields<'n> {
     }
 
     /// A duration as it is written, checked.
-    pub(super) fn duration(&mut self, keys: Keys, found: &mut Found) -> Option<Value> {
+    pub(super) fn duration(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<Value> {
         let node = self.get(keys, found)?;
         let value = node.to_json();
         match duration::seconds(&value) {
@@ -158,7 +158,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Any object, as JSON.
-    pub(super) fn object(&mut self, keys: Keys, found: &mut Found) -> Option<Value> {
+    pub(super) fn object(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<Value> {
         let node = self.get(keys, found)?;
         if node.as_object().is_none() {
             found.push(wrong_type(node, &self.key(keys), "an object"));
@@ -168,18 +168,18 @@ impl<'n> Fields<'n> {
     }
 
     /// The elements of a list.
-    pub(super) fn list(&mut self, keys: Keys, found: &mut Found) -> Option<&'n [Node]> {
+    pub(super) fn list(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n [Node]> {
         let node = self.get(keys, found)?;
         self.as_list(keys, node, found)
     }
 
     /// The elements of a list that must be there.
-    pub(super) fn required_list(&mut self, keys: Keys, found: &mut Found) -> Option<&'n [Node]> {
+    pub(super) fn required_list(&mut self, keys: Keys, found: &mut ParseFindings) -> Option<&'n [Node]> {
         let node = self.require(keys, found)?;
         self.as_list(keys, node, found)
     }
 
-    fn as_list(&self, keys: Keys, node: &'n Node, found: &mut Found) -> Option<&'n [Node]> {
+    fn as_list(&self, keys: Keys, node: &'n Node, found: &mut ParseFindings) -> Option<&'n [Node]> {
         let list = node.as_array();
         if list.is_none() {
             found.push(wrong_type(node, &self.key(keys), "a list"));

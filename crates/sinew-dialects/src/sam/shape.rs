@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{Definition, NodeDef, Work};
+use super::model::{NodeDef, Work, WorkflowDefinition};
 
 /// Who runs inside whom, and who runs at the end.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(super) struct GraphShape {
     /// Maps and loops by the node they run.
     pub(super) owners: BTreeMap<String, Vec<String>>,
     /// Exit handlers.
     pub(super) exits: BTreeSet<String>,
 }
 
-impl Shape {
-    pub(super) fn of(definition: &Definition) -> Self {
+impl GraphShape {
+    pub(super) fn of(definition: &WorkflowDefinition) -> Self {
         let mut shape = Self::default();
         for node in &definition.nodes {
             if let Some(body) = node.work.body() {
@@ -56,7 +56,7 @@ impl Shape {
 }
 
 /// Nodes that run in flow but never get to, because they wait for each other.
-pub(super) fn stuck<'d>(definition: &'d Definition, shape: &'d Shape) -> Vec<&'d str> {
+pub(super) fn stuck<'d>(definition: &'d WorkflowDefinition, shape: &'d GraphShape) -> Vec<&'d str> {
     let flowing: Vec<&NodeDef> = definition.nodes.iter().filter(|node| shape.flows(&node.id)).collect();
     let ids: BTreeSet<&str> = flowing.iter().map(|node| node.id.as_str()).collect();
     let mut done: BTreeSet<&str> = BTreeSet::new();

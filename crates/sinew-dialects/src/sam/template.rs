@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::path::{Part, Path, World, parts};
+use super::path::{MissingField, Path, TemplateScope, TextPart, parts};
 
 /// A value as written, parsed once.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub(super) enum Template {
     /// A string that is one template: the value itself, with its type.
     Path(Path),
     /// A string with templates in it.
-    Text(Vec<Part>),
+    Text(Vec<TextPart>),
     List(Vec<Template>),
     Object(Vec<(String, Template)>),
     /// `{coalesce: […]}`: the first that is not null.
@@ -28,8 +28,8 @@ impl Template {
     pub(super) fn parse(value: &Value) -> Self {
         match value {
             Value::String(text) => match parts(text).as_slice() {
-                [Part::Path(path, _)] => Self::Path(path.clone()),
-                found if found.iter().any(|part| matches!(part, Part::Path(..))) => {
+                [TextPart::Path(path, _)] => Self::Path(path.clone()),
+                found if found.iter().any(|part| matches!(part, TextPart::Path(..))) => {
                     Self::Text(found.to_vec())
                 }
                 _ => Self::Literal(value.clone()),
@@ -66,35 +66,33 @@ impl Template {
         matches!(self, Self::Literal(_))
     }
 
-    /// The value.
-    pub(super) fn resolve(&self, world: &dyn World) -> Result<Value, String> {
+    /// Returns the value. Operators deal with fields that are not there, whatever `missing` says.
+    pub(super) fn resolve(&self, world: &dyn TemplateScope, missing: MissingField) -> Result<Value, String> {
         match self {
             Self::Literal(value) => Ok(value.clone()),
-            Self::Path(path) => path.value(world).map(std::borrow::Cow::into_owned),
+            Self::Path(path) => path.value(world, missing).map(std::borrow::Cow::into_owned),
             Self::Text(parts) => {
                 let mut out = String::new();
                 for part in parts {
                     match part {
-                        Part::Text(text) => out.push_str(text),
-                        Part::Path(path, _) => {
-                            let value = path.value(world)?;
-                            out.push_str(&as_text(&value));
-                        }
+                        TextPart::Text(text) => out.push_str(text),
+                        TextPart::Path(path, _) => out.push_str(&as_text(&*path.value(world, missing)?)),
                     }
                 }
                 Ok(Value::String(out))
             }
             Self::List(items) => {
-                items.iter().map(|item| item.resolve(world)).collect::<Result<_, _>>().map(Value::Array)
+                let items = items.iter().map(|item| item.resolve(world, missing));
+                items.collect::<Result<_, _>>().map(Value::Array)
             }
             Self::Object(members) => members
                 .iter()
-                .map(|(key, item)| Ok((key.clone(), item.resolve(world)?)))
+                .map(|(key, item)| Ok((key.clone(), item.resolve(world, missing)?)))
                 .collect::<Result<Map<_, _>, String>>()
                 .map(Value::Object),
             Self::Coalesce(items) => {
                 for item in items {
-                    let value = item.resolve(world)?;
+                    let value = item.resolve(world, MissingField::Null)?;
                     if !value.is_null() {
                         return Ok(value);
                     }
@@ -102,8 +100,8 @@ impl Template {
                 Ok(Value::Null)
             }
             Self::Concat(items) => {
-                let values: Result<Vec<_>, _> = items.iter().map(|item| item.resolve(world)).collect();
-                Ok(concat(values?))
+                let values = items.iter().map(|item| item.resolve(world, MissingField::Null));
+                values.collect::<Result<Vec<_>, _>>().map(concat)
             }
             Self::Broken(name) => Err(needs_list(name)),
         }
@@ -142,20 +140,20 @@ impl Template {
 }
 
 /// The paths of a text.
-pub(super) fn paths_of(parts: &[Part]) -> impl Iterator<Item = &Path> {
+pub(super) fn paths_of(parts: &[TextPart]) -> impl Iterator<Item = &Path> {
     parts.iter().filter_map(|part| match part {
-        Part::Path(path, _) => Some(path),
-        Part::Text(_) => None,
+        TextPart::Path(path, _) => Some(path),
+        TextPart::Text(_) => None,
     })
 }
 
 /// An instruction: templates that lead nowhere stay as they were written.
-pub(super) fn fill(parts: &[Part], world: &dyn World) -> String {
+pub(super) fn fill(parts: &[TextPart], world: &dyn TemplateScope) -> String {
     let mut out = String::new();
     for part in parts {
         match part {
-            Part::Text(text) => out.push_str(text),
-            Part::Path(path, written) => match path.value(world) {
+            TextPart::Text(text) => out.push_str(text),
+            TextPart::Path(path, written) => match path.value(world, MissingField::Null) {
                 Ok(value) if !value.is_null() => out.push_str(&as_text(&value)),
                 _ => out.push_str(written),
             },

@@ -5,26 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use sinew_source::{Diagnostic, Schema, Span, hint_for};
 
 use super::condition::Condition;
-use super::model::{Call, Definition, NodeDef, Work};
-use super::path::{Path, Root, parts};
-use super::read::Found;
-use super::shape::{Shape, stuck};
+use super::model::{Call, NodeDef, Work, WorkflowDefinition};
+use super::path::{Path, PathRoot, parts};
+use super::read::ParseFindings;
+use super::shape::{GraphShape, stuck};
 use super::template::{Template, paths_of};
 use crate::chain::path_text;
 use crate::reach;
 
 /// Checks a definition whose shape is right, and warns of what is allowed but hardly meant.
-pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
+pub(super) fn validate(name: &str, definition: &WorkflowDefinition, found: &mut ParseFindings) {
     let ids: BTreeMap<&str, usize> =
         definition.nodes.iter().enumerate().map(|(n, node)| (node.id.as_str(), n)).collect();
-    let shape = Shape::of(definition);
+    let shape = GraphShape::of(definition);
     let mut branches = BTreeSet::new();
     for node in &definition.nodes {
         if let Work::Fork { branches: own, .. } = &node.work {
             branches.extend(own.iter().map(|branch| branch.id.as_str()));
         }
     }
-    let mut check = Check { name, definition, ids, branches, shape, far: Vec::new(), found };
+    let mut check = DefinitionCheck { name, definition, ids, branches, shape, far: Vec::new(), found };
     check.unique_ids();
     for node in &definition.nodes {
         check.references(node);
@@ -39,16 +39,16 @@ pub(super) fn validate(name: &str, definition: &Definition, found: &mut Found) {
     check.whole(known);
 }
 
-struct Check<'d, 'f> {
+struct DefinitionCheck<'d, 'f> {
     name: &'d str,
-    definition: &'d Definition,
+    definition: &'d WorkflowDefinition,
     ids: BTreeMap<&'d str, usize>,
     /// Ids of all branches of forks.
     branches: BTreeSet<&'d str>,
-    shape: Shape,
+    shape: GraphShape,
     /// Paths whose node may run too late.
     far: Vec<FarPath<'d>>,
-    found: &'f mut Found,
+    found: &'f mut ParseFindings,
 }
 
 /// A path to a node that lies further away in the graph.
@@ -62,7 +62,7 @@ struct FarPath<'d> {
     at: Span,
 }
 
-impl<'d> Check<'d, '_> {
+impl<'d> DefinitionCheck<'d, '_> {
     fn error(&mut self, code: &'static str, message: String, at: Span) {
         self.found.push(Diagnostic::error(code, message).at(at));
     }
@@ -92,7 +92,10 @@ impl<'d> Check<'d, '_> {
                 let twice = Diagnostic::error("SINEW-2104", format!("duplicate node id '{}'", node.id));
                 self.found.push(twice.at(place).related(first, "the first one"));
             }
-            if RESERVED.contains(&node.id.as_str()) || node.id.contains(['.', '{', '}']) {
+            if RESERVED.contains(&node.id.as_str()) {
+                let reserved = format!("the id '{}' is a reserved word of templates", node.id);
+                self.found.push(Diagnostic::error("SINEW-2126", reserved).at(place).hint("rename the node"));
+            } else if node.id.contains(['.', '{', '}']) {
                 let shadowed = format!("templates cannot name a node with the id '{}'", node.id);
                 self.found.push(Diagnostic::warning("SINEW-2126", shadowed).at(place));
             }
@@ -389,7 +392,7 @@ impl<'d> Check<'d, '_> {
         at: Span,
     ) {
         for path in paths {
-            let Root::Node(id) = &path.root else {
+            let PathRoot::Node(id) = &path.root else {
                 continue;
             };
             if self.branches.contains(id.as_str()) {
@@ -527,7 +530,7 @@ const RESERVED: [&str; 5] = ["workflow", "item", "_map_item", "_map_index", "_lo
 
 fn node_of(path: &Path) -> Option<String> {
     match &path.root {
-        Root::Node(id) => Some(id.clone()),
+        PathRoot::Node(id) => Some(id.clone()),
         _ => None,
     }
 }

@@ -4,13 +4,13 @@ use serde_json::Value;
 use sinew_engine::{ActId, Ctx, End, ScopeId, Seen, Val};
 use sinew_plan::{NodeIx, Op};
 
-use super::path::{Standing, World};
-use super::program::Program;
+use super::path::{NodeLookup, TemplateScope};
+use super::program::CompiledPlan;
 
 /// An execution, seen from one place in it.
-pub(super) struct View<'c> {
+pub(super) struct ScopeView<'c> {
     ctx: &'c Ctx<'c>,
-    program: &'c Program,
+    program: &'c CompiledPlan,
     scope: ScopeId,
     workflow: Option<Value>,
     item: Option<&'c Value>,
@@ -18,9 +18,9 @@ pub(super) struct View<'c> {
     iteration: Option<u32>,
 }
 
-impl<'c> View<'c> {
+impl<'c> ScopeView<'c> {
     /// As nodes of this scope see it.
-    pub(super) fn new(ctx: &'c Ctx<'c>, program: &'c Program, scope: ScopeId) -> Self {
+    pub(super) fn new(ctx: &'c Ctx<'c>, program: &'c CompiledPlan, scope: ScopeId) -> Self {
         let mut view =
             Self { ctx, program, scope, workflow: workflow(ctx), item: None, index: None, iteration: None };
         let mut at = scope;
@@ -39,7 +39,7 @@ impl<'c> View<'c> {
     }
 
     /// As the condition of a loop sees it, after its latest iteration.
-    pub(super) fn after_iteration(ctx: &'c Ctx<'c>, program: &'c Program, owner: ActId) -> Self {
+    pub(super) fn after_iteration(ctx: &'c Ctx<'c>, program: &'c CompiledPlan, owner: ActId) -> Self {
         let mut view = Self::new(ctx, program, ctx.act(owner).scope);
         let done = ctx.act(owner).children.as_ref().map_or(0, |children| children.acts.len());
         view.iteration = u32::try_from(done).ok().and_then(|done| done.checked_sub(1));
@@ -102,7 +102,7 @@ impl<'c> View<'c> {
     }
 }
 
-impl World for View<'_> {
+impl TemplateScope for ScopeView<'_> {
     fn input(&self) -> Option<&Value> {
         self.ctx.state.start.as_ref().map(|start| &*start.input)
     }
@@ -123,11 +123,11 @@ impl World for View<'_> {
         self.iteration
     }
 
-    fn node(&self, id: &str) -> Standing<'_> {
+    fn node(&self, id: &str) -> NodeLookup<'_> {
         match self.output(id) {
-            Some(output) => Standing::Done(output),
-            None if self.skipped(id) => Standing::Skipped,
-            None => Standing::Absent,
+            Some(output) => NodeLookup::Done(output),
+            None if self.skipped(id) => NodeLookup::Skipped,
+            None => NodeLookup::Absent,
         }
     }
 

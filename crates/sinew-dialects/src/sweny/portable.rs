@@ -1,10 +1,12 @@
 //! What a node would be in a `sam` workflow.
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use sinew_plan::NodeIx;
 
 use super::instruct;
 use super::model::{NodeExtra, PlanExtra};
+use crate::convert::has_template;
 use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<String>) -> Portability {
@@ -13,6 +15,9 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
     let (Some(whole), Ok(extra)) = parsed else {
         return Portability::Not("the plan is not one of this dialect".into());
     };
+    if plan.node(node).id.contains(['.', '{', '}']) {
+        return Portability::Not("templates of sam cannot name it".into());
+    }
     let mut edges = graph.edges_out_of(node).map(|(_, edge)| edge);
     if edges.clone().any(|edge| edge.label.is_some()) {
         return Portability::Not("a model chooses among its edges by conditions in plain language".into());
@@ -23,25 +28,52 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIx, losses: &mut Vec<Str
         );
     }
     let work = &extra.work;
-    if !plan.entry.contains(&node) {
-        losses.push("it sees what the node before it gave, not what all nodes before it gave".into());
+    for (is_lost, what) in [
+        (!work.eval.is_empty(), "its evaluators decide whether it failed"),
+        (work.output.is_some(), "the schema of its output decides whether it failed"),
+        (work.requires.is_some(), "its requirements decide whether it runs"),
+        (work.fail_soft, "a failure of its agent counts as a success"),
+    ] {
+        if is_lost {
+            return Portability::Not(what.into());
+        }
     }
-    for (lost, what) in [
-        (!work.eval.is_empty(), "its evaluators are not carried over"),
-        (work.requires.is_some(), "its requirements are not carried over"),
-        (work.retry.is_some(), "its retries after a failed evaluation are not carried over"),
-        (work.fail_soft, "a failure of its agent fails the workflow"),
+    let instruction = instruct::instruction(whole, &extra, &Value::Null);
+    if has_template(&instruction) {
+        return Portability::Not("sam would fill the templates of its instruction".into());
+    }
+    for (is_lost, what) in [
+        (true, "a failure of its agent ends the workflow"),
+        (true, "an answer that is a whole result, or not an object, reaches later nodes as it is"),
         (!work.skills.is_empty(), "the tools of its skills have to be the agent's own"),
         (work.model.is_some(), "the agent chooses its model"),
         (work.max_turns.is_some(), "the agent chooses how many turns it takes"),
+        (plan.entry.contains(&node), "'rules', 'context' and 'dryRun' of the input have no meaning"),
     ] {
-        if lost {
+        if is_lost {
             losses.push(what.into());
         }
     }
     Portability::Agent {
         agent: plan.node(node).agent.clone().unwrap_or_default(),
-        instruction: Some(instruct::instruction(whole, &extra, &serde_json::Value::Null)),
-        input: None,
+        instruction: Some(instruction),
+        input: Some(context(graph, node)),
     }
+}
+
+/// What a node sees: the input, and what every node before it gave. Before a node is a chain.
+fn context(graph: &PlanGraph<'_>, node: NodeIx) -> Value {
+    let plan = graph.plan();
+    let mut chain = Vec::new();
+    let mut at = node;
+    // No chain is longer than its nodes; more steps mean a cycle, which is refused elsewhere.
+    while let Some((_, edge)) = graph.edges_into(at).next().filter(|_| chain.len() < plan.nodes.len()) {
+        at = edge.from;
+        chain.push(plan.node(at).id.as_str());
+    }
+    let mut seen = Map::from_iter([("input".to_owned(), json!("{{workflow.input}}"))]);
+    for id in chain.into_iter().rev() {
+        seen.insert(id.to_owned(), json!(format!("{{{{{id}.output}}}}")));
+    }
+    Value::Object(seen)
 }

@@ -6,22 +6,23 @@ use serde_json::Value;
 use sinew_script::{python_repr, python_str};
 
 use super::super::path::{ConditionValue, OUTPUT};
-use super::Piece;
-use super::operand::{Evaluated, Fuel, MAX_TEXT_BYTES, Operand, check_size};
+use super::TextPiece;
+use super::methods;
+use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::parse::Expr;
 
 /// Whether the condition holds for these values of its templates.
 pub(super) fn holds(expr: &Expr, templates: &[ConditionValue<'_>]) -> Evaluated<bool> {
-    let mut evaluation = Evaluation { templates, fuel: Fuel::new() };
+    let mut evaluation = ConditionEvaluation { templates, fuel: EvaluationFuel::new() };
     evaluation.value(expr).map(|value| value.truth())
 }
 
-struct Evaluation<'a> {
+struct ConditionEvaluation<'a> {
     templates: &'a [ConditionValue<'a>],
-    fuel: Fuel,
+    fuel: EvaluationFuel,
 }
 
-impl<'a> Evaluation<'a> {
+impl<'a> ConditionEvaluation<'a> {
     fn template(&self, at: usize) -> Operand<'a> {
         match self.templates.get(at) {
             Some(ConditionValue::Value(value)) => value.as_ref().into(),
@@ -45,11 +46,7 @@ impl<'a> Evaluation<'a> {
             Expr::Const(value) => Ok(value.into()),
             Expr::Var(at) => Ok(self.template(*at)),
             Expr::Text(pieces) => self.text(pieces),
-            Expr::List(items) => {
-                let items = items.iter().map(|item| self.value(item));
-                let items: Evaluated<Vec<_>> = items.collect();
-                items.map(|items| Operand::list(items.into_iter()))
-            }
+            Expr::List(items) => self.values(items).map(|items| Operand::list(items.into_iter())),
             Expr::Not(inner) => Ok(Operand::Bool(!self.value(inner)?.truth())),
             Expr::Sign(inner, minus) => self.value(inner)?.signed(*minus),
             Expr::All(list) => self.first_with(list, false),
@@ -65,11 +62,43 @@ impl<'a> Evaluation<'a> {
                 }
                 Ok(Operand::Bool(true))
             }
+            Expr::Invert(inner) => self.value(inner)?.inverted(),
+            Expr::IfElse(test, then, otherwise) => {
+                let branch = if self.value(test)?.truth() { then } else { otherwise };
+                self.value(branch)
+            }
+            Expr::Call(function, args) => {
+                let args = self.values(args)?;
+                methods::call(*function, &args, &mut self.fuel)
+            }
+            Expr::Method(on, method, args) => {
+                let on = self.value(on)?;
+                let args = self.values(args)?;
+                methods::call_method(&on, *method, &args, &mut self.fuel)
+            }
+            Expr::Attribute(on, name) => {
+                let on = self.value(on)?;
+                methods::attribute(&on, name, &mut self.fuel)
+            }
+            Expr::Subscript(on, key) => {
+                let (on, key) = (self.value(on)?, self.value(key)?);
+                methods::subscript(&on, &key, &mut self.fuel)
+            }
+            Expr::Slice(on, bounds) => {
+                let on = self.value(on)?;
+                let mut bound = |at: usize| bounds[at].as_ref().map(|bound| self.value(bound)).transpose();
+                let bounds = [bound(0)?, bound(1)?, bound(2)?];
+                methods::slice(&on, &bounds, &mut self.fuel)
+            }
             Expr::Compute(how, left, right) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
                 left.compute(*how, right, &mut self.fuel)
             }
         }
+    }
+
+    fn values(&mut self, list: &'a [Expr]) -> Evaluated<Vec<Operand<'a>>> {
+        list.iter().map(|expr| self.value(expr)).collect()
     }
 
     /// The first value whose truth is as wanted, else the last; what comes after it is not evaluated.
@@ -102,17 +131,17 @@ impl<'a> Evaluation<'a> {
     }
 
     /// A string literal with its templates as Python's `str()` shows them.
-    fn text(&mut self, pieces: &'a [Piece]) -> Evaluated<Operand<'a>> {
+    fn text(&mut self, pieces: &'a [TextPiece]) -> Evaluated<Operand<'a>> {
         let mut text = String::new();
         for piece in pieces {
             let least = match piece {
-                Piece::Text(text) => text.len(),
-                Piece::Var(at) => self.least_bytes(*at)?,
+                TextPiece::Text(text) => text.len(),
+                TextPiece::Var(at) => self.least_bytes(*at)?,
             };
             self.pay_text(&text, least)?;
             let piece = match piece {
-                Piece::Text(text) => Cow::Borrowed(text.as_str()),
-                Piece::Var(at) => Cow::Owned(self.template_str(*at)),
+                TextPiece::Text(text) => Cow::Borrowed(text.as_str()),
+                TextPiece::Var(at) => Cow::Owned(self.template_str(*at)),
             };
             // Escapes make a text longer.
             if piece.len() > least {
@@ -126,7 +155,7 @@ impl<'a> Evaluation<'a> {
 }
 
 /// Adds the bytes that a value takes in a text at least. A value longer than the longest text is not read to its end.
-fn add_least_bytes(value: &Value, bytes: &mut usize) -> Evaluated<()> {
+pub(super) fn add_least_bytes(value: &Value, bytes: &mut usize) -> Evaluated<()> {
     *bytes += match value {
         Value::Null | Value::Bool(_) => "None".len(),
         Value::Number(_) => 1,

@@ -1,14 +1,14 @@
 //! From text to tokens.
 
 use super::super::path::Path;
-use super::super::python::Num;
-use super::{Piece, pieces, variable};
+use super::super::python::NumberLiteral;
+use super::{TextPiece, pieces, variable};
 
 /// A token.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
-    Number(Num),
-    Text(Vec<Piece>),
+    Number(NumberLiteral),
+    Text(Vec<TextPiece>),
     /// A template outside quotes.
     Var(usize),
     /// A name or a keyword.
@@ -135,7 +135,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-fn number(text: &str) -> Result<(Num, usize), String> {
+fn number(text: &str) -> Result<(NumberLiteral, usize), String> {
     let bytes = text.as_bytes();
     let radix = match bytes.get(1).map(u8::to_ascii_lowercase) {
         Some(b'x') => 16,
@@ -148,7 +148,7 @@ fn number(text: &str) -> Result<(Num, usize), String> {
         let length = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
         let digits = text[2..length].replace('_', "");
         return i128::from_str_radix(&digits, radix)
-            .map(|int| (Num::Int(int), length))
+            .map(|int| (NumberLiteral::Int(int), length))
             .map_err(|_| invalid());
     }
     let mut length = 0;
@@ -165,8 +165,8 @@ fn number(text: &str) -> Result<(Num, usize), String> {
     }
     let digits = text[..length].replace('_', "");
     if float {
-        digits.parse().map(|float| (Num::Float(float), length)).map_err(|_| invalid())
+        digits.parse().map(|float| (NumberLiteral::Float(float), length)).map_err(|_| invalid())
     } else {
-        digits.parse().map(|int| (Num::Int(int), length)).map_err(|_| invalid())
+        digits.parse().map(|int| (NumberLiteral::Int(int), length)).map_err(|_| invalid())
     }
 }

@@ -1,7 +1,9 @@
 //! Conditions of `when`, switches, loops and conditionals.
 //!
-//! The language is the part of Python's expressions that the source engine lets through: comparisons, `in`,
-//! `and`/`or`/`not`, literals, and, beyond it, lists and arithmetic. A condition is read once, for the rules and
+//! The language is that of the specification's evaluator, `simpleeval`: comparisons, `in`, `is`, `and`/`or`/`not`,
+//! arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of texts, dicts and lists, `int()`,
+//! `float()`, `str()`; beyond it, lists. Texts are not formatted (`%`, `f''`), and chance is left out, because only data
+//! decides. A condition is read once, for the rules and
 //! error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
 //! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
 //! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
@@ -10,12 +12,13 @@
 
 mod eval;
 mod lex;
+mod methods;
 mod operand;
 mod parse;
 #[cfg(test)]
 mod tests;
 
-use super::path::{Part, Path, World};
+use super::path::{Path, TemplateScope, TextPart};
 
 /// A condition, read.
 #[derive(Clone, Debug)]
@@ -27,14 +30,15 @@ pub(super) struct Condition {
 
 impl Condition {
     /// Reads a condition. The error says what is not allowed and, where it is known, what to write instead.
-    pub(super) fn parse(source: &str) -> Result<Self, Unreadable> {
-        let parsed = parse::parse(source).map_err(|reason| Unreadable { text: source.to_owned(), reason })?;
+    pub(super) fn parse(source: &str) -> Result<Self, UnreadableCondition> {
+        let parsed =
+            parse::parse(source).map_err(|reason| UnreadableCondition { text: source.to_owned(), reason })?;
         Ok(Self { source: source.to_owned(), expr: parsed.expr, vars: parsed.vars })
     }
 
     /// Whether it holds. All templates are looked up first: a condition that names something missing never holds
     /// by luck of the order.
-    pub(super) fn holds(&self, world: &dyn World) -> Result<bool, String> {
+    pub(super) fn holds(&self, world: &dyn TemplateScope) -> Result<bool, String> {
         let values: Result<Vec<_>, String> = self.vars.iter().map(|path| path.strict_value(world)).collect();
         values
             .and_then(|values| eval::holds(&self.expr, &values))
@@ -50,7 +54,7 @@ impl Condition {
 /// Why a condition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", failed(.text, .reason))]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableCondition {
     text: String,
     /// What is wrong, without the condition's text.
     pub(super) reason: String,
@@ -67,7 +71,7 @@ const SHOWN: usize = 300;
 
 /// Parts of a string literal: its own text, and templates by their variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TextPiece {
     Text(String),
     Var(usize),
 }
@@ -88,12 +92,16 @@ fn variable(path: Path, vars: &mut Vec<Path>) -> Result<usize, String> {
 }
 
 /// Splits a string's content; its templates become variables.
-fn pieces(text: &str, vars: &mut Vec<Path>, unescape: impl Fn(&str) -> String) -> Result<Vec<Piece>, String> {
+fn pieces(
+    text: &str,
+    vars: &mut Vec<Path>,
+    unescape: impl Fn(&str) -> String,
+) -> Result<Vec<TextPiece>, String> {
     super::path::parts(text)
         .into_iter()
         .map(|part| match part {
-            Part::Text(text) => Ok(Piece::Text(unescape(&text))),
-            Part::Path(path, _) => variable(path, vars).map(Piece::Var),
+            TextPart::Text(text) => Ok(TextPiece::Text(unescape(&text))),
+            TextPart::Path(path, _) => variable(path, vars).map(TextPiece::Var),
         })
         .collect()
 }

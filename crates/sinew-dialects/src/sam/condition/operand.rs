@@ -31,12 +31,12 @@ const MAX_LIST_ITEMS: usize = 100_000;
 pub(super) type Evaluated<T> = Result<T, String>;
 
 /// The steps and the bytes of copies that an evaluation has left.
-pub(super) struct Fuel {
+pub(super) struct EvaluationFuel {
     steps: u64,
     copied_bytes: usize,
 }
 
-impl Fuel {
+impl EvaluationFuel {
     pub(super) fn new() -> Self {
         Self { steps: MAX_STEPS, copied_bytes: MAX_COPIED_BYTES }
     }
@@ -124,7 +124,7 @@ impl Operand<'_> {
         }
     }
 
-    fn type_name(&self) -> &'static str {
+    pub(super) fn type_name(&self) -> &'static str {
         match self {
             Self::None => "NoneType",
             Self::Bool(_) => "bool",
@@ -158,7 +158,7 @@ impl Operand<'_> {
         }
     }
 
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         match self {
             Self::List(items) => items.len(),
             Self::Items(items) => items.len(),
@@ -166,7 +166,7 @@ impl Operand<'_> {
         }
     }
 
-    fn item(&self, at: usize) -> Option<Operand<'_>> {
+    pub(super) fn item(&self, at: usize) -> Option<Operand<'_>> {
         match self {
             Self::List(items) => items.get(at).map(Operand::borrowed),
             Self::Items(items) => items.get(at).map(Operand::from),
@@ -193,9 +193,17 @@ impl Operand<'_> {
         }
     }
 
+    /// The integer with its bits inverted.
+    pub(super) fn inverted(self) -> Evaluated<Self> {
+        match self.numeric() {
+            Some(Numeric::Int(int)) => Ok(Self::Int(-int - 1)),
+            _ => Err(format!("TypeError: bad operand type for unary ~: '{}'", self.type_name())),
+        }
+    }
+
     /// Whether a comparison holds.
-    pub(super) fn compare(&self, how: Compare, right: &Self, fuel: &mut Fuel) -> Evaluated<bool> {
-        let order = |symbol: &str, fuel: &mut Fuel| self.order(right, symbol, fuel);
+    pub(super) fn compare(&self, how: Compare, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
+        let order = |symbol: &str, fuel: &mut EvaluationFuel| self.order(right, symbol, fuel);
         // Numbers that are not a number do not occur: JSON has none, and arithmetic that makes one is an error.
         Ok(match how {
             Compare::Equal => self.equals(right, fuel)?,
@@ -206,10 +214,19 @@ impl Operand<'_> {
             Compare::GreaterOrEqual => order(">=", fuel)?.is_ge(),
             Compare::In => right.contains(self, fuel)?,
             Compare::NotIn => !right.contains(self, fuel)?,
+            Compare::Is => self.is_same(right, fuel)?,
+            Compare::IsNot => !self.is_same(right, fuel)?,
         })
     }
 
-    fn equals(&self, right: &Self, fuel: &mut Fuel) -> Evaluated<bool> {
+    /// Whether two values are one: values of data have no identity, so type and value decide, and lists and dicts are
+    /// never the same.
+    fn is_same(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
+        let scalar = !matches!(self, Self::List(_) | Self::Items(_) | Self::Dict(_) | Self::OutputDict(_));
+        Ok(scalar && self.type_name() == right.type_name() && self.equals(right, fuel)?)
+    }
+
+    fn equals(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
         fuel.pay(1)?;
         if let (Some(left), Some(right)) = (self.numeric(), right.numeric()) {
             fuel.pay_numbers(&left, &right)?;
@@ -252,7 +269,7 @@ impl Operand<'_> {
     }
 
     /// The first position at which two lists differ.
-    fn first_difference(&self, right: &Self, fuel: &mut Fuel) -> Evaluated<Option<usize>> {
+    fn first_difference(&self, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<Option<usize>> {
         for at in 0..self.length().min(right.length()) {
             let (Some(left), Some(right)) = (self.item(at), right.item(at)) else { break };
             if !left.equals(&right, fuel)? {
@@ -262,7 +279,7 @@ impl Operand<'_> {
         Ok(None)
     }
 
-    fn order(&self, right: &Self, symbol: &str, fuel: &mut Fuel) -> Evaluated<Ordering> {
+    fn order(&self, right: &Self, symbol: &str, fuel: &mut EvaluationFuel) -> Evaluated<Ordering> {
         fuel.pay(1)?;
         let order = match (self, right) {
             (Self::Text(left), Self::Text(right)) => {
@@ -290,7 +307,7 @@ impl Operand<'_> {
         })
     }
 
-    fn contains(&self, part: &Self, fuel: &mut Fuel) -> Evaluated<bool> {
+    fn contains(&self, part: &Self, fuel: &mut EvaluationFuel) -> Evaluated<bool> {
         fuel.pay(1)?;
         match (self, part) {
             (Self::Text(whole), Self::Text(part)) => {
@@ -330,10 +347,21 @@ impl Operand<'_> {
     }
 
     /// The result of arithmetic.
-    pub(super) fn compute(self, how: Compute, right: Self, fuel: &mut Fuel) -> Evaluated<Self> {
+    pub(super) fn compute(self, how: Compute, right: Self, fuel: &mut EvaluationFuel) -> Evaluated<Self> {
         fuel.pay(1)?;
+        if let (Self::Bool(left), Self::Bool(right)) = (&self, &right) {
+            match how {
+                Compute::BitAnd => return Ok(Self::Bool(left & right)),
+                Compute::BitOr => return Ok(Self::Bool(left | right)),
+                Compute::BitXor => return Ok(Self::Bool(left ^ right)),
+                _ => {}
+            }
+        }
         if let (Some(left), Some(right)) = (self.numeric(), right.numeric()) {
-            return left.compute(how, &right, fuel);
+            let whole = matches!((&left, &right), (Numeric::Int(_), Numeric::Int(_)));
+            if whole || !how.is_bitwise() {
+                return left.compute(how, &right, fuel);
+            }
         }
         match (how, &self, &right) {
             (Compute::Add, Self::Text(left), Self::Text(right)) => {
@@ -379,7 +407,7 @@ impl Operand<'_> {
         }
     }
 
-    fn repeated(self, count: &BigInt, fuel: &mut Fuel) -> Evaluated<Self> {
+    fn repeated(self, count: &BigInt, fuel: &mut EvaluationFuel) -> Evaluated<Self> {
         let count = if count.is_negative() { 0 } else { count.to_usize().unwrap_or(usize::MAX) };
         if let Self::Text(text) = &self {
             let bytes = text.len().saturating_mul(count);
@@ -427,7 +455,7 @@ impl Numeric {
         }
     }
 
-    fn compute<'a>(&self, how: Compute, right: &Self, fuel: &mut Fuel) -> Evaluated<Operand<'a>> {
+    fn compute<'a>(&self, how: Compute, right: &Self, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
         match (self, right) {
             (Self::Int(left), Self::Int(right)) => {
                 fuel.pay((left.bits() + right.bits()) / 64)?;
@@ -470,6 +498,18 @@ fn compute_ints<'a>(how: Compute, left: &BigInt, right: &BigInt) -> Evaluated<Op
         Compute::FloorDivide => left / right - u8::from(rounds_down()),
         Compute::Remainder if rounds_down() => left % right + right,
         Compute::Remainder => left % right,
+        Compute::BitAnd => left & right,
+        Compute::BitOr => left | right,
+        Compute::BitXor => left ^ right,
+        Compute::ShiftLeft | Compute::ShiftRight if right.is_negative() => {
+            return Err("ValueError: negative shift count".to_owned());
+        }
+        Compute::ShiftLeft => match right.to_u64() {
+            Some(count) if left.bits().saturating_add(count) <= MAX_INTEGER_BITS => left << count,
+            _ if left.is_zero() => left.clone(),
+            _ => return Err(too_large()),
+        },
+        Compute::ShiftRight => left >> right.to_u64().unwrap_or(u64::MAX).min(MAX_INTEGER_BITS),
         Compute::Power if right.sign() == Sign::Minus => return floats(),
         Compute::Power => {
             // 0, 1 and -1 stay small whatever the power.
@@ -507,6 +547,8 @@ fn compute_floats(how: Compute, left: f64, right: f64) -> Evaluated<f64> {
             return Err("ZeroDivisionError: zero to a negative power".to_owned());
         }
         Compute::Power => left.powf(right),
+        // Bits of floats are refused before.
+        _ => return Err(too_large()),
     };
     if float.is_finite() { Ok(float) } else { Err(too_large()) }
 }
@@ -539,6 +581,11 @@ fn unsupported(how: Compute, left: &Operand<'_>, right: &Operand<'_>) -> String 
         Compute::FloorDivide => "//",
         Compute::Remainder => "%",
         Compute::Power => "** or pow()",
+        Compute::BitAnd => "&",
+        Compute::BitOr => "|",
+        Compute::BitXor => "^",
+        Compute::ShiftLeft => "<<",
+        Compute::ShiftRight => ">>",
     };
     format!("TypeError: unsupported operand type(s) for {symbol}: '{name}' and '{other}'")
 }

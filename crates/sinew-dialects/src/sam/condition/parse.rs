@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::super::path::Path;
-use super::Piece;
+use super::TextPiece;
 use super::lex::{Token, syntax, tokens};
 
 /// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Const(Value),
-    Text(Vec<Piece>),
+    Text(Vec<TextPiece>),
     Var(usize),
     List(Vec<Expr>),
     Not(Box<Expr>),
@@ -19,6 +19,78 @@ pub(super) enum Expr {
     Any(Vec<Expr>),
     Compare(Box<Expr>, Vec<(Compare, Expr)>),
     Compute(Compute, Box<Expr>, Box<Expr>),
+    Invert(Box<Expr>),
+    /// Condition, value where it holds, value where it does not.
+    IfElse(Box<Expr>, Box<Expr>, Box<Expr>),
+    Call(ConditionFunction, Vec<Expr>),
+    Method(Box<Expr>, ConditionMethod, Vec<Expr>),
+    /// A member by its name.
+    Attribute(Box<Expr>, String),
+    Subscript(Box<Expr>, Box<Expr>),
+    /// First position, end, step.
+    Slice(Box<Expr>, Box<[Option<Expr>; 3]>),
+}
+
+/// A function that conditions may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConditionFunction {
+    Int,
+    Float,
+    Str,
+}
+
+impl ConditionFunction {
+    /// The name, as conditions write it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Str => "str",
+        }
+    }
+
+    fn of(name: &str) -> Result<Self, String> {
+        match name {
+            "int" => Ok(Self::Int),
+            "float" => Ok(Self::Float),
+            "str" => Ok(Self::Str),
+            "rand" | "randint" => {
+                Err(format!("Function '{name}' is left out: only data decides a condition"))
+            }
+            _ => Err(format!("Function '{name}' not defined; conditions have int, float and str")),
+        }
+    }
+}
+
+macro_rules! methods {
+    ($($method:ident = $name:literal),+ $(,)?) => {
+        /// A method that conditions may call.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum ConditionMethod { $($method),+ }
+
+        impl ConditionMethod {
+            /// The name, as conditions write it.
+            pub(super) const fn name(self) -> &'static str {
+                match self { $(Self::$method => $name),+ }
+            }
+
+            fn of(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$method),)+ _ => None }
+            }
+        }
+    };
+}
+
+methods! {
+    Upper = "upper", Lower = "lower", CaseFold = "casefold", Capitalize = "capitalize", Title = "title",
+    SwapCase = "swapcase", Strip = "strip", LeftStrip = "lstrip", RightStrip = "rstrip",
+    StartsWith = "startswith", EndsWith = "endswith", Find = "find", RightFind = "rfind", Index = "index",
+    RightIndex = "rindex", Count = "count", Replace = "replace", Split = "split", RightSplit = "rsplit",
+    SplitLines = "splitlines", Partition = "partition", RightPartition = "rpartition", Join = "join",
+    RemovePrefix = "removeprefix", RemoveSuffix = "removesuffix", ZeroFill = "zfill", IsDigit = "isdigit",
+    IsNumeric = "isnumeric", IsDecimal = "isdecimal", IsAlpha = "isalpha", IsAlphanumeric = "isalnum",
+    IsSpace = "isspace", IsUpper = "isupper", IsLower = "islower", IsAscii = "isascii", Get = "get",
+    Keys = "keys", Values = "values", Items = "items",
 }
 
 /// A comparison.
@@ -32,6 +104,8 @@ pub(super) enum Compare {
     GreaterOrEqual,
     In,
     NotIn,
+    Is,
+    IsNot,
 }
 
 /// Arithmetic.
@@ -44,6 +118,18 @@ pub(super) enum Compute {
     FloorDivide,
     Remainder,
     Power,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
+}
+
+impl Compute {
+    /// Whether it works on bits, which floats do not have.
+    pub(super) const fn is_bitwise(self) -> bool {
+        matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
+    }
 }
 
 /// A condition as read.
@@ -55,7 +141,7 @@ pub(super) struct Parsed {
 /// Reads a whole condition.
 pub(super) fn parse(source: &str) -> Result<Parsed, String> {
     let (tokens, vars) = tokens(source)?;
-    let mut parser = Parser { tokens, at: 0, depth: 0, made: 0, unknown: None };
+    let mut parser = ConditionParser { tokens, at: 0, depth: 0, made: 0, unknown: None };
     let expr = parser.expression()?;
     let unknown = parser.unknown.take();
     match (parser.peek(), unknown) {
@@ -65,7 +151,7 @@ pub(super) fn parse(source: &str) -> Result<Parsed, String> {
     }
 }
 
-struct Parser {
+struct ConditionParser {
     tokens: Vec<Token>,
     at: usize,
     /// Levels of nesting: reading and evaluating recurse.
@@ -79,7 +165,7 @@ struct Parser {
 const DEEPEST: usize = 50;
 const LARGEST: usize = 1000;
 
-impl Parser {
+impl ConditionParser {
     fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }
@@ -117,12 +203,24 @@ impl Parser {
     }
 
     fn expression(&mut self) -> Result<Expr, String> {
-        let expr = self.nested(Self::any)?;
-        match self.peek() {
-            Some(Token::Name(name)) if name == "if" => Err(unsupported("IfExp")),
-            Some(Token::Symbol(":=")) => Err(unsupported("NamedExpr")),
-            _ => Ok(expr),
+        let then = self.nested(Self::any)?;
+        if matches!(self.peek(), Some(Token::Symbol(":="))) {
+            return Err(unsupported("NamedExpr"));
         }
+        if !self.name("if") {
+            return Ok(then);
+        }
+        self.count()?;
+        let test = self.nested(Self::any)?;
+        // A choice between two values that no data takes part in is a slip of the pen.
+        if matches!(test, Expr::Const(_)) {
+            return Err(format!("{} with a constant condition", unsupported("IfExp")));
+        }
+        if !self.name("else") {
+            return Err(syntax("'else' is missing after 'if'"));
+        }
+        let otherwise = self.nested(Self::expression)?;
+        Ok(Expr::IfElse(Box::new(test), Box::new(then), Box::new(otherwise)))
     }
 
     fn any(&mut self) -> Result<Expr, String> {
@@ -153,11 +251,17 @@ impl Parser {
     }
 
     fn comparison(&mut self) -> Result<Expr, String> {
-        let first = self.sum()?;
+        let first = self.bit_or()?;
         let mut rest = Vec::new();
         while let Some(compare) = self.compare()? {
             self.count()?;
-            rest.push((compare, self.sum()?));
+            let right = self.bit_or()?;
+            let left = rest.last().map_or(&first, |(_, left)| left);
+            if let (Compare::Is | Compare::IsNot, Expr::Const(_), Expr::Const(_)) = (compare, left, &right) {
+                let name = if matches!(compare, Compare::Is) { "Is" } else { "IsNot" };
+                return Err(format!("Unsupported comparison operator: {name} between two constants"));
+            }
+            rest.push((compare, right));
         }
         Ok(if rest.is_empty() { first } else { Expr::Compare(Box::new(first), rest) })
     }
@@ -174,8 +278,7 @@ impl Parser {
             }));
         }
         if self.name("is") {
-            let not = if self.name("not") { "IsNot" } else { "Is" };
-            return Err(format!("Unsupported comparison operator: {not}"));
+            return Ok(Some(if self.name("not") { Compare::IsNot } else { Compare::Is }));
         }
         if self.name("in") {
             return Ok(Some(Compare::In));
@@ -190,37 +293,58 @@ impl Parser {
         Ok(None)
     }
 
+    fn bit_or(&mut self) -> Result<Expr, String> {
+        self.chain(&[("|", Compute::BitOr)], Self::bit_xor)
+    }
+
+    fn bit_xor(&mut self) -> Result<Expr, String> {
+        self.chain(&[("^", Compute::BitXor)], Self::bit_and)
+    }
+
+    fn bit_and(&mut self) -> Result<Expr, String> {
+        self.chain(&[("&", Compute::BitAnd)], Self::shift)
+    }
+
+    fn shift(&mut self) -> Result<Expr, String> {
+        self.chain(&[("<<", Compute::ShiftLeft), (">>", Compute::ShiftRight)], Self::sum)
+    }
+
     fn sum(&mut self) -> Result<Expr, String> {
-        let mut expr = self.product()?;
-        while let Some(symbol) = self.symbol(&["+", "-"]) {
-            self.count()?;
-            let compute = if symbol == "+" { Compute::Add } else { Compute::Subtract };
-            expr = Expr::Compute(compute, Box::new(expr), Box::new(self.product()?));
-        }
-        match self.symbol(&["&", "|", "^", "<<", ">>", "@"]) {
+        let sum = self.chain(&[("+", Compute::Add), ("-", Compute::Subtract)], Self::product)?;
+        match self.symbol(&["@"]) {
             Some(_) => Err(unsupported("BinOp")),
-            None => Ok(expr),
+            None => Ok(sum),
+        }
+    }
+
+    /// Operators of one precedence, from left to right.
+    fn chain(
+        &mut self,
+        operators: &[(&'static str, Compute)],
+        next: fn(&mut Self) -> Result<Expr, String>,
+    ) -> Result<Expr, String> {
+        let mut expr = next(self)?;
+        loop {
+            let found = operators.iter().find(|(symbol, _)| self.symbol(&[*symbol]).is_some());
+            let Some((_, compute)) = found else { return Ok(expr) };
+            self.count()?;
+            expr = Expr::Compute(*compute, Box::new(expr), Box::new(next(self)?));
         }
     }
 
     fn product(&mut self) -> Result<Expr, String> {
-        let mut expr = self.sign()?;
-        while let Some(symbol) = self.symbol(&["*", "/", "//", "%"]) {
-            self.count()?;
-            let compute = match symbol {
-                "*" => Compute::Multiply,
-                "/" => Compute::Divide,
-                "//" => Compute::FloorDivide,
-                _ => Compute::Remainder,
-            };
-            expr = Expr::Compute(compute, Box::new(expr), Box::new(self.sign()?));
-        }
-        Ok(expr)
+        let operators = [
+            ("*", Compute::Multiply),
+            ("/", Compute::Divide),
+            ("//", Compute::FloorDivide),
+            ("%", Compute::Remainder),
+        ];
+        self.chain(&operators, Self::sign)
     }
 
     fn sign(&mut self) -> Result<Expr, String> {
         match self.symbol(&["-", "+", "~"]) {
-            Some("~") => Err("Unsupported unary operator: Invert".to_owned()),
+            Some("~") => self.nested(Self::sign).map(|expr| Expr::Invert(Box::new(expr))),
             Some(symbol) => {
                 let minus = symbol == "-";
                 self.nested(Self::sign).map(|expr| Expr::Sign(Box::new(expr), minus))
@@ -273,21 +397,76 @@ impl Parser {
             Token::Symbol("{") => return Err(unsupported("Dict")),
             Token::Symbol(_) => return Err(unexpected(&token)),
         };
-        match self.peek() {
-            Some(Token::Symbol("(")) => Err(unsupported("Call")),
-            Some(Token::Symbol(".")) if self.at_call() => Err(unsupported("Call")),
-            Some(Token::Symbol(".")) => Err(unsupported("Attribute")),
-            Some(Token::Symbol("[")) => Err(unsupported("Subscript")),
-            _ => {
-                self.unknown = self.unknown.take().or(name.filter(|name| !is_literal(name)));
-                Ok(expr)
+        if let Some(name) = name.filter(|name| !is_literal(name)) {
+            if self.symbol(&["("]).is_some() {
+                let function = ConditionFunction::of(&name)?;
+                return self
+                    .arguments()
+                    .map(|args| Expr::Call(function, args))
+                    .and_then(|call| self.trail(call));
+            }
+            self.unknown.get_or_insert(name);
+        }
+        self.trail(expr)
+    }
+
+    /// Members, calls and subscripts after a value.
+    fn trail(&mut self, mut expr: Expr) -> Result<Expr, String> {
+        loop {
+            if self.symbol(&["."]).is_some() {
+                self.count()?;
+                let Some(Token::Name(name)) = self.peek().cloned() else {
+                    return Err(self
+                        .peek()
+                        .map_or_else(|| syntax("a name is missing after '.'"), unexpected));
+                };
+                self.at += 1;
+                if name.starts_with('_') {
+                    return Err(format!("Unsupported attribute: '{name}'"));
+                }
+                expr = if self.symbol(&["("]).is_some() {
+                    let method =
+                        ConditionMethod::of(&name).ok_or_else(|| format!("Unsupported method: '{name}'"))?;
+                    Expr::Method(Box::new(expr), method, self.arguments()?)
+                } else {
+                    Expr::Attribute(Box::new(expr), name)
+                };
+            } else if self.symbol(&["["]).is_some() {
+                self.count()?;
+                expr = self.subscript(expr)?;
+            } else if matches!(self.peek(), Some(Token::Symbol("("))) {
+                return Err(unsupported("Call"));
+            } else {
+                return Ok(expr);
             }
         }
     }
 
-    /// Whether `.name` is followed by a call.
-    fn at_call(&self) -> bool {
-        matches!(self.tokens.get(self.at + 2), Some(Token::Symbol("(")))
+    /// Arguments of a call, after its opening bracket.
+    fn arguments(&mut self) -> Result<Vec<Expr>, String> {
+        self.count()?;
+        self.list(")").map(|(args, _)| args)
+    }
+
+    /// What stands in the brackets after a value.
+    fn subscript(&mut self, on: Expr) -> Result<Expr, String> {
+        let mut bounds = [None, None, None];
+        let mut at = 0;
+        loop {
+            if !matches!(self.peek(), Some(Token::Symbol(":" | "]"))) {
+                bounds[at] = Some(self.expression()?);
+            }
+            match self.symbol(&[":", "]"]) {
+                Some(":") if at < 2 => at += 1,
+                Some("]") if at > 0 => return Ok(Expr::Slice(Box::new(on), Box::new(bounds))),
+                Some("]") => {
+                    let [key, ..] = bounds;
+                    let key = key.ok_or_else(|| syntax("there is nothing between '[' and ']'"))?;
+                    return Ok(Expr::Subscript(Box::new(on), Box::new(key)));
+                }
+                _ => return Err(self.peek().map_or_else(|| syntax("']' is missing"), unexpected)),
+            }
+        }
     }
 
     /// `(a)` is `a`; `(a,)`, `(a, b)` and `()` are lists.
@@ -336,12 +515,12 @@ fn single(mut list: Vec<Expr>, many: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
 }
 
 /// A string without templates is a constant.
-fn text(pieces: Vec<Piece>) -> Expr {
+fn text(pieces: Vec<TextPiece>) -> Expr {
     let plain: Option<String> = pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Var(_) => None,
+            TextPiece::Text(text) => Some(text.as_str()),
+            TextPiece::Var(_) => None,
         })
         .collect();
     match plain {

@@ -158,6 +158,97 @@ fn texts_of_errors_are_those_of_python() {
     assert_eq!(results, python);
 }
 
+/// Choices, subscripts, slices, methods and functions, over values of every type.
+#[test]
+fn the_rest_of_the_language_means_what_python_means() {
+    let mut sources: Vec<String> = [
+        "{{n1}}.upper() == 'OK'",
+        "{{n12}}.upper() == 'GRÖSSE'",
+        "'a b c'.split() == ['a', 'b', 'c']",
+        "'a,b,,c'.split(',') == ['a', 'b', '', 'c']",
+        "'a,b,c'.split(',', 1) == ['a', 'b,c']",
+        "'a,b,c'.rsplit(',', 1) == ['a,b', 'c']",
+        "''.split() == []",
+        "''.split(',') == ['']",
+        "'a'.split('')",
+        "','.join(['a', 'b']) == 'a,b'",
+        "','.join([1])",
+        "'xxabxx'.strip('x') == 'ab' and ' ab '.lstrip() == 'ab ' and ' ab '.rstrip() == ' ab'",
+        "'abab'.replace('a', 'c') == 'cbcb' and 'abab'.replace('a', 'c', 1) == 'cbab'",
+        "'abc'.find('c') == 2 and 'abc'.find('x') == -1 and {{n12}}.find('e') == 4",
+        "'abc'.index('x')",
+        "'aaa'.count('a') == 3 and 'aaa'.count('') == 4 and 'aaa'.count('aa') == 1",
+        "'hello world'.title() == 'Hello World' and 'hELLO'.capitalize() == 'Hello'",
+        "'aB'.swapcase() == 'Ab' and '12'.isdigit() and not ''.isdigit()",
+        "'ab'.isalpha() and not 'a1'.isalpha() and 'a1'.isalnum() and ' '.isspace()",
+        "'AB'.isupper() and 'ab'.islower() and not '12'.isupper()",
+        "'abc'.startswith('ab') and 'abc'.endswith('bc') and not 'abc'.startswith('b')",
+        "'prefix-x'.removeprefix('prefix-') == 'x' and 'x.y'.removesuffix('.y') == 'x'",
+        "'42'.zfill(5) == '00042' and '-42'.zfill(5) == '-0042'",
+        "'a-b-c'.partition('-')[2] == 'b-c' and 'a-b-c'.rpartition('-')[0] == 'a-b'",
+        "'abc'.partition('-')[0] == 'abc' and 'abc'.rpartition('-')[2] == 'abc'",
+        "int(' 12 ') == 12 and int('-7') == -7 and int('ff', 16) == 255 and int(2.9) == 2 and int(-2.9) == -2",
+        "int('1_000') == 1000 and int(True) == 1",
+        "int('')",
+        "int('1.5')",
+        "int([])",
+        "float('1e3') == 1000 and float(2) == 2.0",
+        "float('a')",
+        "str(1.0) == '1.0' and str(True) == 'True' and str(None) == 'None' and str([1, None]) == '[1, None]'",
+        "{{n5}}[0] == 1 and {{n5}}[-1] == [2.0] and {{n6}}['b']['c'][0] == 1",
+        "{{n5}}[9]",
+        "{{n6}}['z']",
+        "{{n0}}[0]",
+        "{{n5}}['a']",
+        "{{n1}}[0] == 'o' and {{n12}}[3] == 'ß' and {{n1}}[-2] == 'o'",
+        "{{n1}}[5]",
+        "{{n6}}.get('a') == 1 and {{n6}}.get('z') is {{n2}} and {{n6}}.get('z', 4) == 4",
+        "'a' in {{n6}}.keys() and 1 in {{n6}}.values()",
+        "{{n5}}.count(1) == 1 and {{n5}}.index('a') == 1",
+        "{{n5}}.index('zz')",
+        "{{n2}} is None and {{n3}} is True and not {{n1}} is None and {{n1}} is not None",
+        "(1 if {{n3}} else 2) == 1 and ('a' if {{n2}} else 'b') == 'b'",
+        "1 if {{n2}} else 0 if {{n3}} else 5",
+        "{{n3}} & {{n3}} and not {{n3}} ^ {{n3}}",
+        "1 | 2 ^ 3 & 4 << 1 >> 1 == 3",
+        "1 << -1",
+        "2.0 & 1",
+        "~{{n0}} == -6",
+        "~2.5",
+    ]
+    .map(str::to_owned)
+    .into();
+    let bounds = ["", "0", "1", "-1", "3", "-5", "9"];
+    for (from, to) in bounds.iter().flat_map(|from| bounds.iter().map(move |to| (from, to))) {
+        for step in ["", ":", ":2", ":-1"] {
+            sources.push(format!("{{{{n5}}}}[{from}:{to}{step}] == {{{{n13}}}}[{from}:{to}{step}]"));
+            sources.push(format!("'größer'[{from}:{to}{step}] == 'größe'[{from}:{to}{step}]"));
+        }
+    }
+    compare(&sources);
+}
+
+/// A call on data that is long, or that would make something long, ends with an error and costs little.
+#[test]
+fn calls_pay_for_their_work() {
+    let data = json!({ "text": "x".repeat(1 << 20), "list": vec!["y"; 100_000] });
+    let many = |one: &str| vec![one; 60].join(" or ");
+    for source in [
+        many("{{text.output}}.upper() == 'a'"),
+        many("{{text.output}}[::-1] == 'a'"),
+        many("str({{list.output}}) == 'a'"),
+        "{{text.output}}.replace('x', 'xxxxxxxxxxxxxxxx') == ''".to_owned(),
+        "'a'.zfill(10 ** 9) == ''".to_owned(),
+        "'x'.join({{list.output}} * 1000) == ''".to_owned(),
+        "1 << 10 ** 9".to_owned(),
+        "int('9' * 100000)".to_owned(),
+    ] {
+        let failed = probe::condition(&source, &data).expect_err(&source);
+        let words = ["large", "steps", "copies", "invalid literal"];
+        assert!(words.iter().any(|word| failed.contains(word)), "{source}: {failed}");
+    }
+}
+
 /// Expressions of the grammar, as text.
 fn expressions() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::condition::Condition;
-use super::super::model::Definition;
+use super::super::model::WorkflowDefinition;
 use super::super::{duration, parse, probe, violations};
 use super::{all_hold, lower, recorded, wanted};
 
@@ -102,7 +102,7 @@ fn definitions_are_judged_as_recorded() {
     all_hold(&failures);
 }
 
-fn read(workflow: &Value) -> Definition {
+fn read(workflow: &Value) -> WorkflowDefinition {
     parse::definition(&sinew_source::Node::from_json(workflow), "WF", false, &mut Vec::new()).unwrap()
 }
 
@@ -164,11 +164,13 @@ fn conditions_are_the_part_of_python_they_are_said_to_be() {
         ("{{a.output.n}} = 7", Err("write '=='")),
         ("true && false", Err("write 'and'")),
         ("x == 5", Err("Unknown identifier: x")),
-        ("a.output.n == 7", Err("Unsupported expression type: Attribute")),
-        ("len('x')", Err("Unsupported expression type: Call")),
-        ("'x'.upper()", Err("Unsupported expression type: Call")),
-        ("''.__class__.__bases__[0]", Err("Unsupported expression type: Attribute")),
-        ("'hello'[0:2]", Err("Unsupported expression type: Subscript")),
+        ("a.output.n == 7", Err("Unknown identifier: a")),
+        ("len('x')", Err("Function 'len' not defined")),
+        ("rand() > 0", Err("Function 'rand' is left out")),
+        ("'x'.upper()", Ok(true)),
+        ("''.__class__.__bases__[0]", Err("Unsupported attribute: '__class__'")),
+        ("'{}'.format(1)", Err("Unsupported method: 'format'")),
+        ("'hello'[0:2] == 'he'", Ok(true)),
         ("[x for x in [1]]", Err("Unsupported expression type: ListComp")),
         ("(x for x in [1])", Err("Unsupported expression type: GeneratorExp")),
         ("[*[1]]", Err("Unsupported expression type: Starred")),
@@ -176,11 +178,31 @@ fn conditions_are_the_part_of_python_they_are_said_to_be() {
         ("{'a': 1}", Err("Unsupported expression type: Dict")),
         ("f'{x}'", Err("Unsupported expression type: JoinedStr")),
         ("(x := 1)", Err("Unsupported expression type: NamedExpr")),
-        ("5 & 3", Err("Unsupported expression type: BinOp")),
-        ("5 >> 3", Err("Unsupported expression type: BinOp")),
+        ("5 & 3 == 1 and 5 | 3 == 7 and 5 ^ 3 == 6", Ok(true)),
+        ("5 >> 1 == 2 and 1 << 4 == 16 and ~5 == -6", Ok(true)),
+        ("5 @ 3", Err("Unsupported expression type: BinOp")),
         ("1 if x else 2", Err("Unsupported expression type: IfExp")),
         ("1 is not None", Err("Unsupported comparison operator: IsNot")),
-        ("~5", Err("Unsupported unary operator: Invert")),
+        ("{{a.output.n}} == 7 if {{a.output.s}} else false", Ok(true)),
+        ("'a' if {{a.output.o.k}} is None else ''", Ok(true)),
+        ("{{a.output.n}} is not None and {{a.output.n}} is 7 and not {{a.output.n}} is 7.0", Ok(true)),
+        ("{{a.output.l}}[0] == 'x' and {{a.output.l}}[-1] == 2 and {{a.output.o}}['k'] is none", Ok(true)),
+        ("{{a}}['output']['n'] == 7 and {{a.output}}.n == 7 and {{a.output.o}}.get('z', 3) == 3", Ok(true)),
+        ("{{a.output.l}}[5]", Err("IndexError: list index out of range")),
+        ("{{a.output.o}}['z']", Err("KeyError: 'z'")),
+        ("{{a.output.s}}[::-1] == \"s'ti\" and {{a.output.s}}[1:] == \"t's\"", Ok(true)),
+        ("{{a.output.s}}.upper().startswith('IT') and 'x, y'.split(', ')[1] == 'y'", Ok(true)),
+        (
+            "int('12') + int({{a.output.f}}) == 13 and float('2.5') == 2.5 and str({{a.output.n}}) == '7'",
+            Ok(true),
+        ),
+        (
+            "str({{a.output.l}}) == \"['x', 2]\" and str(None) == 'None' and str([1, 'a']) == \"[1, 'a']\"",
+            Ok(true),
+        ),
+        ("int('x')", Err("ValueError: invalid literal for int() with base 10: 'x'")),
+        ("int(None)", Err("TypeError: int() argument must be a string or a real number, not 'NoneType'")),
+        ("{{a.output.n}}.upper()", Err("AttributeError: 'int' has no method 'upper'")),
     ];
     let mut failures = Vec::new();
     for (source, wanted) in cases {

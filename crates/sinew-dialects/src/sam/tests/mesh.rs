@@ -181,6 +181,12 @@ impl Mesh {
         self.runs[0].state.outcome.as_ref().filter(|_| self.runs[0].state.ended)
     }
 
+    /// The dialect's own result object of the outermost execution.
+    pub(super) fn native(&self) -> Value {
+        let run = &self.runs[0];
+        Sam.adapter().native_result(&Ctx::new(&run.graph, &run.state, self.now))
+    }
+
     /// The status of every activation of the outermost execution, by the name events give it.
     pub(super) fn nodes(&self) -> BTreeMap<String, &'static str> {
         let run = &self.runs[0];

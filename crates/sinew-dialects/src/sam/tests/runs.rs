@@ -258,3 +258,120 @@ fn failures_say_which_child_failed() {
     let error = json!({ "message": "Node 'm_1_1' failed: failed on purpose", "node_id": "m_1_1" });
     assert_eq!(mesh.inputs_of("X"), [json!({ "e": error })]);
 }
+
+/// A path that leads nowhere is null in operators, in items of maps and in exit handlers, whatever it starts with.
+#[test]
+fn missing_paths_are_null_where_they_are_dealt_with() {
+    let nodes = json!([
+        {"id": "a", "type": "agent", "agent_name": "A", "input": {
+            "item": "{{_map_item.x}}", "count": "{{_loop_iteration}}", "status": "{{workflow.status}}"}},
+        {"id": "m", "type": "map", "items": "{{a.output.no.such}}", "node": "t", "depends_on": ["a"]},
+        {"id": "t", "type": "agent", "agent_name": "T"},
+        {"id": "b", "type": "agent", "agent_name": "B", "depends_on": ["m"], "input": {
+            "first": {"coalesce": ["{{a.output.nope}}", "{{a.nope}}", "{{a.output.ok}}"]},
+            "none": {"coalesce": ["{{a.output.ok.deeper}}"]},
+            "text": {"concat": ["<", "{{a.output.nope}}", {"coalesce": ["{{m.output.nope}}", "-"]}, ">"]},
+        }},
+        {"id": "x", "type": "agent", "agent_name": "X", "input": {
+            "m": "{{workflow.error.message}}", "s": "{{workflow.status}}", "a": "{{a.output.nope.deep}}",
+            "t": "<{{workflow.error.node_id}}>"}},
+    ]);
+    let more = json!({ "onExit": "x", "output_mapping": { "r": "{{m.output.results}}" } });
+    let mesh = own(&nodes, &more, json!({}), json!({}));
+    assert_eq!(**mesh.outcome().unwrap().output.as_ref().unwrap(), json!({ "r": [] }));
+    assert_eq!(mesh.inputs_of("A"), [json!({ "item": null, "count": null, "status": null })]);
+    assert_eq!(mesh.inputs_of("B"), [json!({ "first": true, "none": null, "text": "<->" })]);
+    assert_eq!(mesh.inputs_of("X"), [json!({ "m": null, "s": "success", "a": null, "t": "<>" })]);
+}
+
+/// An input or a mapping that names a field of a completed node which is not there is an error, as recorded.
+#[test]
+fn inputs_and_mappings_refuse_fields_that_are_not_there() {
+    let nodes = json!([
+        {"id": "a", "type": "agent", "agent_name": "A"},
+        {"id": "b", "type": "agent", "agent_name": "B", "depends_on": ["a"], "input": {"v": "{{a.output.nope}}"}},
+    ]);
+    let mesh = own(&nodes, &json!({}), json!({}), json!({}));
+    let fault = mesh.outcome().unwrap().fault.as_ref().unwrap();
+    assert!(fault.message.contains("Output field 'nope' not found in node 'a'"), "{fault}");
+}
+
+/// Variables of maps and loops are there, with and without `.output`, wherever a template may stand.
+#[test]
+fn variables_of_maps_and_loops_stand_everywhere() {
+    let all = json!({
+        "i": "{{_map_item.output.v}}", "w": "{{_map_item.output}}", "n": "{{_map_index}}", "o": "{{_map_index.output}}",
+        "t": "{{item.v}}/{{_map_index.output}}", "own": "{{_map_item.inner.output}}",
+        "c": {"coalesce": ["{{_map_item.output.none}}", "{{_map_item.output.v}}"]},
+    });
+    let nodes = json!([
+        {"id": "m", "type": "map", "items": [{"v": 7, "l": [1], "inner": {"output": 3}}], "node": "f"},
+        {"id": "f", "type": "fork", "branches": [
+            {"id": "one", "agent_name": "A", "output_key": "one", "input": all}]},
+        {"id": "outer", "type": "map", "items": [{"l": [5, 6]}], "node": "inner"},
+        {"id": "inner", "type": "map", "items": "{{_map_item.output.l}}", "node": "leaf"},
+        {"id": "leaf", "type": "agent", "agent_name": "L", "input": {"i": "{{_map_item.output}}"},
+         "instruction": "number {{_map_index.output}} is {{_map_item.output}}",
+         "when": "{{_map_item.output}} > 5 and {{_map_index.output}} == 1"},
+        {"id": "again", "type": "loop", "node": "turn", "condition": "{{_loop_iteration.output}} < 1"},
+        {"id": "turn", "type": "agent", "agent_name": "T", "input": {
+            "n": "{{_loop_iteration}}", "o": "{{_loop_iteration.output}}", "before": "{{turn.output.ok}}"}},
+    ]);
+    let mesh = own(&nodes, &json!({}), json!({}), json!({}));
+    assert_eq!(observed(&mesh, "state", &json!(null), &json!({})), "completed", "{:?}", mesh.outcome());
+    let item = json!({ "v": 7, "l": [1], "inner": { "output": 3 } });
+    assert_eq!(
+        mesh.inputs_of("A"),
+        [json!({ "i": 7, "w": item, "n": 0, "o": 0, "t": "7/0", "own": 3, "c": 7 })]
+    );
+    assert_eq!(mesh.inputs_of("L"), [json!({ "i": 6 })]);
+    let told = mesh.calls.iter().find(|call| call.agent == "L").unwrap();
+    assert_eq!(told.ask.instruction.as_deref(), Some("number 1 is 6"));
+    let turns = mesh.inputs_of("T");
+    assert_eq!(turns[0], json!({ "n": 0, "o": 0, "before": null }));
+    assert_eq!(turns[1], json!({ "n": 1, "o": 1, "before": true }));
+}
+
+/// The table of docs/dialects/sam.md: which fault is tried again under which policy.
+#[test]
+fn retry_policies_say_which_fault_is_tried_again() {
+    use sinew_protocol::{Fault, FaultKind};
+    let page = include_str!("../../../../../docs/dialects/sam.md");
+    for kind in
+        [FaultKind::Failure, FaultKind::Timeout, FaultKind::Error, FaultKind::Invalid, FaultKind::Cancelled]
+    {
+        let retried = |wanted: bool| if wanted && Fault::new(kind, "X", "").retryable { "yes" } else { "no" };
+        let row =
+            format!("| {} | {} | {} |", retried(kind.is_failure()), retried(kind.is_error()), retried(true));
+        let line = page.lines().find(|line| line.starts_with(&format!("| `{}` |", kind.as_str())));
+        assert!(line.is_some_and(|line| line.ends_with(&row)), "{kind}: {row} is not {line:?}");
+    }
+    let nodes = |strategy: Value| json!([{"id": "a", "type": "agent", "agent_name": "A", "timeout": "1s", "retryStrategy": strategy}]);
+    let tries = |strategy: Value| {
+        let mesh = own(&nodes(strategy), &json!({}), json!({}), json!({ "A": { "silent": true } }));
+        mesh.inputs_of("A").len()
+    };
+    assert_eq!(tries(json!({ "limit": 2 })), 3, "a timeout is tried again by the default policy");
+    assert_eq!(tries(json!({ "limit": 2, "retryPolicy": "OnError" })), 3);
+    assert_eq!(tries(json!({ "limit": 0 })), 1);
+}
+
+#[test]
+fn the_state_of_an_execution_is_the_native_result() {
+    let nodes = json!([
+        {"id": "c", "type": "conditional", "condition": "true", "true_branch": "y", "false_branch": "n"},
+        {"id": "y", "type": "agent", "agent_name": "Y", "depends_on": ["c"], "input": {}},
+        {"id": "n", "type": "agent", "agent_name": "N", "depends_on": ["c"], "input": {}},
+        {"id": "m", "type": "map", "items": [1], "node": "t", "depends_on": ["y"]},
+        {"id": "t", "type": "agent", "agent_name": "T"},
+    ]);
+    let mesh = own(&nodes, &json!({}), json!({ "a": 1 }), json!({ "T": { "error": "no" } }));
+    let state = mesh.native();
+    assert_eq!(state["status"], "failed");
+    assert_eq!(state["workflow_input"], json!({ "a": 1 }));
+    assert_eq!(state["skipped_nodes"], json!(["n"]));
+    assert_eq!(state["completed_nodes"]["y"], json!({ "status": "success" }));
+    assert_eq!(state["completed_nodes"]["m_0"], json!({ "status": "error", "error_message": "no" }));
+    assert_eq!(state["node_outputs"]["y"], json!({ "ok": true }));
+    assert_eq!(state["pending_nodes"], json!([]));
+}

@@ -1,0 +1,39 @@
+//! A plan of this dialect as the file it came from.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use sinew_plan::{NodeIx, Op, Plan};
+
+use super::lower::EVENT_FIELDS;
+
+/// Returns the definition that a plan keeps, as a document that lowers to the same plan.
+pub(super) fn document(plan: &Plan) -> Value {
+    // Branches of forks are nodes of the plan, but not of the file.
+    let branches: BTreeSet<NodeIx> = plan
+        .nodes
+        .iter()
+        .flat_map(|node| match &node.op {
+            Op::Fork { bodies } => bodies.as_slice(),
+            _ => &[],
+        })
+        .copied()
+        .collect();
+    let written = (0..plan.nodes.len() as NodeIx).filter(|ix| !branches.contains(ix));
+    let nodes: Vec<Value> = written
+        .map(|ix| {
+            let mut node = plan.node(ix).extra.clone();
+            if let Some(members) = node.as_object_mut() {
+                members.shift_remove(EVENT_FIELDS);
+            }
+            node
+        })
+        .collect();
+    let mut workflow = plan.extra.as_object().cloned().unwrap_or_default();
+    let settings = workflow.shift_remove("settings");
+    workflow.insert("nodes".to_owned(), Value::Array(nodes));
+    let mut document = Map::from_iter([("name".to_owned(), json!(plan.name))]);
+    document.extend(settings.and_then(|settings| settings.as_object().cloned()).unwrap_or_default());
+    document.insert("workflow".to_owned(), Value::Object(workflow));
+    Value::Object(document)
+}
