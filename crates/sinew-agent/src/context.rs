@@ -9,7 +9,7 @@ use serde_json::Value;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ExecutionId, TaskId};
+use sinew_protocol::{ExecutionId, TaskId, Vocabulary};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
@@ -42,6 +42,8 @@ pub(crate) struct About {
     pub(crate) input_schema: Option<Value>,
     pub(crate) output_schema: Option<Value>,
     pub(crate) output_name: Option<String>,
+    /// Words of the request, and so of its answer.
+    pub(crate) vocabulary: Vocabulary,
     pub(crate) trace_parent: Option<String>,
     pub(crate) depth: u32,
     /// The task of an execution that this one is, or is part of: what calls are proved with.
@@ -266,6 +268,7 @@ impl About {
             input_schema: None,
             output_schema: None,
             output_name: None,
+            vocabulary: Vocabulary::default(),
             trace_parent: None,
             depth: 0,
             calling: None,

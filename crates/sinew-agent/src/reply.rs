@@ -52,6 +52,7 @@ fn build(about: &About, ended: &Ended, artifacts: &[ResultArtifact], usage: Valu
         artifacts,
         usage,
         retries: ended.retries,
+        vocabulary: about.vocabulary,
         timestamp: TaskStatus::with_timestamp(TaskState::Completed).timestamp,
         ..Draft::new(&about.task, ended.result.clone())
     })

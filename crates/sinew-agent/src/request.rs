@@ -7,7 +7,7 @@ use sinew_mesh::async_nats::{HeaderMap, HeaderValue};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::fault::Fault;
-use sinew_protocol::message::{MeshMessage, WorkflowNodeRequestData};
+use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
 
@@ -16,6 +16,9 @@ use crate::failure::UNREADABLE;
 
 /// The most workflows that may have called each other before a task; beyond that it is refused.
 const DEEPEST: u32 = 32;
+
+/// Type of a request in the words of the published specification.
+const SPEC_REQUEST: &str = "workflow_node_request";
 
 /// A task that somebody asks for.
 #[derive(Clone, Debug)]
@@ -76,6 +79,8 @@ pub(crate) fn read(
         Some(Err(error)) => return Err(error.into()),
         _ => None,
     };
+    let is_spec = |part: &Part| part_data(part).is_some_and(|data| data["type"] == SPEC_REQUEST);
+    let vocabulary = if parts.iter().any(is_spec) { Vocabulary::Spec } else { Vocabulary::default() };
     let WorkflowNodeRequestData {
         workflow_name,
         node_id,
@@ -96,6 +101,7 @@ pub(crate) fn read(
         input_schema,
         output_schema,
         output_name: suggested_output_filename,
+        vocabulary,
         trace_parent: text(header::TRACE_PARENT).map(str::to_owned),
         depth,
         ..About::new(asked.agent, execution, task)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sinew_engine::{ActId, Ask, State, Time};
-use sinew_plan::Limits;
+use sinew_plan::{Limits, Plan};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
 use crate::library::Program;
@@ -80,7 +80,10 @@ pub(crate) fn call(
 
 /// Owners and positions around an activation, outermost first.
 pub fn path(program: &Program, state: &State, act: ActId) -> Vec<(String, u32)> {
-    let plan = program.graph.plan();
+    path_of(program.graph.plan(), state, act)
+}
+
+fn path_of(plan: &Plan, state: &State, act: ActId) -> Vec<(String, u32)> {
     let mut path = Vec::new();
     let mut scope = state.act(act).scope;
     while let Some(inner) = state.scope(scope) {
@@ -98,9 +101,23 @@ pub fn activation_key(
     state: &State,
     act: ActId,
 ) -> ActivationKey {
+    key_of(execution, program.graph.plan(), state, act)
+}
+
+fn key_of(execution: &ExecutionId, plan: &Plan, state: &State, act: ActId) -> ActivationKey {
     let one = state.act(act);
-    let node = &program.graph.plan().node(one.node).id;
-    ActivationKey::of(execution, node, &path(program, state, act), one.ordinal)
+    ActivationKey::of(execution, &plan.node(one.node).id, &path_of(plan, state, act), one.ordinal)
+}
+
+/// Returns the id of the task of an attempt at an activation.
+pub(crate) fn task_id(
+    execution: &ExecutionId,
+    plan: &Plan,
+    state: &State,
+    act: ActId,
+    attempt: u32,
+) -> TaskId {
+    TaskId::of(execution, &key_of(execution, plan, state, act), attempt)
 }
 
 /// Why a start is refused that would close a circle of workflows; none if it may begin.

@@ -2,15 +2,27 @@
 //!
 //! (`spec/1-agent-mesh-workflows.md`, "Workflow Protocol Messages".) Unlike the source's engine, a failed or
 //! skipped node gets its result event too.
+//!
+//! Events name inputs and outputs by artifact. Agents store some of these; all others are values of the record under a
+//! name ([`value_artifacts`]), so that nothing is stored twice.
 
 use serde_json::{Value, json};
-use sinew_engine::{ActId, Ctx, End, Fact, ROOT, Status};
+use sinew_engine::{ActId, Ask, Ctx, End, Fact, ROOT, Status};
 use sinew_plan::{NodeIx, Op};
 use sinew_protocol::message::{
     MapStatus, MeshMessage, Outcome, WorkflowExecutionResultData, WorkflowExecutionStartData,
     WorkflowMapProgressData, WorkflowNodeExecutionResultData, WorkflowNodeExecutionStartData,
 };
-use sinew_protocol::{ArtifactRef, ExecutionId};
+use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId};
+
+use crate::call;
+use crate::reply::{result_content, result_name};
+use crate::request::{input_name, output_name, plain};
+
+/// Member of a node's `extra` with the fields of events that only its kind has.
+const EVENT_FIELDS: &str = "event";
+/// Kind of nodes that bring branches together.
+const JOIN: &str = "join";
 
 /// Events of one fact that was just applied, in order.
 pub fn project(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshMessage> {
@@ -19,16 +31,22 @@ pub fn project(ctx: &Ctx<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshM
             WorkflowExecutionStartData {
                 workflow_name: ctx.plan().name.clone(),
                 execution_id: execution.as_str().to_owned(),
-                input_artifact_ref: None,
+                input_artifact_ref: execution_input(ctx),
                 workflow_input: Some(Value::clone(&start.input)),
             }
             .into(),
         ],
-        Fact::Began { act } => vec![started(ctx, *act).into()],
-        Fact::Completed { act, .. } | Fact::Skipped { act, .. } | Fact::Failed { act, .. } => {
-            ended(ctx, *act)
+        // Work for others begins with its first task, so that a skipped node never names a task that nobody has.
+        Fact::Began { act } if !asks(&ctx.node_of(*act).op) => vec![started(ctx, execution, *act).into()],
+        Fact::Dispatched { act, ask, .. }
+            if asks(&ctx.node_of(*act).op) && !ask.is_evaluation() && ctx.act(*act).tasks() == 1 =>
+        {
+            vec![started(ctx, execution, *act).into()]
         }
-        Fact::Cancelled { act, .. } if ctx.act(*act).began_at.is_some() => ended(ctx, *act),
+        Fact::Completed { act, .. } | Fact::Skipped { act, .. } | Fact::Failed { act, .. } => {
+            ended(ctx, execution, *act)
+        }
+        Fact::Cancelled { act, .. } if ctx.act(*act).began_at.is_some() => ended(ctx, execution, *act),
         Fact::Died { node, scope, reason } => {
             vec![skipped(ctx, *node, *scope, reason).into()]
         }
@@ -50,12 +68,12 @@ pub fn label(ctx: &Ctx<'_>, act: ActId) -> String {
     }
 }
 
-fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
+fn started(ctx: &Ctx<'_>, execution: &ExecutionId, act: ActId) -> WorkflowNodeExecutionStartData {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (node_id, node_type) = (label(ctx, act), node.kind.clone());
-    // What only some kinds of node tell (cases, branches, wait_for, …) the dialect left in `extra.event`.
-    let told = node.extra.get("event").and_then(Value::as_object).and_then(|told| {
+    // Fields of single kinds of node (cases, branches, wait_for, …) are left in `extra.event` by the dialect.
+    let told = node.extra.get(EVENT_FIELDS).and_then(Value::as_object).and_then(|told| {
         let mut told = told.clone();
         told.insert("node_id".into(), json!(node_id));
         told.insert("node_type".into(), json!(node_type));
@@ -67,14 +85,37 @@ fn started(ctx: &Ctx<'_>, act: ActId) -> WorkflowNodeExecutionStartData {
         ..WorkflowNodeExecutionStartData::default()
     });
     data.agent_name.clone_from(&node.agent);
+    if asks(&node.op) {
+        data.sub_task_id = Some(first_task(ctx, execution, act));
+        data.input_artifact_ref = node_input(ctx, execution, act);
+    }
     if let Some(owner) = one.owner {
-        data.parent_node_id = Some(label(ctx, owner));
+        let parent = label(ctx, owner);
+        if matches!(ctx.node_of(owner).op, Op::Map { .. } | Op::Fork { .. }) {
+            data.parallel_group_id = Some(parent.clone());
+        }
+        data.parent_node_id = Some(parent);
         data.iteration_index = ctx.item(one.scope).map(|(_, index)| index);
     }
     data
 }
 
-fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
+/// Whether a node gives its work to an agent or a workflow.
+const fn asks(op: &Op) -> bool {
+    matches!(op, Op::Agent | Op::Workflow)
+}
+
+/// Id of the first task of an activation. Attempts before it were evaluations of scripts.
+fn first_task(ctx: &Ctx<'_>, execution: &ExecutionId, act: ActId) -> String {
+    let replies = &ctx.act(act).replies;
+    let is_evaluation =
+        |attempt: u32| replies.iter().any(|one| one.tag == Ask::EVALUATION && one.attempt == attempt);
+    let first = (1..=replies.len() as u32).find(|attempt| !is_evaluation(*attempt));
+    let attempt = first.unwrap_or(replies.len() as u32 + 1);
+    call::task_id(execution, ctx.plan(), ctx.state, act, attempt).as_str().to_owned()
+}
+
+fn ended(ctx: &Ctx<'_>, execution: &ExecutionId, act: ActId) -> Vec<MeshMessage> {
     let one = ctx.act(act);
     let status = match one.end {
         Some(End::Succeeded) => Outcome::Success,
@@ -84,17 +125,97 @@ fn ended(ctx: &Ctx<'_>, act: ActId) -> Vec<MeshMessage> {
     };
     let mut result = WorkflowNodeExecutionResultData::new(label(ctx, act), status);
     result.error_message = one.fault.as_ref().map(|fault| fault.message.clone());
-    result.output_artifact_ref = output_artifact(ctx, act);
+    result.output_artifact_ref = output_artifact(ctx, act).or_else(|| node_output(ctx, execution, act));
     if let Some(output) = &one.output {
         let told = |key: &str| output.value.get(key);
         result.condition_result = told("condition_result").and_then(Value::as_bool);
         if matches!(ctx.node_of(act).op, Op::Pure) {
-            result.selected_branch = told("selected_branch").and_then(Value::as_str).map(str::to_owned);
+            let branch = told("selected_branch").and_then(Value::as_str).map(str::to_owned);
+            result.selected_branch = branch.or_else(|| chosen_branch(ctx, act, result.condition_result?));
         }
     }
     let mut events = vec![result.into()];
     events.extend(one.owner.and_then(|owner| progress(ctx, owner)).map(MeshMessage::from));
     events
+}
+
+/// Branch of a conditional, which says only what its condition was.
+fn chosen_branch(ctx: &Ctx<'_>, act: ActId, holds: bool) -> Option<String> {
+    let fields = ctx.node_of(act).extra.get(EVENT_FIELDS)?;
+    let branch = fields.get(if holds { "true_branch" } else { "false_branch" })?;
+    branch.as_str().map(str::to_owned)
+}
+
+/// An input or output of an execution or of one of its nodes that events name by artifact.
+#[derive(Clone, Debug)]
+pub struct ValueArtifact {
+    /// The node; none for the execution itself.
+    pub node: Option<String>,
+    /// Name and version.
+    pub artifact: ArtifactRef,
+    /// The content, which is JSON.
+    pub value: Value,
+}
+
+/// Returns every value that events of an execution name by artifact and no agent stored, in order.
+pub fn value_artifacts(ctx: &Ctx<'_>, execution: &ExecutionId) -> Vec<ValueArtifact> {
+    let of = |node: Option<String>, artifact: Option<ArtifactRef>, value: Value| {
+        artifact.map(|artifact| ValueArtifact { node, artifact, value })
+    };
+    let mut found: Vec<ValueArtifact> =
+        of(None, execution_input(ctx), ctx.input().clone()).into_iter().collect();
+    for act in 0..ctx.state.acts.len() as ActId {
+        let one = ctx.act(act);
+        let node = || Some(label(ctx, act));
+        if let Some(ask) = one.last_task() {
+            found.extend(of(node(), node_input(ctx, execution, act), Value::clone(&ask.input)));
+        }
+        if let Some(output) = one.output.as_ref().filter(|_| output_artifact(ctx, act).is_none()) {
+            found.extend(of(node(), node_output(ctx, execution, act), Value::clone(&output.value)));
+        }
+    }
+    if let Some(outcome) = ctx.outcome() {
+        found.extend(of(None, execution_output(ctx, execution), result_content(outcome)));
+    }
+    found
+}
+
+/// `wi_{workflow}.json`.
+fn execution_input(ctx: &Ctx<'_>) -> Option<ArtifactRef> {
+    artifact_ref(&format!("wi_{}.json", plain(&ctx.plan().name, 100)), 0)
+}
+
+fn execution_output(ctx: &Ctx<'_>, execution: &ExecutionId) -> Option<ArtifactRef> {
+    let name = result_name(&ctx.plan().name, execution.as_str()).ok()?;
+    Some(ArtifactRef { name, version: Some(0) })
+}
+
+fn node_input(ctx: &Ctx<'_>, execution: &ExecutionId, act: ActId) -> Option<ArtifactRef> {
+    let name = asks(&ctx.node_of(act).op)
+        .then(|| input_name(&label(ctx, act), &first_task(ctx, execution, act)))
+        .flatten()?;
+    Some(ArtifactRef { name, version: Some(0) })
+}
+
+/// The output of a node that works: an agent, or one that brings the outputs of others together.
+fn node_output(ctx: &Ctx<'_>, execution: &ExecutionId, act: ActId) -> Option<ArtifactRef> {
+    let one = ctx.act(act);
+    one.output.as_ref().filter(|_| one.end == Some(End::Succeeded))?;
+    let node = ctx.node_of(act);
+    let label = label(ctx, act);
+    let name = match &node.op {
+        op if asks(op) => output_name(&ctx.plan().name, &label, &first_task(ctx, execution, act)),
+        Op::Map { .. } => format!("map_{}_results.json", plain(&label, 100)),
+        Op::Fork { .. } => format!("fork_{}_merged.json", plain(&label, 100)),
+        Op::Loop { .. } => format!("loop_{}_result.json", plain(&label, 100)),
+        Op::Pure if node.kind == JOIN => format!("join_{}_results.json", plain(&label, 100)),
+        _ => return None,
+    };
+    artifact_ref(&name, one.ordinal)
+}
+
+fn artifact_ref(name: &str, version: u32) -> Option<ArtifactRef> {
+    Some(ArtifactRef { name: ArtifactName::parse(name).ok()?, version: Some(version) })
 }
 
 /// The artifact that holds an activation's output: the first its last reply named.
@@ -144,7 +265,7 @@ fn concluded(ctx: &Ctx<'_>, execution: &ExecutionId) -> Option<MeshMessage> {
             Status::Failure => Outcome::Error,
             Status::Cancelled => Outcome::Cancelled,
         },
-        output_artifact_ref: None,
+        output_artifact_ref: execution_output(ctx, execution),
         error_message: outcome.fault.as_ref().map(|fault| fault.message.clone()),
         workflow_output: outcome.output.as_ref().map(|output| Value::clone(output)),
     };

@@ -109,6 +109,11 @@ impl Execution {
         events
     }
 
+    /// Returns the dialect's own result object, as it is now.
+    pub fn native_result(&self) -> serde_json::Value {
+        self.program.adapter.native_result(&self.ctx())
+    }
+
     /// Walks the journal: each fact with the state just after it.
     pub fn replay(&self, mut visit: impl FnMut(&Ctx<'_>, &Fact)) {
         let mut state = State::new();

@@ -96,7 +96,11 @@ pub fn task(ending: &Ending<'_>) -> Task {
         Status::Failure => {
             (TaskState::Failed, format!("Workflow failed: {}. Error artifact: {artifact}", message(outcome)))
         }
-        Status::Cancelled => (TaskState::Canceled, format!("Workflow cancelled: {}", message(outcome))),
+        Status::Cancelled => {
+            let why = message(outcome);
+            let why = why.strip_prefix("cancelled: ").unwrap_or(why);
+            (TaskState::Canceled, format!("Workflow cancelled: {why}"))
+        }
     };
     let mut parts = vec![Part::text(text)];
     if ending.structured {

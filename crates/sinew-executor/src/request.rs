@@ -60,16 +60,14 @@ pub fn request(call: &Call, sender: &Sender, card: CardSchemas<'_>) -> Request {
         node_id: call.label.clone(),
         input_schema: input_schema.cloned(),
         output_schema: output_schema.cloned(),
-        suggested_output_filename: Some(output_name(call)),
+        suggested_output_filename: Some(output_name(&call.workflow, &call.label, task)),
     });
     let mut parts = vec![data.to_part(sender.vocabulary)];
     parts.extend(ask.instruction.as_deref().filter(|text| !text.is_empty()).map(Part::text));
     let mut input = None;
     if input_schema.is_some_and(takes_one_text) {
         parts.push(Part::text(as_text(&ask.input)));
-    } else if let Ok(name) =
-        ArtifactName::parse(&format!("input_{}_{}.json", plain(&call.label, 60), plain(task, 120)))
-    {
+    } else if let Some(name) = input_name(&call.label, task) {
         let artifact = ArtifactRef { name, version: Some(0) };
         let uri = ArtifactUri {
             app: sender.app.clone(),
@@ -97,15 +95,19 @@ pub fn request(call: &Call, sender: &Sender, card: CardSchemas<'_>) -> Request {
     Request { message, input }
 }
 
+/// Returns the name of the artifact that holds the input of a task.
+pub(crate) fn input_name(label: &str, task: &str) -> Option<ArtifactName> {
+    ArtifactName::parse(&format!("input_{}_{}.json", plain(label, 60), plain(task, 120))).ok()
+}
+
 /// `{workflow}_{node}_{last 8 of the task}.json`.
-fn output_name(call: &Call) -> String {
-    let task = call.task.as_str();
+pub(crate) fn output_name(workflow: &str, label: &str, task: &str) -> String {
     let tail = task.char_indices().rev().nth(7).map_or(task, |(at, _)| &task[at..]);
-    format!("{}_{}_{}.json", plain(&call.workflow, 60), plain(&call.label, 60), plain(tail, 8))
+    format!("{}_{}_{}.json", plain(workflow, 60), plain(label, 60), plain(tail, 8))
 }
 
 /// A text as part of a file name, at most so many characters.
-fn plain(text: &str, most: usize) -> String {
+pub(crate) fn plain(text: &str, most: usize) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') { c } else { '_' };
     text.chars().take(most).map(safe).collect()
 }

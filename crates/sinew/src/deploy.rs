@@ -63,15 +63,16 @@ pub(crate) async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>
         let new = known.is_none_or(|known| known.deployment.digest != version);
         if new {
             store(mesh, plan, Some(&loaded.path)).await?;
-            mesh.deploy(&deployment(mesh, lowered, &version)).await?;
+            mesh.deploy(&deployment(mesh, loaded, lowered, &version)).await?;
         }
         deployed.push(Deployed { name: plan.name.clone(), version, dialect: plan.dialect.clone(), new });
     }
     Ok(deployed)
 }
 
-fn deployment(mesh: &Mesh, lowered: &Lowered, digest: &str) -> Deployment {
+fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> Deployment {
     let plan = &lowered.plan;
+    let skills = loaded.dialect.card_skills(plan).into_iter();
     let drawing = drawing::draw(plan, sinew_diagram::Direction::TopDown, None);
     let mermaid = Some(sinew_diagram::mermaid(&drawing)).filter(|text| text.len() <= MOST_DRAWING);
     let card = Announcement {
@@ -82,6 +83,7 @@ fn deployment(mesh: &Mesh, lowered: &Lowered, digest: &str) -> Deployment {
         input_schema: plan.input_schema.clone(),
         output_schema: plan.output_schema.clone(),
         visualisation: mermaid.clone().map(Visualisation::Mermaid),
+        skills: skills.filter_map(|skill| serde_json::from_value(skill).ok()).collect(),
         ..Announcement::default()
     };
     Deployment {

@@ -95,6 +95,82 @@ fn orders_take_both_ways() {
     assert_eq!(run(empty)["message"], "Sorry: the order has no lines");
 }
 
+/// Fields that only some types of node have in their events.
+const FIELDS_OF_NODES: [&str; 18] = [
+    "agent_name",
+    "input_artifact_ref",
+    "iteration_index",
+    "sub_task_id",
+    "parent_node_id",
+    "condition",
+    "true_branch",
+    "false_branch",
+    "cases",
+    "default_branch",
+    "wait_for",
+    "join_strategy",
+    "max_iterations",
+    "output_artifact_ref",
+    "condition_result",
+    "selected_branch",
+    "workflow_input",
+    "workflow_output",
+];
+
+#[test]
+fn events_of_the_orders_example_have_all_their_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let file = "examples/orders/orders.yaml";
+    let input = "@examples/orders/order.json";
+    let told = printed(&[
+        "run",
+        "-q",
+        file,
+        "-i",
+        input,
+        "--events",
+        "mesh-spec",
+        "-o",
+        "jsonl",
+        "--artifacts",
+        artifacts,
+    ]);
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has = |field: &str| lines.iter().any(|event| !event[field].is_null());
+    let missing: Vec<&str> = FIELDS_OF_NODES.into_iter().filter(|field| !has(field)).collect();
+    assert!(missing.is_empty(), "no event has {missing:?}");
+}
+
+#[test]
+fn results_and_trace_of_a_run_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = folder.path().to_str().unwrap();
+    let export = folder.path().join("run.json");
+    let args = [
+        "run",
+        "-q",
+        "examples/orders/orders.yaml",
+        "-i",
+        "@examples/orders/order.json",
+        "--artifacts",
+        artifacts,
+        "--export",
+        export.to_str().unwrap(),
+        "--native",
+    ];
+    let native = answer(&args);
+    assert_eq!(native["status"], "completed");
+    assert_eq!(native["completed_nodes"]["reserve_all"]["status"], "success");
+    let export = export.to_str().unwrap();
+    assert_eq!(answer(&["execution", "result", export, "--native"]), native);
+    assert_eq!(answer(&["execution", "describe", export, "-o", "json"])["native"], native);
+    let merged = answer(&["artifact", "get", export, "fork_lookup_merged.json"]);
+    assert_eq!(merged, native["node_outputs"]["lookup"]);
+    let input = answer(&["artifact", "get", export, "wi_orders.json:0"]);
+    assert_eq!(input, native["workflow_input"]);
+}
+
 #[test]
 fn this_repository_is_reviewed() {
     let folder = tempfile::tempdir().unwrap();

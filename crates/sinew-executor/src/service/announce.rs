@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use sinew_mesh::micro::About;
 use sinew_mesh::store::Version;
-use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentExtension, AgentInterface};
-use sinew_protocol::card::{
-    self, AGENT_TYPE, AgentKind, Announcement, CARD_TTL, DELIVERY, Delivery, NATS_BINDING, Visualisation,
-};
+use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
+use sinew_protocol::card::{self, AgentKind, Announcement, CARD_TTL, Delivery, NATS_BINDING, Visualisation};
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -190,14 +188,9 @@ async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
     card.capabilities.streaming = Some(true);
     card.capabilities.push_notifications = Some(false);
     let extensions = card.capabilities.extensions.get_or_insert_default();
-    for (uri, params) in [
-        (AGENT_TYPE, serde_json::json!({"type": "workflow"})),
-        // Nobody reads a queue of its name: it is asked at its door.
-        (DELIVERY, serde_json::json!({"delivery": "direct"})),
-    ] {
-        extensions.retain(|extension| extension.uri != uri);
-        let mut extension = AgentExtension::new(uri);
-        extension.params = Some(params);
+    // No queue of the workflow's name is read: it is asked at its endpoint.
+    for extension in [card::workflow_type(), card::direct_delivery()] {
+        extensions.retain(|other| other.uri != extension.uri);
         extensions.push(extension);
     }
     Ok(card)

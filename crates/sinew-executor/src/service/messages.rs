@@ -111,7 +111,7 @@ impl Shared {
         let extra = TaskExtra {
             input: address.is_none().then_some(input),
             instruction: call.ask.instruction.clone(),
-            context: Self::context(call),
+            context: Self::context(call, &sender.user),
             tag: call.ask.tag.clone(),
             activation: call.activation.clone(),
             attempt: call.key.attempt,
@@ -131,8 +131,9 @@ impl Shared {
     }
 
     /// The request around the input, as agents see it.
-    fn context(call: &Call) -> Value {
+    fn context(call: &Call, user: &str) -> Value {
         serde_json::json!({
+            "user": user,
             "workflow": call.workflow,
             "execution": call.execution.as_str(),
             "node": call.node,
@@ -202,7 +203,7 @@ impl Shared {
                 })
                 .collect();
             let text = format!("the agent's output breaks its schema: {}", told.join("; "));
-            Fault::error(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
+            Fault::invalid(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
         })
     }
 

@@ -57,7 +57,8 @@ pub(crate) struct ListArgs {
 #[command(
     long_about = "Fetch an artifact of an execution. Its bytes are checked against the digest in the execution's record.\n\n\
                   It is named NAME, NAME:v2 for a version, and NODE/NAME for one of this node; of several the newest \
-                  is meant.",
+                  is meant. Inputs and outputs that events name (`wi_orders.json`, `map_all_results.json`) are taken \
+                  from the record.",
     after_help = "Examples:\n  sinew artifact get @latest report.md\n  sinew artifact get x7f3 enrich_3/table.csv -O table.csv"
 )]
 pub(crate) struct GetArgs {
@@ -185,8 +186,10 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 
 async fn get(args: &GetArgs, output: &Output) -> Result<Exit, Failure> {
     let found = args.which.open().await?;
-    let one = find(&found.record, &args.name)?;
-    let bytes = fetch(&found, &one).await?;
+    let bytes = match find(&found.record, &args.name) {
+        Ok(one) => fetch(&found, &one).await?,
+        Err(failure) => value_of_record(&found.record, &args.name).ok_or(failure)?,
+    };
     match &args.out {
         Some(path) => {
             std::fs::write(path, &bytes).map_err(|error| {
@@ -197,6 +200,19 @@ async fn get(args: &GetArgs, output: &Output) -> Result<Exit, Failure> {
         None => output.bytes(&bytes),
     }
     Ok(Exit::Ok)
+}
+
+/// An input or output of the record that events name by artifact, as JSON; the newest of several.
+fn value_of_record(record: &Record, wanted: &str) -> Option<Bytes> {
+    let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
+    let (name, version) = split_version(rest);
+    let values = events::value_artifacts(&record.execution.ctx(), record.execution.id());
+    let meant = values.into_iter().rfind(|one| {
+        one.artifact.name.as_str() == name
+            && version.is_none_or(|version| one.artifact.version == Some(version))
+            && node.is_none_or(|node| one.node.as_deref() == Some(node))
+    })?;
+    serde_json::to_vec(&meant.value).ok().map(Bytes::from)
 }
 
 /// `[NODE/]NAME[:vN]`; the newest of several.

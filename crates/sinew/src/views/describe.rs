@@ -38,6 +38,8 @@ pub(crate) struct Description {
     pub(crate) input: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Value>,
+    /// The dialect's own result object.
+    pub(crate) native: Value,
     pub(crate) waiting: Vec<Wait>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
@@ -108,6 +110,7 @@ pub(crate) fn describe(record: &Record, now: Time) -> Description {
         nodes: counts(record, until),
         input: record.execution.ctx().input().clone(),
         output: state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref().cloned()),
+        native: record.execution.native_result(),
         waiting,
         failure,
         retries: state.reopened,

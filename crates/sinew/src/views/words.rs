@@ -88,6 +88,12 @@ pub(crate) fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// How an execution ended and why, on one line: the word is not said twice.
+pub(crate) fn ending(status: &str, message: &str) -> String {
+    let told = message.strip_prefix(status).is_some_and(|rest| rest.starts_with(':'));
+    if told { message.to_owned() } else { format!("{status}: {message}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

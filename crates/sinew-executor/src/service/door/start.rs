@@ -14,8 +14,8 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::TaskExtra;
-use sinew_protocol::{ArtifactName, ExecutionId, Fault, Token, header};
+use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
+use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
 use super::{Doors, Known, broker, settled, short};
 use crate::call::CIRCLE;
@@ -66,12 +66,21 @@ impl Doors {
         };
         match value {
             None => command.input_artifact = address,
-            Some(_) if names_artifact_only(params) => {
-                let text =
-                    "the message names an artifact without its address: send it as a part with its url";
-                return Err(bad(NO_INPUT, text.to_owned()));
-            }
-            Some(value) => self.give(&mut command, value).await?,
+            Some(value) => match named_artifact(params) {
+                None => self.give(&mut command, value).await?,
+                Some(Err(text)) => return Err(bad(NO_INPUT, text)),
+                Some(Ok(named)) => match self.artifact_of_caller(params, &named).await? {
+                    Some(NamedContent::Value(value)) => self.give(&mut command, value).await?,
+                    Some(NamedContent::Address(address)) => command.input_artifact = Some(address),
+                    None => {
+                        let text = format!(
+                            "the caller's execution has no artifact '{named}': a call during a task may name its \
+                             artifacts, others send the artifact as a part with its url"
+                        );
+                        return Err(bad(NO_INPUT, text));
+                    }
+                },
+            },
         }
         command.user = caller.name().unwrap_or_else(|| caller.to_string());
         command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());
@@ -81,6 +90,40 @@ impl Doors {
         (command.depth, command.chain) = self.above(params).await?;
         command.behalf = Some(Behalf::of(&self.shared.key, execution, caller.clone()));
         Ok(command)
+    }
+
+    /// Finds an artifact that a message names by file name alone, among those of the execution during whose task the call
+    /// is made: what its agents left, and the inputs and outputs that its events name. The newest of several is meant.
+    async fn artifact_of_caller(
+        &self,
+        params: &SendMessageRequest,
+        named: &ArtifactRef,
+    ) -> Result<Option<NamedContent>, A2aError> {
+        let Some(Ok(calling)) = CallingTask::find(params.metadata.as_ref()) else { return Ok(None) };
+        if !calling.holds(&self.shared.key) {
+            return Ok(None);
+        }
+        let Some(above) = self.find(&calling.execution).await? else { return Ok(None) };
+        let ctx = above.folded.ctx();
+        let is_meant = |name: &ArtifactName, version: Option<u32>| {
+            *name == named.name && named.version.is_none_or(|wanted| version == Some(wanted))
+        };
+        let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
+        let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
+        let left = replies.flat_map(|reply| &reply.artifacts).filter_map(ResultArtifact::from_value);
+        let found = left.filter(|one| is_meant(&one.meta.name, Some(one.meta.version))).last();
+        if let Some(found) = found {
+            return Ok(match &found.content {
+                Content::Url(address) => Some(NamedContent::Address(address.clone())),
+                inline => inline
+                    .bytes()
+                    .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+                    .map(NamedContent::Value),
+            });
+        }
+        let values = crate::events::value_artifacts(&ctx, above.folded.id());
+        let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
+        Ok(found.map(|found| NamedContent::Value(found.value)))
     }
 
     /// A large input is stored first; commands are small.
@@ -198,10 +241,26 @@ fn refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
     Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
 }
 
-/// The published specification's artifact mode names the input by file name alone; there is no such store here.
-fn names_artifact_only(params: &SendMessageRequest) -> bool {
+/// Content of an artifact that a message names.
+enum NamedContent {
+    Value(Value),
+    /// The address under which it is stored.
+    Address(String),
+}
+
+/// Returns the artifact that a message of the published specification names as its input: by file name, in
+/// `invoked_with_artifacts`, beside a text. None for other messages.
+fn named_artifact(params: &SendMessageRequest) -> Option<Result<ArtifactRef, String>> {
+    if params.message.parts.iter().any(|part| part_data(part).is_some()) {
+        return None;
+    }
     let metadata = [&params.metadata, &params.message.metadata];
-    let named =
-        metadata.into_iter().flatten().any(|metadata| metadata.get("invoked_with_artifacts").is_some());
-    named && params.message.parts.iter().all(|part| part_data(part).is_none())
+    let named = metadata.into_iter().flatten().find_map(|metadata| metadata.get("invoked_with_artifacts"))?;
+    let Some([first, ..]) = named.as_array().map(Vec::as_slice) else {
+        return Some(Err("'invoked_with_artifacts' is not a list of artifacts".to_owned()));
+    };
+    let name = first.get("filename").or(first.get("name")).and_then(Value::as_str).unwrap_or_default();
+    let version = first.get("version").and_then(Value::as_u64).and_then(|version| version.try_into().ok());
+    let read = ArtifactName::parse(name).map(|name| ArtifactRef { name, version });
+    Some(read.map_err(|error| error.to_string()))
 }

@@ -20,6 +20,9 @@ use crate::execution::Execution;
 use crate::reply::{Ending, result_content, result_name};
 use crate::service::view;
 
+/// Member of a task's metadata with the dialect's own result object.
+const NATIVE_RESULT: &str = "native_result";
+
 /// The id under which a caller hears of an execution: made as for any agent, so that callers know it before they ask.
 pub(super) fn task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
     let agent = Token::of(workflow);
@@ -77,6 +80,7 @@ impl Doors {
             vocabulary: self.shared.vocabulary,
         });
         task.artifacts = Some(vec![artifact.to_a2a()]);
+        add_native_result(&mut task, &known.folded);
         if let Some(Value::Object(metadata)) = &mut task.metadata {
             if large {
                 metadata.shift_remove("output");
@@ -104,13 +108,26 @@ fn open(known: &Known) -> Task {
     status.message = text
         .filter(|text| !text.is_empty())
         .map(|text| said(meta, &format!("{}-status", meta.execution), Part::text(text)));
-    Task {
+    let mut task = Task {
         id: A2aTaskId::new(meta.execution.as_str()),
         context_id: ContextId::new(session(meta)),
         status,
         artifacts: None,
         history: None,
         metadata: Some(json!({ "workflow_name": meta.workflow, "agent_name": meta.workflow })),
+    };
+    if asks {
+        add_native_result(&mut task, &known.folded);
+    }
+    task
+}
+
+/// Tells the dialect's own result object, if it is small.
+fn add_native_result(task: &mut Task, folded: &Execution) {
+    let native = folded.native_result();
+    let small = serde_json::to_vec(&native).is_ok_and(|bytes| bytes.len() <= INLINE_LIMIT);
+    if let Some(Value::Object(metadata)) = task.metadata.as_mut().filter(|_| small) {
+        metadata.insert(NATIVE_RESULT.to_owned(), native);
     }
 }
 

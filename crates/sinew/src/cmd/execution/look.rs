@@ -241,6 +241,7 @@ fn seq(text: &str) -> Result<(usize, usize), Failure> {
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest
   sinew execution result @latest --node price
+  sinew execution result @latest --native        # results and trace as the dialect knows them
   sinew execution result @latest --raw > answer.txt";
 
 /// Arguments of `sinew execution result`.
@@ -256,6 +257,9 @@ pub(crate) struct ResultArgs {
     /// The output of this node (with its place: `enrich_3`)
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    /// The dialect's own result object (status, results, trace), also of an execution that goes on
+    #[arg(long, conflicts_with = "node")]
+    native: bool,
     /// A text as it is, without quotes
     #[arg(long)]
     raw: bool,
@@ -294,7 +298,9 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
     }
     let standing = Standing::of(ctx.state);
     let outcome = ctx.outcome().filter(|_| standing.is_over());
-    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+    if args.native {
+        print(&record.execution.native_result());
+    } else if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
         print(value);
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
@@ -302,6 +308,7 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             .hint(format!("sinew execution describe {}", words::shell(record.id()))));
     }
     match standing {
+        _ if args.native => Ok(standing.exit()),
         Standing::Waiting => Err(Failure {
             exit: Exit::Waiting,
             hint: Some("see `sinew approval list`".to_owned()),

@@ -285,7 +285,7 @@ async fn ended(
     if let Some(file) = &args.export {
         record.write(file)?;
     }
-    report(&record, output);
+    report(args, &record, output);
     let standing = Standing::of(record.execution.state());
     match standing {
         Standing::Running | Standing::Paused => {
@@ -312,11 +312,11 @@ async fn ended(
 }
 
 /// The output on stdout, a failure on stderr; or everything as one document.
-fn report(record: &Record, output: &Output) {
+fn report(args: &RunArgs, record: &Record, output: &Output) {
     let state = record.execution.state();
     let outcome = state.outcome.as_ref().filter(|_| state.ended);
     if output.is_machine() {
-        let document = json!({
+        let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
             "status": Standing::of(state),
@@ -325,18 +325,23 @@ fn report(record: &Record, output: &Output) {
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
             "nodes": tree::rows(&record.execution, state.at),
         });
+        if args.native {
+            document["native"] = record.execution.native_result();
+        }
         output.value(&document, |_| String::new());
         return;
     }
-    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+    let native = args.native.then(|| record.execution.native_result());
+    let value = native.as_ref().or_else(|| outcome.and_then(|outcome| outcome.output.as_deref()));
+    if let Some(value) = value {
         match value {
             Value::String(text) if output.format == Format::Table => output.text(text),
             value => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
         }
     }
     if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
-        let message = output::indented(&fault.message);
-        output.error_line(&format!("{}: {message} [{}]", outcome.status.as_str(), fault.code));
+        let message = words::ending(outcome.status.as_str(), &output::indented(&fault.message));
+        output.error_line(&format!("{message} [{}]", fault.code));
         let id = words::shell(record.id());
         output.note(&format!("hint: sinew execution describe {id}"));
     }

@@ -31,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   sinew run flow.yaml -p name=Ada -p count=3        # input from single fields
   cat input.json | sinew run flow.yaml -i - -o json # all there is to know, as JSON
   sinew run flow.yaml --dry-run                     # which agents would be asked, with what
+  sinew run flow.yaml --native                      # results and trace as the dialect knows them
   sinew run flow.yaml --until enrich --given check='{\"ok\": true}'
   sinew run flow.yaml --nats nats://localhost:4222 --watch   # on a mesh, see `sinew dev`
   sinew run orders --mesh --detach --idempotency-key A1      # a deployed workflow, by name
@@ -98,6 +99,9 @@ pub(crate) struct RunArgs {
     /// Print events: of the mesh protocol, or the dialect's own
     #[arg(long, value_enum)]
     events: Option<Events>,
+    /// Print the dialect's own result object instead of the output; with `-o json` as the member `native`
+    #[arg(long, conflicts_with = "detach")]
+    native: bool,
     /// Folder for artifacts [default: .sinew/executions/ID]
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
@@ -219,7 +223,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         Record::local(&execution).write(file)?;
     }
     let stored = kept.finish(output);
-    report(&execution, &stored, &kept.folder, args.events, output);
+    report(args, &execution, &stored, &kept.folder, output);
     Ok(exit_of(&execution, interrupted, timed_out))
 }
 
@@ -283,10 +287,10 @@ fn warn_of_missing_agents(task: &Task, loaded: &Loaded, set: &sinew_agents::Agen
 }
 
 fn report(
+    args: &RunArgs,
     execution: &Execution,
     stored: &[sinew_agents::ArtifactMeta],
     folder: &std::path::Path,
-    events: Option<Events>,
     output: &Output,
 ) {
     let outcome = execution.state().outcome.as_ref();
@@ -295,16 +299,21 @@ fn report(
         return;
     }
     if output.is_machine() {
-        let document = document(execution, stored, folder);
+        let mut document = document(execution, stored, folder);
+        if args.native {
+            document["native"] = execution.native_result();
+        }
         // Events are one document a line; so is what they end with.
-        if events.is_some() {
+        if args.events.is_some() {
             output.text(&document.to_string());
         } else {
             output.value(&document, |_| String::new());
         }
         return;
     }
-    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+    let native = args.native.then(|| execution.native_result());
+    let value = native.as_ref().or_else(|| outcome.and_then(|outcome| outcome.output.as_deref()));
+    if let Some(value) = value {
         let text = match value {
             Value::String(text) if output.format == Format::Table => text.clone(),
             value => serde_json::to_string_pretty(value).unwrap_or_default(),
@@ -313,11 +322,8 @@ fn report(
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
-        output.error_block(&format!(
-            "{word}: {} [{}]",
-            output::indented(&fault.message),
-            words::name(&fault.code)
-        ));
+        let message = words::ending(word, &output::indented(&fault.message));
+        output.error_block(&format!("{message} [{}]", words::name(&fault.code)));
         for detail in &fault.details {
             output.error_block(&format!("  {}", output::indented(detail)));
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 use sinew_executor::service::{Service, ServiceOptions};
+use sinew_protocol::Vocabulary;
 
 use super::{Care, Stop};
 use crate::cmd::workflow::deploy;
@@ -37,12 +38,33 @@ pub(crate) struct ExecutorArgs {
     /// Memory for executions that are worked on, about; the others are read again when something comes in for them
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: usize,
+    /// Words of the messages to agents and callers
+    #[arg(long, value_enum, default_value_t = MessageWords::Sam, hide_short_help = true)]
+    vocabulary: MessageWords,
     #[command(flatten)]
     variables: VariableArgs,
     #[command(flatten)]
     care: Care,
     #[command(flatten)]
     mesh: Connection,
+}
+
+/// The vocabulary of messages that are written; either one is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MessageWords {
+    /// Of current releases of Solace Agent Mesh: `structured_invocation_request`, status `error`
+    Sam,
+    /// Of the published specification: `workflow_node_request`, status `failure`
+    Spec,
+}
+
+impl From<MessageWords> for Vocabulary {
+    fn from(words: MessageWords) -> Self {
+        match words {
+            MessageWords::Sam => Self::Current,
+            MessageWords::Spec => Self::Spec,
+        }
+    }
 }
 
 /// Serves until told to stop.
@@ -53,6 +75,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     };
     let stop = Stop::listen()?;
     let mut options = ServiceOptions::new(connect::adapter);
+    options.vocabulary = args.vocabulary.into();
     options.room = args.memory.saturating_mul(1024 * 1024);
     if let Some(id) = &args.id {
         options.id.clone_from(id);

@@ -87,7 +87,7 @@ pub(super) fn run(case: &Case, program: &Program, library: &Arc<Library>, crashe
         order: order(execution),
         elapsed: elapsed(execution).unwrap_or_else(|| sim.now()),
         events: execution.native_events().into_iter().map(|event| event.line).collect(),
-        result: execution.program().adapter.native_result(&ctx),
+        result: execution.native_result(),
         facts: sim.facts(),
         wrong: sim.stub().unlisted.iter().map(asked_unlisted).collect(),
         refused: sim.refused.iter().map(refused).collect(),
