@@ -325,7 +325,7 @@ impl Client {
             .map(|round| decode_round(round))
             .collect::<Result<Vec<Round>, _>>()
             .map_err(|error| unreadable(error.to_string()))?;
-        Execution::read(record.meta.execution.clone(), program, rounds)
+        Execution::read(record.meta.execution.clone(), program, &rounds)
             .map_err(|bad| unreadable(bad.to_string()))
     }
 

@@ -1,5 +1,5 @@
 //! The events of the mesh protocol, of every kind and every type of node, written down with all their fields.
-//! `UPDATE=1 cargo test -p sinew-executor --test events` writes the files anew.
+//! `UPDATE=1 cargo test -p sinew-executor --test integration events` writes the files anew.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{Mode, Reply, Time};
 use sinew_executor::events::{project, value_artifacts};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Sim, Stub, Stubbed};
 use sinew_executor::{Execution, Library, Program};
 use sinew_protocol::{Fault, Vocabulary};

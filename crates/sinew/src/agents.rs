@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts};
 use sinew_engine::{Reply, Target};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Progress};
 use sinew_protocol::Fault;
 use tokio_util::sync::CancellationToken;

@@ -118,7 +118,7 @@ impl Record {
                     .map_err(|bad| format!("its round {}: {bad}", n + 1))?;
             }
         }
-        let execution = Execution::recover(id, program, rounds);
+        let execution = Execution::recover(id, program, &rounds);
         Ok(Self { about, execution, commands, redacted: false })
     }
 
@@ -155,7 +155,8 @@ impl Record {
     /// The record as it was after so many rounds.
     #[must_use]
     pub(crate) fn until(&self, round: usize) -> Self {
-        let rounds = self.execution.journal().iter().take(round).cloned().collect();
+        let journal = self.execution.journal();
+        let rounds = &journal[..round.min(journal.len())];
         let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
         Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
     }

@@ -56,7 +56,7 @@ fn run(
         let result = Ok(Reply::new(answer(ask)));
         Stubbed { after: 1, progress: Vec::new(), result }
     });
-    let outcome = bench.state.outcome.as_ref().expect("it ends");
+    let outcome = bench.state().outcome.as_ref().expect("it ends");
     assert_eq!(outcome.status, Status::Success, "{outcome:?}");
     let mut asked: Vec<_> = bench
         .asked

@@ -74,7 +74,7 @@ fn lower_case(case: &Value) -> Result<Lowered, Diagnostics> {
     })
 }
 
-fn run(case: &Value) -> Bench<'static> {
+fn run(case: &Value) -> Bench {
     let mut lowered = lower_case(case).expect("it lowers");
     if let Some(steps) = ["max_steps", "maxSteps"].iter().find_map(|key| case["options"].get(key)) {
         lowered.plan.extra["max_steps"] = steps.clone();
@@ -114,7 +114,7 @@ fn run(case: &Value) -> Bench<'static> {
     bench
 }
 
-fn asked<'a>(bench: &'a Bench<'_>, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a Ask)> {
+fn asked<'a>(bench: &'a Bench, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a Ask)> {
     bench.asked.iter().filter(move |(_, ask)| ask.tag == tag).map(|(node, ask)| (node.as_str(), &**ask))
 }
 
@@ -180,7 +180,8 @@ fn recorded_runs() {
         let models: Vec<Value> =
             asked(&bench, "judge").map(|(_, ask)| ask.context["model"].clone()).collect();
         wrong.check("askModels", &json!(models), &expect["askModels"]);
-        let fault = bench.state.outcome.as_ref().unwrap().fault.as_ref().map(|fault| fault.message.as_str());
+        let fault =
+            bench.state().outcome.as_ref().unwrap().fault.as_ref().map(|fault| fault.message.as_str());
         wrong.check("error", &json!(fault), &expect["error"]);
     });
 }
@@ -423,7 +424,7 @@ fn a_run_that_breaks_off_keeps_its_results_and_its_last_events() {
         assert!(lines.ends_with(last), "{lines:?}");
         let end = &bench.events.last().unwrap().json;
         assert_eq!(&end["results"], results, "{case}");
-        let outcome = bench.state.outcome.as_ref().unwrap();
+        let outcome = bench.state().outcome.as_ref().unwrap();
         assert!(outcome.fault.as_ref().unwrap().message.contains(fault), "{outcome:?}");
         let output = Value::clone(outcome.output.as_ref().expect("results survive a failure"));
         assert_eq!(output, bench.native());
@@ -477,7 +478,7 @@ fn a_cancelled_run_ends_its_node_and_itself() {
         ["workflow:start w", "sources:resolved", "node:enter a", "node:exit a failed", "workflow:end"]
     );
     let cancelled = json!({ "status": "failed", "data": { "error": "cancelled" } });
-    let output = bench.state.outcome.as_ref().unwrap().output.as_ref().unwrap();
+    let output = bench.state().outcome.as_ref().unwrap().output.as_ref().unwrap();
     assert_eq!(output["results"], json!({ "a": cancelled }));
 }
 
@@ -485,7 +486,7 @@ fn a_cancelled_run_ends_its_node_and_itself() {
 #[test]
 fn a_noted_exit_is_not_told_twice() {
     let bench = run(&json!({ "workflow": workflow(&json!({ "a": {} }), ""), "input": {}, "stubs": {} }));
-    let ctx = sinew_engine::Ctx::new(&bench.graph, &bench.state, 0);
+    let ctx = sinew_engine::Ctx::new(bench.graph(), bench.state(), 0);
     let note = json!({ "event": { "type": "node:exit", "node": "a", "result": {} } });
     let noted = sinew_engine::Fact::Noted { act: Some(0), note };
     assert_eq!(Sweny.adapter().project(&ctx, &noted), []);
@@ -559,10 +560,10 @@ fn only_final_failures_fail_a_run() {
         "nodes": { "a": answers }, "routes": { "a": ["a", "b"] } } })
     };
     let mended = run(&case(json!([{ "data": {} }, { "data": { "ok": 1 } }])));
-    assert!(mended.state.outcome.as_ref().unwrap().fault.is_none());
+    assert!(mended.state().outcome.as_ref().unwrap().fault.is_none());
     assert_eq!(mended.native()["trace"]["steps"][0]["status"], "failed");
     let broken = run(&case(json!([{ "data": {} }])));
-    let fault = broken.state.outcome.as_ref().unwrap().fault.clone().unwrap();
+    let fault = broken.state().outcome.as_ref().unwrap().fault.clone().unwrap();
     assert_eq!(fault.message, "nodes ended failed: a");
     assert_eq!(*broken.lines().last().unwrap(), "workflow:end");
 }
