@@ -177,7 +177,7 @@ impl Mesh {
     /// The dialect's own result object of the outermost execution.
     pub(super) fn native(&self) -> Value {
         let machine = &self.runs[0].machine;
-        Sam.adapter().native_result(&Ctx::new(machine.graph(), machine.state(), self.now))
+        Sam.adapter().native_result(&sinew_engine::Ctx::new(machine.graph(), machine.state(), self.now))
     }
 
     /// The status of every activation of the outermost execution, by the name events give it.
