@@ -109,7 +109,7 @@ mod tests {
             progress: Vec::new(),
             result: Ok(Reply::new(json!("answer"))),
         });
-        bench.state.acts.iter().find_map(|one| one.fault.as_ref()).map(|fault| fault.message.clone())
+        bench.state().acts.iter().find_map(|one| one.fault.as_ref()).map(|fault| fault.message.clone())
     }
 
     #[test]
