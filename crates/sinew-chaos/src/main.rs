@@ -114,7 +114,7 @@ async fn perform_command() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Points(args) => run::points(args).await,
         Command::Run(args) => run::run(args).await,
-        Command::Bombs(args) => bombs::bombs(args).await,
+        Command::Bombs(args) => Box::pin(bombs::bombs(args)).await,
         Command::Targets { place } => bombs::targets(&place).await.map(|()| true),
         Command::Executor { place, id, lease_ms, worn } => {
             roles::executor(&place, id, Duration::from_millis(lease_ms), worn).await.map(|()| true)

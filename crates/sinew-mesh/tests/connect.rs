@@ -411,6 +411,8 @@ fn the_corpus_of_frames_holds() {
 /// longer, `SINEW_SEED` begins elsewhere; a panic is told with the bytes that caused it.
 #[test]
 fn frames_that_chance_makes_of_the_corpus_hold() {
+    const WORDS: [&[u8]; 10] =
+        [b"\r\n", b"\r", b"\n", b"\0", b":", b" ", b"NATS/1.0", b"HMSG ", b"99999999999999999999", b"\xff"];
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = setting("SINEW_FUZZ_SECONDS").unwrap_or(1);
     let mut state = setting("SINEW_SEED").unwrap_or(1);
@@ -422,8 +424,6 @@ fn frames_that_chance_makes_of_the_corpus_hold() {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         usize::try_from((bits ^ (bits >> 31)) % count.max(1) as u64).unwrap()
     };
-    const WORDS: [&[u8]; 10] =
-        [b"\r\n", b"\r", b"\n", b"\0", b":", b" ", b"NATS/1.0", b"HMSG ", b"99999999999999999999", b"\xff"];
     let corpus = frame_corpus();
     let began = std::time::Instant::now();
     let mut count = 0;

@@ -88,8 +88,8 @@ impl FairQueue {
     /// Takes out the next request for a worker of this lane, with its owner: from its own lane, else from the next
     /// quicker one that has any.
     pub(crate) fn pop(&mut self, worker: QueueLane) -> Option<(u64, WaitingRequest)> {
-        let lanes = QueueLane::ALL.into_iter().rev().filter(|lane| *lane <= worker);
-        let owner = lanes.into_iter().find_map(|lane| self.turns[lane as usize].front().copied())?;
+        let mut lanes = QueueLane::ALL.into_iter().rev().filter(|lane| *lane <= worker);
+        let owner = lanes.find_map(|lane| self.turns[lane as usize].front().copied())?;
         self.take(owner, VecDeque::pop_front, true).map(|request| (owner, request))
     }
 

@@ -27,6 +27,7 @@ const LONG_DURATION: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 16 << 20;
 
 /// Threads that share a queue.
+#[derive(Default)]
 struct WorkerPool {
     queue: Mutex<PoolQueue>,
     filled: Condvar,
@@ -85,12 +86,6 @@ pub(crate) fn submit(owner: u64, request: WaitingRequest) {
 
 fn unavailable(message: &str) -> ScriptError {
     ScriptError::new(ScriptErrorKind::Unavailable, message)
-}
-
-impl Default for WorkerPool {
-    fn default() -> Self {
-        Self { queue: Mutex::default(), filled: Condvar::new() }
-    }
 }
 
 impl WorkerPool {

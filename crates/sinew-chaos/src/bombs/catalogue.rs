@@ -267,7 +267,7 @@ fn pattern(random: &mut StdRng) -> String {
         0 => "^(a+)+$".to_owned(),
         1 => "^(a|aa)+$".to_owned(),
         2 => "^(?=(a+)+$)(a*)*b".to_owned(),
-        3 => "^(a*)*\\\\1$".replace("\\\\", "\\"),
+        3 => "^(a*)*\\1$".to_owned(),
         4 => format!("^(a?){{{times}}}a{{{times}}}$"),
         5 => format!("(.*a){{{times}}}"),
         6 => format!("(?<!b)((a{{1,{times}}}){{1,{times}}})c"),
@@ -297,7 +297,9 @@ fn schema(random: &mut StdRng) -> Value {
     let mut schema = json!({ "type": "object", "$ref": "#/$defs/n", "$defs": { "n": body } });
     if let Some(defs) = schema["$defs"]["n"].as_object_mut().and_then(|body| body.remove("$defs")) {
         let own = defs.as_object().cloned().unwrap_or_default();
-        schema["$defs"].as_object_mut().map(|all| all.extend(own));
+        if let Some(all) = schema["$defs"].as_object_mut() {
+            all.extend(own);
+        }
     }
     schema
 }

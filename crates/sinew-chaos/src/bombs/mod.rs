@@ -149,7 +149,7 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
         ends: BTreeMap::new(),
         thrown: Vec::new(),
     };
-    let (thrown, mut bombed) = load.during(throwing.throw(&args, seed), args.rate).await;
+    let (thrown, mut bombed) = load.during(Box::pin(throwing.throw(&args, seed)), args.rate).await;
     let last = Instant::now();
     let mut thrown = thrown?;
     let quiet_after = time_to_quiet(last).await;
