@@ -265,7 +265,7 @@ impl Service {
             }
         };
         let reserve = NOTE_TIMEOUT.min(self.drain_timeout / 4);
-        if tokio::time::timeout(self.drain_timeout - reserve, ended).await.is_err() {
+        if tokio::time::timeout(self.drain_timeout.saturating_sub(reserve), ended).await.is_err() {
             warn!("the shards did not end in time; they are left to other executors");
             let shards = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
             let clear = shards.into_iter().map(|shard| clear_own_note(&self.shared, shard));
