@@ -9,7 +9,7 @@ use sinew_source::{
     is_reserved_variable, is_variable_name,
 };
 
-use crate::agent::{Agent, Runner};
+use crate::agent::{Agent, Runner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ScriptFile, agent_file_schema};
 use crate::run::{Command, Http, RequestTemplate, Script, Surroundings};
 use crate::template::{Environment, Template};
@@ -30,7 +30,19 @@ impl Complaint {
     }
 }
 
-pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
+impl Agent {
+    /// Reads an agent file. Secrets come from the environment of this process.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
+        Self::load_with(path, &process_environment())
+    }
+
+    /// Reads an agent file; `environment` answers `${env:NAME}` at each call.
+    pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
+        load_agent(path.as_ref(), environment)
+    }
+}
+
+fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;

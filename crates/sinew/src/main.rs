@@ -20,7 +20,6 @@ mod paint;
 mod record;
 mod remote;
 mod status;
-mod telemetry;
 mod tree;
 mod views;
 

@@ -1,5 +1,5 @@
 //! Commands of the mesh, as people and scripts meet them: real processes, a real server, exit codes, stdout, stderr.
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::process::Stdio;

@@ -18,8 +18,8 @@ use sinew_executor::{Execution, Library, Program};
 use sinew_mesh::server::ServerOptions;
 use sinew_source::{Document, Node, Sources};
 
-use crate::mesh::{PATIENCE, Site, server, start};
-use crate::process::Part;
+use crate::support::mesh::{PATIENCE, Site, server, start};
+use crate::support::process::Part;
 
 /// Runs at work at the same time.
 const AT_ONCE: usize = 6;

@@ -17,7 +17,7 @@ use sinew_protocol::message::{MeshMessage, Outcome as Word, Vocabulary, Workflow
 use sinew_protocol::{ArtifactRef, Fault};
 use sinew_source::{Document, Node, Sources};
 
-use crate::{Verdict, stub};
+use crate::{cases::Verdict, support::stub};
 
 /// A day: longer than any case that ends.
 const FOREVER: Time = 24 * 3_600_000;

@@ -4,7 +4,7 @@ use clap::Args;
 use sinew_executor::local;
 
 use super::Which;
-use super::look::NO_SUCH_NODE;
+use super::tree::NO_SUCH_NODE;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;

@@ -1,14 +1,24 @@
 //! `sinew execution`: look at executions and steer them, on a mesh or from a file.
 
+mod cancel;
 pub(crate) mod changes;
+pub(crate) mod command;
+mod describe;
 mod diff;
-mod files;
+mod events;
+mod export;
+mod fork;
+mod import;
+mod launch;
 mod list;
 mod logs;
-mod look;
+mod pause;
+mod replay;
 mod rerun;
+mod result;
+mod resume;
 pub(crate) mod retry;
-pub(crate) mod signal;
+mod tree;
 pub(crate) mod watch;
 
 use std::path::Path;
@@ -32,37 +42,37 @@ pub(crate) enum ExecutionCommand {
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
     /// Say how one stands, what it waits for, and why it failed
-    Describe(look::DescribeArgs),
+    Describe(describe::DescribeArgs),
     /// Show its nodes
-    Tree(look::TreeArgs),
+    Tree(tree::TreeArgs),
     /// Follow it until it ends
     Watch(watch::WatchArgs),
     /// Show what its agents say
     Logs(logs::LogsArgs),
     /// Show its events, one a line
-    Events(look::EventsArgs),
+    Events(events::EventsArgs),
     /// Print its output, or a node's
-    Result(look::ResultArgs),
+    Result(result::ResultArgs),
     /// End executions
-    Cancel(signal::CancelArgs),
+    Cancel(cancel::CancelArgs),
     /// Start nothing new
-    Pause(signal::PauseArgs),
+    Pause(pause::PauseArgs),
     /// Go on after a pause
-    Resume(signal::ResumeArgs),
+    Resume(resume::ResumeArgs),
     /// Run again what failed, in the same execution
     Retry(retry::RetryArgs),
     /// Start a new execution with the input of an old one
     Rerun(rerun::RerunArgs),
     /// Start a new execution that leaves the way of an old one at a node
-    Fork(rerun::ForkArgs),
+    Fork(fork::ForkArgs),
     /// Compare two executions, node by node
     Diff(diff::DiffArgs),
     /// Write an execution to a file
-    Export(files::ExportArgs),
+    Export(export::ExportArgs),
     /// Put an execution from a file into the history of a mesh
-    Import(files::ImportArgs),
+    Import(import::ImportArgs),
     /// Decide again what an execution decided, offline
-    Replay(files::ReplayArgs),
+    Replay(replay::ReplayArgs),
 }
 
 /// Does what the command line says.
@@ -71,22 +81,22 @@ pub(crate) fn execution(command: ExecutionCommand, output: &Output) -> Result<Ex
     let done = async {
         match command {
             C::List(args) => list::list(&args, output).await,
-            C::Describe(args) => look::describe(&args, output).await,
-            C::Tree(args) => look::tree(&args, output).await,
+            C::Describe(args) => describe::describe(&args, output).await,
+            C::Tree(args) => tree::tree(&args, output).await,
             C::Watch(args) => watch::watch(&args, output).await,
             C::Logs(args) => logs::logs(&args, output).await,
-            C::Events(args) => look::events(&args, output).await,
-            C::Result(args) => look::result(&args, output).await,
-            C::Cancel(args) => signal::cancel(&args, output).await,
-            C::Pause(args) => signal::pause(&args, output).await,
-            C::Resume(args) => signal::resume(&args, output).await,
+            C::Events(args) => events::events(&args, output).await,
+            C::Result(args) => result::result(&args, output).await,
+            C::Cancel(args) => cancel::cancel(&args, output).await,
+            C::Pause(args) => pause::pause(&args, output).await,
+            C::Resume(args) => resume::resume(&args, output).await,
             C::Retry(args) => retry::retry(&args, output).await,
             C::Rerun(args) => rerun::rerun(&args, output).await,
-            C::Fork(args) => rerun::fork(&args, output).await,
+            C::Fork(args) => fork::fork(&args, output).await,
             C::Diff(args) => diff::diff(&args, output).await,
-            C::Export(args) => files::export(&args, output).await,
-            C::Import(args) => files::import(&args, output).await,
-            C::Replay(args) => files::replay(&args, output).await,
+            C::Export(args) => export::export(&args, output).await,
+            C::Import(args) => import::import(&args, output).await,
+            C::Replay(args) => replay::replay(&args, output).await,
         }
     };
     block_traced(async {

@@ -8,7 +8,7 @@ use sinew_executor::local;
 
 use super::Which;
 use super::changes::Changes;
-use super::look::Folding;
+use super::tree::Folding;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;

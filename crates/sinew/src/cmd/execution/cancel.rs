@@ -1,0 +1,33 @@
+//! `sinew execution cancel`: executions are ended.
+
+use clap::Args;
+use sinew_protocol::command::{CancelCommand, Command};
+
+use super::command::{TargetArgs, send_commands};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+const CANCEL_EXAMPLES: &str = "Examples:
+  sinew execution cancel @latest --reason 'wrong input'
+  sinew execution cancel x7f3 y81c --yes
+  sinew execution cancel @latest --dry-run";
+
+/// Arguments of `sinew execution cancel`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "End executions: nothing new is begun, agents are told to stop, sub-workflows are ended too.",
+    after_help = CANCEL_EXAMPLES
+)]
+pub(crate) struct CancelArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// Why; recorded with the execution
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+}
+
+/// Ends executions.
+pub(super) async fn cancel(args: &CancelArgs, output: &Output) -> Result<Exit, Failure> {
+    let command = |execution| Command::Cancel(CancelCommand { execution, reason: args.reason.clone() });
+    send_commands(&args.targets, "cancel", "cancelled", command, output).await
+}

@@ -1,0 +1,141 @@
+//! Commands to executions that go on: which executions are meant, the question before several are changed, and the answers.
+
+use std::io::{BufRead as _, IsTerminal as _};
+
+use clap::Args;
+use serde_json::{Value, json};
+use sinew_protocol::ExecutionId;
+use sinew_protocol::command::Command;
+
+use super::NEEDS_MESH;
+use crate::connect::Connection;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::remote::Remote;
+use crate::views::{Standing, words};
+
+/// A command would change several executions and was not confirmed.
+const UNCONFIRMED: &str = "SINEW-8027";
+
+/// Executions to change.
+#[derive(Args, Debug)]
+pub(super) struct TargetArgs {
+    /// Ids, the first characters of them, or @latest
+    #[arg(value_name = "ID|@latest", required = true)]
+    ids: Vec<String>,
+    /// Say what would be touched, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before several are changed
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Sends one command to each execution that was named.
+pub(super) async fn send_commands(
+    targets: &TargetArgs,
+    verb: &str,
+    done: &'static str,
+    command: impl Fn(ExecutionId) -> Command,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    if let Some(file) = targets.ids.iter().find(|id| id.contains(['.', '/'])) {
+        return Err(Failure::new(
+            Exit::Usage,
+            NEEDS_MESH,
+            format!("{file} is a file; nothing goes on in it"),
+        ));
+    }
+    let remote = Remote::open(&targets.mesh).await?;
+    let mut found: Vec<ExecutionId> = Vec::new();
+    for text in &targets.ids {
+        let id = remote.find(text).await?;
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    let names: Vec<&str> = found.iter().map(ExecutionId::as_str).collect();
+    if targets.dry_run {
+        return tell_dry_run(&remote, &found, verb, output).await;
+    }
+    if found.len() > 1 && !targets.yes {
+        confirm(&format!("{verb} {} executions: {}", found.len(), names.join(", ")))?;
+    }
+    let alone = found.len() == 1;
+    let mut results: Vec<Value> = Vec::new();
+    let mut worst = None;
+    for id in found {
+        let execution = id.to_string();
+        match remote.signal(command(id)).await {
+            Ok(_) => results.push(json!({ "execution": execution, "status": done })),
+            Err(failure) => {
+                results
+                    .push(json!({ "execution": execution, "error": failure.message, "code": failure.code }));
+                // The last one is said at the end; what programs read has them all.
+                if !alone && !output.is_machine() {
+                    output.note(&format!("{execution}: {} [{}]", failure.message, failure.code));
+                }
+                worst = Some(failure);
+            }
+        }
+    }
+    let done: Vec<&Value> = results.iter().filter(|result| result["error"].is_null()).collect();
+    let word = |result: &&Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
+    if output.is_machine() {
+        output.value(&results, |_| String::new());
+    } else {
+        for one in &done {
+            output.value(one, |one| format!("{} {}", word(one, "execution"), word(one, "status")));
+        }
+    }
+    worst.map_or(Ok(Exit::Ok), Err)
+}
+
+/// Says what would become of executions, as far as it can be known before their owner decides.
+async fn tell_dry_run(
+    remote: &Remote,
+    ids: &[ExecutionId],
+    verb: &str,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let mut rows: Vec<Value> = Vec::new();
+    for id in ids {
+        let standing = Standing::of(remote.record(id).await?.execution.state());
+        let fits = match verb {
+            "pause" => !standing.is_over() && standing != Standing::Paused,
+            "resume" => standing == Standing::Paused,
+            _ => !standing.is_over(),
+        };
+        rows.push(json!({ "execution": id.as_str(), "status": standing, "would": fits.then_some(verb) }));
+    }
+    output.value(&rows, |rows| {
+        let line = |row: &Value| {
+            let word = if row["would"].is_null() { "would refuse to" } else { "would" };
+            let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            format!("{word} {verb} {} ({})", said("execution"), said("status"))
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(if rows.iter().any(|row| row["would"].is_null()) { Exit::Conflict } else { Exit::Ok })
+}
+
+/// Asks on a terminal; elsewhere nobody can answer.
+pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
+    let refused =
+        || Failure::new(Exit::Usage, UNCONFIRMED, format!("not confirmed: {what}")).hint("say --yes");
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(refused());
+    }
+    let _ = std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("{}. Go on? [y/N] ", words::name(what)).as_bytes(),
+    );
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    match line.trim() {
+        "y" | "Y" | "yes" if read.is_ok() => Ok(()),
+        _ => Err(refused()),
+    }
+}

@@ -1,0 +1,111 @@
+//! `sinew execution events`: what an execution told, one event a line.
+
+use clap::Args;
+use sinew_protocol::Vocabulary;
+
+use super::Which;
+use super::changes::Changes;
+use crate::exit::{Exit, Failure};
+use crate::output::{Format, Output};
+use crate::views::events::{self, Line, Words};
+
+const EVENTS_EXAMPLES: &str = "Examples:
+  sinew execution events @latest
+  sinew execution events @latest --node enrich --type workflow_node_execution_result
+  sinew execution events @latest --native        # in the words of its dialect
+  sinew execution events @latest -f -o jsonl | jq .type";
+
+/// Arguments of `sinew execution events`.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(
+    long_about = "Show an execution's events, one a line: messages of the mesh protocol, or the dialect's own words. \
+                  They are made from its facts, so they are the same whenever one looks.",
+    after_help = EVENTS_EXAMPLES
+)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only about this node (with its place: `enrich_3`) or the children of it
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// Only of this type. May be repeated
+    #[arg(long = "type", value_name = "TYPE")]
+    kinds: Vec<String>,
+    /// The dialect's own events
+    #[arg(long, conflicts_with_all = ["facts", "spec"])]
+    native: bool,
+    /// The engine's facts
+    #[arg(long, conflicts_with = "spec")]
+    facts: bool,
+    /// The words of the published specification (`failure` for `error`, …)
+    #[arg(long)]
+    spec: bool,
+    /// Only from this round on (`12`, or `12.3`)
+    #[arg(long, value_name = "SEQ")]
+    from: Option<String>,
+    /// The newest first
+    #[arg(long, conflicts_with = "follow")]
+    reverse: bool,
+    /// Go on until the execution ends
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Shows events.
+pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, Failure> {
+    let whose = match (args.native, args.facts, args.spec) {
+        (true, ..) => Words::Native,
+        (_, true, _) => Words::Facts,
+        (.., true) => Words::Mesh(Vocabulary::Spec),
+        _ => Words::Mesh(Vocabulary::Current),
+    };
+    let from = args.from.as_deref().map(seq).transpose()?.unwrap_or_default();
+    let takes = |line: &Line| {
+        line.place() >= from
+            && (args.kinds.is_empty() || args.kinds.contains(&line.kind))
+            && args.node.as_deref().is_none_or(|wanted| line.is_about(wanted))
+    };
+    let found = args.which.open().await?;
+    if !args.follow {
+        let mut lines: Vec<Line> = events::lines(&found.record, whose).into_iter().filter(takes).collect();
+        if args.reverse {
+            lines.reverse();
+        }
+        match output.format {
+            Format::Json | Format::Yaml => output.value(&lines, |_| String::new()),
+            _ => lines.iter().for_each(|line| print(line, output)),
+        }
+        return Ok(Exit::Ok);
+    }
+    if matches!(output.format, Format::Json | Format::Yaml) {
+        return Err(Failure::usage("what goes on has no end to be one document").hint("use -o jsonl"));
+    }
+    let mut changes = Changes::of(found).await?;
+    let mut shown = 0;
+    loop {
+        let lines = events::lines(&changes.record, whose);
+        lines.iter().skip(shown).filter(|line| takes(line)).for_each(|line| print(line, output));
+        shown = lines.len();
+        if !changes.next().await? {
+            return Ok(Exit::Ok);
+        }
+    }
+}
+
+fn print(line: &Line, output: &Output) {
+    match output.format {
+        Format::Jsonl => output.text(&serde_json::to_string(line).unwrap_or_default()),
+        Format::Name => output.line(&line.kind),
+        _ => output.line(&line.show()),
+    }
+}
+
+/// `12` or `12.3`.
+fn seq(text: &str) -> Result<(usize, usize), Failure> {
+    let (round, index) = text.split_once('.').unwrap_or((text, "0"));
+    match (round.parse(), index.parse()) {
+        (Ok(round), Ok(index)) => Ok((round, index)),
+        _ => Err(Failure::usage(format!("--from takes a number as events show it, not '{text}'"))),
+    }
+}

@@ -1,0 +1,96 @@
+//! `sinew execution import`: an execution from a file enters the history of a mesh.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use sinew_mesh::history::Closed;
+use sinew_protocol::Token;
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
+
+use crate::connect::Connection;
+use crate::deploy;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::record::{self, Record};
+use crate::remote::Remote;
+use crate::views::Standing;
+
+/// An execution with this id is on the mesh already.
+const EXISTS: &str = "SINEW-8028";
+/// Only what has ended can be imported.
+const NOT_ENDED: &str = "SINEW-8029";
+
+const IMPORT_EXAMPLES: &str = "Examples:
+  sinew execution import run.json
+  sinew execution import run.json --nats nats://localhost:4222 && sinew execution tree @latest";
+
+/// Arguments of `sinew execution import`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Put an execution from a file into the history of a mesh, under its own id, so that others can look at \
+                  it there. It must have ended. To look at a file yourself no import is needed.",
+    after_help = IMPORT_EXAMPLES
+)]
+pub(crate) struct ImportArgs {
+    /// A file that `export` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Puts an execution into a mesh's history.
+pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, Failure> {
+    let record = record::read(&args.file)?;
+    let standing = Standing::of(record.execution.state());
+    if !standing.is_over() {
+        return Err(Failure::new(
+            Exit::Conflict,
+            NOT_ENDED,
+            format!("it has not ended: it is {}", standing.as_str()),
+        ));
+    }
+    let remote = Remote::open(&args.mesh).await?;
+    let id = record.execution.id().clone();
+    if remote.client.record(&id).await?.is_some() {
+        return Err(Failure::new(Exit::Conflict, EXISTS, format!("the mesh has an execution {id} already")));
+    }
+    deploy::store(remote.mesh(), record.plan(), None).await?;
+    let state = record.execution.state();
+    let closed = Closed {
+        execution: id.clone(),
+        workflow: record.plan().name.clone(),
+        status: standing.as_str().to_owned(),
+        started: state.started_at,
+        ended: state.at,
+        caller: Token::of(&record.about.caller).to_string(),
+    };
+    remote.mesh().put_history(&closed, stored(&record).encode()).await?;
+    output.value(&json!({ "execution": id.as_str(), "status": standing }), |_| id.to_string());
+    Ok(Exit::Ok)
+}
+
+/// The record as the mesh keeps it.
+fn stored(record: &Record) -> ExecutionRecord {
+    let rounds = record.execution.journal().iter();
+    ExecutionRecord {
+        meta: ExecutionMeta {
+            execution: record.execution.id().clone(),
+            workflow: record.plan().name.clone(),
+            dialect: record.plan().dialect.clone(),
+            plan: record.execution.program().graph.digest().to_owned(),
+            caller: Token::of(&record.about.caller),
+            user: record.about.user.clone(),
+            session: record.about.session.clone(),
+            labels: record.about.labels.clone(),
+            created: record.execution.state().started_at,
+            parent: None,
+            traceparent: None,
+            start_digest: None,
+        },
+        rounds: rounds.map(|round| sinew_engine::encode_round(round).into()).collect(),
+        commands: record.commands.clone(),
+        hold: None,
+    }
+}

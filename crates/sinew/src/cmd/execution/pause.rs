@@ -1,0 +1,28 @@
+//! `sinew execution pause`: executions start nothing new.
+
+use clap::Args;
+use sinew_protocol::command::{Command, PauseCommand};
+
+use super::command::{TargetArgs, send_commands};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Arguments of `sinew execution pause`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Start nothing new in executions: what agents work on goes on, and deadlines too.",
+    after_help = "Examples:\n  sinew execution pause @latest --reason 'the shop is closed'"
+)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// Why; recorded with the execution
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+}
+
+/// Pauses executions.
+pub(super) async fn pause(args: &PauseArgs, output: &Output) -> Result<Exit, Failure> {
+    let command = |execution| Command::Pause(PauseCommand { execution, reason: args.reason.clone() });
+    send_commands(&args.targets, "pause", "paused", command, output).await
+}

@@ -1,0 +1,67 @@
+//! `sinew execution replay`: the rounds of an execution are decided again, offline.
+
+use clap::Args;
+
+use super::Which;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::views::replay;
+use crate::views::tree::{self, Options};
+
+/// This version decides otherwise.
+const DIFFERS: &str = "SINEW-8023";
+
+const REPLAY_EXAMPLES: &str = "Examples:
+  sinew execution replay run.json
+  sinew execution replay @latest                 # would this version have decided the same?
+  sinew execution replay run.json --until 12     # how it stood after round 12";
+
+/// Arguments of `sinew execution replay`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Fold an execution's facts again, offline, and decide every round again: this version of Sinew should \
+                  decide the same. Exits with 1 if it does not. No agent is asked anything.",
+    after_help = REPLAY_EXAMPLES
+)]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Stop after this round, and show the tree as it was
+    #[arg(long, value_name = "ROUND")]
+    until: Option<usize>,
+    /// Fold only, do not decide again
+    #[arg(long)]
+    fold_only: bool,
+}
+
+/// Replays an execution.
+pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut record = args.which.open().await?.record;
+    if let Some(until) = args.until {
+        record = record.until(until);
+    }
+    if record.redacted && !args.fold_only {
+        output.note("its values were taken out, so it can only be folded");
+    }
+    let report = replay::replay(&record, !args.fold_only && !record.redacted);
+    output.value(&report, |report| {
+        let mut text =
+            format!("{} rounds, {} facts: {}", report.rounds, report.facts, report.status.as_str());
+        if report.difference.is_none() && report.decided_again > 0 {
+            text.push_str(", every round decided the same again");
+        }
+        if args.until.is_some() {
+            let branches = tree::tree(&record, record.at(), &Options::default()).unwrap_or_default();
+            let lines = tree::lines(&branches, output.color, output.ascii);
+            text = format!("{text}\n{}\n{}", tree::head(&record, record.at()), lines.join("\n"));
+        }
+        text
+    });
+    let Some(difference) = report.difference else { return Ok(Exit::Ok) };
+    let (recorded, decided) = (&difference.recorded, &difference.decided);
+    Err(Failure::new(
+        Exit::Failed,
+        DIFFERS,
+        format!("round {} is decided otherwise: recorded {recorded}, now {decided}", difference.round),
+    ))
+}

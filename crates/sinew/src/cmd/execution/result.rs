@@ -1,0 +1,95 @@
+//! `sinew execution result`: the output of an execution, or of a node.
+
+use clap::Args;
+use serde_json::Value;
+use sinew_engine::ActivationEnd;
+
+use super::tree::no_such_node;
+use super::{Found, Which};
+use crate::exit::{Exit, Failure};
+use crate::output::{Format, Output};
+use crate::views::{Standing, words};
+
+/// The execution or the node has no output.
+const NO_RESULT: &str = "SINEW-8026";
+
+const RESULT_EXAMPLES: &str = "Examples:
+  sinew execution result @latest
+  sinew execution result @latest --node price
+  sinew execution result @latest --raw > answer.txt";
+
+/// Arguments of `sinew execution result`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Print an execution's output, or a node's, and nothing else on stdout.\n\nThe exit code says how the \
+                  execution ended: 0, 1 when it failed, 6 while it goes on, 8 while it waits for a person.",
+    after_help = RESULT_EXAMPLES
+)]
+pub(crate) struct ResultArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The output of this node (with its place: `enrich_3`)
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// A text as it is, without quotes
+    #[arg(long)]
+    raw: bool,
+}
+
+/// Prints a result.
+pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, Failure> {
+    if args.raw && output.is_machine() {
+        return Err(Failure::usage("--raw prints a text as it is, which is not what -o asks for"));
+    }
+    let Found { record, .. } = args.which.open().await?;
+    let ctx = record.execution.ctx();
+    let print = |value: &Value| match (args.raw, value, output.format) {
+        (true, Value::String(text), _) => output.raw(text),
+        (_, value, Format::Yaml) => output.value(value, |_| String::new()),
+        (_, value, Format::Jsonl) => output.text(&value.to_string()),
+        (_, value, _) => output.text(&serde_json::to_string_pretty(value).unwrap_or_default()),
+    };
+    if let Some(node) = &args.node {
+        let acts = 0..ctx.state.acts.len() as u32;
+        let named =
+            |act: &u32| sinew_executor::events::label(&ctx, *act) == *node || ctx.node_of(*act).id == *node;
+        let Some(act) = acts.rev().find(named) else { return Err(no_such_node(node)) };
+        let one = ctx.act(act);
+        if let Some(value) = &one.output {
+            print(&value.value);
+        }
+        return match (one.end, &one.output, &one.fault) {
+            (Some(ActivationEnd::Succeeded | ActivationEnd::Skipped), ..) => Ok(Exit::Ok),
+            (Some(_), _, Some(fault)) => {
+                Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone()))
+            }
+            (Some(_), ..) => Ok(Exit::Failed),
+            (None, ..) => Err(none_yet(&format!("node '{node}' is still open"))),
+        };
+    }
+    let standing = Standing::of(ctx.state);
+    let outcome = ctx.outcome().filter(|_| standing.is_over());
+    if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
+        print(value);
+    }
+    if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
+        return Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone())
+            .hint(format!("sinew execution describe {}", words::shell(record.id()))));
+    }
+    match standing {
+        Standing::Waiting => Err(Failure {
+            exit: Exit::Waiting,
+            hint: Some("see `sinew approval list`".to_owned()),
+            ..none_yet("the execution waits for a person")
+        }),
+        Standing::Running | Standing::Paused => {
+            Err(none_yet(&format!("the execution is {}", standing.as_str())))
+        }
+        over => Ok(over.exit()),
+    }
+}
+
+fn none_yet(why: &str) -> Failure {
+    Failure::new(Exit::Conflict, NO_RESULT, format!("there is no result yet: {why}"))
+        .hint("`sinew execution watch ID` follows it to its end")
+}

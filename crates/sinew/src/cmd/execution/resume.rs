@@ -1,0 +1,26 @@
+//! `sinew execution resume`: paused executions go on.
+
+use clap::Args;
+use sinew_protocol::command::{Command, ResumeCommand};
+
+use super::command::{TargetArgs, send_commands};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Arguments of `sinew execution resume`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Go on after a pause. Also takes up an execution that was set aside because executors ended over it \
+                  (SINEW-6061); `sinew execution list` and `sinew doctor` show such executions.",
+    after_help = "Examples:\n  sinew execution resume @latest"
+)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+}
+
+/// Resumes executions.
+pub(super) async fn resume(args: &ResumeArgs, output: &Output) -> Result<Exit, Failure> {
+    let command = |execution| Command::Resume(ResumeCommand { execution });
+    send_commands(&args.targets, "resume", "resumed", command, output).await
+}

@@ -1,0 +1,87 @@
+//! `sinew execution tree`: the nodes of an execution.
+
+use clap::Args;
+use sinew_executor::local;
+
+use super::{Found, Which};
+use crate::exit::{Exit, Failure};
+use crate::output::{Format, Output};
+use crate::tree::NodeStatus;
+use crate::views::tree::{self, Options};
+
+/// The execution has no node of this name.
+pub(super) const NO_SUCH_NODE: &str = "SINEW-8025";
+
+const TREE_EXAMPLES: &str = "Examples:
+  sinew execution tree @latest
+  sinew execution tree @latest --no-fold
+  sinew execution tree x7f3 --fold succeeded --node enrich
+  sinew execution tree run.json -o json";
+
+/// Levels of a tree: a plan may nest maps and loops thousands deep.
+const MAX_TREE_DEPTH: usize = 100;
+
+/// Arguments of `sinew execution tree`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Show an execution's nodes: how each stands, how often it was tried, how long it took, who works on \
+                  it. Nodes that were not reached yet are there too. Children of maps, loops and forks are counted \
+                  unless they are opened.",
+    after_help = TREE_EXAMPLES
+)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    folding: Folding,
+}
+
+/// How much of a tree is opened.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Folding {
+    /// Levels to open; 1 = the workflow's own nodes
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
+    /// Open all levels, but count children with this status. May be repeated
+    #[arg(long, value_enum, value_name = "STATUS")]
+    fold: Vec<NodeStatus>,
+    /// Open all levels
+    #[arg(long, conflicts_with_all = ["depth", "fold"])]
+    no_fold: bool,
+    /// Only this node (`enrich`, or `enrich_3` for one of its children) and what is below it
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+}
+
+impl Folding {
+    pub(super) fn options(&self) -> Options {
+        let all = self.no_fold || !self.fold.is_empty() || self.node.is_some();
+        let depth = self.depth.unwrap_or(if all { usize::MAX } else { 1 });
+        Options { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: self.fold.clone(), node: self.node.clone() }
+    }
+}
+
+/// Shows the nodes of an execution.
+pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failure> {
+    let Found { record, .. } = args.which.open().await?;
+    let now = local::now();
+    let options = args.folding.options();
+    let Some(branches) = tree::tree(&record, now, &options) else {
+        return Err(no_such_node(options.node.as_deref().unwrap_or_default()));
+    };
+    match output.format {
+        Format::Name => branches.iter().for_each(|branch| output.line(&branch.label)),
+        _ => output.value(&branches, |branches| {
+            let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
+            let lines = drawn(branches, output.color, output.ascii);
+            format!("{}\n{}", tree::head(&record, now), lines.join("\n"))
+        }),
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns the failure of a command whose node is not in the execution.
+pub(super) fn no_such_node(node: &str) -> Failure {
+    Failure::new(Exit::NotFound, NO_SUCH_NODE, format!("there is no node '{node}' in it"))
+        .hint("`sinew execution tree ID --no-fold` shows all of them")
+}
