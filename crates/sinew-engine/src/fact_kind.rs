@@ -28,7 +28,7 @@ pub enum FactKind {
     Noted,
     /// A task was sent to an agent.
     Dispatched,
-    /// Something an agent said while working.
+    /// Progress of an agent.
     Progressed,
     /// An attempt ended.
     Replied,

@@ -162,7 +162,7 @@ impl ExecutionState {
         }
     }
 
-    /// What an edge from a node that keeps its result has carried.
+    /// Restores the tokens that a node with a kept result sent along this edge.
     fn replay_tokens(&self, graph: &IndexedPlan, slot: &mut JoinSlot, edge_ix: EdgeIndex, from: NodeIndex) {
         let Some(origin) = self.slots.get(&(ROOT, from)) else { return };
         let edge = graph.plan().edge(edge_ix);
