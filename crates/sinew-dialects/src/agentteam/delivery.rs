@@ -222,7 +222,7 @@ pub(super) fn failed_conversions(ctx: &AdapterContext<'_>, act: ActivationId) ->
     sent.collect()
 }
 
-/// What a token carries if nothing converts it: one item, or the whole map of ports.
+/// Returns the unconverted value of a token: one item, or the whole map of ports.
 fn unconverted<'a>(
     ctx: &AdapterContext<'a>,
     act: ActivationId,

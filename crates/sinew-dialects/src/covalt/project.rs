@@ -65,7 +65,7 @@ fn executor_events(ctx: &AdapterContext<'_>, act: ActivationId) -> Vec<(&'static
         .collect()
 }
 
-/// What an error event says; what the node reported itself is told as it was.
+/// Returns the data of an error event; an error that the node reported is told as it was.
 fn told(ctx: &AdapterContext<'_>, act: ActivationId, error: &Value, on_error: &str) -> Value {
     if adapter::reported(ctx, act).is_some() && on_error == "stop" {
         json!({ "error": error })
@@ -201,7 +201,7 @@ fn chat_events(
     events
 }
 
-/// What each node gave, by port.
+/// Returns the outputs of each node, by port.
 fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     let mut all = Map::new();
     for act in 0..ctx.state.acts.len() as ActivationId {
@@ -210,7 +210,7 @@ fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
         if adapter::is_silent(ctx, act) {
             continue;
         }
-        // What a node gave before its error is told, although the error travels on.
+        // Outputs from before an error are told, although the error travels on.
         let given = match adapter::error_of(ctx, act) {
             Some(_) => output.value.get(adapter::PARTIAL),
             None => Some(&*output.value),
