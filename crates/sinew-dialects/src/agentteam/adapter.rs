@@ -1,4 +1,4 @@
-//! What the engine asks: what a node does, what its output is, what travels on its connections.
+//! Answers to the engine: the work of a node, its output, and the values on its connections.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,7 @@ use super::{NAME, delivery, human, project, spec};
 
 /// A node said `success: false`.
 pub(super) const NODE_REPORTED_FAILURE: &str = "SINEW-6301";
-/// Nobody answered.
+/// A person did not answer in time.
 const PERSON_TIMED_OUT: &str = "SINEW-6302";
 /// An input or output breaks the contract of its node.
 const CONTRACT_BROKEN: &str = "SINEW-6570";
@@ -37,7 +37,7 @@ impl Adapter for AgentTeamAdapter {
         NAME
     }
 
-    /// What starts the workflow: the trigger's data, bare or as the member `trigger_data`.
+    /// Returns the data that starts the workflow: bare, or the member `trigger_data`.
     fn admit(&self, _plan: &sinew_plan::Plan, input: Value) -> Result<Value, Fault> {
         Ok(match input {
             Value::Null => json!({}),
@@ -76,7 +76,7 @@ impl Adapter for AgentTeamAdapter {
         delivery::select(ctx, act).unwrap_or_else(Select::Fail)
     }
 
-    /// What the nodes at the end left: by node, or just the one output there is.
+    /// Returns the outputs of the last nodes by node, or the only one.
     fn result(&self, ctx: &Ctx<'_>) -> Result<Value, Fault> {
         let mut left: Vec<(String, Value)> = Vec::new();
         for one in &ctx.state.acts {
@@ -115,7 +115,7 @@ impl Adapter for AgentTeamAdapter {
     }
 }
 
-/// What the dialect keeps of a node.
+/// Reads the data that the dialect keeps of a node.
 pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         Fault::invalid(
@@ -165,7 +165,7 @@ pub(super) fn input_of(ctx: &Ctx<'_>, act: ActId) -> Value {
     gathered.unwrap_or_default()
 }
 
-/// What the node's texts may refer to.
+/// Returns the values that the node's texts may refer to.
 fn scope(ctx: &Ctx<'_>, act: ActId, extra: &TeamNodeData) -> ExpressionScope {
     let input = input_of(ctx, act);
     let (mut nodes_id, mut nodes_name) = (Map::new(), Map::new());
@@ -437,7 +437,7 @@ fn finish(ctx: &Ctx<'_>, act: ActId, raw: PortValues) -> Result<Step, Fault> {
         if port.starts_with('_') || (payload.is_null() && port != "result") {
             continue;
         }
-        // What reports on the work of a node, before and after shaping. Data that starts a workflow is no report.
+        // A `success: false` reports on the work of a node. Data that starts a workflow is not a report.
         let reports_failure = payload.get("success") == Some(&json!(false)) && !rules.is_start(&extra.kind);
         let stamp = message::timestamp(ctx.now);
         let (whole, value) = if port == ITERATION && payload.is_array() {

@@ -99,7 +99,7 @@ struct PreparedFunction {
 /// Prepared functions by source: plans hold sources, and the same few are called over and over.
 static PREPARED: LazyLock<moka::sync::Cache<String, Arc<PreparedFunction>>> =
     LazyLock::new(|| moka::sync::Cache::new(1_000));
-/// What became of a value on its edge.
+/// Outcome of a conversion.
 pub(super) enum ConversionResult {
     /// The function's result.
     Value(Value),
@@ -184,7 +184,7 @@ pub(super) fn parameter(source: &str) -> Option<&str> {
 }
 
 /// Marks every use of a name that is not in scope, and takes `async` and `await` away: there is nothing to wait for in
-/// the sandbox, so a coroutine that is awaited is a function that is called. What has to wait is an agent's work.
+/// the sandbox, so a coroutine that is awaited is a function that is called. Work that has to wait belongs to an agent.
 fn mask(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

@@ -217,7 +217,7 @@ pub(super) fn failed_conversions(ctx: &Ctx<'_>, act: ActId) -> Vec<FailedConvers
     sent.collect()
 }
 
-/// What a token carries if nothing converts it: one item, or the whole map of ports.
+/// Returns the unconverted value of a token: one item, or the whole map of ports.
 fn unconverted<'a>(ctx: &Ctx<'a>, act: ActId, port: &str, item: Option<u32>) -> Option<&'a Value> {
     let all = &ctx.act(act).output.as_ref()?.value;
     match item {

@@ -44,7 +44,7 @@ const MORE_FUNCTIONS: [&str; 2] = ["coalesce", "now"];
 #[error("{0}")]
 pub(super) struct ExpressionError(pub(super) String);
 
-/// What expressions may refer to.
+/// Values that expressions may refer to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpressionScope {
     /// `$json`, `input`: what arrived.
@@ -61,7 +61,7 @@ pub(super) struct ExpressionScope {
     pub(super) nodes_name: Map<String, Value>,
     /// `now()`, in milliseconds since 1970.
     pub(super) now: u64,
-    /// What all patterns may cost together.
+    /// Budget of all patterns together.
     pub(super) budget: RefCell<MatchBudget>,
 }
 
@@ -258,7 +258,7 @@ impl ExpressionScope {
     }
 }
 
-/// What an author of this condition should know, one sentence each.
+/// Returns hints for the author of a condition, one sentence each.
 pub(super) fn lint(text: &str) -> Vec<&'static str> {
     let mut hints = Vec::new();
     let trimmed = inside_parentheses(text.trim());

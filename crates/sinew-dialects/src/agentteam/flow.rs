@@ -1,4 +1,4 @@
-//! What FLOW nodes compute: branches, iterations, lists.
+//! Computations of FLOW nodes: branches, iterations, lists.
 
 use serde_json::{Map, Value, json};
 

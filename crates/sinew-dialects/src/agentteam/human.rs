@@ -1,8 +1,8 @@
-//! What a person's free answer means.
+//! Meaning of a person's free answer.
 
 use serde_json::Value;
 
-/// What a person meant.
+/// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerIntent {
     Approved,
@@ -95,7 +95,7 @@ pub(super) fn classify(text: &str) -> AnswerIntent {
     }
 }
 
-/// What an answer of any shape means.
+/// Returns the meaning of an answer of any shape.
 pub(super) fn intent(answer: &Value) -> AnswerIntent {
     let by_truth = |truth: bool| if truth { AnswerIntent::Approved } else { AnswerIntent::Rejected };
     match answer {

@@ -11,7 +11,7 @@ pub fn specs() -> impl Iterator<Item = &'static str> {
     spec::built_in().keys().map(String::as_str)
 }
 
-/// What a node type takes and gives: settings, input and output as JSON Schema, and its ports.
+/// Describes a node type: settings, input and output as JSON Schema, and its ports.
 pub fn describe(name: &str) -> Option<Value> {
     let spec = spec::built_in().get(name)?;
     let (kind, subtype) = name.split_once('.').unwrap_or((name, ""));

@@ -22,7 +22,7 @@ const REVISION: u64 = 2;
 /// Longest wait between two attempts.
 const MAX_BACKOFF_MS: u64 = 5_000;
 
-/// What the adapter reads of a node.
+/// Data of a node for the adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TeamNodeData {
     pub(super) kind: String,
@@ -37,7 +37,7 @@ pub(super) struct TeamNodeData {
     /// Tools and memories, for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attached: Vec<Value>,
-    /// What inputs and outputs are checked against while the workflow runs.
+    /// Types that inputs and outputs are checked against while the workflow runs.
     #[serde(default, skip_serializing_if = "NodeContract::is_empty")]
     pub(super) contract: NodeContract,
 }
@@ -52,7 +52,7 @@ pub(super) struct PlanRules {
     pub(super) by_text: bool,
     /// The argument of conversion functions.
     pub(super) argument: ConversionArgument,
-    /// What becomes of values that break a contract.
+    /// Treatment of values that break a contract.
     pub(super) schema_checks: SchemaChecks,
 }
 
@@ -88,7 +88,7 @@ impl PlanRules {
     }
 }
 
-/// What the adapter reads of an edge.
+/// Data of an edge for the adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConnectionData {
     pub(super) id: String,
@@ -224,7 +224,7 @@ fn attach(from: NodeIx, to: NodeIx, n: usize) -> PlanEdge {
     }
 }
 
-/// Who does the work of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or `work` of the options,
+/// Returns the agent of a node: named in its configurations, else by `TYPE.SUBTYPE`, `TYPE` or `work` of the options,
 /// else named after the type.
 fn agent_of(node: &TeamNode, agents: &BTreeMap<String, String>) -> String {
     let named = node.configurations.get("agent").and_then(Value::as_str).map(str::to_owned);

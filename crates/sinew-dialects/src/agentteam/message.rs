@@ -113,7 +113,7 @@ pub(super) fn parsed_json(content: &Value) -> Option<Value> {
 
 /// An agent's answer of any shape with all members that runners of agents give.
 ///
-/// What the agent said itself comes first, then the members of the standard message, then the members of a JSON answer.
+/// Members of the agent's own answer come first, then the members of the standard message, then the members of a JSON answer.
 pub(super) fn agent_output(payload: Value, id: &str, stamp: String) -> Value {
     let message = StandardMessage::adapt(&payload, Some(id), Some(stamp));
     let parsed = parsed_json(&message.content);
@@ -175,7 +175,7 @@ fn take(members: &Map<String, Value>, key: &str) -> (Value, Map<String, Value>) 
     (members.get(key).cloned().unwrap_or_default(), rest)
 }
 
-/// What an agent is asked, from whatever arrived.
+/// Returns the prompt of an agent from the values that arrived.
 pub(super) fn prompt_of(input: &Value) -> String {
     match input {
         Value::String(text) => text.clone(),
@@ -188,7 +188,7 @@ pub(super) fn prompt_of(input: &Value) -> String {
     }
 }
 
-/// What a trigger says, from its data.
+/// Returns the message in a trigger's data.
 pub(super) fn trigger_message(data: &Value) -> String {
     let text =
         |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);

@@ -19,7 +19,7 @@ const OLDER: [&str; 2] = ["response", "output"];
 /// Members of a standard message.
 const STANDARD: [&str; 5] = ["content", "metadata", "format_type", "source_node", "timestamp"];
 
-/// What an agent's output has beside those.
+/// Further members of an agent's output.
 const MOVED: [&str; 2] = ["token_usage", "function_calls"];
 
 /// `$json.member`, `$input.result.member`, `$node["name"].result.member`.
@@ -28,14 +28,14 @@ static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static TEMPLATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}").ok());
 
-/// What a migration does to a file.
+/// Changes of a migration to a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Migration {
     /// The new text; the old one if there is nothing to change.
     pub text: String,
-    /// What was rewritten, in file order.
+    /// Rewritten places, in file order.
     pub changes: Vec<MigrationNote>,
-    /// What a person must look at before the file can use the standard message, in file order.
+    /// Places that a person must look at before the file can use the standard message, in file order.
     pub rest: Vec<MigrationNote>,
     /// Whether the file uses the standard message now.
     pub standard: bool,
@@ -46,7 +46,7 @@ pub struct Migration {
 pub struct MigrationNote {
     /// Where in the old text.
     pub span: Span,
-    /// What, in one line.
+    /// One line about it.
     pub what: String,
 }
 
@@ -161,7 +161,7 @@ impl<'a> MigrationEditor<'a> {
             return;
         }
         let (Some(from), Some(to)) = (self.node(&connection.from), self.node(&connection.to)) else { return };
-        // What only passes things on, or asks for a text, finds `content` where an agent's shape has it too.
+        // A node that passes things on, or asks for a text, finds `content` where an agent's shape has it too.
         let finds = matches!(to.kind.as_str(), "FLOW" | "HUMAN_IN_THE_LOOP" | "AI_AGENT");
         if finds && self.gives_content(from) {
             return;
@@ -310,7 +310,7 @@ mod tests {
     fn migrated(workflow: &Value) -> Migration {
         let text = serde_json::to_string_pretty(workflow).unwrap();
         let migration = migrate(&document(&text), &|_| Err("none".to_owned()));
-        // What comes out is a workflow too, and migrating it again changes nothing.
+        // The result is a workflow too, and migrating it again changes nothing.
         let again = migrate(&document(&migration.text), &|_| Err("none".to_owned()));
         assert_eq!((again.changes, again.text), (Vec::new(), migration.text.clone()));
         migration
@@ -382,7 +382,7 @@ mod tests {
         check(&workflow(&handled, "$json.token_usage.total > 3"), 1, "'$json.token_usage'");
         // An action without a function in front of it.
         check(&workflow(&Value::Null, "$json.content"), 1, "connection 'c2'");
-        // What is not from an agent moves below `content`, and is passed on there.
+        // Values of other nodes than agents move below `content`, and is passed on there.
         let mut passed = workflow(&handled, "$json.content");
         passed["nodes"][0]["type"] = json!("TRIGGER");
         check(&passed, 0, "connection 'c1'");

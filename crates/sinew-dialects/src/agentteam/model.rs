@@ -32,7 +32,7 @@ pub(super) struct TeamFile {
 /// One node of the file.
 pub(super) struct TeamNode {
     pub(super) id: String,
-    /// What messages call it: the name, else the id.
+    /// Name in messages: the name, else the id.
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) subtype: String,

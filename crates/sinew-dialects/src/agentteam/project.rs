@@ -8,7 +8,7 @@ use super::adapter::{self, NODE_REPORTED_FAILURE};
 use super::delivery::{self, FailedConversion};
 use super::{flow, schema};
 
-/// What messages call a node.
+/// Returns the name of a node in messages.
 pub(super) fn name_of(node: &PlanNode) -> &str {
     node.label.as_deref().unwrap_or(&node.id)
 }
@@ -232,7 +232,7 @@ fn node_result(ctx: &Ctx<'_>, act: ActId) -> Value {
     seen
 }
 
-/// The ports that fired. What a FLOW node only passes on is left out: its decision counts.
+/// The ports that fired. Data that a FLOW node only passes on is left out: its decision counts.
 fn decided(node: &PlanNode, output: &Value) -> Value {
     let mut ports = output.clone();
     if node.kind.starts_with("FLOW.") {

@@ -12,7 +12,7 @@ use super::spec::NodeSpec;
 /// Most violations that one activation reports.
 const MAX_VIOLATIONS: usize = 16;
 
-/// What becomes of an input or output that breaks its contract.
+/// Treatment of an input or output that breaks its contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SchemaChecks {
     /// It is told and counted; the node runs on.

@@ -13,7 +13,7 @@ use sinew_source::{Diagnostic, Node};
 /// Specs by `TYPE.SUBTYPE`.
 pub(super) type SpecRegistry = BTreeMap<String, NodeSpec>;
 
-/// What a type of node takes and gives.
+/// Inputs, outputs and settings of a type of node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct NodeSpec {
     /// One line for people.
@@ -22,7 +22,7 @@ pub(super) struct NodeSpec {
     /// Settings: schema-like objects by name; `required: true` marks those that must be there.
     #[serde(default)]
     pub(super) configurations: Map<String, Value>,
-    /// What an input should hold, as above.
+    /// Members of an input, as above.
     #[serde(default)]
     pub(super) input_params: Map<String, Value>,
     /// The members of an output with their defaults; none = outputs pass as they are.

@@ -69,7 +69,7 @@ pub(super) fn run(case: &Value) -> Result<(Vec<Value>, Bench), Diagnostics> {
     Ok((natives, bench))
 }
 
-/// What is seen, as far as it is wanted.
+/// Returns the seen members that are wanted.
 fn seen_of(seen: &Value, want: &Value) -> Value {
     match (seen, want) {
         (Value::Object(seen), Value::Object(want)) => {

@@ -8,14 +8,14 @@ use super::convert::{self, ConversionResult};
 use super::model;
 use crate::script_place::place_in;
 
-/// What the function of one connection made of a sample.
+/// Result of the function of one connection over a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionTrial {
     /// Id of the connection.
     pub connection: String,
-    /// What the function was called with: `{value, output, data: {result}}`.
+    /// Argument of the function.
     pub argument: Value,
-    /// What would travel on: the result, or the sample itself if the function raised; none if the run would fail.
+    /// Value that would travel on: the result, or the sample itself if the function raised; none if the run would fail.
     pub value: Option<Value>,
     /// Why the function gave no result.
     pub error: Option<ConversionFailure>,
@@ -32,7 +32,7 @@ impl ConversionTrial {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}", script.message)]
 pub struct ConversionFailure {
-    /// What happened, with line and column in the function's own text.
+    /// Error with line and column in the function's own text.
     pub script: ScriptError,
     /// That line in the file.
     pub span: Span,

@@ -1,4 +1,4 @@
-//! What must hold before anything runs: ids, cycles, specs, conversions, and contracts between connected nodes.
+//! Checks before anything runs: ids, cycles, specs, conversions, and contracts between connected nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What the engine asks: what a node does, what its outputs are, where they go.
+//! Answers to the engine: the work of a node, its outputs, and their ways.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use sinew_engine::{
 };
 use sinew_plan::{EdgeIx, NodeIx, Op, Plan, PlanEdge, PlanNode};
 use sinew_protocol::Fault;
-use sinew_script::{CallBatch, CallOutcome};
+use sinew_script::CallBatch;
 
 use super::coerce::{self, DATA};
 use super::compute::{self, NodeWork};
 use super::lower::{CanvasEdgeData, CanvasNodeData};
 use super::scope::{self, ERROR, VisibleValues, bare, input_of, typed};
-use super::{NAME, executor, links, project, template};
+use super::{NAME, cluster, executor, project, template};
 
 /// A node failed.
 const FAILED: &str = "SINEW-6401";
 
-/// What a node gave before its error, beside that error.
+/// Member with the outputs that a node gave before its error.
 pub(super) const PARTIAL: &str = "_partial";
 /// The run would reach a cycle of its flow.
 const CYCLE_REACHED: &str = "SINEW-6571";
@@ -121,7 +121,7 @@ fn is_model(ctx: &Ctx<'_>, act: ActId) -> bool {
     ctx.node_of(act).kind == "model-selector"
 }
 
-/// What the dialect keeps of a node.
+/// Reads the data that the dialect keeps of a node.
 pub(super) fn extra(node: &PlanNode) -> CanvasNodeData {
     serde_json::from_value(node.extra.clone()).unwrap_or_default()
 }
@@ -218,7 +218,7 @@ fn inputs(ctx: &Ctx<'_>, act: ActId) -> Result<TypedInputs, String> {
     Ok(inputs)
 }
 
-/// What the dialect keeps of an edge.
+/// Reads the data that the dialect keeps of an edge.
 fn edge_data(edge: &PlanEdge) -> CanvasEdgeData {
     serde_json::from_value(edge.extra.clone()).unwrap_or_default()
 }
@@ -291,22 +291,27 @@ fn bind(ctx: &Ctx<'_>, act: ActId) -> Result<Step, String> {
     if let Some(outputs) = compute::compute(&node.kind, &work) {
         return outputs.map(|outputs| Step::Done(output(outputs)));
     }
-    let built = build(&extra.links, &inner, &seen);
+    let built = cluster::build(&extra.links, &inner, &seen);
     if let Some(code) = &extra.executor {
-        let argument = json!({ "data": params, "inputs": typed_inputs, "context": plugin_context(ctx, node, &work.trigger) });
+        let argument = json!({ "data": params, "inputs": typed_inputs, "context": cluster::plugin_context(ctx, node, &work.trigger) });
         return Ok(Step::Ask(Box::new(Ask::evaluation(executor::execute_call(code, argument).to_json()))));
     }
     let mut builds = CallBatch::default();
-    builder_calls(&built, &extra.builders, &plugin_context(ctx, node, &work.trigger), &mut builds);
-    let outcomes = builder_outcomes(ctx, act)?;
+    cluster::builder_calls(
+        &built,
+        &extra.builders,
+        &cluster::plugin_context(ctx, node, &work.trigger),
+        &mut builds,
+    );
+    let outcomes = cluster::builder_outcomes(ctx, act)?;
     if !builds.calls.is_empty() && outcomes.is_none() {
         return Ok(Step::Ask(Box::new(Ask::evaluation(builds.to_json()))));
     }
-    let built = plugged(built, &extra.builders, &mut outcomes.unwrap_or_default().into_iter())?;
+    let built = cluster::plugged(built, &extra.builders, &mut outcomes.unwrap_or_default().into_iter())?;
     Ok(Step::Ask(Box::new(ask(node, &data, &params, &inputs, &built, &work.trigger))))
 }
 
-/// What follows the evaluation of a node's own code, or of the executors of its cluster.
+/// Returns the next step after the evaluation of a node's own code, or of the executors of its cluster.
 fn evaluated(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Step, String> {
     let extra = extra(ctx.node_of(act));
     if let Some(code) = &extra.executor {
@@ -316,99 +321,6 @@ fn evaluated(ctx: &Ctx<'_>, act: ActId, reply: &Value) -> Result<Step, String> {
         return bind(ctx, act);
     }
     compute::python_outputs(reply).map(|outputs| Step::Done(output(outputs)))
-}
-
-/// What an executor knows beside its data and inputs.
-fn plugin_context(ctx: &Ctx<'_>, node: &PlanNode, trigger: &Value) -> Value {
-    json!({ "node_id": node.id, "node_type": node.kind, "run_id": ctx.execution_id(), "trigger": trigger })
-}
-
-/// The calls that build the nodes of a cluster, in the order in which the tree is walked.
-fn builder_calls(
-    tree: &Map<String, Value>,
-    builders: &BTreeMap<String, String>,
-    context: &Value,
-    batch: &mut CallBatch,
-) {
-    for node in tree.values().filter_map(Value::as_array).flatten() {
-        if let Some(below) = node["links"].as_object() {
-            builder_calls(below, builders, context, batch);
-        }
-        if let Some(code) = node["type"].as_str().and_then(|kind| builders.get(kind)) {
-            let mut context = context.clone();
-            context["node_id"] = node["id"].clone();
-            context["node_type"] = node["type"].clone();
-            let argument = json!({ "data": node["data"], "context": context });
-            let (value, mut call) = executor::call(code, "build", argument);
-            call.value = batch.values.len();
-            batch.values.push(value);
-            batch.calls.push(call);
-        }
-    }
-}
-
-/// The recorded outcomes of the executors of a cluster; `None` before they were evaluated.
-fn builder_outcomes(ctx: &Ctx<'_>, act: ActId) -> Result<Option<Vec<CallOutcome>>, String> {
-    let Some(reply) = ctx.act(act).replies.last().filter(|reply| reply.tag == Ask::EVALUATION) else {
-        return Ok(None);
-    };
-    let reply = reply.result.as_ref().map_err(|fault| fault.message.clone())?;
-    CallOutcome::read_all(&reply.output).map(Some).map_err(|error| error.to_string())
-}
-
-/// The tree with what its nodes were built to, as their member `built`.
-fn plugged(
-    tree: Map<String, Value>,
-    builders: &BTreeMap<String, String>,
-    outcomes: &mut impl Iterator<Item = CallOutcome>,
-) -> Result<Map<String, Value>, String> {
-    let mut whole = Map::new();
-    for (handle, nodes) in tree {
-        let Value::Array(nodes) = nodes else { continue };
-        let mut all = Vec::with_capacity(nodes.len());
-        for mut node in nodes {
-            if let Value::Object(below) = node["links"].take() {
-                node["links"] = Value::Object(plugged(below, builders, outcomes)?);
-            }
-            if let Some(code) = node["type"].as_str().and_then(|kind| builders.get(kind)) {
-                node["built"] = executor::built(code, outcomes.next())?;
-            }
-            all.push(node);
-        }
-        whole.insert(handle, Value::Array(all));
-    }
-    Ok(whole)
-}
-
-/// The cluster with its expressions worked out and its wires plugged in, and each sub-agent as a tool that takes a task.
-fn build(
-    tree: &Map<String, Value>,
-    wired: &BTreeMap<String, Map<String, Value>>,
-    seen: &VisibleValues<'_, '_>,
-) -> Map<String, Value> {
-    let one = |node: &Value| {
-        let mut node = node.clone();
-        if let Some(data) = node["data"].as_object() {
-            let mut data = template::resolve(data, &[], seen);
-            let own = node["id"].as_str().and_then(|id| wired.get(id));
-            data.extend(own.into_iter().flatten().map(|(socket, value)| (socket.clone(), value.clone())));
-            node["data"] = Value::Object(data);
-        }
-        if let Some(below) = node["links"].as_object() {
-            node["links"] = Value::Object(build(below, wired, seen));
-        }
-        if node["type"].as_str().is_some_and(|kind| kind.ends_with("agent")) {
-            let label = node["label"].as_str().unwrap_or_default();
-            let description =
-                node["data"]["description"].as_str().unwrap_or("Does a task and reports its result.");
-            node["tool"] = links::delegation(label, description);
-        }
-        node
-    };
-    let all = |(handle, nodes): (&String, &Value)| {
-        (handle.clone(), nodes.as_array().into_iter().flatten().map(one).collect())
-    };
-    tree.iter().map(all).collect()
 }
 
 fn ask(
@@ -457,7 +369,7 @@ fn ask(
     Ask { instruction, context, output_schema, ..Ask::agent(agent, work) }
 }
 
-/// What there is to choose from: names, or objects with a name (and a description).
+/// Returns the choices: names, or objects with a name (and a description).
 fn choices(params: &Map<String, Value>) -> Vec<(String, String)> {
     let list =
         ["categories", "classes", "routes", "choices"].iter().find_map(|key| params.get(*key)?.as_array());

@@ -16,7 +16,7 @@ use crate::LowerOptions;
 
 /// The ready-made agent that answers `http-request`.
 pub const HTTP_AGENT: &str = "http";
-/// What a plugin's folder holds, beside or instead of its executor.
+/// File of a plugin's folder, beside or instead of its executor.
 const DEFINITION_FILE: &str = "definition.json";
 /// The folder whose plugins need not be listed.
 const PLUGIN_FOLDER: &str = "nodes";
@@ -28,7 +28,7 @@ const MAX_FOLDERS: usize = 256;
 /// Kinds by name.
 pub(super) type NodeCatalogue = BTreeMap<String, NodeDefinition>;
 
-/// What a kind of node is.
+/// Definition of a kind of node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeDefinition {
@@ -44,7 +44,7 @@ pub(super) struct NodeDefinition {
     pub(super) shape: NodeShape,
     /// Part of the flow, of the structure, or of both.
     pub(super) mode: NodeMode,
-    /// Who does its work; none = computed here, or structure only.
+    /// Agent that does its work; none = computed here, or structure only.
     pub(super) agent: Option<String>,
     /// Whether it says things while it works.
     pub(super) streaming: bool,
@@ -137,7 +137,7 @@ impl NodeDefinition {
         }
     }
 
-    /// What the kind is, for people and editors.
+    /// Describes the kind for people and editors.
     fn describe(&self, name: &str) -> Value {
         let sockets = |declared: &BTreeMap<String, String>, spine: &[&str]| -> Vec<Value> {
             let flows = self.mode != NodeMode::Structural;
@@ -185,7 +185,7 @@ pub fn node_kinds() -> Vec<String> {
     built_in().into_keys().collect()
 }
 
-/// What a kind of node is: category, mode, icon, colour, outline, sockets and parameters.
+/// Describes a kind of node: category, mode, icon, colour, outline, sockets and parameters.
 pub fn describe_kind(name: &str) -> Option<Value> {
     built_in().get(name).map(|definition| definition.describe(name))
 }
@@ -316,7 +316,7 @@ pub(super) fn with_plugins(
         found.push(Diagnostic::error("SINEW-2404", message).at(at.span).sub_code("PLUGIN"));
     };
     let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
-        // Whoever lists nothing has what was dropped into the usual folder, if there is one.
+        // A file without a list has the plugins of the usual folder, if there is one.
         if (options.list)(PLUGIN_FOLDER).is_ok() {
             let mut folders = PluginFolders::new(options);
             folders.add(PLUGIN_FOLDER);
@@ -503,7 +503,7 @@ pub(super) fn schema() -> Value {
                 }
             },
             "plugins": {
-                "description": "Kinds of nodes: an object of type to definition, or folders that are searched for a definition.json; left out: the folder nodes beside the file",
+                "description": "Kinds of nodes: an object of type to definition, or folders that are searched for a definition.json or an executor.py; left out: the folder nodes beside the file",
                 "type": ["object", "array"]
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn coerce(from: &str, to: &str, value: &Value) -> Option<Value> {
     })
 }
 
-/// What is wrong with a wire that the table does not have.
+/// Words the refusal of a wire that the table does not have.
 pub(super) fn refusal(from: &str, to: &str, edge: &str) -> String {
     format!("no implicit coercion from '{from}' to '{to}' on edge {edge}")
 }

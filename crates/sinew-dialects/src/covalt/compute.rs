@@ -12,7 +12,7 @@ pub(super) const RESPONSE: &str = "response";
 /// The status of a response that names none.
 const DEFAULT_STATUS: i64 = 200;
 
-/// What a computed node has before it.
+/// Values that a computed node works with.
 pub(super) struct NodeWork<'w> {
     /// Parameters, wires before expressions before what is written.
     pub(super) params: &'w Map<String, Value>,
@@ -57,7 +57,7 @@ fn passed(work: &NodeWork<'_>) -> Value {
     input.or_else(|| work.typed_inputs.values().next()).cloned().unwrap_or_else(|| typed(DATA, Value::Null))
 }
 
-/// What the person said: the input itself, or its member `message`, `text` or `last_user_message`. Callers of a workflow
+/// Returns the person's message: the input itself, or its member `message`, `text` or `last_user_message`. Callers of a workflow
 /// as a tool give `text`.
 pub(super) fn user_message(start: &Value, trigger: &Value) -> String {
     let of = |value: &Value| {

@@ -186,7 +186,7 @@ pub(super) fn events(reply: &Value) -> Vec<Value> {
     }
 }
 
-/// What a node of the structure was built to.
+/// Returns the result of building a node of the structure.
 pub(super) fn built(code: &str, outcome_of_call: Option<CallOutcome>) -> Result<Value, String> {
     let mut value = outcome(code, "build", outcome_of_call)?;
     let key = if value.get("built").is_some() { "built" } else { "plain" };

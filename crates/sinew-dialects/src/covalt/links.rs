@@ -74,7 +74,7 @@ fn owners<'g>(graph: &'g CanvasGraph, id: &str, inner: &BTreeSet<String>) -> BTr
     owners
 }
 
-/// What hangs off a node, by handle; or the chain of a cycle. `built` counts the nodes of all clusters of a graph.
+/// Returns the nodes that hang off a node, by handle; or the chain of a cycle. `built` counts the nodes of all clusters of a graph.
 pub(super) fn tree(graph: &CanvasGraph, id: &str, built: &mut usize) -> Result<Map<String, Value>, String> {
     let first = *built;
     ClusterBuilder { graph, chain: Vec::new(), first, built }.resolve_all(id)

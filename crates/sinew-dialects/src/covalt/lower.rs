@@ -11,13 +11,14 @@ use sinew_source::{Diagnostic, Diagnostics, Document, Node, Sources, Span};
 use super::catalogue::{self, NodeCatalogue, NodeDefinition, NodeLook};
 use super::coerce::{self, DATA};
 use super::model::{self, CanvasEdge, CanvasGraph, CanvasNode};
+use super::order::{UpstreamIndex, kahn, on_cycles};
 use super::{NAME, known_members, links, template};
-use crate::{LowerOptions, Lowered, reach};
+use crate::{LowerOptions, Lowered};
 
 /// Deepest loop within a loop.
 const MAX_LOOP_DEPTH: u32 = 8;
 
-/// What the adapter reads of a node.
+/// Data of a node for the adapter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CanvasNodeData {
@@ -27,7 +28,7 @@ pub(super) struct CanvasNodeData {
     pub(super) raw: Vec<String>,
     /// Whether it says things while it works.
     pub(super) streaming: bool,
-    /// What hangs off its side sockets, by handle.
+    /// Nodes that hang off its side sockets, by handle.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) links: Map<String, Value>,
     /// Why it cannot run, known before it does.
@@ -42,12 +43,12 @@ pub(super) struct CanvasNodeData {
     /// How the kind looks in drawings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) look: Option<NodeLook>,
-    /// Nobody knows this kind: it does nothing, and what is behind it does not run.
+    /// The kind is unknown: the node does nothing, and the nodes behind it do not run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) unknown: bool,
 }
 
-/// What the adapter reads of an edge.
+/// Data of an edge for the adapter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CanvasEdgeData {
@@ -112,9 +113,9 @@ struct GraphLowering<'l> {
     catalogue: &'l NodeCatalogue,
     options: &'l LowerOptions<'l>,
     sources: &'l Sources,
-    /// What makes the file unusable.
+    /// Findings that make the file unusable.
     found: Vec<Diagnostic>,
-    /// What is wrong, although there is a plan that shows how it would go.
+    /// Findings beside which there is a plan all the same.
     warned: Vec<Diagnostic>,
     made: Vec<LoweredGraph>,
 }
@@ -213,26 +214,30 @@ impl GraphLowering<'_> {
 
     /// Marks edges that end at a socket of configuration: those carry a value, on either channel.
     fn mark_sockets(&self, graph: &mut CanvasGraph) {
-        let kinds: Vec<(bool, bool)> = graph
+        let kinds: Vec<(bool, bool, Option<String>)> = graph
             .edges
             .iter()
             .map(|edge| {
                 let (Some(from), Some(to)) = (graph.find(&edge.source), graph.find(&edge.target)) else {
-                    return (false, false);
+                    return (false, false, None);
                 };
                 let types = [self.source_type(edge, from), self.target_type(edge, to)];
                 let any = |is: fn(&str) -> bool| types.iter().flatten().any(|kind| is(kind));
                 let target = types[1].as_deref().is_some_and(coerce::is_configuration);
-                let declared = |kind: &str| {
-                    self.catalogue.get(&to.kind).is_some_and(|own| own.inputs.contains_key(kind))
-                };
+                let own = self.catalogue.get(&to.kind);
+                let declared = own.is_some_and(|own| own.inputs.contains_key(&edge.target_handle));
                 let value = any(coerce::is_configuration) && !any(coerce::is_structural);
-                (value, value && target && declared(&edge.target_handle))
+                let [_, target_type] = types;
+                (value, value && target && declared, target_type)
             })
             .collect();
-        for (edge, (value, socket)) in graph.edges.iter_mut().zip(kinds) {
+        for (edge, (value, socket, target_type)) in graph.edges.iter_mut().zip(kinds) {
             edge.socket = socket || (edge.link && value);
             edge.link = edge.link && !value;
+            // An edge that is led to another node keeps the type of its own socket.
+            if edge.socket {
+                edge.target_type = target_type;
+            }
         }
     }
 
@@ -374,32 +379,7 @@ impl GraphLowering<'_> {
             let rank = ranks.get(node.id.as_str()).copied().unwrap_or(order.len()) as u32;
             nodes.push(self.node(graph, node, structural.contains(node.id.as_str()), rank, &mut linked));
         }
-        let mut edges: Vec<PlanEdge> = Vec::new();
-        for edge in &graph.edges {
-            let (Some(from), Some(to)) = (ids.get(edge.source.as_str()), ids.get(edge.target.as_str()))
-            else {
-                continue;
-            };
-            let attach = edge.link;
-            if !attach && (nodes[*from as usize].attached || nodes[*to as usize].attached) {
-                continue;
-            }
-            let target_type = graph.find(&edge.target).and_then(|to| self.target_type(edge, to));
-            let data = CanvasEdgeData { target_type, socket: edge.socket, inner: edge.inner.clone() };
-            edges.push(PlanEdge {
-                from: *from,
-                port: edge.source_handle.clone(),
-                to: *to,
-                handle: edge.target_handle.clone(),
-                label: (edge.source_handle != "output").then(|| edge.source_handle.clone()),
-                budget: None,
-                counter: edges.len() as u32,
-                veto: false,
-                quorum: false,
-                attach,
-                extra: serde_json::to_value(data).unwrap_or_default(),
-            });
-        }
+        let edges = self.plan_edges(graph, &ids, &nodes);
         let reached: BTreeSet<NodeIx> =
             edges.iter().filter(|edge| !edge.attach).map(|edge| edge.to).collect();
         let is_entry = |ix: &NodeIx| !nodes[*ix as usize].attached && !reached.contains(ix);
@@ -443,6 +423,41 @@ impl GraphLowering<'_> {
             extra: Value::Null,
         };
         (plan, places)
+    }
+
+    fn plan_edges(
+        &self,
+        graph: &CanvasGraph,
+        ids: &BTreeMap<&str, NodeIx>,
+        nodes: &[PlanNode],
+    ) -> Vec<PlanEdge> {
+        let mut edges: Vec<PlanEdge> = Vec::new();
+        for edge in &graph.edges {
+            let (Some(from), Some(to)) = (ids.get(edge.source.as_str()), ids.get(edge.target.as_str()))
+            else {
+                continue;
+            };
+            let attach = edge.link;
+            if !attach && (nodes[*from as usize].attached || nodes[*to as usize].attached) {
+                continue;
+            }
+            let target_type = graph.find(&edge.target).and_then(|to| self.target_type(edge, to));
+            let data = CanvasEdgeData { target_type, socket: edge.socket, inner: edge.inner.clone() };
+            edges.push(PlanEdge {
+                from: *from,
+                port: edge.source_handle.clone(),
+                to: *to,
+                handle: edge.target_handle.clone(),
+                label: (edge.source_handle != "output").then(|| edge.source_handle.clone()),
+                budget: None,
+                counter: edges.len() as u32,
+                veto: false,
+                quorum: false,
+                attach,
+                extra: serde_json::to_value(data).unwrap_or_default(),
+            });
+        }
+        edges
     }
 
     fn node(
@@ -535,126 +550,4 @@ fn body_name(workflow: &str, node: &str) -> String {
 /// How messages write an edge.
 fn edge_name(edge: &CanvasEdge) -> String {
     format!("{}.{} -> {}.{}", edge.source, edge.source_handle, edge.target, edge.target_handle)
-}
-
-/// Flow nodes in the order in which they start: sources by id, then each batch that became ready by id.
-fn kahn<'g>(graph: &'g CanvasGraph, structural: &BTreeSet<&str>) -> Vec<&'g str> {
-    let mut waits: BTreeMap<&str, usize> = graph
-        .nodes
-        .iter()
-        .filter(|node| !structural.contains(node.id.as_str()))
-        .map(|node| (node.id.as_str(), 0))
-        .collect();
-    let mut after: BTreeMap<&str, BTreeSet<&'g str>> = BTreeMap::new();
-    for edge in graph.edges.iter().filter(|edge| !edge.link) {
-        if waits.contains_key(edge.source.as_str())
-            && let Some(count) = waits.get_mut(edge.target.as_str())
-            && after.entry(&edge.source).or_default().insert(&edge.target)
-        {
-            *count += 1;
-        }
-    }
-    let first = graph.nodes.iter().map(|node| node.id.as_str()).filter(|id| waits.get(id) == Some(&0));
-    let mut order: Vec<&str> = first.collect();
-    order.sort_unstable();
-    let mut next = 0;
-    while let Some(id) = order.get(next).copied() {
-        next += 1;
-        for other in after.get(id).into_iter().flatten() {
-            if let Some(count) = waits.get_mut(other) {
-                *count -= 1;
-                if *count == 0 {
-                    order.push(other);
-                }
-            }
-        }
-    }
-    order
-}
-
-/// Nodes that are part of a cycle, of those that cannot be put in order. Nodes behind a cycle are left out.
-fn on_cycles<'g>(graph: &'g CanvasGraph, mut left: BTreeSet<&'g str>) -> Vec<&'g str> {
-    loop {
-        let leads_on = |id: &&str| {
-            let edges = graph.place(id).into_iter().flat_map(|place| graph.edges_out_of(place));
-            edges.filter(|edge| !edge.link).any(|edge| left.contains(edge.target.as_str()))
-        };
-        let ends: Vec<&str> = left.iter().copied().filter(|id| !leads_on(id)).collect();
-        if ends.is_empty() {
-            return left.into_iter().collect();
-        }
-        for id in ends {
-            left.remove(id);
-        }
-    }
-}
-
-/// What runs before each node. Before a structural node runs what runs before the flow nodes of its cluster.
-struct UpstreamIndex<'g> {
-    graph: &'g CanvasGraph,
-    structural: &'g BTreeSet<&'g str>,
-    /// Each node once as part of the flow and, at its place plus the number of nodes, once as part of a cluster.
-    before: Vec<Vec<usize>>,
-}
-
-impl<'g> UpstreamIndex<'g> {
-    fn of(graph: &'g CanvasGraph, structural: &'g BTreeSet<&'g str>) -> Self {
-        let count = graph.nodes.len();
-        let mut before = vec![Vec::new(); 2 * count];
-        for edge in &graph.edges {
-            let (Some(source), Some(target)) = (graph.place(&edge.source), graph.place(&edge.target)) else {
-                continue;
-            };
-            if edge.link {
-                before[count + source].push(count + target);
-            } else {
-                before[target].push(source);
-                before[count + target].push(source);
-            }
-        }
-        Self { graph, structural, before }
-    }
-
-    /// The place where a walk from a node begins.
-    fn start(&self, node: usize) -> usize {
-        let is_structural = self.structural.contains(self.graph.nodes[node].id.as_str());
-        if is_structural { self.graph.nodes.len() + node } else { node }
-    }
-
-    /// Returns for each reference whether a node of this id or label runs before the node that refers to it.
-    fn has(&self, references: &[(usize, Span, String)]) -> Vec<bool> {
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, _, name) in references {
-            let number = numbers.len();
-            numbers.entry(name).or_insert(number);
-        }
-        let number = |name: &str| numbers.get(name).copied();
-        let marks =
-            |node: &CanvasNode| [number(&node.id), number(&node.label)].into_iter().flatten().collect();
-        let mut all: Vec<Vec<usize>> = self.graph.nodes.iter().map(marks).collect();
-        all.resize(self.before.len(), Vec::new());
-        let question =
-            |(node, _, name): &(usize, Span, String)| (self.start(*node), number(name).unwrap_or(0));
-        reach::reaches(&self.before, &all, &references.iter().map(question).collect::<Vec<_>>())
-    }
-
-    /// Returns the labels of all nodes that run before a node, in file order.
-    fn labels(&self, node: usize) -> Vec<&'g str> {
-        let mut seen = vec![false; self.before.len()];
-        let mut open = vec![self.start(node)];
-        while let Some(at) = open.pop() {
-            for before in &self.before[at] {
-                if !std::mem::replace(&mut seen[*before], true) {
-                    open.push(*before);
-                }
-            }
-        }
-        self.graph
-            .nodes
-            .iter()
-            .zip(seen)
-            .filter(|(_, seen)| *seen)
-            .map(|(node, _)| node.label.as_str())
-            .collect()
-    }
 }

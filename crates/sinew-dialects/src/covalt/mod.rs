@@ -8,6 +8,7 @@
 
 mod adapter;
 mod catalogue;
+mod cluster;
 mod coerce;
 mod compute;
 mod executor;
@@ -15,6 +16,7 @@ mod known_members;
 mod links;
 mod lower;
 mod model;
+mod order;
 mod portable;
 mod project;
 mod scope;

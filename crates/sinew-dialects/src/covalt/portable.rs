@@ -1,4 +1,4 @@
-//! What a node would be in a `sam` workflow.
+//! Translation of nodes to `sam` workflows.
 
 use std::sync::LazyLock;
 

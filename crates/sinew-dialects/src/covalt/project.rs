@@ -62,7 +62,7 @@ fn executor_events(ctx: &Ctx<'_>, act: ActId) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-/// What an error event says; what the node reported itself is told as it was.
+/// Returns the data of an error event; an error that the node reported is told as it was.
 fn told(ctx: &Ctx<'_>, act: ActId, error: &Value, on_error: &str) -> Value {
     if adapter::reported(ctx, act).is_some() && on_error == "stop" {
         json!({ "error": error })
@@ -191,7 +191,7 @@ fn chat_events(ctx: &Ctx<'_>, status: &str, error: Option<&str>, text: Option<&s
     events
 }
 
-/// What each node gave, by port.
+/// Returns the outputs of each node, by port.
 fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
     let mut all = Map::new();
     for act in 0..ctx.state.acts.len() as ActId {
@@ -200,7 +200,7 @@ fn outputs(ctx: &Ctx<'_>) -> Map<String, Value> {
         if adapter::is_silent(ctx, act) {
             continue;
         }
-        // What a node gave before its error is told, although the error travels on.
+        // Outputs from before an error are told, although the error travels on.
         let given = match adapter::error_of(ctx, act) {
             Some(_) => output.value.get(adapter::PARTIAL),
             None => Some(&*output.value),

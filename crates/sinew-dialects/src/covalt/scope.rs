@@ -1,4 +1,4 @@
-//! What a node of a run can see: values that left other nodes, and which nodes take part at all.
+//! Values that a node of a run can see, and the nodes that take part in a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) fn bare(typed: &Value) -> Value {
     typed.get("value").cloned().unwrap_or_default()
 }
 
-/// What an expression in a node's parameters sees.
+/// Values that an expression in a node's parameters sees.
 pub(super) struct VisibleValues<'c, 'e> {
     pub(super) ctx: &'c Ctx<'e>,
     /// Values by input handle.
@@ -63,7 +63,7 @@ pub(super) fn trigger(ctx: &Ctx<'_>) -> Value {
     ctx.input().get("trigger").cloned().unwrap_or_else(|| ctx.input().clone())
 }
 
-/// What a node left at `output`, `true` or `false`, and when; nothing if it did not end well.
+/// Returns the value that a node left at `output`, `true` or `false`, and when; nothing if it did not end well.
 fn left(ctx: &Ctx<'_>, node: NodeIx) -> Option<((u64, ActId), Value)> {
     let act = ctx.latest(ctx.root(), node)?;
     let one = ctx.act(act);

@@ -10,7 +10,7 @@ use crate::js;
 pub(super) enum TextPiece<'t> {
     /// As it stands.
     Text(&'t str),
-    /// What stands between the braces.
+    /// The text between the braces.
     Expression(&'t str),
 }
 

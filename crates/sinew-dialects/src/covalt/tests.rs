@@ -24,7 +24,7 @@ pub(super) fn doubles() -> Value {
     })
 }
 
-/// What a double does with the data and inputs it is asked with.
+/// Answers of the doubles to the data and inputs they are asked with.
 pub(super) fn double(node: &str, ask: &Ask) -> Stubbed {
     let data = &ask.input["data"];
     let out = |ports: Value| Ok(Reply::new(json!({ "outputs": ports })));

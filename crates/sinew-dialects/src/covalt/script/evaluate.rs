@@ -7,11 +7,11 @@ use serde_json::{Map, Number, Value, json};
 use super::{MAX_EXPRESSION_ITEMS, Result, STEPS, ScriptExpression, methods, refuse};
 use crate::js;
 
-/// What an expression may refer to.
+/// Values that an expression may refer to.
 pub(in super::super) trait ScriptScope {
     /// The value of a name (`input`, `$trigger`, …).
     fn name(&self, name: &str) -> Option<Value>;
-    /// What a node left, by id or label; none if it left nothing.
+    /// Returns the value that a node left, by id or label.
     fn node(&self, name: &str) -> Option<Value>;
 }
 
@@ -176,7 +176,7 @@ fn is_texty(value: &Value) -> bool {
     matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_))
 }
 
-/// What copying a value costs, in steps.
+/// Returns the cost of copying a value, in steps.
 fn weight(value: &Value) -> u32 {
     match value {
         Value::String(text) => (text.len() / 64) as u32 + 1,

@@ -138,6 +138,7 @@ fn canvas_detail(kind: &Value) -> String {
         ["  colour".to_owned(), text(kind, "color").to_owned()],
         ["  shape".to_owned(), text(kind, "shape").to_owned()],
     ]);
+    out.push('\n');
     for key in ["inputs", "outputs"] {
         let sockets = kind[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let rows: Vec<[String; 4]> = sockets

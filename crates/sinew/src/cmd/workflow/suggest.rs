@@ -20,6 +20,9 @@ pub(super) fn run(which: &Which, output: &Output) -> Result<Exit, Failure> {
     });
     if suggestions.is_empty() {
         output.note("no connection needs a conversion function");
+        if !output.is_machine() {
+            return Ok(Exit::Ok);
+        }
     }
     output.value(&suggestions, |suggestions| words(suggestions));
     Ok(Exit::Ok)
