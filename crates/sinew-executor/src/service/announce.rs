@@ -11,7 +11,7 @@ use sinew_mesh::micro::About;
 use sinew_mesh::store::Version;
 use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
 use sinew_protocol::card::{self, AgentKind, Announcement, CARD_TTL, Delivery, NATS_BINDING, Visualisation};
-use sinew_protocol::{ExecutionId, Fault};
+use sinew_protocol::{ExecutionId, Fault, Vocabulary};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -189,7 +189,14 @@ async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
     card.capabilities.push_notifications = Some(false);
     let extensions = card.capabilities.extensions.get_or_insert_default();
     // No queue of the workflow's name is read: it is asked at its endpoint.
-    for extension in [card::workflow_type(), card::direct_delivery()] {
+    let mut delivery = card::direct_delivery();
+    if let Some(params) = &mut delivery.params {
+        params["vocabulary"] = match shared.vocabulary {
+            Vocabulary::Current => "sam".into(),
+            Vocabulary::Spec => "spec".into(),
+        };
+    }
+    for extension in [card::workflow_type(), delivery] {
         extensions.retain(|other| other.uri != extension.uri);
         extensions.push(extension);
     }

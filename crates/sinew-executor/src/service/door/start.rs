@@ -110,8 +110,8 @@ impl Doors {
         };
         let replies = ctx.state.acts.iter().flat_map(|one| &one.replies);
         let replies = replies.filter_map(|replied| replied.result.as_ref().ok());
-        let left = replies.flat_map(|reply| &reply.artifacts).filter_map(ResultArtifact::from_value);
-        let found = left.filter(|one| is_meant(&one.meta.name, Some(one.meta.version))).last();
+        let mut left = replies.flat_map(|reply| &reply.artifacts).filter_map(ResultArtifact::from_value);
+        let found = left.rfind(|one| is_meant(&one.meta.name, Some(one.meta.version)));
         if let Some(found) = found {
             return Ok(match &found.content {
                 Content::Url(address) => Some(NamedContent::Address(address.clone())),
