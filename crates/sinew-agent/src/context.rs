@@ -53,7 +53,7 @@ pub(crate) struct About {
     pub(crate) surroundings: Option<Arc<Surroundings>>,
 }
 
-/// What a node request says around its input; worded for the handler when it asks.
+/// The surroundings of the input in a node request; worded for the handler when it asks.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     /// Id of the node, where the activation's label says more.

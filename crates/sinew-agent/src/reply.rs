@@ -41,7 +41,7 @@ pub(crate) async fn task(mesh: &Mesh, context: &Context, ended: &Ended, halt: &C
     }
 }
 
-/// What the work cost, if the account is small enough to travel.
+/// Takes the account of what the work cost, if it is small enough to travel.
 pub(crate) fn usage(context: &Context) -> Value {
     context.take_usage().filter(|usage| usage.to_string().len() <= LARGEST_USAGE).unwrap_or_default()
 }

@@ -197,7 +197,7 @@ async fn tasks_are_given_up_refused_and_left_to_others() {
     executor.cancel(&Asked { execution: task(1).execution, ..task(0) }).await;
     executor.cancel(&task(0)).await;
     assert_eq!(executor.code(&task(0)).await, ("SINEW-5105".to_owned(), false));
-    // What cannot be read is refused for good, if it says whose it is.
+    // An unreadable request that names its task is refused for good.
     let body = json!({ "type": "workflow_node_request", "sub_task_id": task(2).task }).to_string();
     executor.send_bytes(&task(2), b"{".to_vec()).await;
     executor.send_bytes(&task(2), body.into_bytes()).await;

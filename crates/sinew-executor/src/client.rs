@@ -262,6 +262,30 @@ impl Client {
         }
     }
 
+    /// The verdict against a start of this id, if one was refused: of this client, or with `any` of whoever asked.
+    async fn refused_start(
+        &self,
+        execution: &ExecutionId,
+        any: bool,
+    ) -> Result<Option<Verdict>, ClientError> {
+        Ok(self.verdicts(execution).await?.into_iter().find(|verdict| {
+            let is_refusal = verdict.op == Operation::Start && !verdict.accepted;
+            is_refusal && (any || verdict.caller == *self.mesh.caller())
+        }))
+    }
+
+    /// The remembered verdicts on commands for an execution, open or not.
+    pub(crate) async fn verdicts(&self, execution: &ExecutionId) -> Result<Vec<Verdict>, ClientError> {
+        let shard = execution.shard(self.mesh.layout().await?.shards);
+        match self.mesh.ask(shard, &Query::Verdicts(execution.clone())).await {
+            Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
+            // An owner of an older version does not know the question: its events tell.
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if is_silent(&error) => Ok(self.fold(shard).await?.verdicts(execution)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The open executions of all shards.
     pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
         let shards = self.mesh.layout().await?.shards.get();
@@ -340,21 +364,25 @@ impl Client {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = Instant::now() + patience;
         let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
+        let mut event = None;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            // Its events may be older than those that are kept, so the record is asked for without one too.
-            let event = tokio::time::timeout(left.min(ASK_AFTER), events.next()).await.ok();
+            // The record first: what was told before this client listened is in it.
             if let Some(record) = self.record(execution).await? {
                 return self.check_own(&record, workflow).map(|()| true);
             }
-            if let Some(verdict) = event.as_ref().and_then(refusal)
-                && verdict.caller == *self.mesh.caller()
-            {
+            let told = event.as_ref().and_then(refusal).filter(|told| told.caller == *self.mesh.caller());
+            let refused = match told {
+                Some(told) => Some(told),
+                None => self.refused_start(execution, false).await?,
+            };
+            if let Some(verdict) = refused {
                 return Err(ClientError::Refused(verdict.reason));
             }
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(false);
             }
+            event = tokio::time::timeout(left.min(ASK_AFTER), events.next()).await.ok();
         }
     }
 
@@ -395,17 +423,21 @@ impl Client {
                 opened => break opened?,
             }
         };
+        // The record first: what was told before this client listened is in it.
+        let mut is_first = true;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(ASK_AFTER).min(ASK_AFTER);
             let mut refused = None;
-            match tokio::time::timeout(wait, events.next()).await {
-                Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
-                Ok(event) => match refusal(&event) {
-                    Some(verdict) => refused = Some(verdict),
-                    None => continue,
-                },
-                Err(_) => {}
+            if !std::mem::take(&mut is_first) {
+                match tokio::time::timeout(wait, events.next()).await {
+                    Ok(event) if event.kind.as_str() == "workflow_execution_result" => {}
+                    Ok(event) => match refusal(&event) {
+                        Some(verdict) => refused = Some(verdict),
+                        None => continue,
+                    },
+                    Err(_) => {}
+                }
             }
             let over = is_over();
             match self.end_of(execution, own, refused).await {
@@ -426,6 +458,10 @@ impl Client {
         refused: Option<Verdict>,
     ) -> Result<Option<Outcome>, ClientError> {
         let Some(record) = self.record(execution).await? else {
+            let refused = match refused {
+                Some(verdict) => Some(verdict),
+                None => self.refused_start(execution, own.is_none()).await?,
+            };
             // A stranger's start of the same id may be refused before the own one is taken.
             return match refused {
                 Some(verdict) if own.is_none() || verdict.caller == *self.mesh.caller() => {

@@ -1,4 +1,7 @@
-//! Reading events: what executions tell, from the stream that keeps them, live and from the past alike.
+//! Events: what executions tell while they go on, and on meshes that keep events, what they told before.
+//!
+//! An event is a projection of facts and may be lost. A follower reads the record first, and again whenever it hears an
+//! event or has heard none for a while.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -6,8 +9,9 @@ use sinew_protocol::subject::below;
 use sinew_protocol::{ExecutionId, Subject, Token};
 
 use crate::error::MeshError;
+use crate::listen::MeshSubscription;
 use crate::mesh::Mesh;
-use crate::pull::{Reader, Reading};
+use crate::pull::{Reader, Reading, redirected};
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
@@ -23,10 +27,8 @@ pub struct EventFilter {
 /// From where on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// All that the stream still keeps.
+    /// All that the mesh still keeps; nothing but what is told from now on where the mesh keeps no events.
     Beginning,
-    /// Behind this place.
-    After(u64),
     /// Events from now on.
     Now,
 }
@@ -34,10 +36,6 @@ pub enum From {
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its place in the stream.
-    pub seq: u64,
-    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
-    pub time: u64,
     /// The workflow.
     pub workflow: Token,
     /// The execution.
@@ -53,18 +51,20 @@ pub struct Event {
 /// Events in order, each once, until it is dropped.
 pub struct Events {
     namespace: String,
-    reader: Reader,
+    source: EventSource,
+}
+
+/// Where events come from.
+enum EventSource {
+    /// The stream of a mesh that keeps events.
+    Stored(Reader),
+    /// The connection.
+    Live(MeshSubscription),
 }
 
 impl Mesh {
-    /// Reads events.
+    /// Reads events. What is told after this returns is heard.
     pub async fn events(&self, filter: &EventFilter, from: From) -> Result<Events, MeshError> {
-        let stream = sinew_protocol::stream::bucket(self.namespace(), "EVENTS");
-        let after = match from {
-            From::Beginning => 0,
-            From::After(seq) => seq,
-            From::Now => self.last_sequence(&stream).await?,
-        };
         let token = |name: &Option<String>| {
             name.as_deref().map_or_else(|| "*".to_owned(), |name| Token::of(name).to_string())
         };
@@ -72,8 +72,17 @@ impl Mesh {
         let tokens = [token(&filter.workflow), execution, token(&filter.kind)];
         let prefix = below(self.namespace(), &["event"]);
         let filter = format!("{}.{}", prefix.trim_end_matches(".>"), tokens.join("."));
+        let namespace = self.namespace().to_owned();
+        if !self.layout().await?.keeps_events {
+            return Ok(Events { namespace, source: EventSource::Live(self.listen(filter).await?) });
+        }
+        let stream = sinew_protocol::stream::bucket(self.namespace(), "EVENTS");
+        let after = match from {
+            From::Beginning => 0,
+            From::Now => self.last_sequence(&stream).await?,
+        };
         let reader = Reader::open(self, Reading { stream, filter, after, headers_only: false }).await?;
-        Ok(Events { namespace: self.namespace().to_owned(), reader })
+        Ok(Events { namespace, source: EventSource::Stored(reader) })
     }
 
     /// The place of a stream's last message.
@@ -91,18 +100,19 @@ impl Events {
     /// The next event. May be given up and called again; nothing is lost by it.
     pub async fn next(&mut self) -> Event {
         loop {
-            let item = self.reader.next().await;
-            let subject = Subject::parse(&self.namespace, &item.message.subject);
-            let Some(Subject::Event { workflow, execution, kind }) = subject else { continue };
-            return Event {
-                seq: item.seq,
-                time: item.time,
-                workflow,
-                execution,
-                kind,
-                headers: item.message.headers.unwrap_or_default(),
-                body: item.message.payload,
+            let message = match &mut self.source {
+                EventSource::Stored(reader) => reader.next().await.message,
+                EventSource::Live(messages) => match messages.next().await {
+                    Some(message) if message.headers.as_ref().is_some_and(redirected) => continue,
+                    Some(message) => message,
+                    // The connection was closed for good: nothing is told any more.
+                    None => std::future::pending().await,
+                },
             };
+            let subject = Subject::parse(&self.namespace, &message.subject);
+            let Some(Subject::Event { workflow, execution, kind }) = subject else { continue };
+            let headers = message.headers.unwrap_or_default();
+            return Event { workflow, execution, kind, headers, body: message.payload };
         }
     }
 

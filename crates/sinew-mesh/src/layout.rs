@@ -31,6 +31,8 @@ pub struct Layout {
     pub retention: Duration,
     /// The most bytes that one stream may hold; none for as much as the account allows.
     pub storage_limit: Option<u64>,
+    /// Whether a stream keeps events.
+    pub keeps_events: bool,
     /// The largest message the server takes, headers included, in bytes.
     pub max_payload: usize,
 }
@@ -46,6 +48,18 @@ pub(crate) struct Settings {
     pub(crate) retention: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_limit: Option<u64>,
+    /// Meshes of older versions, which do not say it, keep events.
+    #[serde(default = "keeps_events_of_old", skip_serializing_if = "is_true")]
+    pub(crate) keep_events: bool,
+}
+
+const fn keeps_events_of_old() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_true(keeps: &bool) -> bool {
+    *keeps
 }
 
 impl Settings {
@@ -78,6 +92,7 @@ impl Mesh {
             replicas: settings.replicas,
             retention: Duration::from_secs(settings.retention),
             storage_limit: settings.storage_limit,
+            keeps_events: settings.keep_events,
             max_payload: self.client().max_payload(),
         })
     }

@@ -31,7 +31,7 @@ pub struct NodeCaller {
     subjects: HashMap<String, async_nats::Subject>,
 }
 
-/// What came back for a task.
+/// A message that came back for a task.
 #[derive(Clone, Debug)]
 pub struct NodeReply {
     /// Token of the task.

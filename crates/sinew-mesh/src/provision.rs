@@ -43,6 +43,9 @@ pub struct Provision {
     pub retention: Option<Duration>,
     /// The most bytes that one stream may hold; unlimited by default.
     pub storage_limit: Option<u64>,
+    /// Whether a stream keeps events, no by default. A mesh that does not keep them any more keeps the stream until somebody
+    /// deletes it.
+    pub keep_events: Option<bool>,
 }
 
 /// Change that provisioning made to one stream or setting.
@@ -299,6 +302,7 @@ impl Provision {
                 |retention| retention.as_secs(),
             ),
             storage_limit: self.storage_limit.or(have.and_then(|have| have.storage_limit)),
+            keep_events: self.keep_events.or(have.map(|have| have.keep_events)).unwrap_or(false),
         }
     }
 }
@@ -306,7 +310,8 @@ impl Provision {
 /// The streams of a mesh with these settings.
 fn wanted(namespace: &str, settings: &Settings) -> Vec<Config> {
     let mut configs = vec![fleet_config(namespace, settings)];
-    configs.extend(STREAMS.iter().map(|stream| stream_config(namespace, stream, settings)));
+    let streams = STREAMS.iter().filter(|stream| stream.kind != "EVENTS" || settings.keep_events);
+    configs.extend(streams.map(|stream| stream_config(namespace, stream, settings)));
     configs.extend([ARTIFACTS, PLANS].map(|kind| object_config(namespace, kind, settings)));
     configs
 }

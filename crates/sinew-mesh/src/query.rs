@@ -9,6 +9,7 @@ use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
+use sinew_protocol::journal::Verdict;
 use sinew_protocol::part::{Assembler, Part, split};
 pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
 use sinew_protocol::{Subject, header, query};
@@ -31,6 +32,8 @@ pub enum Answer {
     Executions(Vec<Summary>),
     /// The record of one, protobuf `ExecutionRecord`.
     Record(Bytes),
+    /// Verdicts on commands for one execution.
+    Verdicts(Vec<Verdict>),
     /// How the owner does, in its words.
     Status(Value),
     /// There is none.
@@ -134,6 +137,7 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
     match (query, Worded::read(&body).map_err(|error| malformed(error.to_string()))?) {
         (_, Worded::Error(error)) => Ok(Answer::Error(error)),
         (Query::List {}, Worded::Executions(executions)) => Ok(Answer::Executions(executions)),
+        (Query::Verdicts(_), Worded::Verdicts(verdicts)) => Ok(Answer::Verdicts(verdicts)),
         (Query::Status {}, Worded::Status(status)) => Ok(Answer::Status(status)),
         _ => Err(malformed("it answers another question".to_owned())),
     }
@@ -166,6 +170,7 @@ impl Asked {
         let (kind, body) = match answer {
             Answer::Record(bytes) => (header::PROTOBUF, bytes),
             Answer::Executions(executions) => worded(query::Answer::Executions(executions)),
+            Answer::Verdicts(verdicts) => worded(query::Answer::Verdicts(verdicts)),
             Answer::Status(status) => worded(query::Answer::Status(status)),
             Answer::Error(error) => worded(query::Answer::Error(error)),
         };

@@ -37,8 +37,8 @@ async fn a_mesh_is_made_once_and_read_by_everybody() {
     assert!(matches!(maker.check().await.unwrap_err(), MeshError::NotProvisioned { .. }));
 
     let changes = maker.provision(&shards(4)).await.unwrap();
-    // The bucket of the executors, its settings, two object stores, and the streams.
-    assert_eq!(changes.len(), STREAMS.len() + 4, "{changes:?}");
+    // The bucket of the executors, its settings, two object stores, and the streams without that of events.
+    assert_eq!(changes.len(), STREAMS.len() + 3, "{changes:?}");
     assert!(changes.iter().all(|change| change.differed.is_empty()));
     assert_eq!(maker.check().await.unwrap(), []);
     assert_eq!(maker.provision(&Provision::default()).await.unwrap(), []);
@@ -138,6 +138,7 @@ async fn what_differs_is_named_and_set_right() {
         assert_eq!(changes[0].of, stream);
         mesh.verify().await.unwrap();
     }
+    mesh.provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
     mesh.jetstream().delete_stream("m_EVENTS").await.unwrap();
     let found = mesh.check().await.unwrap();
     assert_eq!(found.len(), 1);
@@ -150,7 +151,7 @@ async fn what_differs_is_named_and_set_right() {
 async fn what_an_operator_set_beside_it_stays() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
     let mut config = config(&mesh, "m_EVENTS").await;
     config.max_message_size = 500_000;
     config.metadata.insert("team".into(), "billing".into());
@@ -358,4 +359,27 @@ async fn problems_of_a_server_are_found() {
         ServerOptions { config_extra: Some("max_payload: 65536".into()), ..ServerOptions::default() };
     let small = Server::start(options).await.unwrap();
     assert_eq!(problems(&self::mesh(&small, "m").await).await, [("SINEW-7043", true)]);
+}
+
+/// A mesh keeps events only if it is told to; one of an older version, which does not say it, goes on keeping them.
+#[tokio::test]
+async fn events_are_kept_by_those_who_want_them() {
+    let server = server().await;
+    let (plain, keeping) = (mesh(&server, "plain").await, mesh(&server, "keeping").await);
+    plain.provision(&shards(1)).await.unwrap();
+    keeping.provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
+    for (mesh, keeps) in [(&plain, false), (&keeping, true)] {
+        mesh.provision(&Provision::default()).await.unwrap();
+        assert_eq!(mesh.layout().await.unwrap().keeps_events, keeps, "what is not named stays as it is");
+        assert_eq!(mesh.check().await.unwrap(), []);
+        let stream = format!("{}_EVENTS", mesh.namespace());
+        assert_eq!(mesh.jetstream().get_stream(stream).await.is_ok(), keeps);
+    }
+    // The settings as an older version has stored them.
+    let old = r#"{"version":1,"shards":1,"replicas":1,"retention":604800}"#;
+    let subject = "$KV.old_FLEET.settings";
+    let old_mesh = mesh(&server, "old").await;
+    old_mesh.provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
+    old_mesh.jetstream().publish(subject, old.into()).await.unwrap().await.unwrap();
+    assert!(mesh(&server, "old").await.layout().await.unwrap().keeps_events);
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use sinew_mesh::Mesh;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::event::{EventFilter, From};
@@ -46,6 +47,7 @@ async fn stored(mesh: &Mesh, of: &Subject) -> u64 {
 #[tokio::test]
 async fn nobody_takes_it_for_a_message() {
     let (_server, mesh) = started::mesh().await;
+    mesh.provision(&sinew_mesh::Provision { keep_events: Some(true), ..Default::default() }).await.unwrap();
     let agent = Token::of("a");
     let task = |n: usize| {
         let (execution, task, _) = started::ids(n);
@@ -75,6 +77,18 @@ async fn nobody_takes_it_for_a_message() {
     };
     both(&mesh, &event(1), &event(2)).await;
     let mut events = mesh.events(&EventFilter::default(), From::Beginning).await.unwrap();
+    assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
+
+    // The same where events are not kept, and heard as they are told.
+    let plain = Mesh::new(mesh.client(), "plain", "tester");
+    plain.provision(&sinew_mesh::Provision::default()).await.unwrap();
+    let mut events = plain.events(&EventFilter::default(), From::Beginning).await.unwrap();
+    let mut raw = mesh.client().subscribe(plain.subject(&event(1))).await.unwrap();
+    let asked = serde_json::json!({ "last_by_subj": mesh.subject(&task(2)) }).to_string();
+    let call = "$JS.API.DIRECT.GET.test_TASKS";
+    mesh.client().publish_with_reply(call, plain.subject(&event(1)), asked.into()).await.unwrap();
+    timeout(SOON, raw.next()).await.expect("the server delivers there").unwrap();
+    plain.publish_event(&event(2), HeaderMap::new(), "{}".into()).await.unwrap();
     assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
 
     // The task was set aside by its agent; commands are by their executor.

@@ -161,7 +161,7 @@ async fn a_command_carries_its_caller() {
 }
 
 #[tokio::test]
-async fn events_are_kept_without_commands_to_the_server() {
+async fn events_are_told_without_commands_to_the_server() {
     let (_server, mesh) = started::mesh().await;
     let mut heard = mesh.client().subscribe("test.v1.event.>").await.unwrap();
     let mut headers = none();
@@ -173,7 +173,6 @@ async fn events_are_kept_without_commands_to_the_server() {
         let headers = heard.next().await.unwrap().headers.unwrap();
         assert_eq!(headers.iter().count(), 1, "{headers:?}");
     }
-    assert_eq!(started::messages(&mesh, "EVENTS").await, 2);
     let error = mesh.publish_event(&started::task("a", 1), none(), "{}".into()).await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7032");
 }

@@ -283,7 +283,7 @@ impl Table<'_> {
         self.read(&format!("KV_{fleet}"));
         self.objects(ARTIFACTS, true);
         self.objects(PLANS, false);
-        for subject in ["query.*", "progress.*.*", "control.*.>", "rpc.*.>"] {
+        for subject in ["query.*", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
             self.hear(self.subject(subject));
         }
         // Every workflow is a micro service.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::journal::Verdict;
 use crate::message::BadMessage;
 use crate::{ExecutionId, Token};
 
@@ -25,6 +26,8 @@ pub enum Query {
     List {},
     /// All that is known of one open execution.
     Get(ExecutionId),
+    /// Verdicts on commands for an execution, open or not, as far as they are remembered.
+    Verdicts(ExecutionId),
     /// How the owner itself is.
     Status {},
 }
@@ -35,6 +38,8 @@ pub enum Query {
 pub enum Answer {
     /// To [`Query::List`].
     Executions(Vec<Summary>),
+    /// To [`Query::Verdicts`].
+    Verdicts(Vec<Verdict>),
     /// To [`Query::Status`], in the owner's words.
     Status(Value),
     /// There is none.
@@ -162,6 +167,7 @@ mod tests {
         for (query, json) in [
             (Query::List {}, r#"{"list":{}}"#),
             (Query::Get(ExecutionId::parse("e1").unwrap()), r#"{"get":"e1"}"#),
+            (Query::Verdicts(ExecutionId::parse("e1").unwrap()), r#"{"verdicts":"e1"}"#),
             (Query::Status {}, r#"{"status":{}}"#),
         ] {
             assert_eq!(query.to_json(), json);

@@ -98,7 +98,8 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
     let unseen = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(Exit::Failed, "SINEW-7011", format!("cannot look at {what}: {error}"))
     };
-    for kind in STREAMS {
+    let keeps_events = mesh.layout().await?.keeps_events;
+    for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
         let stream = mesh.jetstream().get_stream(&name).await.map_err(|error| unseen(&name, &error))?;
         let state = stream.cached_info().state.clone();

@@ -262,6 +262,13 @@ impl Book {
         open.chain(refused).find(|verdict| verdict.id == *command && verdict.caller == *caller)
     }
 
+    /// Returns the remembered verdicts on commands for an execution, open or not.
+    pub(super) fn verdicts_of(&self, execution: &ExecutionId) -> Vec<Verdict> {
+        let open = self.known(execution).into_iter().flat_map(|stored| &stored.verdicts);
+        let refused = self.refused.iter().filter(|(id, _)| id == execution).map(|(_, verdict)| verdict);
+        open.chain(refused).cloned().collect()
+    }
+
     /// Returns the executions for which something is due, at most so many.
     pub(super) fn due_now(&self, now: Time, most: usize) -> Vec<ExecutionId> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);

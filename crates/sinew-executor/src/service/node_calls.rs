@@ -256,7 +256,7 @@ impl NodeCalls {
         others
     }
 
-    /// What was sent on a connection that was lost is asked again: the answer may have been lost with it.
+    /// Asks again where the connection was lost: the answer may have been lost with it.
     fn check_connection(&mut self, now: Instant) {
         let connections = self.caller.connections();
         if std::mem::replace(&mut self.connections, connections) == connections {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sinew_mesh::query::{Answer, Asked, Queries};
+use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::{QueryError, Summary};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -30,6 +31,8 @@ pub(super) enum AnswerDraft {
     Executions(Arc<Vec<Summary>>),
     /// One execution.
     Record(Box<Stored>),
+    /// Verdicts on commands.
+    Verdicts(Vec<Verdict>),
     /// How the owner does.
     Status(Value),
     /// The question has no answer.
@@ -41,6 +44,7 @@ impl AnswerDraft {
         match self {
             Self::Executions(rows) => Answer::Executions(Arc::unwrap_or_clone(rows)),
             Self::Record(stored) => Answer::Record(stored.record().encode()),
+            Self::Verdicts(verdicts) => Answer::Verdicts(verdicts),
             Self::Status(status) => Answer::Status(status),
             Self::Error(error) => Answer::Error(error),
         }

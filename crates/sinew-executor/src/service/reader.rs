@@ -36,6 +36,12 @@ impl Reader {
         self.stored.get(execution).map(Stored::record)
     }
 
+    /// Verdicts on commands for an execution that is not open.
+    pub(crate) fn verdicts(&self, execution: &ExecutionId) -> Vec<Verdict> {
+        let refused = self.refused.iter().filter(|(id, _)| id == execution);
+        refused.map(|(_, verdict)| verdict.clone()).collect()
+    }
+
     /// One row for every execution that is open.
     pub(crate) fn summaries(self, program: impl Fn(&str) -> Option<Program>) -> Vec<Summary> {
         let missing = || Fault::error(UNREADABLE, "its plan is not in the store");

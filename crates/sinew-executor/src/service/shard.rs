@@ -450,6 +450,7 @@ impl Shard {
                     Some(stored) => AnswerDraft::Record(Box::new(stored)),
                     None => AnswerDraft::Error(QueryError::NotFound),
                 },
+                Query::Verdicts(execution) => AnswerDraft::Verdicts(self.book.verdicts_of(execution)),
                 Query::Status {} => AnswerDraft::Status(self.status()),
             };
             question.answer(draft);

@@ -98,7 +98,7 @@ async fn neighbouring_tokens_are_refused() {
     assert!(forged > 1_000);
     one.say(&own.reply, good(&own.id, "true")).await;
     assert_eq!(succeeded(&client, &executions[0]).await, json!({ "value": "true" }));
-    // What was forged came before that, on the same connection, and has changed nothing.
+    // The forged answers came before that, on the same connection, and have changed nothing.
     let record = client.record(&executions[1]).await.unwrap().unwrap();
     assert_eq!(replies(&facts(&record)), 0, "a forged answer became a fact");
     two.say(&foreign.reply, good(&foreign.id, "right")).await;
@@ -106,7 +106,7 @@ async fn neighbouring_tokens_are_refused() {
     executor.drain().await;
 }
 
-/// What an agent says at the node endpoint, and what becomes of the task.
+/// Answers of the right agent at the node endpoint, and what becomes of the task.
 #[tokio::test]
 async fn answers_of_the_right_agent_mean_what_they_say() {
     let mesh = TestMesh::with(ServerOptions::default(), 1).await;

@@ -28,7 +28,7 @@ workflow:
   output_mapping: {value: "{{a.output.value}}"}
 "#;
 
-/// What the agent is told to do. All of it, once by each endpoint.
+/// Works of the agent, each asked for once by each endpoint.
 const CORPUS: [&str; 16] = [
     "echo",
     "number",

@@ -63,7 +63,7 @@ pub struct WorkflowNodeRequest<'a> {
     /// Maps, loops and forks around the node, outermost first, each with a position.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<(String, u32)>,
-    /// What to do, in words.
+    /// Words for the agent.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<Cow<'a, str>>,
     /// Rules, tools, model and choices that the dialect tells its agents beside the input.
@@ -166,7 +166,7 @@ pub struct WorkflowNodeResult<'a> {
     /// All artifacts of the task, the output among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
-    /// What went wrong.
+    /// Message of the fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Why there is no output, with what a retry policy has to know.
@@ -178,7 +178,7 @@ pub struct WorkflowNodeResult<'a> {
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// What happened on the way, in the dialect's words.
+    /// Events of the work, in the dialect's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
 }
@@ -214,7 +214,7 @@ fn is_zero_count(count: &u32) -> bool {
     *count == 0
 }
 
-/// What an agent answered to a task at its node endpoint.
+/// Meaning of an answer at the node endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAnswer {
     /// The task has ended.

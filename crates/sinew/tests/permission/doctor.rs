@@ -39,7 +39,7 @@ fn the_table_is_neither_too_wide_nor_too_narrow() {
 #[test]
 fn a_guest_has_the_rights_of_an_agent_and_calls_whom_it_was_told_to() {
     let world = World::with(&accounts_with(&[], &["Guest:other"]), "");
-    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
     let [found] = &rights(&world, "Guest", &[], 0)[..] else { panic!("one word about rights") };
     assert_eq!(found[2], "Guest may do what agent needs, and no more");
 }
@@ -57,7 +57,7 @@ fn a_right_that_is_missing_and_one_that_is_too_wide_are_named() {
         .replacen(&card, "          \"$JS.API.STREAM.LIST\"\n", 1);
     assert_ne!(changed, table);
     let world = World::with(&changed, "");
-    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
     let said = |state: &str, code: &str, message: String| [state.to_owned(), code.to_owned(), message];
     assert_eq!(
         rights(&world, "operator", &[], 1),

@@ -20,7 +20,7 @@ fn in_both_shapes(test: fn(&World)) {
         for more in acks_in_both_shapes() {
             both.spawn(move || {
                 let world = World::with(&accounts_with(&[], &[GUEST]), &more);
-                world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+                world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
                 test(&world);
             });
         }
@@ -188,7 +188,7 @@ fn what_a_guest_has_the_server_deliver_changes_nothing() {
 fn a_guest_comes_while_the_server_runs() {
     let accounts = accounts_with(&[], &[GUEST]);
     let world = World::with(&accounts, "");
-    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+    world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
     let path = world.server.store().join("nats-server.conf");
     let config = std::fs::read_to_string(&path).unwrap();
     assert!(config.contains(&accounts));

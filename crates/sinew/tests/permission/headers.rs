@@ -31,7 +31,7 @@ const HEADERS: &[(&[(&str, &str)], bool)] = &[
 fn no_header_gives_an_agent_power_over_other_messages() {
     for more in acks_in_both_shapes() {
         let world = World::with(&accounts_with(&[], &[GUEST]), &more);
-        world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2"]);
+        world.ok(&NORTH, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
         for agent in ["agent", GUEST] {
             every_header(&world, agent);
         }

@@ -138,6 +138,12 @@ impl Doors {
         self.wait(execution, caller, |known| known.folded.state().ended).await
     }
 
+    /// Fails if a start of this caller was refused before this executor listened.
+    async fn check_refused(&self, execution: &ExecutionId, caller: &Token) -> Result<(), A2aError> {
+        let verdicts = self.client.verdicts(execution).await.map_err(|error| super::failed(&error))?;
+        verdicts.iter().find_map(|verdict| refusal(verdict, caller)).map_or(Ok(()), Err)
+    }
+
     /// Events only wake: what is true is what the record says.
     async fn wait(
         &self,
@@ -151,11 +157,17 @@ impl Doors {
         let mut patience = ASK_AFTER.0;
         let mut moved = false;
         let mut first = true;
+        // The record first: what was told before this executor listened is in it.
+        match self.find(execution).await? {
+            Some(known) if enough(&known) => return Ok(known),
+            Some(_) => {}
+            None => self.check_refused(execution, caller).await?,
+        }
         loop {
             let wait = if moved { QUIET } else { patience };
             let mut refused = None;
             match tokio::time::timeout(wait, events.next()).await {
-                Ok(event) if event.kind.as_str() == "command" => match refusal(&event.body, caller) {
+                Ok(event) if event.kind.as_str() == "command" => match told_refusal(&event.body, caller) {
                     Some(error) => refused = Some(error),
                     None => continue,
                 },
@@ -177,15 +189,20 @@ impl Doors {
                 // A start that lost the id to another one says nothing about the execution that has it.
                 (Some(known), _) if enough(&known) => return Ok(known),
                 (None, Some(error)) => return Err(error),
+                (None, None) => self.check_refused(execution, caller).await?,
                 _ => {}
             }
         }
     }
 }
 
+/// The verdict on a start of this caller that was refused, as an event tells it.
+fn told_refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
+    refusal(&serde_json::from_slice::<Verdict>(event).ok()?, caller)
+}
+
 /// The verdict on a start of this caller that was refused.
-fn refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
-    let verdict = serde_json::from_slice::<Verdict>(event).ok()?;
+fn refusal(verdict: &Verdict, caller: &Token) -> Option<A2aError> {
     if verdict.op != Operation::Start || verdict.accepted || verdict.caller != *caller {
         return None;
     }

@@ -301,7 +301,7 @@ impl Report {
     }
 }
 
-/// What is measured, in plain words.
+/// Returns the name of a measured system in plain words.
 fn plain_name(system: &str) -> &'static str {
     match system {
         "floor n" => "floor: requests alone (n)",
@@ -315,7 +315,7 @@ fn plain_name(system: &str) -> &'static str {
 }
 
 impl Job {
-    /// What one execution of the job is.
+    /// Returns what one execution of the job is.
     const fn words(self) -> &'static str {
         match self {
             Self::J1 => "J1: three agents in a row, one execution at a time",

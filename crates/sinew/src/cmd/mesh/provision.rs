@@ -42,6 +42,9 @@ pub(crate) struct ProvisionArgs {
     /// Bytes that one stream may hold (`512MB`, `10GB`) [default of a new mesh: as much as the account allows]
     #[arg(long, value_name = "BYTES")]
     storage_limit: Option<String>,
+    /// Keep events in a stream, for programs that read them later; the history of executions is kept without
+    #[arg(long)]
+    keep_events: bool,
     /// Say what differs, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -56,6 +59,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         replicas: args.replicas,
         retention: args.retention.as_deref().map(days).transpose()?,
         storage_limit: args.storage_limit.as_deref().map(bytes).transpose()?,
+        keep_events: args.keep_events.then_some(true),
     };
     let mesh = args.mesh.open("provisioner").await?;
     if args.dry_run {
