@@ -229,9 +229,10 @@ async fn attempt(
 ) -> Result<Ended, GivenUp> {
     let agent = &site.agent;
     let until = Instant::now() + crate::work::time_left(agent, context);
-    let _slot = match slot {
-        Some(slot) => slot,
-        None => tokio::select! {
+    let _slot = if let Some(slot) = slot {
+        slot
+    } else {
+        tokio::select! {
             biased;
             () = site.halt.cancelled() => return Err(GivenUp),
             () = context.cancel().cancelled() => {
@@ -241,7 +242,7 @@ async fn attempt(
                 return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
             slot = Arc::clone(&site.slots).acquire_owned() => slot.map_err(|_| GivenUp)?,
-        },
+        }
     };
     if first.is_none()
         && let Err(fault) = check_input(agent, input, context)

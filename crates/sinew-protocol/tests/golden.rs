@@ -1,6 +1,6 @@
 //! Every message on the wire, written down: a change of one byte shows here, and what older versions wrote stays
 //! readable. `UPDATE=1 cargo test -p sinew-protocol --test integration golden` writes the files anew.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 pub(crate) mod sample;
 

@@ -65,12 +65,7 @@ impl Shared {
     }
 
     /// Words a task in the short form. `None` if it is too large: then its input has to be stored first.
-    pub(super) fn node_request(
-        &self,
-        call: &Call,
-        meta: &ExecutionMeta,
-        token: &ResultToken,
-    ) -> Option<Bytes> {
+    pub(super) fn node_request(call: &Call, meta: &ExecutionMeta, token: &ResultToken) -> Option<Bytes> {
         let (ask, attempt) = (&call.ask, call.key.attempt);
         let (execution, task, activation) = (&call.execution, &call.task, &call.activation);
         let ids = NodeRequestIds { execution, task, activation, attempt, token };
@@ -84,7 +79,7 @@ impl Shared {
         request.deadline = call.deadline;
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
-        request.path = call.path.clone();
+        request.path.clone_from(&call.path);
         request.instruction = ask.instruction.as_deref().map(Cow::Borrowed);
         request.context = (!ask.context.is_null()).then_some(Cow::Borrowed(&ask.context));
         request.traceparent = span.as_deref().map(Cow::Borrowed);
@@ -129,7 +124,7 @@ impl Shared {
     ) -> Result<(HeaderMap, Bytes), MeshError> {
         let agent = call.ask.target.name();
         if self.cards.get(agent).is_some_and(|announced| card::takes_node_requests(&announced.card))
-            && let Some(body) = self.node_request(call, meta, &ResultToken::of(&self.key, &call.task))
+            && let Some(body) = Self::node_request(call, meta, &ResultToken::of(&self.key, &call.task))
         {
             let mut headers = HeaderMap::new();
             let result_subject = self.result_subject(call, &Token::of(agent));

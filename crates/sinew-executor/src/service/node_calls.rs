@@ -110,7 +110,7 @@ impl NodeCalls {
         chain: Vec<String>,
     ) -> Option<Job> {
         let token = ResultToken::of(&self.shared.key, &call.task);
-        let Some(body) = self.shared.node_request(&call, &meta, &token) else {
+        let Some(body) = super::Shared::node_request(&call, &meta, &token) else {
             return Some(Job::Task { call, meta, chain });
         };
         if self.calls.contains_key(&token) {

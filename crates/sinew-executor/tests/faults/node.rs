@@ -106,6 +106,9 @@ async fn neighbouring_tokens_are_refused() {
     executor.drain().await;
 }
 
+/// The name of a case, the answer to a task, and the code with which its attempt fails.
+type Case = (&'static str, fn(&TaskId, &TaskId) -> Vec<u8>, Option<&'static str>);
+
 /// Answers of the right agent at the node endpoint, and what becomes of the task.
 #[tokio::test]
 async fn answers_of_the_right_agent_mean_what_they_say() {
@@ -115,7 +118,6 @@ async fn answers_of_the_right_agent_mean_what_they_say() {
     let executor = mesh.executor("exec").await;
     let client = mesh.client().await;
     let other = TaskId::parse("another-task").unwrap();
-    type Case = (&'static str, fn(&TaskId, &TaskId) -> Vec<u8>, Option<&'static str>);
     let cases: [Case; 8] = [
         ("an output", |task, _| good(task, "fine"), None),
         ("a failure", |task, _| failed(task, "agents' own"), Some("agents' own")),

@@ -103,15 +103,11 @@ async fn facts(client: &Client, execution: &ExecutionId) -> Vec<Value> {
     facts
         .iter()
         .map(|fact| {
-            let mut fact = json!(format!("{fact:?}"));
-            let text = fact.as_str().unwrap_or_default();
             // Waits and deadlines are points in time.
-            let plain: String = text
-                .split_inclusive([' ', '(', ')', ','])
-                .map(|word| if is_time(word) { "TIME" } else { word })
-                .collect();
-            fact = plain.into();
-            fact
+            let text = format!("{fact:?}");
+            let words = text.split_inclusive([' ', '(', ')', ',']);
+            let plain: String = words.map(|word| if is_time(word) { "TIME" } else { word }).collect();
+            Value::from(plain)
         })
         .collect()
 }
