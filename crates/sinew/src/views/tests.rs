@@ -91,6 +91,30 @@ fn asked(signals: &[(Time, Signal)]) -> Record {
 }
 
 #[test]
+fn what_went_wrong_without_failing_a_node_is_told() {
+    let file = json!({
+        "nodes": [
+            { "id": "t", "type": "TRIGGER", "subtype": "MANUAL" },
+            { "id": "s", "type": "EXTERNAL_ACTION", "subtype": "SLACK", "configurations": { "agent": "slack" } },
+        ],
+        "connections": [{ "id": "c1", "from_node": "t", "to_node": "s", "conversion_function": "lambda d: 1 / 0" }],
+    });
+    let agents: &[(&str, &[_])] = &[("slack", &[Some(Ok(json!({ "success": true })))])];
+    let record = ran("team.json", &file.to_string(), json!({ "n": 1 }), agents, &[], HOUR);
+    let told = describe::describe(&record, HOUR);
+    let warnings: Vec<(Option<&str>, &str)> =
+        told.warnings.iter().map(|warning| (warning.node.as_deref(), warning.message.as_str())).collect();
+    let raised = "the conversion function of 'c1' raised at line 1: ZeroDivisionError: division by zero; the value \
+                  travelled on unconverted";
+    assert_eq!(
+        warnings,
+        [(Some("t"), raised), (Some("s"), "the input member 'message' is required and missing")]
+    );
+    let text = describe::text(&told, HOUR, false);
+    assert!(text.contains("warnings\n  t: the conversion function of 'c1' raised"), "{text}");
+}
+
+#[test]
 fn a_failure_is_told_from_the_outside_in() {
     let record = failed();
     let told = describe::describe(&record, HOUR * 2, &MeshPresence::default());
