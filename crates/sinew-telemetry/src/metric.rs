@@ -158,6 +158,9 @@ pub(super) fn install(role: &'static str) -> MetricsPage {
             tracing::warn!("metrics are collected elsewhere in this process, /metrics stays empty");
         }
         describe();
+        if ROLES_WITH_EXECUTOR.contains(&role) {
+            start_counters();
+        }
         handle
     });
     metrics::gauge!("sinew_build_info", "version" => env!("CARGO_PKG_VERSION"), "role" => role).set(1.0);
@@ -202,9 +205,56 @@ fn describe() {
     }
 }
 
+/// Roles of processes that run an executor, whose doings the counters count.
+const ROLES_WITH_EXECUTOR: [&str; 2] = ["executor", "dev"];
+/// Labels of counters with all their values.
+const LABEL_VALUES: [(&str, &[&str]); 3] = [
+    ("status", &["success", "failure", "cancelled"]),
+    ("outcome", &["success", "error", "failure", "invalid", "cancelled", "timeout"]),
+    ("direction", &["input", "output"]),
+];
+
+/// Sets counters to 0. A rate sees the first increase of a counter only if the counter was there before. Counters whose
+/// label values are not known in advance start with their first value.
+fn start_counters() {
+    for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter) {
+        match metric.labels {
+            [] => metrics::counter!(metric.name).increment(0),
+            [label] => {
+                let values = LABEL_VALUES.iter().find(|(name, _)| name == label).map(|(_, values)| *values);
+                for value in values.unwrap_or_default() {
+                    metrics::counter!(metric.name, *label => *value).increment(0);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_are_there_before_anything_is_counted() {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, start_counters);
+        let page = handle.render();
+        for line in [
+            "sinew_takeovers_total 0",
+            "sinew_executions_ended_total{status=\"failure\"} 0",
+            "sinew_attempts_ended_total{outcome=\"timeout\"} 0",
+            "sinew_quarantine_lost_total 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
+        }
+        for metric in
+            METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels.is_empty())
+        {
+            assert!(page.contains(metric.name), "{}", metric.name);
+        }
+    }
 
     #[test]
     fn what_is_described_can_be_read_by_prometheus() {

@@ -6,6 +6,7 @@ mod commands;
 mod common;
 mod deploy;
 mod examples;
+mod first_hour;
 mod mesh;
 mod permission;
 mod test_command;

@@ -214,7 +214,7 @@ fn events_have_numbers_that_never_change() {
         let half = Record::of(
             record.execution.id().clone(),
             record.plan().clone(),
-            rounds[..rounds.len() / 2].to_vec(),
+            &rounds[..rounds.len() / 2],
             About::default(),
             Vec::new(),
         )
