@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::{LowerOptions, Lowered};
 use sinew_engine::{
-    Action, Adapter, Answer, Ask, Ctx, Graph, Input, Mode, Reply, Round, State, apply, decide, decode_round,
-    encode_round, next_deadline, react, waiting,
+    Action, Adapter, Answer, Ask, Ctx, Graph, Input, Machine, Mode, Reply, State, apply, decode_round,
+    encode_round, waiting,
 };
 use sinew_plan::PlanError;
 use sinew_protocol::{ArtifactName, ArtifactUri};
@@ -169,42 +169,43 @@ fn run_sam(workflow: &Value, answer: &Value) -> Vec<Arc<Ask>> {
 }
 
 /// Runs a plan until it ends, waits for what never comes, or has had all its inputs.
-fn run(lowered: Lowered, adapter: &dyn Adapter, answer: &Value) -> Vec<Arc<Ask>> {
+fn run(lowered: Lowered, adapter: &'static dyn Adapter, answer: &Value) -> Vec<Arc<Ask>> {
     let mut plan = lowered.plan;
     plan.limits.activations = plan.limits.activations.min(ACTIVATIONS);
     let graph = match Graph::new(Arc::new(plan)) {
-        Ok(graph) => graph,
+        Ok(graph) => Arc::new(graph),
         // Legal to draw and to look at; only running it is refused.
         Err(PlanError::NoEntry) => return Vec::new(),
         Err(error) => panic!("what a dialect lowers holds together: {error}"),
     };
-    let (mut state, mut folded, mut now) = (State::new(), State::new(), 0);
+    let mut machine = Machine::<()>::new(Arc::clone(&graph), adapter);
+    let (mut folded, mut now) = (State::new(), 0);
     let mut asked = Vec::new();
     let start = Input::Start { input: answer.clone(), mode: Mode::default(), depth: 0, chain: Vec::new() };
     let mut inputs = VecDeque::from([start]);
     for _ in 0..INPUTS {
-        let Some(input) = inputs.pop_front().or_else(|| from_outside(&state, &mut now)) else { break };
-        let Ok(facts) = decide(&graph, adapter, &mut state, now, input) else { break };
-        let round = Round { at: now, facts };
-        let read = decode_round(&encode_round(&round)).expect("what is written is read");
-        assert_eq!(read, round, "and read as it was written");
+        let Some(input) = inputs.pop_front().or_else(|| from_outside(&machine, &mut now)) else { break };
+        let Ok(decided) = machine.handle(now, input) else { break };
+        let read = decode_round(&encode_round(&decided.round)).expect("what is written is read");
+        assert_eq!(read, decided.round, "and read as it was written");
         for fact in &read.facts {
             apply(&graph, &mut folded, read.at, fact);
             let _ = adapter.project(&Ctx::new(&graph, &folded, now), fact);
-            for action in react(&graph, &folded, fact) {
-                let Action::Send { act, attempt, ask, .. } = action else { continue };
-                asked.push(ask);
-                inputs.push_back(Input::Done { act, attempt, result: Ok(Reply::new(answer.clone())) });
-            }
         }
-        assert_eq!(folded, state, "facts say everything");
+        for action in decided.actions {
+            let Action::Send { act, attempt, ask, .. } = action else { continue };
+            asked.push(ask);
+            inputs.push_back(Input::Done { act, attempt, result: Ok(Reply::new(answer.clone())) });
+        }
+        assert_eq!(&folded, machine.state(), "facts say everything");
     }
-    let _ = adapter.native_result(&Ctx::new(&graph, &state, now));
+    let _ = adapter.native_result(&Ctx::new(&graph, machine.state(), now));
     asked
 }
 
 /// What happens when no agent is at work: a person says yes, or time passes.
-fn from_outside(state: &State, now: &mut u64) -> Option<Input> {
+fn from_outside(machine: &Machine<()>, now: &mut u64) -> Option<Input> {
+    let state = machine.state();
     if state.ended {
         return None;
     }
@@ -216,6 +217,6 @@ fn from_outside(state: &State, now: &mut u64) -> Option<Input> {
         let answer = Answer { data: json!({ "approved": true }), ..Answer::default() };
         return Some(Input::Answer { act, answer });
     }
-    *now = next_deadline(state)?.0.max(*now);
+    *now = machine.next_deadline()?.0.max(*now);
     Some(Input::Tick)
 }

@@ -5,7 +5,7 @@ use sinew_agent::{Agent, AgentError, Context};
 
 #[derive(Deserialize, JsonSchema)]
 struct Greet {
-    /// Whom to greet.
+    /// Name of the person to greet.
     name: String,
 }
 

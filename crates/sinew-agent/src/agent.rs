@@ -106,7 +106,7 @@ impl Agent {
         }
     }
 
-    /// What it does, for people and models.
+    /// Sets the purpose of the agent, for people and models.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
@@ -184,7 +184,7 @@ impl Agent {
         &self.name
     }
 
-    /// What its card says.
+    /// Returns the content of the agent's card.
     pub fn announcement(&self) -> Announcement {
         Announcement {
             name: self.name.clone(),

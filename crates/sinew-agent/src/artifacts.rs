@@ -75,7 +75,7 @@ impl Artifacts {
         })
     }
 
-    /// What this task left so far, in the order in which it did.
+    /// Lists the artifacts that this task stored so far, oldest first.
     pub fn list(&self) -> Vec<ArtifactMeta> {
         self.shelf().kept.iter().map(|kept| kept.meta.clone()).collect()
     }

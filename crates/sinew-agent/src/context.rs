@@ -1,4 +1,4 @@
-//! What a handler knows and can do while it works on a task.
+//! A handler's view of its task, and the operations that it may use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ pub struct Context {
     retry: u32,
 }
 
-/// What a task says about itself.
+/// Properties of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) agent: String,
@@ -101,7 +101,7 @@ impl Context {
         &self.inner.about.task
     }
 
-    /// What to deduplicate effects on: the same for all attempts of one activation.
+    /// Returns the key by which repeated effects are recognised: the same for all attempts of one activation.
     pub fn activation(&self) -> &str {
         &self.inner.about.activation
     }
@@ -136,7 +136,7 @@ impl Context {
         self.inner.about.instruction.as_deref()
     }
 
-    /// What the workflow sends around the input; null when it sends nothing.
+    /// Returns the data that the workflow sends beside the input; null if it sends none.
     pub fn context(&self) -> &Value {
         &self.inner.about.context
     }
@@ -156,7 +156,7 @@ impl Context {
         self.retry
     }
 
-    /// What was wrong with the output before; empty on the first try.
+    /// Returns the defects of the previous output; empty on the first try.
     pub fn feedback(&self) -> &[String] {
         &self.feedback
     }
@@ -173,7 +173,7 @@ impl Context {
         }
     }
 
-    /// What the work cost (tokens, money), for the result; the last word counts.
+    /// Sets the cost of the work (tokens, money) for the result; the last call counts.
     pub fn usage(&self, usage: Value) {
         *self.inner.usage.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(usage);
     }

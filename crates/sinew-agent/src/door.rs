@@ -29,7 +29,7 @@ const MOST_WAITING: usize = 1_024;
 const AT_ONCE: usize = 4_096;
 /// Time until a door that could not be opened again is tried once more.
 const REOPEN_PAUSE: Duration = Duration::from_millis(250);
-/// What is said to who wants webhooks.
+/// Answer to requests for webhooks.
 const NO_PUSH: &str = "there are no push notifications on a bus: watch the task's progress";
 
 /// Answers calls until the agent drains; calls that wait for a task are answered after that too.
@@ -62,7 +62,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor, mut renewed: Bo
     if let Err(error) = door.endpoint.stop().await {
         tracing::debug!(%error, "the A2A door was not closed");
     }
-    // What came before it was closed.
+    // Calls that arrived before the subscription was closed are answered.
     while let Some(call) = door.endpoint.next().await {
         respond(&site, &call, Value::Null, Err(stopping())).await;
     }
@@ -81,7 +81,7 @@ async fn answer(site: &Arc<Site>, call: &Call) {
     respond(site, call, id, said).await;
 }
 
-/// What is said back: a result, written, with the number of the last event before it, or a refusal.
+/// Outcome of a call: a rendered result with the number of the last event before it, or an error.
 type Said = Result<(Box<RawValue>, Option<u64>), A2aError>;
 
 /// A task as the result of an operation that names what it answers with.
@@ -91,7 +91,7 @@ struct Named<T> {
 }
 
 async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
-    // Nobody to answer, or somebody who wants this agent to write where the caller may not.
+    // A call without a reply subject, or with one that the caller may not publish to, is not answered.
     let Some(reply) = &call.message.reply else { return };
     if !site.mesh.may_answer(reply) {
         tracing::warn!(%reply, "a call wants its answer on a subject of the mesh; it gets none");

@@ -17,7 +17,7 @@ pub enum AgentError {
         agent: String,
         /// `input` or `output`.
         which: &'static str,
-        /// What is wrong with it.
+        /// Defect of the schema.
         reason: SchemaError,
     },
     /// The mesh.

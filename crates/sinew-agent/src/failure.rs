@@ -17,7 +17,7 @@ pub(crate) const BAD_INPUT: &str = "SINEW-5102";
 pub(crate) const BAD_OUTPUT: &str = "SINEW-5103";
 /// No answer before the deadline.
 pub(crate) const TOO_LATE: &str = "SINEW-5104";
-/// Somebody gave the task up.
+/// The caller gave the task up.
 pub(crate) const CANCELLED: &str = "SINEW-5105";
 /// A model's last message names no usable result.
 pub(crate) const NO_MARKER: &str = "SINEW-5106";
@@ -31,7 +31,7 @@ pub(crate) const ARTIFACTS: &str = "SINEW-5109";
 pub(crate) const NO_PEER: &str = "SINEW-5110";
 /// The agent stops.
 pub(crate) const STOPPING: &str = "SINEW-5111";
-/// What was built cannot be served.
+/// The agent was built in a way that cannot be served.
 pub(crate) const BAD_AGENT: &str = "SINEW-5112";
 /// The agent has no room for another task.
 pub(crate) const BUSY: &str = "SINEW-5113";
@@ -60,7 +60,7 @@ impl Failure {
         Self(bounded(Fault::failure(FAILED, message)))
     }
 
-    /// Something around the work failed (a service is away): worth trying again.
+    /// Returns a failure of the surroundings, such as a service that is away. Retryable.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self(bounded(Fault::error(FAILED, message)))
     }

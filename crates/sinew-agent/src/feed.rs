@@ -1,4 +1,4 @@
-//! What the outside hears of a task while it is worked on: numbered A2A stream events on one core subject.
+//! Progress of a task for others: numbered A2A stream events on one core subject.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -152,7 +152,7 @@ impl Feed {
                 metadata: metadata.filter(|_| !self.0.brief),
             })
         };
-        // What is too large for a stream is in the task itself.
+        // Output that is too large for a stream stands in the task itself.
         let small = |body: &Bytes| body.len() <= LARGEST_STATUS;
         let mut bodies: Vec<Bytes> = artifacts.filter_map(|event| body(&event)).filter(small).collect();
         let last = body(&status(task.metadata.clone())).filter(small);

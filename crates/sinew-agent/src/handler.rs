@@ -13,7 +13,7 @@ use sinew_protocol::Fault;
 use crate::context::Context;
 use crate::failure::{BAD_INPUT, BAD_OUTPUT, Failure, mistyped};
 
-/// What a handler gives back.
+/// Return value of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     /// The output itself.

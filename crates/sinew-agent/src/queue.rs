@@ -40,7 +40,7 @@ pub(crate) async fn serve(site: Arc<Site>) {
         let deliver = deliver(Arc::clone(&site), delivery);
         site.going_on.spawn(deliver);
     }
-    // What came and was given to nobody goes to others at once.
+    // Tasks that arrived without being started go to other replicas at once.
     while let Some(delivery) = queue.try_next() {
         give_back(&delivery).await;
     }
@@ -67,7 +67,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     let keep = Keep::start(delivery.answers(), site.patience(&request) + STORING);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
-        // Whoever had it before stored the result and could not say so any more.
+        // Another replica stored the result, but ended before it could acknowledge the task.
         tracing::debug!(task = %delivery.task, "the task is answered already");
         return settle(&delivery).await;
     }
@@ -175,7 +175,7 @@ async fn settle(delivery: &Delivery) {
     }
 }
 
-/// Somebody else shall do it.
+/// Returns the task to the queue for another replica.
 async fn give_back(delivery: &Delivery) {
     if let Err(error) = delivery.nak(Duration::ZERO).await {
         tracing::debug!(task = %delivery.task, %error, "the task comes again when its time is up");

@@ -69,7 +69,7 @@ async fn store(
     let mut inline = 0;
     let mut stored = Vec::new();
     let all = context.artifacts().all();
-    // What cannot be too much is not measured.
+    // Artifacts whose upper bound fits are not rendered for a measurement.
     let most: usize = all.iter().map(|kept| ABOUT_AN_ARTIFACT + LONGEST_ESCAPE * kept.bytes.len()).sum();
     for kept in all {
         let Kept { meta, bytes } = &kept;

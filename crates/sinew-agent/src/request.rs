@@ -1,4 +1,4 @@
-//! What a message asks for: its parts and metadata as a task.
+//! Decodes the parts and metadata of a message into a task.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ pub(crate) enum Input {
     Address(String),
 }
 
-/// Who is asked, in which mesh.
+/// Agent and mesh that a request is for.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) namespace: &'a str,
@@ -120,7 +120,7 @@ pub(crate) fn read(
         about.deadline = Some(UNIX_EPOCH + Duration::from_millis(ms));
     }
     if about.calling.is_none() {
-        // Whoever is asked during a task asks others during that task.
+        // Calls that the handler makes belong to the caller's task.
         about.calling = CallingTask::find(request.metadata.as_ref()).transpose()?;
     }
     let input = given.map_or_else(|| input(parts), Input::Value);

@@ -34,7 +34,7 @@ impl Agent {
         let site = Arc::new(Site::new(mesh, compiled));
         let name = site.agent.agent.name.clone();
         let controls = site.mesh.controls(&name).await?;
-        // What is announced must be there already.
+        // The subscriptions must exist before the card is announced.
         let doors = [
             tokio::spawn(door::serve(Arc::clone(&site), endpoint, Box::pin(renewed))),
             tokio::spawn(queue::serve(Arc::clone(&site))),
@@ -91,7 +91,7 @@ impl Agent {
         {
             tracing::debug!(%error, "the micro service was not stopped");
         }
-        // What was said last is on its way when this returns.
+        // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served
     }
@@ -116,7 +116,7 @@ async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::Controls) {
     }
 }
 
-/// What is said on the subject of the agent's own card.
+/// Subscription to the subject of the agent's own card.
 struct OwnCard(MeshSubscription);
 
 async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
@@ -125,7 +125,7 @@ async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
 }
 
 impl OwnCard {
-    /// Somebody says that the agent is gone.
+    /// Waits until a retraction of the card is published.
     async fn retracted(&mut self) {
         loop {
             match self.0.next().await {

@@ -1,4 +1,4 @@
-//! What both doors of an agent share: its tasks, its slots, and the way a task is carried out.
+//! State that queue and A2A endpoint of an agent share: tasks, slots, and the way a task is carried out.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,9 +31,9 @@ pub(crate) struct Site {
     pub(crate) token: Token,
     pub(crate) table: Table,
     pub(crate) peers: Peers,
-    /// Nothing new is taken.
+    /// Cancelled when no new task is accepted.
     pub(crate) draining: CancellationToken,
-    /// Nothing is waited for any more.
+    /// Cancelled when waiting for tasks ends.
     pub(crate) halt: CancellationToken,
     /// Everything that is going on.
     pub(crate) going_on: TaskTracker,

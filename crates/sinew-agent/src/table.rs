@@ -24,14 +24,14 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) enum Origin {
     /// An execution: the subject for the result, which holds a token that nobody can guess.
     Execution(String),
-    /// Somebody at the A2A door.
+    /// A caller at the A2A endpoint.
     Caller(Token),
 }
 
 /// One task of this process.
 pub(crate) struct Entry {
     origin: Origin,
-    /// Who asked through the A2A door; only they may look at it there.
+    /// Caller at the A2A endpoint; no other caller may read the task there.
     caller: Option<Token>,
     execution: ExecutionId,
     pub(crate) cancel: CancellationToken,
@@ -124,9 +124,9 @@ struct Rows {
     bytes: usize,
 }
 
-/// What [`Table::begin`] found.
+/// Outcome of [`Table::begin`].
 pub(crate) enum Begin {
-    /// Nobody has worked on it here.
+    /// The task is new here.
     New(Arc<Entry>),
     /// It is open, or its answer is known.
     Known(Arc<Entry>),

@@ -17,7 +17,7 @@ use crate::peers::{Peers, call_id};
 /// The parameter of agents that take words.
 const TASK: &str = "task_description";
 
-/// Somebody who can be called.
+/// An agent or workflow that can be called.
 enum Tool {
     Workflow(WorkflowTool),
     Peer(PeerTool),
@@ -42,7 +42,7 @@ impl Tool {
         if card::kind(card) == AgentKind::Workflow {
             return WorkflowTool::from_card(card).map(Self::Workflow);
         }
-        // What a model gives a tool is an object; agents that take something else cannot be called like this.
+        // A model passes an object to a tool; agents with another input cannot be called as tools.
         let schema = card::input_schema(card);
         if schema.is_some_and(|schema| schema.get("properties").is_none_or(|fields| !fields.is_object())) {
             return None;

@@ -144,7 +144,7 @@ async fn attempt(
         () = context.cancel().cancelled() => cancelled(),
         () = sleep_until(until) => Fault::timeout(TOO_LATE, "the handler did not answer in time"),
     };
-    // Whatever it still says does not count: the task has ended for everybody else.
+    // Later results of the handler do not count: the task has ended for the caller.
     context.cancel().cancel();
     tokio::select! {
         biased;

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use common::{PATIENCE, call, call_as, connect, message, serve};
 
-mod common;
+use crate::common;
 
 /// An agent that waits for a permit before it answers, and says first that it waits.
 fn gated(gate: &Arc<Semaphore>, calls: &Arc<AtomicUsize>) -> Agent {

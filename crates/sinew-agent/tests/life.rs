@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use common::{PATIENCE, asked, call, message, results, serve, settled};
 
-mod common;
+use crate::common;
 
 /// An agent that says on `entered` that it has begun, and ends when `gate` lets it.
 fn gated(entered: &Arc<Semaphore>, gate: &Arc<Semaphore>) -> Agent {
@@ -281,7 +281,7 @@ async fn a_process() {
 fn process(mesh: &Mesh, url: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "a_process", "--ignored"])
+        .args(["--exact", "life::a_process", "--ignored"])
         .env("NATS_URL", url)
         .env("SINEW_NAMESPACE", mesh.namespace())
         .stdout(Stdio::null())

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use common::{PATIENCE, asked, results, settled};
 
-mod common;
+use crate::common;
 
 /// The version that the example names.
 const CLIENT: &str = "nats-py==2.16.0";
@@ -89,7 +89,7 @@ async fn an_agent_needs_nats_and_json_only() {
     let fault = results.next().await.fault.unwrap();
     assert_eq!(fault.message, "ValueError: text: expected a string");
 
-    // Somebody else has answered: theirs counts, and the task is over all the same.
+    // Another replica has answered: that answer counts, and the task is over.
     let taken = asked(&mesh, "shouter", 3);
     mesh.result(&taken.result, taken.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
     taken.send(&mesh, json!({"text": "late"})).await;

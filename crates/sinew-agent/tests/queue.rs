@@ -24,7 +24,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use common::{asked, connect, results, serve, settled};
 
-mod common;
+use crate::common;
 
 fn echo() -> Agent {
     Agent::dynamic("echo", Some(json!({"type": ["integer", "string", "object"]})), None, async |input, _| {
@@ -199,7 +199,7 @@ async fn a_task_that_comes_again_is_answered_not_done_again() {
             async move { Ok(json!(call)) }
         })
     };
-    // Somebody had these tasks, answered the first, and died before it could say so.
+    // A replica took these tasks, answered the first, and died before the acknowledgement.
     let (first, second) = (asked(&mesh, "count", 1), asked(&mesh, "count", 2));
     first.send(&mesh, json!(1)).await;
     second.send(&mesh, json!(2)).await;

@@ -1,6 +1,5 @@
 //! An agent: its card and the one way to call it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,12 @@ use serde_json::Value;
 use sinew_protocol::Fault;
 use sinew_protocol::a2a::AgentSkill;
 use sinew_protocol::card::{self, AgentKind, Announcement};
-use sinew_source::{Diagnostics, Schema, Sources, Span};
+use sinew_source::{Schema, Sources, Span};
 use tokio::sync::Semaphore;
 
 use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
-use crate::load;
 use crate::run::{Command, Http, Limits, Output, Script, Surroundings};
 use crate::template::Environment;
 
@@ -38,16 +36,6 @@ pub(crate) enum Runner {
 }
 
 impl Agent {
-    /// Reads an agent file. Secrets come from the environment of this process.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
-        Self::load_with(path, &process_environment())
-    }
-
-    /// Reads an agent file; `environment` answers `${env:NAME}` at each call.
-    pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
-        load::load(path.as_ref(), environment)
-    }
-
     pub(crate) fn new(
         file: AgentFile,
         runner: Runner,
@@ -57,11 +45,6 @@ impl Agent {
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
         Self { file, runner, input, output, slots, around, place }
-    }
-
-    /// Loads an agent from the text of its file. `path` names it in findings.
-    pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
-        load::load_bytes(path, text.as_bytes(), &process_environment())
     }
 
     /// Name under which it is called.
@@ -74,7 +57,7 @@ impl Agent {
         &self.file.version
     }
 
-    /// What it is for.
+    /// Returns the purpose of the agent.
     pub fn description(&self) -> &str {
         &self.file.description
     }
@@ -97,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// What its card announces.
+    /// Returns the content of the agent's card.
     pub fn announcement(&self) -> Announcement {
         Announcement {
             name: self.file.name.clone(),

@@ -15,7 +15,7 @@ use crate::template::Scope;
 pub struct Call {
     /// Name of the agent.
     pub agent: String,
-    /// What the agent works on.
+    /// Input of the agent.
     pub input: Value,
     /// Words for the agent, if the node has some.
     pub instruction: Option<String>,
@@ -29,7 +29,7 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Where artifacts are kept.
     pub artifacts: Arc<dyn Artifacts>,
-    /// What the agent says meanwhile: objects with a `message`.
+    /// Progress of the agent: objects with a `message`.
     pub progress: tokio::sync::mpsc::UnboundedSender<Value>,
     /// Ends the call gracefully; dropping the call's future ends it too.
     pub cancel: CancellationToken,

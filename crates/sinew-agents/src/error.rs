@@ -30,7 +30,7 @@ pub enum AgentError {
     Schema {
         /// `input` or `output`.
         which: &'static str,
-        /// What is wrong with it.
+        /// Defect of the file.
         problem: String,
     },
     /// The call took longer than it was given.
@@ -116,7 +116,7 @@ pub enum AgentError {
     Response {
         /// Host of the URL.
         host: String,
-        /// What is wrong with it.
+        /// Defect of the setting.
         reason: String,
     },
     /// A template cannot be filled from this input.
@@ -124,7 +124,7 @@ pub enum AgentError {
     Template {
         /// `url`, `header 'x'`, `body`, `env 'x'`.
         place: String,
-        /// What is missing or refused.
+        /// Missing or refused part.
         reason: String,
     },
     /// A secret the agent file names is not in the environment.
@@ -139,7 +139,7 @@ pub enum AgentError {
     /// An artifact could not be stored or read.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
-    /// Something on this machine failed that is nobody's input: a thread, a temporary folder, the TLS setup.
+    /// A resource of this machine failed, regardless of the input: a thread, a temporary folder, the TLS setup.
     #[error("cannot run the agent here: {0}")]
     Host(String),
 }
@@ -162,7 +162,7 @@ pub enum ArtifactError {
     /// Storing it would pass a limit.
     #[error("{what} would pass the limit of {limit}")]
     Limit {
-        /// What is counted.
+        /// Counted quantity.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -179,7 +179,7 @@ pub enum ArtifactError {
     /// The folder cannot be read or written.
     #[error("cannot {action} in the artifact folder: {reason}")]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         action: &'static str,
         /// The operating system's answer.
         reason: String,

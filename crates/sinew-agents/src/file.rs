@@ -18,10 +18,10 @@ pub(crate) struct AgentFile {
     /// Version of the agent, shown on its card.
     #[serde(default = "default_version")]
     pub(crate) version: String,
-    /// What the agent is for; read by people and by models that choose a peer.
+    /// Purpose of the agent; read by people and by models that choose a peer.
     #[serde(default)]
     pub(crate) description: String,
-    /// What the agent can do.
+    /// Skills of the agent.
     #[serde(default)]
     pub(crate) skills: Vec<Skill>,
     /// JSON Schema of the input; checked before the agent runs.
@@ -42,7 +42,7 @@ pub(crate) struct AgentFile {
     pub(crate) delivery: Delivery,
 }
 
-/// Something an agent can do.
+/// A skill of an agent.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Skill {
@@ -51,7 +51,7 @@ pub(crate) struct Skill {
     /// Name for people; the id if left out.
     #[serde(default)]
     pub(crate) name: String,
-    /// What it does.
+    /// Description of the skill.
     #[serde(default)]
     pub(crate) description: String,
     /// Words to find it by.
@@ -108,7 +108,7 @@ pub(crate) struct CommandFile {
     /// Further environment variables; values may hold `{{input.path}}`, `${env:NAME}`, `${NAME}` and `${NAME, default}`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// What the program reads on its standard input.
+    /// Content of the program's standard input.
     #[serde(default)]
     pub(crate) stdin: Stdin,
     /// Environment variables that `${NAME}` in headers and env of the request's MCP servers may name; put in at the call.
@@ -125,7 +125,7 @@ pub(crate) struct CommandFile {
     pub(crate) max_output: u64,
 }
 
-/// What a command reads on its standard input.
+/// Content of a command's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stdin {
@@ -153,7 +153,7 @@ pub(crate) struct HttpFile {
     /// Longest time for one attempt.
     #[serde(default = "default_timeout")]
     pub(crate) timeout: Time,
-    /// What to do when the service is busy (429, 5xx) or cannot be reached.
+    /// Retries when the service is busy (429, 5xx) or cannot be reached.
     #[serde(default)]
     pub(crate) retry: RetryFile,
     /// Most bytes of the response.

@@ -9,7 +9,7 @@ use sinew_source::{
     is_reserved_variable, is_variable_name,
 };
 
-use crate::agent::{Agent, Runner};
+use crate::agent::{Agent, Runner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ScriptFile, agent_file_schema};
 use crate::run::{Command, Http, RequestTemplate, Script, Surroundings};
 use crate::template::{Environment, Template};
@@ -30,7 +30,24 @@ impl Complaint {
     }
 }
 
-pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
+impl Agent {
+    /// Reads an agent file. Secrets come from the environment of this process.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
+        Self::load_with(path, &process_environment())
+    }
+
+    /// Reads an agent file; `environment` answers `${env:NAME}` at each call.
+    pub fn load_with(path: impl AsRef<Path>, environment: &Arc<Environment>) -> Result<Self, Diagnostics> {
+        load_agent(path.as_ref(), environment)
+    }
+
+    /// Loads an agent from the text of its file. `path` names it in findings.
+    pub fn from_text(path: &Path, text: &str) -> Result<Self, Diagnostics> {
+        load_bytes(path, text.as_bytes(), &process_environment())
+    }
+}
+
+fn load_agent(path: &Path, environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let max_bytes = Limits::default().max_bytes as u64;
     let bytes = read_file(path, max_bytes).map_err(|error| unreadable(&shown, &error))?;
@@ -38,11 +55,7 @@ pub(crate) fn load(path: &Path, environment: &Arc<Environment>) -> Result<Agent,
 }
 
 /// Loads an agent from the bytes of its file; files that it names lie beside the path.
-pub(crate) fn load_bytes(
-    path: &Path,
-    bytes: &[u8],
-    environment: &Arc<Environment>,
-) -> Result<Agent, Diagnostics> {
+fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Result<Agent, Diagnostics> {
     let shown = path.display().to_string();
     let limits = Limits::default();
     let max_bytes = limits.max_bytes as u64;

@@ -22,7 +22,7 @@ use crate::model::{Direction, DrawError};
 /// Width and height, px.
 pub(crate) type Size = (f64, f64);
 
-/// What is to be placed.
+/// Elements to place.
 pub(crate) struct Sizes {
     pub(crate) direction: Direction,
     pub(crate) nodes: Vec<Size>,

@@ -1,4 +1,4 @@
-//! What is drawn. Pure data, already worded; every form of output reads only this.
+//! The drawing as pure data with its texts; every form of output reads only this.
 
 use serde::Serialize;
 
@@ -76,19 +76,19 @@ pub struct DrawnEdge {
     pub to: String,
     /// Text at the edge.
     pub label: Option<String>,
-    /// What the edge stands for.
+    /// Kind of the edge.
     pub kind: EdgeKind,
     /// How often an execution took it; `None` where no execution is laid over.
     pub taken: Option<u32>,
 }
 
-/// What an edge stands for.
+/// Kind of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum EdgeKind {
     /// Order of work: a solid arrow.
     #[default]
     Flow,
-    /// Something belongs to a node (a tool, a model): a dotted arrow.
+    /// An element that belongs to a node (a tool, a model): a dotted arrow.
     Attach,
     /// Back to an earlier node: an arrow, dashed where the form can style it.
     Back,
@@ -140,7 +140,7 @@ pub enum DrawError {
     /// The layout engine refused the graph.
     #[error("the layout engine refused the graph: {reason}")]
     Layout {
-        /// What it said; never holds text of the workflow.
+        /// Error of the layout engine; never contains text of the workflow.
         reason: String,
     },
     /// The picture would have too many pixels, or a scale that is no size.
@@ -154,7 +154,7 @@ pub enum DrawError {
     /// The SVG could not be turned into a PNG.
     #[error("the picture could not be written: {reason}")]
     Raster {
-        /// What the rasteriser said.
+        /// Error of the rasteriser.
         reason: String,
     },
 }

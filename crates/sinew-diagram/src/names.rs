@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 /// Words that mean something to Mermaid where an id may stand.
 const RESERVED: [&str; 27] = [
     "_blank",
@@ -166,6 +168,25 @@ pub(crate) fn xml(text: &str) -> String {
 fn ends_with_script(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 6 && bytes[bytes.len() - 6..].eq_ignore_ascii_case(b"script")
+}
+
+/// Text of at max_columns `max_columns` columns, shortened where it is longer.
+pub(crate) fn truncate_columns(text: &str, max_columns: usize) -> String {
+    if text.width() <= max_columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide > max_columns.saturating_sub(3) {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    out.push_str("...");
+    out
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use merman::{AsciiRequest, OperationControl, RenderOutput, RenderRequest, Render
 use unicode_width::UnicodeWidthStr;
 
 use crate::model::{Direction, DrawError, Drawing, DrawnNode, EdgeKind, Graph, Shape};
-use crate::names::one_line;
+use crate::names::{one_line, truncate_columns};
 use crate::tree;
 
 /// Columns a drawing may take where nobody said how wide the terminal is.
@@ -87,7 +87,7 @@ fn source(direction: Direction, graph: &Graph<'_>, ascii: bool, runs: &mut Runs)
         let again = graph.edges.iter().filter(|(from, to, _)| *from == number && *to == number);
         let again = again.map(|(_, _, edge)| {
             let text = one_line(&edge.text(ascii));
-            cut(format!("{} {text}", if ascii { "again:" } else { "↺" }).trim_end(), MAX_LINE)
+            truncate_columns(format!("{} {text}", if ascii { "again:" } else { "↺" }).trim_end(), MAX_LINE)
         });
         for line in node_lines(node, ascii).into_iter().chain(again) {
             label.push(runs.run(&line)?);
@@ -100,13 +100,13 @@ fn source(direction: Direction, graph: &Graph<'_>, ascii: bool, runs: &mut Runs)
         let _ = writeln!(out, "n{number}{open}\"{}\"{close}", label.join("<br/>"));
     }
     for (from, to, edge) in graph.edges.iter().filter(|(from, to, _)| from != to) {
-        let _ = match cut(&one_line(&edge.text(ascii)), MAX_LINE) {
+        let _ = match truncate_columns(&one_line(&edge.text(ascii)), MAX_LINE) {
             text if text.is_empty() => writeln!(out, "n{from} --> n{to}"),
             text => writeln!(out, "n{from} -- \"{}\" --> n{to}", runs.run(&text)?),
         };
     }
     for (number, (title, members)) in graph.groups.iter().enumerate() {
-        let title = match cut(&one_line(title), MAX_LINE) {
+        let title = match truncate_columns(&one_line(title), MAX_LINE) {
             empty if empty.is_empty() => "group".to_owned(),
             title => title,
         };
@@ -133,7 +133,7 @@ fn node_lines(node: &DrawnNode, ascii: bool) -> Vec<String> {
     if lines.is_empty() {
         lines.push("-".to_owned());
     }
-    lines.iter().map(|line| cut(line, MAX_LINE)).collect()
+    lines.iter().map(|line| truncate_columns(line, MAX_LINE)).collect()
 }
 
 /// A small drawing of a shape, put before the title; work and ends need none.
@@ -149,25 +149,6 @@ const fn sign(shape: Shape) -> Option<&'static str> {
         Shape::Subworkflow => Some("▣"),
         Shape::Delay => Some("◔"),
     }
-}
-
-/// Text of at most `most` columns, shortened where it is longer.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    if text.width() <= most {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        let wide = unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
-        if used + wide > most.saturating_sub(3) {
-            break;
-        }
-        used += wide;
-        out.push(c);
-    }
-    out.push_str("...");
-    out
 }
 
 /// Lines of text that stand as runs of placeholders.

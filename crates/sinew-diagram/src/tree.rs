@@ -6,8 +6,7 @@
 use std::fmt::Write;
 
 use crate::model::{EdgeKind, Graph};
-use crate::names::one_line;
-use crate::terminal::cut;
+use crate::names::{one_line, truncate_columns};
 
 /// Columns of one node's text.
 const MAX_LINE: usize = 100;
@@ -139,7 +138,7 @@ impl Walk<'_> {
         };
         let label = match one_line(&edge.text(self.ascii)) {
             none if none.is_empty() => String::new(),
-            label => format!("[{}] ", cut(&label, 40)),
+            label => format!("[{}] ", truncate_columns(&label, 40)),
         };
         if enter {
             let deep = indent.chars().count() / 3 >= MAX_DEPTH;
@@ -152,7 +151,7 @@ impl Walk<'_> {
             (_, false) => "→",
             (_, true) => "->",
         };
-        let id = cut(&one_line(&self.graph.nodes[to].id), 60);
+        let id = truncate_columns(&one_line(&self.graph.nodes[to].id), 60);
         let _ = writeln!(self.out, "{indent}{turn}{label}{arrow} {id}");
         None
     }
@@ -163,7 +162,7 @@ impl Walk<'_> {
         let mut parts =
             if id == title || title.is_empty() { vec![id] } else { vec![format!("{id}  {title}")] };
         parts.extend(node.lines.iter().flat_map(|l| l.lines()).map(one_line).filter(|l| !l.is_empty()));
-        let mut text = cut(&parts.join(if self.ascii { " - " } else { " · " }), MAX_LINE);
+        let mut text = truncate_columns(&parts.join(if self.ascii { " - " } else { " · " }), MAX_LINE);
         if let Some(mark) = &node.status {
             let _ = write!(text, "  {}", one_line(&mark.line(self.ascii)));
         }

@@ -1,6 +1,6 @@
 //! SVG and PNG: what is in them, not their bytes.
 
-mod common;
+use crate::common;
 
 use resvg::usvg::roxmltree::Document;
 use sinew_diagram::{DrawError, Drawing, MAX_NODES, png, svg};
@@ -36,7 +36,7 @@ fn the_svg_says_what_it_shows() {
     assert!(bold("Decision") && !bold("RiskEvaluator"));
 }
 
-/// What would make an embedded picture act, load, or clash with the page or another picture.
+/// Markup that would make an embedded picture act, load, or clash with the page or another picture.
 #[test]
 fn the_svg_is_inert() {
     let text = svg(&common::everything()).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sinew_dialects::{LowerOptions, by_name};
-use sinew_engine::{Fact, Graph, Input, Mode, Reply, State, decide};
+use sinew_engine::{Action, Graph, Input, Machine, Mode, Reply};
 use sinew_plan::Plan;
 use sinew_source::{Document, Limits, LoadOptions, load};
 
@@ -82,32 +82,35 @@ fn lower_plan(bencher: divan::Bencher<'_, '_>, nodes: usize) {
 /// A whole execution: per node one dispatch with two templates.
 #[divan::bench(args = [100, 1_000, 10_000], sample_count = 10)]
 fn run_templates(bencher: divan::Bencher<'_, '_>, nodes: usize) {
-    let graph = Graph::new(Arc::new(lower(parse(&file(nodes, false))))).expect("a sound plan");
+    let graph = graph(nodes, false);
     bencher.counter(divan::counter::ItemsCount::new(nodes)).bench(|| run(&graph));
 }
 
 /// The same with a condition on every node.
 #[divan::bench(args = [100, 1_000], sample_count = 10)]
 fn run_conditions(bencher: divan::Bencher<'_, '_>, nodes: usize) {
-    let graph = Graph::new(Arc::new(lower(parse(&file(nodes, true))))).expect("a sound plan");
+    let graph = graph(nodes, true);
     bencher.counter(divan::counter::ItemsCount::new(nodes)).bench(|| run(&graph));
 }
 
-fn run(graph: &Graph) -> State {
+fn graph(nodes: usize, conditions: bool) -> Arc<Graph> {
+    Arc::new(Graph::new(Arc::new(lower(parse(&file(nodes, conditions))))).expect("a sound plan"))
+}
+
+fn run(graph: &Arc<Graph>) -> Machine<()> {
     let adapter = by_name("sam").expect("the dialect").adapter();
-    let mut state = State::new();
+    let mut machine = Machine::new(Arc::clone(graph), adapter);
     let start = Input::Start { input: json!({}), mode: Mode::default(), depth: 0, chain: Vec::new() };
-    let mut facts = decide(graph, adapter, &mut state, 0, start).expect("it starts");
+    let mut decided = machine.handle(0, start).expect("it starts");
     loop {
-        let next = facts.iter().find_map(|fact| match fact {
-            Fact::Dispatched { act, attempt, .. } => Some((*act, *attempt)),
+        let next = decided.actions.iter().find_map(|action| match action {
+            Action::Send { act, attempt, .. } => Some((*act, *attempt)),
             _ => None,
         });
         let Some((act, attempt)) = next else { break };
         let result = Ok(Reply::new(json!({"n": 1, "s": "x"})));
-        facts =
-            decide(graph, adapter, &mut state, 1, Input::Done { act, attempt, result }).expect("it goes on");
+        decided = machine.handle(1, Input::Done { act, attempt, result }).expect("it goes on");
     }
-    assert!(state.ended, "every bench runs to its end");
-    state
+    assert!(machine.state().ended, "every bench runs to its end");
+    machine
 }

@@ -204,7 +204,7 @@ fn an_execution_of_a_long_chain_needs_little_stack() {
                     result: Ok(Reply::new(json!({ "text": "x", "outputs": { "result": { "text": "x" } } }))),
                 };
                 bench.start(json!({}), &mut stub);
-                bench.state.acts.len()
+                bench.state().acts.len()
             };
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(execute);
             let activations = thread.expect("a thread starts").join().expect("no overflow of the stack");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sinew_engine::{
-    ActId, Action, Adapter, Answer, Ask, Ctx, Graph, Input, Mode, NativeEvent, Refused, Reply, State, Time,
-    decide, fold, next_deadline, react,
+    ActId, Action, Adapter, Answer, Ask, Ctx, Graph, Input, Machine, Mode, NativeEvent, Refused, Reply,
+    State, Time, fold,
 };
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
@@ -33,10 +33,8 @@ pub(crate) struct Stubbed {
 type Due = (ActId, u32, Result<Reply, Fault>);
 
 /// One execution.
-pub(crate) struct Bench<'a> {
-    pub(crate) graph: Graph,
-    adapter: &'a dyn Adapter,
-    pub(crate) state: State,
+pub(crate) struct Bench {
+    machine: Machine<()>,
     /// The same facts folded one by one, as projections see them.
     shown: State,
     now: Time,
@@ -50,12 +48,11 @@ pub(crate) struct Bench<'a> {
 
 type Stub<'s> = dyn FnMut(&str, &Ask) -> Stubbed + 's;
 
-impl<'a> Bench<'a> {
-    pub(crate) fn new(plan: Plan, adapter: &'a dyn Adapter) -> Self {
+impl Bench {
+    pub(crate) fn new(plan: Plan, adapter: &'static dyn Adapter) -> Self {
+        let graph = Graph::new(Arc::new(plan)).expect("the plan holds together");
         Self {
-            graph: Graph::new(Arc::new(plan)).expect("the plan holds together"),
-            adapter,
-            state: State::new(),
+            machine: Machine::new(Arc::new(graph), adapter),
             shown: State::new(),
             now: 0,
             seq: 0,
@@ -63,6 +60,14 @@ impl<'a> Bench<'a> {
             events: Vec::new(),
             asked: Vec::new(),
         }
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        self.machine.graph()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.machine.state()
     }
 
     /// Starts and goes on until nothing more happens by itself.
@@ -74,7 +79,7 @@ impl<'a> Bench<'a> {
 
     /// Answers the person that is waited for, if one is.
     pub(crate) fn answer(&mut self, data: Value, stub: &mut Stub<'_>) {
-        let Some(act) = self.state.waiting().next() else { return };
+        let Some(act) = self.state().waiting().next() else { return };
         let answer = Answer { data, ..Answer::default() };
         self.input(Input::Answer { act, answer }, stub).expect("it waits");
         self.go_on(stub);
@@ -82,14 +87,16 @@ impl<'a> Bench<'a> {
 
     /// Forgets everything but the serialised state, as a restart does.
     pub(crate) fn restart(&mut self) {
-        let text = serde_json::to_string(&self.state).expect("state serialises");
-        self.state = serde_json::from_str(&text).expect("state deserialises");
-        assert_eq!(self.state, self.shown, "state survives its own JSON");
+        let text = serde_json::to_string(self.state()).expect("state serialises");
+        let state = serde_json::from_str(&text).expect("state deserialises");
+        self.machine =
+            Machine::from_state(Arc::clone(self.machine.graph()), self.machine.adapter(), state, ());
+        assert_eq!(*self.state(), self.shown, "state survives its own JSON");
     }
 
     /// The dialect's own result object.
     pub(crate) fn native(&self) -> Value {
-        self.adapter.native_result(&Ctx::new(&self.graph, &self.state, self.now))
+        self.machine.adapter().native_result(&Ctx::new(self.graph(), self.state(), self.now))
     }
 
     /// The dialect's own events, as lines.
@@ -101,7 +108,9 @@ impl<'a> Bench<'a> {
     pub(crate) fn go_on(&mut self, stub: &mut Stub<'_>) {
         loop {
             let answer = self.due.keys().next().map(|key| key.0);
-            let timer = next_deadline(&self.state)
+            let timer = self
+                .machine
+                .next_deadline()
                 .map(|(at, _)| at)
                 .filter(|at| *at <= self.now.max(answer.unwrap_or(0)) + PATIENCE);
             if let Some(at) = timer.filter(|at| answer.is_none_or(|answer| *at < answer)) {
@@ -113,12 +122,12 @@ impl<'a> Bench<'a> {
                 break;
             }
         }
-        assert_eq!(self.state, self.shown, "facts say everything");
+        assert_eq!(*self.state(), self.shown, "facts say everything");
     }
 
     /// Lets time pass until the next timer fires, however far off, and goes on.
     pub(crate) fn next_timer(&mut self, stub: &mut Stub<'_>) {
-        let (at, _) = next_deadline(&self.state).expect("something is due");
+        let (at, _) = self.machine.next_deadline().expect("something is due");
         self.tick(at, stub);
         self.go_on(stub);
     }
@@ -129,25 +138,27 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) fn input(&mut self, input: Input, stub: &mut Stub<'_>) -> Result<(), Refused> {
-        let facts = decide(&self.graph, self.adapter, &mut self.state, self.now, input)?;
+        let decided = self.machine.handle(self.now, input)?;
         let mut said = Vec::new();
-        for fact in facts {
-            fold(&self.graph, &mut self.shown, self.now, &fact).expect("a fact of our own making");
-            self.events.extend(self.adapter.project(&Ctx::new(&self.graph, &self.shown, self.now), &fact));
-            for action in react(&self.graph, &self.shown, &fact) {
-                let Action::Send { act, attempt, ask, .. } = action else { continue };
-                let node = self.graph.plan().node(self.state.act(act).node).id.clone();
-                if ask.is_evaluation() {
-                    self.seq += 1;
-                    self.due.insert((self.now, self.seq), (act, attempt, Ok(evaluated(&ask))));
-                    continue;
-                }
-                let stubbed = stub(&node, &ask);
-                self.asked.push((node, ask));
-                said.extend(stubbed.progress.into_iter().map(|value| (act, attempt, value)));
+        for fact in decided.facts() {
+            let graph = self.machine.graph();
+            fold(graph, &mut self.shown, self.now, fact).expect("a fact of our own making");
+            let ctx = Ctx::new(graph, &self.shown, self.now);
+            self.events.extend(self.machine.adapter().project(&ctx, fact));
+        }
+        for action in decided.actions {
+            let Action::Send { act, attempt, ask, .. } = action else { continue };
+            let node = self.machine.node_id(act).to_owned();
+            if ask.is_evaluation() {
                 self.seq += 1;
-                self.due.insert((self.now + stubbed.after, self.seq), (act, attempt, stubbed.result));
+                self.due.insert((self.now, self.seq), (act, attempt, Ok(evaluated(&ask))));
+                continue;
             }
+            let stubbed = stub(&node, &ask);
+            self.asked.push((node, ask));
+            said.extend(stubbed.progress.into_iter().map(|value| (act, attempt, value)));
+            self.seq += 1;
+            self.due.insert((self.now + stubbed.after, self.seq), (act, attempt, stubbed.result));
         }
         for (act, attempt, value) in said {
             self.input(Input::Progress { act, attempt, value }, stub)?;

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew_dialects::{Dialect, LowerOptions};
 use sinew_engine::{
-    ActId, Action, Adapter, Answer, Ask, Ctx, Fact, Graph, Input, Mode, Reply, Retry, Round, State, Status,
-    Time, decide, decode_round, encode_round, fold, next_deadline, outstanding, react,
+    ActId, Action, Adapter, Answer, Ask, Ctx, Fact, Graph, Input, Machine, Mode, Reply, Retry, State, Status,
+    Time, decode_round, encode_round, fold,
 };
 use sinew_plan::PlanError;
 use sinew_protocol::{Fault, FaultKind};
@@ -53,7 +53,7 @@ impl Dice {
 /// A workflow that can be run, and the values its author thought of.
 struct Subject {
     name: String,
-    graph: Graph,
+    graph: Arc<Graph>,
     adapter: &'static dyn Adapter,
     input: Value,
     /// What agents and people may say.
@@ -63,8 +63,7 @@ struct Subject {
 /// One execution under test, as a shell would keep it.
 struct World<'a> {
     subject: &'a Subject,
-    state: State,
-    journal: Vec<Vec<u8>>,
+    machine: Machine<Vec<Vec<u8>>>,
     now: Time,
     /// Sent, and neither answered nor given up.
     tasks: BTreeMap<(ActId, u32), Arc<Ask>>,
@@ -72,30 +71,32 @@ struct World<'a> {
 }
 
 impl World<'_> {
+    fn state(&self) -> &State {
+        self.machine.state()
+    }
+
     fn give(&mut self, input: Input) -> bool {
-        let Subject { graph, adapter, .. } = self.subject;
-        let Ok(facts) = decide(graph, *adapter, &mut self.state, self.now, input) else { return false };
-        for fact in &facts {
+        let Ok(decided) = self.machine.handle(self.now, input) else { return false };
+        for fact in decided.facts() {
             if self.loud {
                 println!("@{} {}", self.now, serde_json::to_string(fact).unwrap());
-            }
-            for action in react(graph, &self.state, fact) {
-                match action {
-                    Action::Send { act, attempt, ask, .. } => {
-                        assert!(self.tasks.insert((act, attempt), ask).is_none(), "a task was sent twice");
-                    }
-                    Action::Cancel { act, attempt, .. } => drop(self.tasks.remove(&(act, attempt))),
-                    Action::Finish(_) => {}
-                }
             }
             if let Fact::Replied { act, attempt, .. } = fact {
                 self.tasks.remove(&(*act, *attempt));
             }
         }
-        if !facts.is_empty() {
-            self.journal.push(encode_round(&Round { at: self.now, facts }));
+        for action in decided.actions {
+            match action {
+                Action::Send { act, attempt, ask, .. } => {
+                    assert!(self.tasks.insert((act, attempt), ask).is_none(), "a task was sent twice");
+                }
+                Action::Cancel { act, attempt, .. } => drop(self.tasks.remove(&(act, attempt))),
+                Action::Finish(_) => {}
+            }
         }
-        let sent: BTreeSet<(ActId, u32)> = outstanding(graph, &self.state)
+        let sent: BTreeSet<(ActId, u32)> = self
+            .machine
+            .outstanding()
             .into_iter()
             .filter_map(|action| match action {
                 Action::Send { act, attempt, .. } => Some((act, attempt)),
@@ -110,7 +111,7 @@ impl World<'_> {
     /// The state as the stored bytes give it; every fact of a round is one that may follow.
     fn folded(&self) -> State {
         let mut state = State::new();
-        for bytes in &self.journal {
+        for bytes in self.machine.journal() {
             let round = decode_round(bytes).expect("what is written is read");
             assert_eq!(&encode_round(&round), bytes, "and is written the same way again");
             for fact in &round.facts {
@@ -153,8 +154,8 @@ impl World<'_> {
 
     fn any_input(&mut self, dice: &mut Dice) {
         let tasks: Vec<(ActId, u32)> = self.tasks.keys().copied().collect();
-        let persons: Vec<ActId> = self.state.waiting().collect();
-        let any = (dice.roll(self.state.acts.len() + 1) as ActId, dice.roll(4) as u32);
+        let persons: Vec<ActId> = self.state().waiting().collect();
+        let any = (dice.roll(self.state().acts.len() + 1) as ActId, dice.roll(4) as u32);
         let reason = "somebody".to_owned();
         match dice.roll(100) {
             0..48 if !tasks.is_empty() => {
@@ -170,7 +171,7 @@ impl World<'_> {
                 self.give(Input::Answer { act: *dice.pick(&persons), answer });
             }
             58..72 => {
-                let due = next_deadline(&self.state).map_or(self.now, |(at, _)| at);
+                let due = self.machine.next_deadline().map_or(self.now, |(at, _)| at);
                 self.now = self.now.max(due) + *dice.pick(&[0, 0, 1, 90]);
                 self.give(Input::Tick);
             }
@@ -194,8 +195,10 @@ impl World<'_> {
             92 => drop(self.give(Input::Retry { retry: self.retry(dice), reason })),
             _ => {
                 let folded = self.folded();
-                assert!(folded == self.state, "the state is the fold of the journal");
-                self.state = folded;
+                assert!(folded == *self.state(), "the state is the fold of the journal");
+                let Subject { graph, adapter, .. } = self.subject;
+                let journal = self.machine.journal().clone();
+                self.machine = Machine::from_state(Arc::clone(graph), *adapter, folded, journal);
             }
         }
     }
@@ -217,19 +220,19 @@ impl World<'_> {
     /// All that is waited for comes: it must end.
     fn finish(&mut self, dice: &mut Dice) {
         for _ in 0..3_000 {
-            if self.state.ended {
+            if self.state().ended {
                 return;
             }
-            let input = if self.state.paused.is_some() {
+            let input = if self.state().paused.is_some() {
                 Input::Resume
             } else if let Some(((act, attempt), ask)) = self.tasks.first_key_value() {
                 Input::Done { act: *act, attempt: *attempt, result: self.reply(dice, &Arc::clone(ask)) }
-            } else if let Some(act) = self.state.waiting().next() {
+            } else if let Some(act) = self.state().waiting().next() {
                 let data = dice.pick(&[json!({ "approved": true }), json!("reject"), json!(7)]).clone();
                 Input::Answer { act, answer: Answer { data, ..Answer::default() } }
             } else {
                 let (due, _) =
-                    next_deadline(&self.state).expect("it has not ended, so something is waited for");
+                    self.machine.next_deadline().expect("it has not ended, so something is waited for");
                 self.now = self.now.max(due);
                 Input::Tick
             };
@@ -245,7 +248,7 @@ impl World<'_> {
         let mut sent: BTreeSet<(ActId, u32)> = BTreeSet::new();
         let mut replied: BTreeSet<(ActId, u32)> = BTreeSet::new();
         let mut ended = false;
-        for fact in self.journal.iter().flat_map(|bytes| decode_round(bytes).unwrap().facts) {
+        for fact in self.machine.journal().iter().flat_map(|bytes| decode_round(bytes).unwrap().facts) {
             let after_the_end = matches!(fact, Fact::Late { .. } | Fact::Reopened { .. });
             assert!(!ended || after_the_end, "after the end: {fact:?}");
             match &fact {
@@ -276,7 +279,7 @@ impl World<'_> {
     fn project(&self) {
         let Subject { graph, adapter, .. } = self.subject;
         let mut state = State::new();
-        for round in self.journal.iter().map(|bytes| decode_round(bytes).unwrap()) {
+        for round in self.machine.journal().iter().map(|bytes| decode_round(bytes).unwrap()) {
             for fact in &round.facts {
                 fold(graph, &mut state, round.at, fact).unwrap();
                 let _ = adapter.project(&Ctx::new(graph, &state, round.at), fact);
@@ -289,8 +292,8 @@ impl World<'_> {
 /// One history from its start to its end; how it ended.
 fn history(subject: &Subject, seed: u64, loud: bool) -> Status {
     let mut dice = Dice(seed);
-    let mut world =
-        World { subject, state: State::new(), journal: vec![], now: 0, tasks: BTreeMap::new(), loud };
+    let machine = Machine::new(Arc::clone(&subject.graph), subject.adapter);
+    let mut world = World { subject, machine, now: 0, tasks: BTreeMap::new(), loud };
     let input = if dice.roll(10) == 0 { dice.pick(&subject.words).clone() } else { subject.input.clone() };
     let mode = Mode { dry_run: dice.roll(30) == 0, ..Mode::default() };
     assert!(world.give(Input::Start { input, mode, depth: 0, chain: vec![] }), "it starts");
@@ -298,14 +301,14 @@ fn history(subject: &Subject, seed: u64, loud: bool) -> Status {
         world.any_input(&mut dice);
     }
     world.finish(&mut dice);
-    let status = world.state.outcome.as_ref().unwrap().status;
+    let status = world.state().outcome.as_ref().unwrap().status;
     if dice.roll(2) == 0 {
         let retry = world.retry(&mut dice);
         if world.give(Input::Retry { retry, reason: "somebody".into() }) {
             world.finish(&mut dice);
         }
     }
-    assert!(world.folded() == world.state, "the state is the fold of the journal");
+    assert!(world.folded() == *world.state(), "the state is the fold of the journal");
     world.check_facts();
     world.project();
     status
@@ -385,7 +388,7 @@ fn add(all: &mut Vec<Subject>, dialect: &'static dyn Dialect, document: Document
         plan.limits.edge = plan.limits.edge.min(12);
         plan.limits.iterations = plan.limits.iterations.min(12);
         let graph = match Graph::new(Arc::new(plan)) {
-            Ok(graph) => graph,
+            Ok(graph) => Arc::new(graph),
             Err(PlanError::NoEntry) => continue,
             Err(error) => panic!("{name}: {error}"),
         };

@@ -8,8 +8,8 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
 use serde_json::{Value, json};
 use sinew_engine::{
-    ActId, Action, Adapter, Ask, Child, Ctx, Fact, Graph, Input, Mode, Reply, Round, State, Step, Time, Val,
-    decide, decode_round, encode_round, react,
+    ActId, Action, Adapter, Ask, Child, Ctx, Fact, Graph, Input, Machine, Mode, Reply, State, Step, Time,
+    Val, decode_round, encode_round,
 };
 use sinew_plan::{Failure, Join, Limits, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
 use sinew_protocol::Fault;
@@ -110,32 +110,30 @@ fn map(size: u32) -> Graph {
 }
 
 /// An execution with its agents: the oldest task is answered first.
-struct Run<'a> {
-    graph: &'a Graph,
-    state: State,
+struct Run {
+    machine: Machine<()>,
     tasks: VecDeque<(ActId, u32)>,
     reply: Val,
     /// Encoded rounds, if they are to be kept.
     journal: Option<Vec<Vec<u8>>>,
 }
 
-impl<'a> Run<'a> {
-    fn new(graph: &'a Graph, journal: bool) -> Self {
+impl Run {
+    fn new(graph: &Arc<Graph>, journal: bool) -> Self {
         let reply = Val::new(json!({ "text": "x".repeat(150), "score": 7 }));
-        Self { graph, state: State::new(), tasks: VecDeque::new(), reply, journal: journal.then(Vec::new) }
+        let machine = Machine::new(Arc::clone(graph), &Bench);
+        Self { machine, tasks: VecDeque::new(), reply, journal: journal.then(Vec::new) }
     }
 
     fn give(&mut self, input: Input) {
-        let facts = decide(self.graph, &Bench, &mut self.state, 0, input).expect("the input is welcome");
-        for fact in &facts {
-            for action in react(self.graph, &self.state, fact) {
-                if let Action::Send { act, attempt, .. } = action {
-                    self.tasks.push_back((act, attempt));
-                }
+        let decided = self.machine.handle(0, input).expect("the input is welcome");
+        for action in decided.actions {
+            if let Action::Send { act, attempt, .. } = action {
+                self.tasks.push_back((act, attempt));
             }
         }
         if let Some(journal) = &mut self.journal {
-            journal.push(encode_round(&Round { at: 0, facts }));
+            journal.push(encode_round(&decided.round));
         }
     }
 
@@ -154,7 +152,7 @@ impl<'a> Run<'a> {
             let reply = Reply { output: Val::clone(&self.reply), ..Reply::default() };
             self.give(Input::Done { act, attempt, result: Ok(reply) });
         }
-        assert!(self.state.ended);
+        assert!(self.machine.state().ended);
         self
     }
 }
@@ -167,11 +165,11 @@ fn shapes() -> impl Iterator<Item = String> {
     SHAPES.iter().flat_map(|(name, _)| [100, 1_000, 10_000].map(|size| format!("{name} {size}")))
 }
 
-fn graph(shape: &str) -> (Graph, u32) {
+fn graph(shape: &str) -> (Arc<Graph>, u32) {
     let (name, size) = shape.split_once(' ').expect("a shape and a size");
     let size = size.parse().expect("a size");
     let (_, make) = SHAPES.iter().find(|(known, _)| *known == name).expect("a shape");
-    (make(size), size)
+    (Arc::new(make(size)), size)
 }
 
 /// Nodes a second, decided, applied and reacted to; nothing is stored.
@@ -222,7 +220,7 @@ fn bench_fold(bencher: Bencher<'_, '_>, shape: &str, fold: impl Fn(&Graph, &mut 
 /// Memory of one execution of ten nodes that waits for its first, fifth and last agent ("max alloc").
 #[divan::bench(args = [0, 4, 9])]
 fn idle(bencher: Bencher<'_, '_>, done: u32) {
-    let graph = chain(10);
+    let graph = Arc::new(chain(10));
     bencher.bench_local(|| {
         let mut run = Run::new(&graph, false);
         run.start();
@@ -231,6 +229,6 @@ fn idle(bencher: Bencher<'_, '_>, done: u32) {
             let output = Val::new(Value::clone(&run.reply));
             run.give(Input::Done { act, attempt, result: Ok(Reply { output, ..Reply::default() }) });
         }
-        run.state
+        run.machine
     });
 }

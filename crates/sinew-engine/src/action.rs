@@ -39,7 +39,7 @@ pub enum Action {
 }
 
 /// Actions of one fact of the round that was just applied.
-pub fn react(_graph: &Graph, state: &State, fact: &Fact) -> Vec<Action> {
+pub(crate) fn react(_graph: &Graph, state: &State, fact: &Fact) -> Vec<Action> {
     match fact {
         Fact::Dispatched { act, attempt, ask, deadline, .. } => {
             vec![Action::Send { act: *act, attempt: *attempt, ask: Arc::clone(ask), deadline: *deadline }]
@@ -62,7 +62,7 @@ fn cancel(state: &State, act: ActId, attempt: Option<u32>) -> Option<Action> {
 }
 
 /// Actions whose outcome is not known from the facts: what a shell performs again after it folded a journal.
-pub fn outstanding(_graph: &Graph, state: &State) -> Vec<Action> {
+pub(crate) fn outstanding(_graph: &Graph, state: &State) -> Vec<Action> {
     let mut actions = Vec::new();
     for (act, one) in state.acts.iter().enumerate() {
         let (Some(attempt), Some(ask)) = (one.running, &one.ask) else { continue };
@@ -139,7 +139,7 @@ pub enum WaitingFor {
 }
 
 /// When the execution must be woken, and for whom and why.
-pub fn next_deadline(state: &State) -> Option<(Time, Waiting)> {
+pub(crate) fn next_deadline(state: &State) -> Option<(Time, Waiting)> {
     let timer = state.timers.iter().find(|timer| due_matters(state, timer.kind))?;
     let waiting = match timer.act {
         Some(act) => waiting_of(state, act).unwrap_or(Waiting {

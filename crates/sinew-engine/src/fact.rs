@@ -14,7 +14,7 @@ use crate::ask::{Ask, Reply};
 use crate::{ActId, ScopeId, Time, Val};
 
 /// One round of the journal: the facts of one input, decided at one time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// When the input was decided.
     pub at: Time,

@@ -2,8 +2,9 @@
 //! as actions.
 //!
 //! Place in the flow: `Plan ──decide(Input)──▶ Facts ──append──▶ Journal ──apply──▶ State`, and
-//! `Facts ──react──▶ Actions`. A shell appends the facts of a round, then performs its actions. An action whose
-//! fact was not stored never happens; after a crash the shell folds the journal and performs [`outstanding`].
+//! `Facts ──react──▶ Actions`. [`Machine`] is one execution: [`Machine::handle`] takes an input, and the shell stores the
+//! round, then performs the actions. An action whose fact was not stored never happens; after a crash the shell replays
+//! the journal and performs [`Machine::outstanding`].
 //!
 //! It never reads a clock, a random source, a file or the network, never waits, and never knows a dialect: what
 //! differs between dialects is asked of an [`Adapter`].
@@ -18,6 +19,7 @@ mod fact;
 mod fold;
 mod graph;
 mod input;
+mod machine;
 mod serde_result;
 mod serde_some;
 mod state;
@@ -27,18 +29,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use action::{Action, Waiting, WaitingFor, next_deadline, outstanding, react, waiting, waiting_of};
+pub use action::{Action, Waiting, WaitingFor, waiting, waiting_of};
 pub use adapter::{Adapter, NativeEvent, Select, Send, Step, out_edges};
 pub use apply::apply;
 pub use ask::{Ask, Reply, Target};
 pub use ctx::{Ctx, Seen};
-pub use decide::{ATTEMPT_TIMED_OUT, decide, plan_retry};
+pub use decide::ATTEMPT_TIMED_OUT;
 pub use fact::{
     Answer, Child, Fact, Made, Mode, Outcome, Output, Round, Start, Status, Token, TokenValue, Wait,
 };
 pub use fold::{BadFact, fold};
 pub use graph::Graph;
 pub use input::{Input, Refused, Retry, RetryPlan};
+pub use machine::{Decided, Journal, Machine};
 pub use state::{Activation, Arrived, Children, End, Phase, Replied, Scope, State};
 pub use wire::{WireError, decode_round, encode_round};
 

@@ -302,7 +302,7 @@ impl Client {
     /// of others see none.
     async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
         // Asked before the stream is read: a refusal by the server would end the caller's command.
-        if self.mesh.rights().await?.is_some() {
+        if !matches!(self.mesh.rights().await, Ok(None)) {
             return Ok(Vec::new());
         }
         let stored = self.mesh.stored_starts(shard, behind).await?;
@@ -368,7 +368,7 @@ impl Client {
             .map(|round| decode_round(round))
             .collect::<Result<Vec<Round>, _>>()
             .map_err(|error| unreadable(error.to_string()))?;
-        Execution::read(record.meta.execution.clone(), program, rounds)
+        Execution::read(record.meta.execution.clone(), program, &rounds)
             .map_err(|bad| unreadable(bad.to_string()))
     }
 

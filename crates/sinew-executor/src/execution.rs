@@ -1,6 +1,9 @@
-//! One execution in memory: journal, state, and the fixed order decide → append → apply → act.
+//! One execution of one process: a machine that keeps its rounds, with its id and program.
 
-use sinew_engine::{Action, BadFact, Ctx, Fact, Input, NativeEvent, Refused, Round, State, Time, Waiting};
+use std::sync::Arc;
+
+use sinew_engine::{Action, BadFact, Ctx, Decided, Fact, Input, Machine, NativeEvent};
+use sinew_engine::{Refused, Round, State, Time, Waiting};
 use sinew_protocol::ExecutionId;
 
 use crate::library::Program;
@@ -10,99 +13,74 @@ use crate::library::Program;
 pub struct Execution {
     id: ExecutionId,
     program: Program,
-    state: State,
-    journal: Vec<Round>,
-}
-
-/// What came of one input.
-#[derive(Debug, Default)]
-pub struct Step {
-    /// Facts, in order; the execution has folded them.
-    pub facts: Vec<Fact>,
-    /// What must happen now.
-    pub actions: Vec<Action>,
+    machine: Machine,
 }
 
 impl Execution {
-    /// An execution that has not begun.
+    /// Returns an execution that has not begun.
     pub fn new(id: ExecutionId, program: Program) -> Self {
-        Self { id, program, state: State::new(), journal: Vec::new() }
+        let machine = program.machine();
+        Self { id, program, machine }
     }
 
     /// Folds a journal that was stored elsewhere, and refuses one that does not fit the plan.
-    pub fn read(id: ExecutionId, program: Program, journal: Vec<Round>) -> Result<Self, BadFact> {
-        let mut state = State::new();
-        for round in &journal {
-            for fact in &round.facts {
-                sinew_engine::fold(&program.graph, &mut state, round.at, fact)?;
-            }
-        }
-        Ok(Self { id, program, state, journal })
+    pub fn read(id: ExecutionId, program: Program, journal: &[Round]) -> Result<Self, BadFact> {
+        let machine = Machine::replay(Arc::clone(&program.graph), program.adapter, journal)?;
+        Ok(Self { id, program, machine })
     }
 
-    /// Folds a journal of its own. What was under way is in [`Execution::outstanding`].
-    pub fn recover(id: ExecutionId, program: Program, journal: Vec<Round>) -> Self {
-        let mut state = State::new();
-        for round in &journal {
-            for fact in &round.facts {
-                sinew_engine::apply(&program.graph, &mut state, round.at, fact);
-            }
-        }
-        Self { id, program, state, journal }
+    /// Folds a journal that this process wrote. [`Execution::outstanding`] has what was under way.
+    pub fn recover(id: ExecutionId, program: Program, journal: &[Round]) -> Self {
+        let machine = Machine::recover(Arc::clone(&program.graph), program.adapter, journal);
+        Self { id, program, machine }
     }
 
-    /// Takes an input: decides, appends, applies, and says what must happen.
-    pub fn input(&mut self, now: Time, input: Input) -> Result<Step, Refused> {
-        // Time never runs backwards in a journal, whatever the clock does.
-        let now = now.max(self.state.at);
-        let facts =
-            sinew_engine::decide(&self.program.graph, self.program.adapter, &mut self.state, now, input)?;
-        let actions = facts
-            .iter()
-            .flat_map(|fact| sinew_engine::react(&self.program.graph, &self.state, fact))
-            .collect();
-        if !facts.is_empty() {
-            self.journal.push(Round { at: now, facts: facts.clone() });
-        }
-        Ok(Step { facts, actions })
+    /// Takes an input: decides, appends, applies, and returns what must happen.
+    pub fn input(&mut self, now: Time, input: Input) -> Result<Decided, Refused> {
+        self.machine.handle(now, input)
     }
 
-    /// Tasks whose end is not known: what is sent again after [`Execution::recover`].
+    /// Returns the actions whose end is not known: they are performed again after [`Execution::recover`].
     pub fn outstanding(&self) -> Vec<Action> {
-        sinew_engine::outstanding(&self.program.graph, &self.state)
+        self.machine.outstanding()
     }
 
-    /// Its id.
+    /// Returns the id of the execution.
     pub fn id(&self) -> &ExecutionId {
         &self.id
     }
 
-    /// What it runs.
+    /// Returns the plan and the adapter of its dialect.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The fold of its journal.
+    /// Returns the machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns the fold of the journal.
     pub fn state(&self) -> &State {
-        &self.state
+        self.machine.state()
     }
 
-    /// Its facts so far.
+    /// Returns the rounds so far.
     pub fn journal(&self) -> &[Round] {
-        &self.journal
+        self.machine.journal()
     }
 
-    /// What an adapter sees of it.
+    /// Returns what an adapter sees of the execution.
     pub fn ctx(&self) -> Ctx<'_> {
-        Ctx::new(&self.program.graph, &self.state, self.state.at)
+        self.machine.context()
     }
 
-    /// When it must be woken, and why.
+    /// Returns the time at which the execution must be woken, and why.
     pub fn next_deadline(&self) -> Option<(Time, Waiting)> {
-        sinew_engine::next_deadline(&self.state)
+        self.machine.next_deadline()
     }
 
-    /// The dialect's own events, made again from the journal.
+    /// Returns the dialect's own events, made again from the journal.
     pub fn native_events(&self) -> Vec<NativeEvent> {
         let mut events = Vec::new();
         self.replay(|ctx, fact| events.extend(self.program.adapter.project(ctx, fact)));
@@ -110,13 +88,7 @@ impl Execution {
     }
 
     /// Walks the journal: each fact with the state just after it.
-    pub fn replay(&self, mut visit: impl FnMut(&Ctx<'_>, &Fact)) {
-        let mut state = State::new();
-        for round in &self.journal {
-            for fact in &round.facts {
-                sinew_engine::apply(&self.program.graph, &mut state, round.at, fact);
-                visit(&Ctx::new(&self.program.graph, &state, round.at), fact);
-            }
-        }
+    pub fn replay(&self, visit: impl FnMut(&Ctx<'_>, &Fact)) {
+        self.machine.visit_facts(visit);
     }
 }

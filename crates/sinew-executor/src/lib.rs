@@ -14,7 +14,7 @@ pub mod request;
 pub mod service;
 pub mod sim;
 
-pub mod fleet;
+pub mod execution_tree;
 
 mod call;
 mod evaluation;
@@ -22,5 +22,5 @@ mod execution;
 mod library;
 
 pub use call::{activation_key, path};
-pub use execution::{Execution, Step};
+pub use execution::Execution;
 pub use library::{Library, Program};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sinew_engine::{Adapter, Graph};
+use sinew_engine::{Adapter, Graph, Journal, Machine};
 use sinew_plan::{Plan, PlanError};
 
 /// A plan with the adapter of its dialect.
@@ -19,6 +19,11 @@ impl Program {
     /// Checks the plan and pairs it with its adapter.
     pub fn new(plan: Plan, adapter: &'static dyn Adapter) -> Result<Self, PlanError> {
         Ok(Self { graph: Arc::new(Graph::new(Arc::new(plan))?), adapter })
+    }
+
+    /// Returns an execution of the plan that has not started.
+    pub fn machine<J: Journal + Default>(&self) -> Machine<J> {
+        Machine::new(Arc::clone(&self.graph), self.adapter)
     }
 
     /// The workflow's name.

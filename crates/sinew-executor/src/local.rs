@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use crate::evaluation::{evaluate, evaluation_owner};
 use crate::execution::Execution;
-use crate::fleet::{Call, Fleet, Outside, TaskKey};
+use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
 use crate::library::{Library, Program};
 
 /// Time for agents to return after they were told to stop.
@@ -95,7 +95,7 @@ enum Message {
 
 /// Runs one execution and its sub-workflows to the end.
 pub struct Local {
-    fleet: Fleet,
+    tree: ExecutionTree,
     world: World,
     inbox: mpsc::UnboundedReceiver<Message>,
 }
@@ -114,7 +114,7 @@ impl Local {
     pub fn new(library: Arc<Library>, agents: Arc<dyn Agents>, observer: Observer) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let world = World { agents, observer, sender, tasks: BTreeMap::new(), calls: TaskTracker::new() };
-        Self { fleet: Fleet::new(library), world, inbox }
+        Self { tree: ExecutionTree::new(library), world, inbox }
     }
 
     /// A handle to steer it.
@@ -132,19 +132,19 @@ impl Local {
         mode: Mode,
         mut idle: impl FnMut(&Execution) -> bool + Send,
     ) -> Execution {
-        self.fleet.start(now(), id, program, input, mode, &mut self.world);
+        self.tree.start(now(), id, program, input, mode, &mut self.world);
         while !self.root().state().ended {
             if self.waits_for_people() && !idle(self.root()) {
                 break;
             }
-            let wake = self.fleet.next_deadline().map(|at| Duration::from_millis(at.saturating_sub(now())));
+            let wake = self.tree.next_deadline().map(|at| Duration::from_millis(at.saturating_sub(now())));
             tokio::select! {
                 biased;
                 message = self.inbox.recv() => match message {
                     Some(message) => self.take(message),
                     None => break,
                 },
-                () = sleep(wake) => self.fleet.tick(now(), &mut self.world),
+                () = sleep(wake) => self.tree.tick(now(), &mut self.world),
             }
         }
         for token in self.world.tasks.values() {
@@ -167,7 +167,7 @@ impl Local {
     }
 
     fn root(&self) -> &Execution {
-        &self.fleet.runs()[0].execution
+        &self.tree.runs()[0].execution
     }
 
     fn take(&mut self, message: Message) {
@@ -175,16 +175,16 @@ impl Local {
             Message::Done(key, result) => {
                 self.world.tasks.remove(&key);
                 let input = Input::Done { act: key.act, attempt: key.attempt, result };
-                if let Err(refused) = self.fleet.input(now(), key.run, input, &mut self.world) {
+                if let Err(refused) = self.tree.input(now(), key.run, input, &mut self.world) {
                     debug!(%refused, "a result was not taken");
                 }
             }
             Message::Progress(key, value) => {
                 let input = Input::Progress { act: key.act, attempt: key.attempt, value };
-                let _ = self.fleet.input(now(), key.run, input, &mut self.world);
+                let _ = self.tree.input(now(), key.run, input, &mut self.world);
             }
             Message::Command(input, reply) => {
-                let _ = reply.send(self.fleet.input(now(), 0, input, &mut self.world));
+                let _ = reply.send(self.tree.input(now(), 0, input, &mut self.world));
             }
             Message::Inspect(Inspection(inspect)) => inspect(self.root()),
         }

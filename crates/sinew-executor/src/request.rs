@@ -9,7 +9,7 @@ use sinew_protocol::a2a::{Message, Part, SendMessageRequest};
 use sinew_protocol::artifact::{ArtifactName, ArtifactRef, ArtifactUri};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
-use crate::fleet::Call;
+use crate::execution_tree::Call;
 
 /// On whose behalf an execution asks.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use sinew_protocol::{ExecutionId, Fault};
 
 use crate::evaluation::perform_evaluation;
 use crate::execution::Execution;
-use crate::fleet::{Call, Fleet, Outside, TaskKey};
+use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
 use crate::library::{Library, Program};
 
 /// What a stubbed agent does with a task.
@@ -66,7 +66,7 @@ enum Event {
 
 /// A simulation of one execution and its sub-workflows.
 pub struct Sim<S> {
-    fleet: Fleet,
+    tree: ExecutionTree,
     world: World<S>,
     /// Signals that were refused, with why.
     pub refused: Vec<(Signal, Refused)>,
@@ -97,7 +97,7 @@ impl<S: Stub> Sim<S> {
             calls: BTreeMap::new(),
             facts: 0,
         };
-        Self { fleet: Fleet::new(library), world, refused: Vec::new(), crashes: Vec::new(), depth: 0 }
+        Self { tree: ExecutionTree::new(library), world, refused: Vec::new(), crashes: Vec::new(), depth: 0 }
     }
 
     /// Loses all memory after the round that holds fact number `n` (counted from 1 over all executions).
@@ -120,7 +120,7 @@ impl<S: Stub> Sim<S> {
     pub fn run(&mut self, program: Program, input: Value, mode: Mode, until: Time) {
         let id = ExecutionId::of("sim", "sim", program.name());
         let (now, depth) = (self.world.now, self.depth);
-        self.fleet.start_at_depth(now, id, program, input, mode, depth, &mut self.world);
+        self.tree.start_at_depth(now, id, program, input, mode, depth, &mut self.world);
         self.go_on(until);
     }
 
@@ -129,7 +129,7 @@ impl<S: Stub> Sim<S> {
         loop {
             self.crash_if_due();
             let event = self.world.queue.keys().next().map(|key| key.0);
-            let timer = self.fleet.next_deadline();
+            let timer = self.tree.next_deadline();
             let Some(next) = event.into_iter().chain(timer).min().filter(|next| *next <= until) else {
                 return;
             };
@@ -140,7 +140,7 @@ impl<S: Stub> Sim<S> {
                     self.happen(event);
                 }
             } else {
-                self.fleet.tick(self.world.now, &mut self.world);
+                self.tree.tick(self.world.now, &mut self.world);
             }
         }
     }
@@ -157,13 +157,13 @@ impl<S: Stub> Sim<S> {
                     Ok(input) => input,
                     Err(refused) => return self.refused.push((signal, refused)),
                 };
-                if let Err(refused) = self.fleet.input(now, 0, input, &mut self.world) {
+                if let Err(refused) = self.tree.input(now, 0, input, &mut self.world) {
                     self.refused.push((signal, refused));
                 }
                 return;
             }
         };
-        let _ = self.fleet.input(now, run, input, &mut self.world);
+        let _ = self.tree.input(now, run, input, &mut self.world);
     }
 
     fn input_of(&self, signal: &Signal) -> Result<Input, Refused> {
@@ -189,7 +189,7 @@ impl<S: Stub> Sim<S> {
     fn crash_if_due(&mut self) {
         while self.crashes.first().is_some_and(|n| *n <= self.world.facts) {
             self.crashes.remove(0);
-            self.fleet.crash(self.world.now, &mut self.world);
+            self.tree.crash(self.world.now, &mut self.world);
         }
     }
 
@@ -198,12 +198,12 @@ impl<S: Stub> Sim<S> {
     /// # Panics
     /// Before [`Sim::run`].
     pub fn execution(&self) -> &Execution {
-        &self.fleet.runs()[0].execution
+        &self.tree.runs()[0].execution
     }
 
     /// All executions, sub-workflows included.
     pub fn executions(&self) -> impl Iterator<Item = &Execution> {
-        self.fleet.runs().iter().map(|run| &run.execution)
+        self.tree.runs().iter().map(|run| &run.execution)
     }
 
     /// Virtual time now.

@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_engine::{ActId, Adapter, Answer, Ask, Child, Ctx, Fact, Input, Mode, Reply, Status, Step, Wait};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Local, Observer, Progress};
 use sinew_executor::{Execution, Library, Program};
 use sinew_plan::{Failure, Join, Limits, Op, Order, Pause, Plan, PlanEdge, PlanNode, Profile, Retry};
@@ -277,7 +277,7 @@ async fn the_journal_holds_what_agents_say_and_folds_to_the_same_state() {
         .collect();
     assert_eq!(said, [&json!("half")]);
     let (id, program) = (execution.id().clone(), execution.program().clone());
-    let again = Execution::recover(id, program, execution.journal().to_vec());
+    let again = Execution::recover(id, program, execution.journal());
     assert_eq!(again.state(), execution.state());
     assert!(matches!(again.outstanding().as_slice(), [sinew_engine::Action::Finish(_)]));
 }

@@ -1,4 +1,4 @@
-//! What the durable parts of the mesh cost: appends to journals, write-once publishes, reading, an agent's queue.
+//! Measures the durable parts of the mesh: appends to journals, write-once publishes, reading, an agent's queue.
 //!
 //! `cargo bench -p sinew-mesh --bench streams [-- always]`; `always` syncs every write to the disk.
 

@@ -25,7 +25,7 @@ const LONGEST_ADDRESS: usize = 4096;
 /// The longest media type, in bytes.
 const LONGEST_MEDIA_TYPE: usize = 255;
 
-/// Who stores an artifact, for whom and as part of what.
+/// Owner of an artifact to store: agent, execution and task.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The agent or workflow.
@@ -41,7 +41,7 @@ pub struct Place<'a> {
 /// An artifact as it travels: what is known of it, and the part that holds or names its bytes.
 #[derive(Clone, Debug)]
 pub struct StoredArtifact {
-    /// What is known of it.
+    /// Description of the artifact.
     pub meta: ArtifactMeta,
     /// Its bytes, or their address.
     pub part: Part,
@@ -164,9 +164,9 @@ impl ArtifactStore {
         .into())
     }
 
-    /// What lies in the object store for an execution, by task and name; inline artifacts are in its journal only.
+    /// Lists the artifacts of an execution in the object store, by task and name; inline artifacts are in its journal only.
     ///
-    /// Reads the description of every object of the mesh: for people, not for the way of data.
+    /// Reads the description of every object of the mesh: for people, not for the path of data.
     pub async fn list(&self, execution: &ExecutionId) -> Result<Vec<(TaskId, ArtifactMeta)>, MeshError> {
         let objects = &self.objects;
         let from = DeliverPolicy::LastPerSubject;
@@ -197,7 +197,7 @@ fn ready(artifact: ResultArtifact) -> StoredArtifact {
     StoredArtifact { meta: artifact.meta, part }
 }
 
-/// What a description says, when it is one of this execution's.
+/// Decodes a description; `None` unless it belongs to this execution.
 fn described(execution: &ExecutionId, body: &[u8]) -> Option<(TaskId, ArtifactMeta)> {
     let info: ObjectInfo = serde_json::from_slice(body).ok()?;
     let rest = info.name.strip_prefix(execution.as_str())?.strip_prefix('.')?;

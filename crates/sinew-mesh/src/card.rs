@@ -41,7 +41,7 @@ pub struct Announced {
 /// A card that is not believed.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// Whose subject it came on.
+    /// Agent whose subject the card came on.
     pub agent: Token,
     /// The rule it breaks.
     pub reason: BadCard,
@@ -53,7 +53,7 @@ impl Mesh {
         let agent = Token::of(&card.name);
         let body = serde_json::to_vec(card)
             .map_err(|error| MeshError::Malformed { what: "the card", reason: error.to_string() })?;
-        // What readers would refuse must not look announced to the agent's own operator.
+        // A card that readers would refuse must fail here, where the agent's operator sees it.
         check(&agent, &body).map_err(|reason| MeshError::BadCard { agent: agent.to_string(), reason })?;
         let subject = self.subject(&Subject::Card { agent });
         object::store(self, "announcing a card", subject, None, body.into()).await.map(drop)
@@ -65,7 +65,7 @@ impl Mesh {
         object::store(self, "retracting a card", subject, None, Bytes::new()).await.map(drop)
     }
 
-    /// Who is there, from now on.
+    /// Follows the cards of the mesh from now on.
     pub fn cards(&self) -> Cards {
         self.cards_within(CARD_TTL)
     }

@@ -75,10 +75,10 @@ pub struct Connect {
     pub timeout: Option<Duration>,
     /// The mesh.
     pub namespace: Option<String>,
-    /// Who publishes. By default the user that the credentials name, else the system's user and host. It is a claim:
+    /// Caller in subjects. By default the user that the credentials name, else the system's user and host. It is a claim:
     /// only the server's permissions make it more.
     pub caller: Option<String>,
-    /// What this process is on the mesh: part of the connection's name.
+    /// Role of this process on the mesh: part of the connection's name.
     pub role: &'static str,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// Who we are to the server.
+/// Credentials of the connection.
 #[derive(Clone, PartialEq, Eq)]
 enum Auth {
     Nobody,
@@ -253,7 +253,7 @@ impl Dialer {
         let mut options = settings.signed(ConnectOptions::new())?.0;
         if let Some(ca) = &settings.ca {
             readable(var::NATS_CA, ca)?;
-            // Who says whom to trust does not want to talk in the open.
+            // A certificate authority is configured, so plain text is refused.
             options = options.add_root_certificates(ca.clone()).require_tls(true);
         }
         if let Some((cert, key)) = &settings.cert {
@@ -539,7 +539,7 @@ fn name_in(creds: &str) -> Option<String> {
     claims["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Who publishes when neither settings nor credentials say: the system's user and host, readable in subjects.
+/// Returns the caller if neither settings nor credentials name one: the system's user and host, readable in subjects.
 fn default_caller(variable: &dyn Fn(&str) -> Option<String>) -> String {
     let user = variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_default();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

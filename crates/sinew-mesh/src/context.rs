@@ -12,7 +12,7 @@ use crate::error::MeshError;
 /// More than any context has.
 const LONGEST: u64 = 1024 * 1024;
 
-/// What a context says. Entries that only other programs heed (colours, event prefixes) are not read.
+/// Content of a context. Entries for other programs (colours, event prefixes) are not read.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Context {
@@ -44,7 +44,7 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// Those of the user that these variables belong to; none without a home.
+    /// Returns the contexts of the user that these variables belong to; `None` without a home.
     pub(crate) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME");

@@ -56,7 +56,7 @@ mod on {
 
     use crate::Mesh;
 
-    /// What this process was told.
+    /// Crash points that the environment names.
     struct Told {
         point: String,
         nth: u32,

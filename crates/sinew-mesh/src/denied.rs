@@ -1,7 +1,7 @@
-//! What the server does not permit: heard on the connection, told to whoever waits for an answer.
+//! Permission violations: read from the connection, and handed to the request that waits for an answer.
 //!
-//! A server drops what a user may not publish and says so on the connection, not to the request, which would wait until
-//! its time is over.
+//! A server drops a message that its user may not publish and reports it on the connection, not to the request, which
+//! would wait until its timeout.
 
 use std::future::{Future, pending};
 
@@ -18,7 +18,7 @@ const KEPT: usize = 64;
 /// Characters of a subject that are shown.
 const SHOWN: usize = 300;
 
-/// What the server said no to.
+/// Operation and subject that the server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// A message to this subject.
@@ -43,7 +43,7 @@ impl Denials {
         if let Event::ServerError(ServerError::Other(text)) = event
             && let Some(denied) = Denied::read(text)
         {
-            // Nobody waits: the connection's log has it.
+            // Fails without a waiting request; the connection's log has the violation.
             let _ = self.0.send(denied);
         }
     }
@@ -115,7 +115,7 @@ impl Mesh {
         asked: F,
     ) -> impl Future<Output = Result<F::Output, MeshError>> {
         let denied = self.denials().first(|denied| denied.answers(subject));
-        // What is asked may be large, and would be held twice.
+        // The request may be large and would be stored twice.
         let asked = Box::pin(asked);
         async move {
             tokio::select! { biased;
@@ -134,7 +134,7 @@ impl Mesh {
         let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
         let takes = match who.as_slice() {
             [] => "no role may".to_owned(),
-            // Whoever has that name may, so whoever logged in has another.
+            // Every role has the right under that name, so the connection has another name.
             [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
             [(_, name), ..] => {
                 let roles: Vec<_> = who.iter().map(|(role, _)| role.as_str()).collect();

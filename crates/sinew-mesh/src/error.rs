@@ -1,4 +1,4 @@
-//! What can go wrong between this process and the broker.
+//! Errors between this process and the broker.
 
 use std::path::PathBuf;
 
@@ -8,32 +8,32 @@ use sinew_protocol::artifact::BadArtifact;
 use crate::card::BadCard;
 use crate::version::{OLDEST, Version};
 
-/// What went wrong on the mesh. Variants are added by the module that needs them.
+/// An error of the mesh.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeshError {
     /// The broker could not be reached, or did not answer in time. What was asked may have been done.
     #[error("the NATS server did not answer: {what}: {reason}")]
     Unreachable {
-        /// What was being done.
+        /// Operation that failed.
         what: &'static str,
-        /// What the client says.
+        /// Error of the client library.
         reason: String,
     },
     /// The broker refused.
     #[error("the NATS server refused: {what}: {reason}")]
     Refused {
-        /// What was being done.
+        /// Operation that failed.
         what: &'static str,
-        /// What the server says.
+        /// Error of the server.
         reason: String,
     },
     /// The broker has no room left: its disk, the account or the stream is full. Nothing was stored.
     #[error("the NATS server has no room: {what}: {reason}")]
     NoRoom {
-        /// What was being done.
+        /// Operation that failed.
         what: &'static str,
-        /// What the server says.
+        /// Error of the server.
         reason: String,
     },
     /// No program nats-server that could be started.
@@ -53,7 +53,7 @@ pub enum MeshError {
     /// The managed server did not start, or cannot be reached by signals.
     #[error("the managed nats-server failed: {reason}")]
     ServerFailed {
-        /// What happened, with the end of its log.
+        /// Description, with the end of the server's log.
         reason: String,
     },
     /// No server takes connections at the address.
@@ -61,7 +61,7 @@ pub enum MeshError {
     NothingListens {
         /// The address, without what is secret in it.
         address: String,
-        /// What the client says.
+        /// Error of the client library.
         reason: String,
     },
     /// The server knows nobody of these credentials.
@@ -69,19 +69,19 @@ pub enum MeshError {
     NotAllowed {
         /// The address, without what is secret in it.
         address: String,
-        /// What the client says.
+        /// Error of the client library.
         reason: String,
     },
     /// The server knows the user, and does not let it do this.
     #[error("{user} may not {verb} {subject}: {takes}")]
     Forbidden {
-        /// Who asked: the caller of the connection.
+        /// Caller of the connection.
         user: String,
-        /// What was to be done with the subject.
+        /// Refused operation on the subject.
         verb: &'static str,
         /// The subject.
         subject: String,
-        /// Who may.
+        /// Roles that have the right.
         takes: String,
     },
     /// A context of the `nats` command line that cannot be used.
@@ -89,7 +89,7 @@ pub enum MeshError {
     BadContext {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Defect of the card.
         reason: String,
     },
     /// The server or the account has no streams.
@@ -97,7 +97,7 @@ pub enum MeshError {
     NoJetStream {
         /// The address, without what is secret in it.
         address: String,
-        /// What the server says.
+        /// Error of the server.
         reason: String,
     },
     /// A setting of the connection that cannot be used.
@@ -105,16 +105,16 @@ pub enum MeshError {
     BadSetting {
         /// The setting, as it is named on the command line or in the environment.
         setting: &'static str,
-        /// What is wrong with it; never its value if that is secret.
+        /// Defect of the setting; never its value if that is secret.
         reason: String,
     },
-    /// Nobody has made the streams of this mesh.
+    /// The streams of this mesh do not exist.
     #[error("the mesh {namespace} is not provisioned on this server; run `sinew mesh provision`")]
     NotProvisioned {
         /// The namespace.
         namespace: String,
     },
-    /// What is on the server is not what the mesh needs.
+    /// Streams or settings on the server differ from those that the mesh needs.
     #[error("the mesh {namespace} is not set up as it must be: {differences}")]
     Differs {
         /// The namespace.
@@ -127,9 +127,9 @@ pub enum MeshError {
     ShardsFixed {
         /// The namespace.
         namespace: String,
-        /// What it has.
+        /// Number of shards of the mesh.
         have: u32,
-        /// What was asked for.
+        /// Number of shards asked for.
         asked: u32,
     },
     /// Another server works on the same files.
@@ -147,9 +147,9 @@ pub enum MeshError {
     /// A subject that is none for what is to be done with it.
     #[error("{subject} is not {expected}")]
     WrongSubject {
-        /// What was given.
+        /// The rejected subject.
         subject: String,
-        /// What would do.
+        /// Form of a valid subject.
         expected: &'static str,
     },
     /// A card that must not be believed.
@@ -163,7 +163,7 @@ pub enum MeshError {
     /// An artifact's name, address or bytes.
     #[error(transparent)]
     Artifact(#[from] BadArtifact),
-    /// Nothing lies under this name.
+    /// No object has this name.
     #[error("{what} {id} is not there")]
     NotFound {
         /// The kind of thing.
@@ -171,7 +171,7 @@ pub enum MeshError {
         /// Its name.
         id: String,
     },
-    /// What is stored is not what its name promises.
+    /// Stored bytes differ from the digest in their name.
     #[error("{what} {id} is damaged: {reason}")]
     Damaged {
         /// The kind of thing.
@@ -194,28 +194,28 @@ pub enum MeshError {
     /// A question that nobody listens to: the agent is not there, the shard has no owner.
     #[error("nobody answers for {what}")]
     NobodyAnswers {
-        /// Who was asked.
+        /// Service that was asked.
         what: String,
     },
-    /// Somebody listens, but the answer did not come in time. What was asked may have been done.
+    /// The answer did not come in time. The request may have been carried out.
     #[error("{what} did not answer within {} ms", within.as_millis())]
     NoAnswer {
-        /// Who was asked.
+        /// Service that was asked.
         what: String,
         /// How long was waited.
         within: std::time::Duration,
     },
-    /// Something that came does not have the form it must have.
+    /// A received message does not have its required form.
     #[error("{what} cannot be read: {reason}")]
     Malformed {
-        /// What came.
+        /// Kind of the message.
         what: &'static str,
-        /// What is wrong with it.
+        /// Defect of the message.
         reason: String,
     },
 }
 
-/// What a search looked at, for the end of a message.
+/// Describes the places that a search looked at, for the end of a message.
 fn looked_at(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" (looked at {text})") }
 }

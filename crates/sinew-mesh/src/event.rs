@@ -27,7 +27,7 @@ pub enum From {
     Beginning,
     /// Behind this place.
     After(u64),
-    /// What is told from now on.
+    /// Events from now on.
     Now,
 }
 

@@ -23,7 +23,7 @@ use crate::follow::sweep;
 use crate::mesh::Mesh;
 use crate::pull::redirected;
 
-/// What marks a key of a NATS bucket as deleted.
+/// Header that marks a key of a NATS bucket as deleted.
 const OPERATION: &str = "KV-Operation";
 const DELETED: &str = "DEL";
 /// The word of an executor that never came back leaves the bucket after so much time.
@@ -31,7 +31,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// The most an executor says of itself, in bytes.
 const LARGEST_BEAT: usize = 64 * 1024;
 
-/// What an executor says of itself, again and again.
+/// Heartbeat of an executor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
     /// The shards it owns.
@@ -49,7 +49,7 @@ pub struct Beat {
 /// An executor, by its last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// What it said.
+    /// Its last heartbeat.
     pub beat: Beat,
     /// Changes with every word.
     pub revision: u64,
@@ -57,10 +57,10 @@ pub struct Member {
     pub silent: Duration,
 }
 
-/// What the bucket holds now.
+/// Content of the bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// What executors said last.
+    /// Last heartbeat of each executor.
     pub members: BTreeMap<String, Member>,
     /// Owners of shards, with the revision that a claim must name. A shard nobody ever owned is not in it.
     pub owners: BTreeMap<u32, (Option<String>, u64)>,
@@ -145,7 +145,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Who owns a shard, as far as the bucket knows.
+    /// Returns the owner of a shard, as the bucket states it.
     pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
         Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
     }
@@ -275,7 +275,7 @@ impl Watch {
     }
 }
 
-/// What an executor should do about shards.
+/// Changes that an executor should make to its shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Shards that it owns and keeps. One it does not work on is left from a process of the same name: it must begin.
@@ -307,7 +307,7 @@ pub fn share(
     if !lists.contains_key(me) {
         return Share::default();
     }
-    // Who has most keeps the odd ones, so that nothing moves without need.
+    // Executors with the most shards keep the remainder, so that no shard moves without need.
     let (least, odd) = (shards.get() as usize / lists.len(), shards.get() as usize % lists.len());
     let mut order: Vec<(&str, usize)> = lists.iter().map(|(id, list)| (*id, list.len())).collect();
     order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));

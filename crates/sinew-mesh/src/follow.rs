@@ -16,7 +16,7 @@ use crate::pull::{Link, redirected};
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
-/// What is followed.
+/// Stream and subjects to follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The stream's name on the server.
@@ -29,7 +29,7 @@ pub(crate) struct Source {
     pub(crate) tick: Duration,
 }
 
-/// What a follower is told.
+/// Item that a follower receives.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A pass begins: what the stream holds comes first.
@@ -231,7 +231,7 @@ pub(crate) async fn sweep_with(
                 break 'all;
             }
         }
-        // Nothing came: what was left has been removed meanwhile.
+        // The rest of the stream was removed meanwhile.
         if expected == before {
             break;
         }

@@ -24,7 +24,7 @@ pub const LARGEST_MESSAGE: usize = 900 << 10;
 /// The fewest and the most messages that a list looks at in one go.
 const WINDOWS: (u64, u64) = (256, 8192);
 
-/// What the headers say of a closed execution.
+/// Summary of a closed execution, from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// Its id.
@@ -37,7 +37,7 @@ pub struct Closed {
     pub started: u64,
     /// When it ended, milliseconds since 1970 UTC.
     pub ended: u64,
-    /// Who started it.
+    /// Caller who started it.
     pub caller: String,
 }
 
@@ -67,7 +67,7 @@ impl HistoryFilter {
     }
 }
 
-/// What stays readable in a header; all else is percent-encoded.
+/// Characters that stay readable in a header; all others are percent-encoded.
 const READABLE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@').remove(b' ');
 

@@ -1,7 +1,7 @@
-//! What comes in for a shard: commands and results, read from the positions that its journal holds.
+//! Inputs of a shard: commands and results, read from the positions that its journal holds.
 //!
-//! Nothing is acknowledged: a commit carries the positions up to which inputs are part of it, so an input is applied
-//! together with what came of it or not at all, and whoever takes the shard over reads on from there at once.
+//! Inputs are not acknowledged: a commit carries the positions up to which inputs are part of it. So an input and its
+//! facts are stored together or not at all, and a new owner continues from there at once.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ use crate::pull::{Item, Reader, Reading, milliseconds};
 /// The stream that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// What was asked of executions.
+    /// Commands to executions.
     Commands,
-    /// What agents answered.
+    /// Results of agents.
     Results,
 }
 
@@ -53,7 +53,7 @@ pub struct Received {
     pub seq: u64,
     /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
     pub time: u64,
-    /// What its subject says; none when it is garbage.
+    /// Its parsed subject; `None` if the subject is not valid.
     pub subject: Option<Subject>,
     /// The subject as it came.
     pub name: String,
@@ -125,7 +125,7 @@ impl Mesh {
 }
 
 impl Inbox {
-    /// Whatever comes next. May be given up and called again; nothing is lost by it.
+    /// Waits for the next input. Cancel-safe.
     pub async fn next(&mut self) -> Received {
         let results_first = self.turn;
         let (source, item) = {
@@ -153,7 +153,7 @@ impl Inbox {
         self.commands.pending() + self.results.pending()
     }
 
-    /// What has come already, if anything has. Looks at the connection once and does not wait.
+    /// Returns an input that has arrived already. Polls the connection once and does not wait.
     pub fn try_next(&mut self) -> Option<Received> {
         self.next().now_or_never()
     }

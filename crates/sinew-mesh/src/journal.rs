@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SLOWEST: Duration = Duration::from_secs(1);
 /// How long one request to the server may take.
 const WAIT: Duration = Duration::from_secs(5);
-/// What a part leaves of the server's largest message, for headers and the subject.
+/// Bytes of the server's largest message that a part leaves free for headers and the subject.
 const RESERVE: usize = 64 * 1024;
 /// The most parts a commit may have: a reader holds them all.
 const MAX_PARTS: u32 = 1_024;
@@ -38,7 +38,7 @@ const MAX_PARTS: u32 = 1_024;
 /// Why an append did not succeed. After either, the journal has to be read anew before it is appended to.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Somebody else has written: the shard has another owner.
+    /// Another executor has written: the shard has another owner.
     #[error("the journal of shard {shard} has another writer")]
     Fenced {
         /// The shard.
@@ -256,8 +256,8 @@ impl Journal {
                 Published::NoRoom(reason) => (reason, true),
             };
             tracing::debug!(shard = self.shard, reason, "an append is read back");
-            // What is stored decides. If it is what was there before, the same message goes out again under the same
-            // condition: the first one can still arrive, and then this one cannot.
+            // The stored message decides. If the journal ends where it ended before, the same message is published again under the
+            // same condition: if the first copy still arrives, the second one is refused.
             match self.mesh.last(&self.stream, &self.subject).await {
                 Ok(Some(last))
                     if text(&last.headers, COMMIT) == Some(commit) && text(&last.headers, PART) == part =>
@@ -350,7 +350,7 @@ impl Parts {
             reason: format!("message {seq}: {reason}"),
         };
         let Some(part) = text(&headers, PART) else {
-            // Whatever was begun before was never finished: its writer died, and another one went on.
+            // A commit that was begun before was never finished: its writer died and another owner continued.
             self.pending = None;
             return Ok(Some(Stored { first: seq, seq, time, body: message.payload }));
         };

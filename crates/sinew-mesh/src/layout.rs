@@ -1,4 +1,4 @@
-//! What a mesh was made with: the settings that provisioning stored and everybody reads, and the executors' key.
+//! Settings of a mesh, stored by provisioning and read by every process, and the executors' key.
 
 use std::env;
 use std::num::NonZeroU32;
@@ -20,7 +20,7 @@ use crate::pull::redirected;
 /// The most shards a mesh may have; more subjects and consumers than that help nobody.
 pub const MOST_SHARDS: u32 = 1_024;
 
-/// What a mesh was made with. The number of shards never changes.
+/// Settings that provisioning stored. The number of shards never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The number of shards.
@@ -65,7 +65,7 @@ impl Settings {
 }
 
 impl Mesh {
-    /// What the mesh was made with; asked once per connection.
+    /// Returns the settings of the mesh; read once per connection.
     pub async fn layout(&self) -> Result<Layout, MeshError> {
         self.layout_cell().get_or_try_init(|| self.read_layout()).await.copied()
     }
@@ -140,7 +140,7 @@ impl Mesh {
             Ok(message) => Ok(Some(message.payload)),
             Err(error) => match error.kind() {
                 DirectGetErrorKind::NotFound => Ok(None),
-                // Nobody serves the bucket: it is not there, or the server is only just starting.
+                // No server answers for the bucket: it does not exist, or the server is still starting.
                 DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
                     match self.jetstream().query_account().await {
                         Ok(_) => Err(self.not_provisioned()),

@@ -1,7 +1,7 @@
-//! What may be lost: streaming status of a task, and words to the replica of an agent that works on it.
+//! Messages that may be lost: streaming status of a task, and messages to the replica of an agent that works on it.
 //!
-//! Both are core messages. Nothing durable depends on them: the result of a task says how it ended, and an agent that
-//! missed a word finds a deadline in its task.
+//! Both are core messages. No durable state depends on them: the result of a task states how it ended, and an agent that
+//! missed a message finds a deadline in its task.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub const LARGEST_STATUS: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// Nobody wants the result any more.
+    /// The result is no longer wanted.
     Cancel {
         /// The execution that the task is of; a word about a task of another one is none.
         execution: ExecutionId,

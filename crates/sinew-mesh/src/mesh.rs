@@ -78,7 +78,7 @@ impl Mesh {
         &self.0.namespace
     }
 
-    /// Who publishes: the token that stands for the caller in subjects.
+    /// Returns the token that stands for this caller in subjects.
     pub fn caller(&self) -> &Token {
         &self.0.caller
     }

@@ -18,10 +18,10 @@ use crate::listen::MeshSubscription;
 use crate::mesh::random_token;
 use crate::{Mesh, MeshError};
 
-/// What can be asked of a micro service.
+/// Operations of a micro service.
 const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
 
-/// What a service says of itself.
+/// Description that a service gives of itself.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// For people.

@@ -101,7 +101,7 @@ impl Objects {
         let info = serde_json::to_vec(&info)
             .map_err(|error| MeshError::Malformed { what: self.what, reason: error.to_string() })?;
         match store(&self.mesh, STORING, subject.clone(), Some(before), info.into()).await {
-            // Somebody stored the same key in between: its name says that it is the same.
+            // Another process stored the same key meanwhile; equal names mean equal bytes.
             Err(MeshError::Refused { .. })
                 if self.last(&subject, true).await?.is_some_and(|found| found.sequence > before) =>
             {
@@ -272,7 +272,7 @@ const STORING: &str = "storing an object";
 fn failed(what: &'static str, error: &PublishError) -> MeshError {
     let reason = error.to_string();
     match error.kind() {
-        // Nobody takes the subject: a server whose JetStream has not started yet, as the connection cannot know.
+        // No stream takes the subject: a server whose JetStream has not started yet gives the same answer.
         PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
             MeshError::Unreachable { what, reason }
         }

@@ -114,7 +114,7 @@ impl Mesh {
         for name in streams.chain(objects).chain([fleet]) {
             let info = match self.stream_info(&name).await {
                 Ok(Some(info)) => info,
-                // What is missing is a difference, not a problem of the server.
+                // A missing stream is a difference, not a problem of the server.
                 Ok(None) | Err(MeshError::Forbidden { .. }) => continue,
                 Err(error) => return Err(error),
             };

@@ -45,12 +45,12 @@ pub struct Provision {
     pub storage_limit: Option<u64>,
 }
 
-/// What provisioning did to one stream or setting.
+/// Change that provisioning made to one stream or setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The stream's name on the server, or `settings`.
     pub of: String,
-    /// What differed; empty when it was made anew.
+    /// Differences that were mended; empty for a new stream.
     pub differed: Vec<Difference>,
 }
 
@@ -59,11 +59,11 @@ pub struct Change {
 pub struct Difference {
     /// The stream's name on the server.
     pub stream: String,
-    /// What differs, in the server's word for it.
+    /// Field that differs, in the server's word.
     pub field: &'static str,
-    /// What it must be.
+    /// Required value.
     pub expected: String,
-    /// What it is.
+    /// Value on the server.
     pub found: String,
 }
 
@@ -235,7 +235,7 @@ impl Mesh {
                 .await?
             {
                 Ok(_) => return Ok(changed(Vec::new())),
-                // Somebody was faster, with other settings.
+                // Another process created it meanwhile, with other settings.
                 Err(error) if is_taken(&error.kind()) => self.config_of(&wanted.name).await?,
                 Err(error) => return Err(refused(&wanted.name, &error)),
             },
@@ -291,7 +291,7 @@ impl Provision {
     fn over(&self, have: Option<Settings>) -> Settings {
         Settings {
             version: Settings::VERSION,
-            // What it has wins: shards never change.
+            // The stored value takes precedence: shards never change.
             shards: have.map(|have| have.shards).or(self.shards).unwrap_or(DEFAULT_SHARDS),
             replicas: self.replicas.or(have.map(|have| have.replicas)).unwrap_or(1),
             retention: self.retention.map_or_else(
@@ -371,15 +371,15 @@ fn object_config(namespace: &str, kind: &str, settings: &Settings) -> Config {
     let bucket = bucket(namespace, kind);
     let subjects = vec![format!("$O.{bucket}.C.>"), format!("$O.{bucket}.M.>")];
     let (purpose, max_age) = match kind {
-        // Those of an execution are made while it is open and are wanted as long as its history is kept, so an execution
-        // may be open for as long as the retention is without losing any.
+        // Artifacts are stored while their execution is open and are needed as long as its history is kept. So an execution
+        // may be open as long as the retention without a loss.
         ARTIFACTS => ("artifacts that are too large to travel", Duration::from_secs(2 * settings.retention)),
         _ => ("plans, by digest", Duration::ZERO),
     };
     Config { max_age, allow_direct: true, ..base(format!("OBJ_{bucket}"), subjects, purpose, settings) }
 }
 
-/// What of a stream the mesh depends on, each with its value as text.
+/// Returns the settings of a stream that the mesh depends on, each with its value as text.
 fn traits(config: &Config) -> [(&'static str, String); 19] {
     let limit = |limit: i64| if limit <= 0 { "unlimited".to_owned() } else { limit.to_string() };
     let subjects: BTreeSet<_> = config.subjects.iter().map(String::as_str).collect();
@@ -420,7 +420,7 @@ fn compare(wanted: &Config, found: &Config) -> Vec<Difference> {
         .collect()
 }
 
-/// What is wanted, with what else an operator has set: placement, compression, limits of consumers.
+/// Returns the wanted settings, with those that an operator has added: placement, compression, limits of consumers.
 fn adopt(found: Config, wanted: &Config) -> Config {
     let wanted = wanted.clone();
     let shortest = |window: Duration| match wanted.max_age {

@@ -51,7 +51,7 @@ const SLOWEST: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost(pub(crate) String);
 
-/// What the server delivers to one consumer, as much of it as was asked for.
+/// Deliveries of the server to one consumer, at most as many as were requested.
 pub(crate) struct Pull {
     consumer: Consumer<Config>,
     inbox: async_nats::Subject,
@@ -114,7 +114,7 @@ impl Pull {
         if self.asked == 0 {
             self.heard = Instant::now();
         }
-        // Nothing is awaited between sending and counting, so a caller that gives up cannot make the count wrong.
+        // No await stands between sending and counting, so a cancelled caller cannot make the count wrong.
         self.consumer
             .request_batch(batch, self.inbox.clone())
             .await
@@ -127,7 +127,7 @@ impl Pull {
     /// called again; nothing is lost by it.
     pub(crate) async fn next(&mut self) -> Result<Option<Item>, Lost> {
         loop {
-            // What has come is read before silence is judged: it shows that the consumer lives.
+            // Arrived messages are read before silence is judged: they show that the consumer lives.
             let came = if let Some(came) = self.subscriber.next().now_or_never() {
                 came
             } else {
@@ -196,7 +196,7 @@ impl Pull {
     }
 }
 
-/// What a slot holds when it holds no message.
+/// Returns the placeholder of an empty slot.
 const fn nothing() -> Message {
     Message {
         subject: async_nats::Subject::from_static("_"),
@@ -278,7 +278,7 @@ pub(crate) fn pause(attempt: u32, slowest: Duration) -> Duration {
     longest.mul_f64(rand::rng().random_range(0.5..=1.0))
 }
 
-/// What a [`Reader`] reads.
+/// Position from which a [`Reader`] reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     /// The stream's name on the server.
@@ -422,7 +422,7 @@ async fn consume(mesh: Mesh, reading: Reading) -> Result<Pull, MeshError> {
     Pull::open(&mesh, consumer).await
 }
 
-/// What the server says about consumers, as an error of ours.
+/// Converts the server's error about a consumer.
 pub(crate) fn consumer_error(what: &'static str, error: &ConsumerError) -> MeshError {
     match error.kind() {
         ConsumerErrorKind::JetStream(_) => MeshError::Refused { what, reason: error.to_string() },

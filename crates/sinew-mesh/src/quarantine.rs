@@ -1,7 +1,7 @@
-//! What could not be understood: kept whole, with the reason, for a person to look at.
+//! Messages that could not be read or used: kept whole, with the reason, for a person.
 //!
-//! A message that nobody can read would otherwise come again for ever, or be lost. Its subject is the place it came from,
-//! so setting it aside twice is setting it aside once.
+//! An unreadable message would otherwise be delivered again for ever, or be lost. Its subject is the place it came from,
+//! so quarantining a message twice stores it once.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,9 +26,9 @@ use crate::wire::undeliverable;
 
 /// Characters of a reason that are kept.
 const LONGEST_REASON: usize = 1_000;
-/// What a reason may not contain in a header.
+/// Characters that a header must not contain; percent-encoded in reasons.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
-/// What this module adds to a message's headers.
+/// Headers that this module adds to a message.
 const OURS: [&str; 4] = [REASON, SUBJECT, TIME, PART];
 /// Parts of a full quarantine that make room, tried in this order: a tenth, a third, all.
 const DROPPED_SHARES: [u64; 3] = [10, 3, 1];
@@ -178,7 +178,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// What was set aside, oldest first, without the bodies; of more than `limit` the newest.
+    /// Lists quarantined messages without their bodies, oldest first; the newest `limit` of them.
     pub async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, MeshError> {
         let reading = Reading {
             stream: bucket(self.namespace(), "QUARANTINE"),
@@ -190,7 +190,7 @@ impl Mesh {
         let mut found = VecDeque::new();
         let mut pending = reader.pending();
         while pending > 0 {
-            // What was counted may be removed while we read; then nothing comes in its place.
+            // Messages that were counted may be removed before they are read; the reader then gets no replacement.
             let Ok(item) = timeout(WAIT, reader.next()).await else { break };
             pending = item.pending;
             let Item { time, message, .. } = item;

@@ -1,4 +1,4 @@
-//! What the server lets this connection do, in the server's own words.
+//! Rights of this connection, as the server states them.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ struct Responses {
 }
 
 impl Mesh {
-    /// What the server lets this connection do; none when it may do everything in its account.
+    /// Returns the rights of this connection; `None` if it may do everything in its account.
     pub async fn rights(&self) -> Result<Option<Granted>, MeshError> {
         let client = self.client();
         let asked = answer(self, WHAT, WAIT, client.request(OWN_RIGHTS, "".into()));

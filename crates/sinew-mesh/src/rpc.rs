@@ -29,7 +29,7 @@ pub struct RpcServer {
 pub struct RpcRequest {
     /// The operation, for instance `SendMessage`.
     pub method: String,
-    /// Who calls.
+    /// Caller of the request.
     pub caller: Token,
     /// The call's headers, without commands to the server.
     pub headers: HeaderMap,

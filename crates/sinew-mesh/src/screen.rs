@@ -88,7 +88,7 @@ impl Drop for ScreenedRoute {
     }
 }
 
-/// What all connections of one route share.
+/// State that all connections of one route share.
 struct RouteState {
     upstream: Upstream,
     tls: Arc<ClientConfig>,

@@ -40,7 +40,7 @@ const AT_ONCE: usize = 256;
 /// More than the headers take with which a message is stored once: the stream's name and the condition.
 pub(crate) const FENCE: usize = 256;
 
-/// What became of a message that may be stored once.
+/// Outcome of a message that may be stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is stored, by this call.
@@ -204,7 +204,7 @@ impl Mesh {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::NoResponders => {
-                    // Nobody captures the subject: no stream, or a server whose JetStream has not started yet.
+                    // No stream takes the subject: it does not exist, or the server's JetStream has not started yet.
                     return Ok(Published::Unknown("no stream takes the subject".to_owned()));
                 }
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
@@ -258,7 +258,7 @@ impl Mesh {
     }
 }
 
-/// What the server said to a publish.
+/// Answer of the server to a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// Stored, at this place in the stream.

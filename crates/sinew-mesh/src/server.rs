@@ -71,7 +71,7 @@ pub struct Server {
     program: PathBuf,
     store: PathBuf,
     port: u16,
-    /// What the server calls itself, so that another one on the port is not taken for it.
+    /// Name of the server, which tells it from another one on the same port.
     name: String,
     process: Option<Process>,
     _temporary: Option<TempDir>,
@@ -239,7 +239,7 @@ impl Server {
             }
             self.port = port;
             match self.launch().await {
-                // Somebody was faster.
+                // Another process took the port meanwhile.
                 Err(MeshError::ServerFailed { reason }) if reason.contains("in use") && tries < TRIES => {}
                 done => return done,
             }
@@ -252,7 +252,7 @@ impl Server {
         let config = self.store.join("nats-server.conf");
         fs::write(&config, self.config()).map_err(|e| cannot(&config, &e))?;
         let log = self.log();
-        // What the server before this one said is kept for who looks for the reason of its end.
+        // The log of the previous server is kept, because it may hold the reason of its end.
         let _ = fs::rename(&log, log.with_extension("log.old"));
         let output = File::create(&log).map_err(|e| cannot(&log, &e))?;
         let errors = output.try_clone().map_err(|e| cannot(&log, &e))?;

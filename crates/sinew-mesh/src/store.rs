@@ -56,7 +56,7 @@ impl StoredPlan {
 pub struct Version {
     /// Its place in the stream: grows with every deployment.
     pub seq: u64,
-    /// What was deployed.
+    /// The deployment.
     pub deployment: Deployment,
 }
 

@@ -96,7 +96,7 @@ pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
     Ok(Some(StreamMessage { subject, sequence: written.seq, headers, payload, time }))
 }
 
-/// What stands in place of headers that cannot be read.
+/// Returns the headers that replace unreadable ones.
 fn unreadable_headers(reason: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(reason) = reason.parse::<HeaderValue>() {

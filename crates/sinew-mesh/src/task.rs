@@ -61,7 +61,7 @@ enum State {
     Open(Box<Pull>),
 }
 
-/// Who works on something at the moment.
+/// Works in progress, by key.
 #[derive(Debug, Default)]
 struct Slots {
     busy: AtomicUsize,
@@ -156,7 +156,7 @@ impl AgentQueue {
         }
     }
 
-    /// What has come already, if anything has and a place is free.
+    /// Returns a task that has arrived already, if a place is free.
     pub fn try_next(&mut self) -> Option<Delivery> {
         self.next().now_or_never()
     }
@@ -184,7 +184,7 @@ impl AgentQueue {
                 _slot: slot,
             });
         }
-        // Nobody can answer it: there is no execution that waits. Not awaited here, since the caller may give up on us.
+        // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
         let suspect = Suspect { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
             tracing::warn!(subject = suspect.name, "what came on a queue is no task");
@@ -218,7 +218,7 @@ fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
         loop {
             sleep(pause(attempt, SLOWEST)).await;
             let opened = match existing(&mesh, &agent).await {
-                // Whoever may not make it is told so by silence, each time for the full wait; so it asks rarely.
+                // A user without the right gets no answer and waits the full timeout each time, so the consumer is requested rarely.
                 Ok(None) if attempt % 8 == 0 => consumer(&mesh, &agent).await.map(Some),
                 found => found,
             };
@@ -289,7 +289,7 @@ struct Place {
 /// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Whose task it is.
+    /// Agent that the task is for.
     pub agent: Token,
     /// The execution it belongs to.
     pub execution: ExecutionId,
@@ -327,7 +327,7 @@ impl Delivery {
         self.place.delivered > MAX_DELIVERIES
     }
 
-    /// What to answer with, for a task of its own that says that the work goes on.
+    /// Returns the handle for answering from a task of its own that reports progress.
     pub fn answers(&self) -> Answers {
         self.answers.clone()
     }

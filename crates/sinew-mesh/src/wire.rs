@@ -108,7 +108,7 @@ pub fn parse_headers(block: &[u8]) -> Result<HeaderMap, HeaderDefect> {
     if unreadable { Err(HeaderDefect::Name) } else { Ok(headers) }
 }
 
-/// What was wrong with a message that [`FrameScreen`] has replaced; none for any other message.
+/// Returns the defect of a message that [`FrameScreen`] has replaced; `None` for any other message.
 pub fn undeliverable(headers: &HeaderMap) -> Option<&str> {
     headers.get(UNDELIVERABLE).map(HeaderValue::as_str)
 }
@@ -144,7 +144,7 @@ pub struct FrameScreen {
     pub cluster: Vec<String>,
 }
 
-/// What lies at the beginning of the received bytes.
+/// Frame at the beginning of the received bytes.
 enum Frame {
     /// Not all of it has come.
     Partial,
@@ -235,7 +235,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a server says about itself, without what would make the client library go around the screen: TLS, which ends at
+/// Returns the server's INFO without the parts that would lead the client library around the screen: TLS, which ends at
 /// the screen, and other addresses.
 fn plain_info(arguments: &[u8]) -> Result<(Bytes, Vec<String>), FrameError> {
     let mut info: Value = serde_json::from_slice(arguments).map_err(|_| FrameError::Line)?;
@@ -299,7 +299,7 @@ impl<'a> MessageLine<'a> {
         let raw = if raw.is_empty() { raw } else { format!("{RAW_HEADERS}: {raw}\r\n") };
         let block = format!("NATS/1.0\r\n{UNDELIVERABLE}: {reason}\r\n{raw}\r\n");
         let subject = readable(self.subject);
-        // Nobody can answer to a reply subject that was replaced.
+        // An answer cannot be sent to a reply subject that was replaced.
         let reply = self.reply.and_then(|reply| match readable(reply) {
             Cow::Borrowed(reply) => Some(format!(" {reply}")),
             Cow::Owned(_) => None,

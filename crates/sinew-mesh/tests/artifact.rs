@@ -17,7 +17,7 @@ use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ArtifactName, ExecutionId, TaskId};
 
-mod started;
+use crate::started;
 
 fn name(text: &str) -> ArtifactName {
     ArtifactName::parse(text).unwrap()

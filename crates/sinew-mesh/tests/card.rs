@@ -16,7 +16,7 @@ use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::{Announcement, SCHEMAS, input_schema};
 use sinew_protocol::{Subject, Token};
 
-mod started;
+use crate::started;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Two clocks that began at slightly different times.
@@ -286,7 +286,7 @@ async fn who_is_not_heard_of_is_gone() {
     };
     assert!(gone + SLACK >= ttl && gone < 2 * ttl, "{gone:?}");
     assert!(cards.get("alive").is_some());
-    // Who looks later sees how old a card is, not how long ago it looked.
+    // A later reader sees the age of a card, not the time since its own start.
     let later = mesh.cards_within(Duration::from_mins(1));
     later.ready().await;
     assert!(later.age("dead").unwrap() + SLACK >= gone);

@@ -394,7 +394,7 @@ async fn nobody_can_guess_where_an_answer_goes() {
     }
 }
 
-/// What fuzzers found, and what they begin with.
+/// Frames that fuzzers found, and the seeds they begin with.
 #[test]
 fn the_corpus_of_frames_holds() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frames");

@@ -79,7 +79,7 @@ async fn a_shard_is_given_back_by_its_owner_only() {
     assert_eq!(fleet.owner(0).await.unwrap().as_deref(), Some("one"));
     fleet.release(0, "one").await.unwrap();
     assert_eq!(fleet.owner(0).await.unwrap(), None);
-    // What is free is claimed at the revision it has, not as if it had never been owned.
+    // A released shard is claimed at its current revision, not as if it had never been owned.
     let (owner, revision) = fleet.look().await.unwrap().owners[&0].clone();
     assert_eq!(owner, None);
     assert!(!fleet.claim(0, "two", 0).await.unwrap());

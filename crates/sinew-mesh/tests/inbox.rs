@@ -13,7 +13,7 @@ use sinew_protocol::journal::Positions;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-mod started;
+use crate::started;
 
 const START: Positions = Positions::at(0, 0);
 
@@ -72,7 +72,7 @@ async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subject
     assert_eq!(all[&Source::Results], [(1, Some(result(2, 3))), (3, Some(result(2, 6)))]);
     assert!(inbox.try_next().is_none());
 
-    // Whoever takes over reads on behind what the journal holds.
+    // A new owner continues behind the positions in the journal.
     let mut inbox = mesh.inbox(2, Positions::at(2, 1)).await.unwrap();
     let mut seqs = [inbox.next().await.seq, inbox.next().await.seq];
     seqs.sort_unstable();

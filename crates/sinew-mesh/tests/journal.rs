@@ -11,7 +11,7 @@ use sinew_mesh::{AppendError, Journal, Mesh, MeshError, Stored};
 use sinew_protocol::Subject;
 use sinew_protocol::header::{COMMIT, PART};
 
-mod started;
+use crate::started;
 
 async fn read(journal: &mut Journal) -> Result<Vec<Stored>, MeshError> {
     let mut all = Vec::new();

@@ -43,7 +43,7 @@ async fn a_mesh_is_made_once_and_read_by_everybody() {
     assert_eq!(maker.check().await.unwrap(), []);
     assert_eq!(maker.provision(&Provision::default()).await.unwrap(), []);
 
-    // Who asked too early is not stuck with the answer.
+    // A process that asked too early asks again.
     for mesh in [maker, mesh(&server, "prod").await] {
         let layout = mesh.layout().await.unwrap();
         assert_eq!(layout.shards.get(), 4);
@@ -93,7 +93,7 @@ async fn shards_never_change_and_the_rest_may() {
     assert_eq!(config(&mesh, "m_TASKS").await.max_age, Duration::from_hours(1));
     assert_eq!(config(&mesh, "OBJ_m_ARTIFACTS").await.max_age, Duration::from_hours(2));
     assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
-    // What is not asked for stays.
+    // Settings that are not given stay.
     assert_eq!(mesh.provision(&Provision::default()).await.unwrap(), []);
 }
 
@@ -229,7 +229,7 @@ async fn copies_a_server_cannot_keep_are_its_refusal() {
     let mesh = mesh(&server, "m").await;
     let error = mesh.provision(&Provision { replicas: Some(3), ..Provision::default() }).await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7011", "{error}");
-    // Nothing was settled, so the mesh can still be made.
+    // A failed attempt stores no settings, so the mesh can still be provisioned.
     mesh.provision(&Provision::default()).await.unwrap();
     mesh.verify().await.unwrap();
 }

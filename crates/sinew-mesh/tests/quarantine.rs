@@ -1,4 +1,4 @@
-//! What is set aside: kept whole, found again, sent again when somebody asks for it, and removed.
+//! Quarantined messages: kept whole, listed, replayed and removed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
@@ -11,7 +11,7 @@ use sinew_mesh::{Mesh, Provision, Put};
 use sinew_protocol::Token;
 use sinew_protocol::journal::Positions;
 
-mod started;
+use crate::started;
 
 const START: Positions = Positions::at(0, 0);
 
@@ -146,7 +146,7 @@ async fn a_message_goes_nowhere_but_where_it_came_from() {
         let error = mesh.replay_quarantined("COMMANDS", seq).await.unwrap_err();
         assert_eq!(error.code(), "SINEW-7032", "{subject}");
     }
-    // What is no write-once stream takes nothing back, a journal least of all.
+    // Only write-once streams take replayed messages; a journal never does.
     let mut of_journal = suspect("test.v1.journal.0", 1, "?");
     of_journal.stream = "JOURNAL";
     mesh.quarantine(of_journal, "no matter").await.unwrap();

@@ -18,7 +18,7 @@ use sinew_mesh::query::{Answer, ExecutionStatus, Query, QueryError, Summary};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::{ExecutionId, Subject, Token, header};
 
-mod started;
+use crate::started;
 
 fn summary(n: usize) -> Summary {
     Summary {

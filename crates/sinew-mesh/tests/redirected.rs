@@ -1,5 +1,5 @@
-//! What a server was made to deliver to a subject of the mesh, by somebody who may not write there: its answers to readers
-//! carry a mark, and nobody takes them for messages.
+//! Messages that a third party makes the server redirect to a subject of the mesh: they carry a mark, and readers ignore
+//! them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on")]
 
@@ -13,7 +13,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
 use tokio::time::timeout;
 
-mod started;
+use crate::started;
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -18,7 +18,7 @@ use sinew_mesh::trace::TraceParent;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::{Subject, Token, header};
 
-mod started;
+use crate::started;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -53,7 +53,7 @@ async fn call(mesh: &Mesh, agent: &str, method: &str) -> Result<String, MeshErro
     Ok(String::from_utf8(reply.body.to_vec()).unwrap())
 }
 
-/// Whoever answers may write where the caller may not.
+/// The answering side may publish to subjects that the caller may not.
 #[tokio::test]
 async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
     let (_server, mesh) = started::mesh().await;
@@ -67,7 +67,7 @@ async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
     {
         send("test.v1.rpc.a.SendMessage.b", reply, "").await.unwrap();
         send("test.v1.query.0", reply, r#"{"list":{}}"#).await.unwrap();
-        // What is garbage is answered as well.
+        // Garbage is answered as well.
         send("test.v1.query.0", reply, "garbage").await.unwrap();
     }
     send("test.v1.rpc.a.Last.b", "_INBOX.x", "").await.unwrap();
@@ -125,7 +125,7 @@ async fn calls_without_an_answer_and_calls_that_are_too_large_are_told_apart() {
     let call = door.next().await.unwrap();
     assert_eq!((call.method.as_str(), &call.body[..]), ("SendMessage", &b"x"[..]));
     assert_eq!(call.respond(HeaderMap::new(), large).await.unwrap_err().code(), "SINEW-7053");
-    // What is no call does not come out of the door.
+    // A message that is not a call never reaches the handler.
     let subject = mesh.subject(&Subject::Rpc {
         agent: Token::of("slow"),
         method: Token::of("GetTask"),

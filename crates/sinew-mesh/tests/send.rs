@@ -11,7 +11,7 @@ use sinew_mesh::{Mesh, Parcel, Put};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
 
-mod started;
+use crate::started;
 
 fn none() -> HeaderMap {
     HeaderMap::new()

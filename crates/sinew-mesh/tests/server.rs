@@ -153,7 +153,7 @@ async fn owner_that_will_be_killed() {
 async fn a_server_ends_with_its_owner_even_when_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "owner_that_will_be_killed"])
+        .args(["--exact", "server::owner_that_will_be_killed"])
         .env("SERVER_TEST_OWNER_STORE", folder.path())
         .stdout(Stdio::null())
         .spawn()

@@ -17,7 +17,7 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
 use sinew_protocol::{ExecutionId, Subject, Token};
 
-mod started;
+use crate::started;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -113,7 +113,7 @@ async fn workflows_have_names_and_versions() {
     let names: Vec<_> = workflows.list().iter().map(|version| version.deployment.name.clone()).collect();
     assert_eq!(names, ["billing", "order intake"]);
 
-    // What cannot be read changes nothing, whoever put it there.
+    // An unreadable deployment changes nothing.
     for body in [
         b"{".to_vec(),
         deployment("billing", 9).to_json().into_bytes(),

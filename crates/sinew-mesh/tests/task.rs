@@ -14,7 +14,7 @@ use sinew_mesh::{Mesh, Parcel, Provision};
 use sinew_protocol::Token;
 use tokio::time::{interval, timeout};
 
-mod started;
+use crate::started;
 
 fn agent() -> Token {
     Token::of("reviewer")

@@ -1,4 +1,4 @@
-//! What every plan must hold, whichever dialect made it.
+//! Rules that each plan must follow, in every dialect.
 
 use crate::{Join, NodeIx, Op, Plan};
 
@@ -40,7 +40,7 @@ pub enum PlanError {
         /// Edges in all.
         edges: usize,
     },
-    /// Nothing would ever start.
+    /// The plan has no entry node, so no node would start.
     #[error("the plan has no entry node")]
     NoEntry,
     /// A body that is reached by flow as well would run twice.

@@ -45,7 +45,7 @@ pub struct Plan {
     /// JSON Schema of the execution's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What only the dialect's adapter reads (output mapping, rules, skills, …).
+    /// Data for the dialect's adapter only (output mapping, rules, skills, …).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub extra: Value,
 }
@@ -80,7 +80,7 @@ pub struct PlanNode {
     /// A name for people, when the file has one beside the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What running it means.
+    /// Operation of the node.
     pub op: Op,
     /// When tokens make an activation.
     pub join: Join,
@@ -105,12 +105,12 @@ pub struct PlanNode {
     /// True for a node that is structure only (a tool, a skill, an attached sub-agent) and is never activated by flow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// What only the dialect's adapter reads.
+    /// Data for the dialect's adapter only.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub extra: Value,
 }
 
-/// What running a node means. Shapes the drawing and the static checks; the adapter's `bind` says what happens.
+/// Operation of a node. Decides the drawing and the static checks; the adapter's `bind` decides what happens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -170,7 +170,7 @@ pub struct PlanEdge {
     pub to: NodeIx,
     /// Input of `to` it arrives at.
     pub handle: String,
-    /// What is written on the drawing.
+    /// Label on drawings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Times it may be taken; after that it is as if it were not there.
@@ -187,7 +187,7 @@ pub struct PlanEdge {
     /// Structure, not flow: a tool, skill or sub-agent of `to`. No token ever travels on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attach: bool,
-    /// What only the dialect's adapter reads (guard, conversion code, coercion).
+    /// Data for the dialect's adapter only (guard, conversion code, coercion).
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub extra: Value,
 }
@@ -205,7 +205,7 @@ pub struct Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitOn {
-    /// Whatever the outcome.
+    /// Taken after every outcome.
     Always,
     /// Only after success.
     Success,
@@ -225,7 +225,7 @@ pub struct Retry {
     pub on: RetryOn,
     /// Milliseconds before the first new attempt.
     pub delay_ms: u64,
-    /// What each further delay is multiplied with.
+    /// Factor between two delays.
     pub factor: f64,
     /// Longest delay in milliseconds.
     pub max_delay_ms: Option<u64>,
@@ -271,9 +271,9 @@ pub enum RetryOn {
     /// All that are marked retryable.
     #[default]
     Always,
-    /// What the agent itself reported as failed.
+    /// A failure that the agent reported itself.
     Failure,
-    /// What went wrong around the agent: timeout, crash, transport.
+    /// A failure around the agent: timeout, crash, transport.
     Error,
 }
 
@@ -284,9 +284,9 @@ pub struct Profile {
     pub order: Order,
     /// Activations that may run at the same time in one execution; 0 = no limit.
     pub parallel: u32,
-    /// What a failed activation does to the rest.
+    /// Effect of a failed activation on the other nodes.
     pub failure: Failure,
-    /// What a waiting person does to the rest.
+    /// Effect of a waiting person on the other nodes.
     pub pause: Pause,
 }
 
@@ -296,13 +296,13 @@ pub struct Profile {
 pub enum Order {
     /// As they became ready.
     Fifo,
-    /// What an activation made ready starts before its siblings.
+    /// Activations that a node made ready start before its siblings.
     DepthFirst,
-    /// Those that became ready together, by rank.
+    /// Activations that became ready together start in order of rank.
     Rank,
 }
 
-/// What a failed activation does to the rest.
+/// Effect of a failed activation on the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
@@ -316,11 +316,11 @@ pub enum Failure {
     Isolate,
 }
 
-/// What a waiting person does to the rest.
+/// Effect of a waiting person on the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pause {
-    /// Nothing new starts; what becomes ready is deferred and run after the answer, one after another.
+    /// No activation starts; those that become ready are deferred and run after the answer, one after another.
     FreezeDefer,
     /// Only the waiting node waits.
     NodeLocal,

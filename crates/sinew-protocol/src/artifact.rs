@@ -22,7 +22,7 @@ pub const MAX_NAME: usize = 255;
 /// Why a text cannot name an artifact, or an address cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadArtifact {
-    /// Nothing, or more than 255 bytes.
+    /// The name is empty or longer than 255 bytes.
     #[error("an artifact name has 1 to {MAX_NAME} bytes, this one has {0}")]
     Length(usize),
     /// A character that could leave the folder, hide, or mean something to a shell, URI or terminal.
@@ -47,9 +47,9 @@ pub enum BadArtifact {
     Changed {
         /// The artifact's name.
         name: ArtifactName,
-        /// What the reference says, sha256 and size.
+        /// Sha256 and size that the reference states.
         expected: String,
-        /// What the bytes are.
+        /// Sha256 and size of the bytes received.
         found: String,
     },
 }
@@ -178,7 +178,7 @@ impl fmt::Display for ArtifactRef {
     }
 }
 
-/// What is known of one stored version: enough to check that bytes are those that were stored.
+/// Description of one stored version, sufficient to check its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactMeta {
     /// The artifact's name.
@@ -238,7 +238,7 @@ pub struct ArtifactUri {
     pub artifact: ArtifactRef,
 }
 
-/// What stays readable in a segment; everything else is percent-encoded.
+/// Characters that stay readable in a segment; all others are percent-encoded.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@');
 
 impl fmt::Display for ArtifactUri {

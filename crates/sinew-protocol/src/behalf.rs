@@ -1,6 +1,6 @@
-//! What calls prove: on whose behalf an executor starts an execution, and during which task a call is made.
+//! Proofs that calls carry: the caller on whose behalf an executor starts an execution, and the task that makes a call.
 //!
-//! Both proofs are made of the executors' key. Neither can be used to answer a task.
+//! Both proofs are derived from the executors' key. Neither can be used to answer a task.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub const PARENT: &str = "parent";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Behalf {
-    /// Who asked, as the subject of the call said.
+    /// Caller, as the subject of the call states.
     pub caller: Token,
     proof: ResultToken,
 }
@@ -36,7 +36,7 @@ impl Behalf {
     }
 }
 
-/// What the proof is about. Attempts of tasks count from 1, so no task has this id.
+/// Returns the subject of the proof as a task id. Attempts count from 1, so no real task has this id.
 fn claim(execution: &ExecutionId, caller: &Token) -> TaskId {
     TaskId::of(execution, &ActivationKey::of::<&str>(execution, caller.as_str(), &[], 0), 0)
 }

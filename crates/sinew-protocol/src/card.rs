@@ -35,7 +35,7 @@ pub fn is_expired(age: Duration, ttl: Duration) -> bool {
     age > ttl
 }
 
-/// What kind of agent a card announces.
+/// Kind of agent that a card announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AgentKind {
     /// Answers tasks itself.
@@ -69,7 +69,7 @@ pub enum Visualisation {
 pub struct Announcement {
     /// The agent's name; tasks are addressed to it.
     pub name: String,
-    /// What it does, for people and models.
+    /// Purpose of the agent, for people and models.
     pub description: String,
     /// Its own version.
     pub version: String,
@@ -193,7 +193,7 @@ pub fn address(namespace: &str, agent: &str) -> String {
     format!("nats:///{}/{}", subject_token(namespace), subject_token(agent))
 }
 
-/// What a card says in the extension with this URI.
+/// Returns the parameters of the card's extension with this URI; `None` if the card does not have it.
 pub fn extension_params<'a>(card: &'a AgentCard, uri: &str) -> Option<&'a Value> {
     card.capabilities.extensions.as_ref()?.iter().find(|extension| extension.uri == uri)?.params.as_ref()
 }

@@ -1,7 +1,7 @@
-//! What somebody asks of an execution: the bodies of commands.
+//! Bodies of commands: requests to an execution.
 //!
-//! Who asks, what is asked and the command's id stand in the subject ([`Subject::Command`](crate::Subject::Command)),
-//! where publish rights make them trustworthy; a body never says who its sender is.
+//! Caller, operation and id of a command stand in its subject ([`Subject::Command`](crate::Subject::Command)), where rights to
+//! publish make them trustworthy. A body never names its sender.
 
 #[cfg(test)]
 mod tests;
@@ -40,19 +40,19 @@ pub enum BadCommand {
     /// Not the JSON that this operation asks for.
     #[error("a {operation} command cannot be read: {reason}")]
     Body {
-        /// What was asked, as the subject says.
+        /// Operation that the subject names.
         operation: &'static str,
-        /// What is wrong.
+        /// Description of the defect.
         reason: String,
     },
     /// A field that is too long, empty or contradicts another.
     #[error("a {operation} command has a bad `{field}`: {reason}")]
     Field {
-        /// What was asked, as the subject says.
+        /// Operation that the subject names.
         operation: &'static str,
         /// The field.
         field: &'static str,
-        /// What is wrong.
+        /// Description of the defect.
         reason: String,
     },
 }
@@ -103,13 +103,13 @@ pub struct StartCommand {
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// What to find it by.
+    /// Labels that lists can be filtered by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What makes a repeated request the same one; the execution's id follows from it.
+    /// Key that identifies repeated requests; the execution's id is derived from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Who asked an executor to start it.
+    /// Caller on whose behalf an executor starts the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behalf: Option<Behalf>,
 }
@@ -200,7 +200,7 @@ pub struct ApproveCommand {
     /// Which of the node's activations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<u32>,
-    /// What is decided.
+    /// Decision of the person.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
     /// A word to it.
@@ -223,8 +223,8 @@ pub struct RetryCommand {
     /// These nodes and no others: what else failed or was cancelled stays as it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only: bool,
-    /// What the one node is to ask with instead of what it got; without a node the input of the execution, which begins
-    /// afresh.
+    /// Input that replaces the input of the one node. Without a node it replaces the input of the execution, which then
+    /// begins anew.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Why, for people.
@@ -285,7 +285,7 @@ impl Command {
         .unwrap_or_default()
     }
 
-    /// What is asked.
+    /// Returns the operation of the command.
     pub const fn operation(&self) -> Operation {
         match self {
             Self::Start(_) => Operation::Start,

@@ -17,7 +17,7 @@ pub struct Deployment {
     pub digest: String,
     /// The dialect it is written in.
     pub dialect: String,
-    /// What it is for.
+    /// Purpose of the workflow.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The card under which executors announce it.
@@ -28,7 +28,7 @@ pub struct Deployment {
     pub mermaid: String,
     /// When it was deployed, milliseconds since 1970 UTC.
     pub at: u64,
-    /// Who deployed it.
+    /// User who deployed it.
     pub by: String,
 }
 

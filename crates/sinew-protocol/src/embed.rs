@@ -2,7 +2,7 @@
 
 use crate::artifact::{ArtifactName, ArtifactRef, BadArtifact};
 
-/// What a model says about its result.
+/// Result that a model embeds in its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultEmbed {
     /// The artifact's name as written; empty when none is named.

@@ -54,9 +54,9 @@ pub const OTLP_TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
 pub const OTEL_TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 /// `true` sends no traces.
 pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
-/// What this process is called in traces.
+/// Name of this process in traces.
 pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// What else traces say of this process.
+/// Further attributes of this process in traces.
 pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 /// A token of NATS, which is given in the URL here; kept out of logs all the same.
 pub const NATS_TOKEN: &str = "NATS_TOKEN";

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Whose fault it was, as far as retrying is concerned.
+/// Origin of a fault; decides whether a retry may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -15,7 +15,7 @@ pub enum FaultKind {
     Failure,
     /// An input or output breaks its schema.
     Invalid,
-    /// Somebody asked for the end.
+    /// A user or a parent cancelled the work.
     Cancelled,
     /// No answer before the deadline.
     Timeout,
@@ -59,7 +59,7 @@ pub struct Fault {
     pub message: String,
     /// Whether the same work may succeed when tried again.
     pub retryable: bool,
-    /// Whose fault it was.
+    /// Origin of the fault.
     pub kind: FaultKind,
     /// Further lines, for instance one per schema violation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -88,7 +88,7 @@ impl Fault {
         Self::new(FaultKind::Error, code, message)
     }
 
-    /// What the agent reported as its own failure, retryable.
+    /// Returns a failure that the agent reported itself. Retryable.
     pub fn failure(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(FaultKind::Failure, code, message)
     }

@@ -17,7 +17,7 @@ pub const TRACE_PARENT: &str = "traceparent";
 pub const MESSAGE_ID: &str = "Nats-Msg-Id";
 /// How many workflows called each other before this one, for peers that have no journal; a hint, never the limit.
 pub const CALL_DEPTH: &str = "Sinew-Call-Depth";
-/// What agents deduplicate their effects on: the same for all attempts.
+/// Key by which agents recognise repeated effects: the same for all attempts of an activation.
 pub const ACTIVATION: &str = "Sinew-Activation";
 /// The attempt, counted from 1.
 pub const ATTEMPT: &str = "Sinew-Attempt";
@@ -43,7 +43,7 @@ pub const STATUS: &str = "Sinew-Status";
 pub const STARTED: &str = "Sinew-Started";
 /// When an execution ended, milliseconds since 1970 UTC.
 pub const ENDED: &str = "Sinew-Ended";
-/// Who started an execution.
+/// Caller who started an execution.
 pub const CALLER: &str = "Sinew-Caller";
 /// Why a message lies in quarantine, percent-encoded.
 pub const REASON: &str = "Sinew-Reason";

@@ -24,7 +24,7 @@ const DERIVED_ID_BYTES: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no id: expected 1 to 64 letters, digits, underscores or hyphens")]
 pub struct BadId {
-    /// What was given, cut to 64 characters.
+    /// The rejected text, cut to 64 characters.
     pub text: String,
 }
 

@@ -1,7 +1,7 @@
-//! What a shard's journal and the history hold, as plain data beside its protobuf (`proto/sinew/v1/journal.proto`).
+//! Contents of a shard's journal and of the history, as plain data beside its protobuf (`proto/sinew/v1/journal.proto`).
 //!
-//! Rounds stay opaque bytes here: only the engine knows facts. Reading is strict about what the journal rests on (ids,
-//! kinds) and tolerant of fields it does not know.
+//! Rounds stay opaque bytes here: only the engine knows facts. Decoding is strict about ids and kinds, and ignores fields
+//! that it does not know.
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ impl Positions {
     }
 }
 
-/// What happened to one execution.
+/// One execution's part of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The execution.
@@ -57,9 +57,9 @@ pub struct Entry {
     pub meta: Option<ExecutionMeta>,
     /// Encoded rounds, in order.
     pub rounds: Vec<Bytes>,
-    /// What was answered to commands.
+    /// Verdicts on commands.
     pub commands: Vec<Verdict>,
-    /// What the entry is.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Set when the owner works on the execution no more; a checkpoint without a hold ends it.
     pub hold: Option<ExecutionHold>,
@@ -74,7 +74,7 @@ pub struct ExecutionHold {
     pub reason: String,
 }
 
-/// What an entry is.
+/// Kind of a journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
     /// New rounds, or verdicts only.
@@ -85,14 +85,14 @@ pub enum EntryKind {
     Closed,
 }
 
-/// What was answered to a command; also the body of the event `command`.
+/// Answer to a command; also the body of the event `command`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The command's id.
     pub id: Token,
-    /// What was asked.
+    /// Operation of the command.
     pub op: Operation,
-    /// Who asked.
+    /// Caller of the command.
     pub caller: Token,
     /// Whether it was done.
     pub accepted: bool,
@@ -101,7 +101,7 @@ pub struct Verdict {
     pub reason: String,
 }
 
-/// What is known of an execution beside its rounds; never changes.
+/// Constant properties of an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionMeta {
     /// The execution.
@@ -112,7 +112,7 @@ pub struct ExecutionMeta {
     pub dialect: String,
     /// The plan's digest.
     pub plan: String,
-    /// Who started it: the token in the command's subject.
+    /// Caller who started it: the token in the command's subject.
     pub caller: Token,
     /// On whose behalf.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -120,7 +120,7 @@ pub struct ExecutionMeta {
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// What the starter wants to find it by.
+    /// Labels that lists can be filtered by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// When the command was taken, milliseconds since 1970 UTC.
@@ -154,11 +154,11 @@ pub struct ParentRef {
 /// All that is known of an execution: the body of the history and of an owner's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionRecord {
-    /// What never changes.
+    /// Constant properties.
     pub meta: ExecutionMeta,
     /// Encoded rounds, in order.
     pub rounds: Vec<Bytes>,
-    /// What was answered to commands.
+    /// Verdicts on commands.
     pub commands: Vec<Verdict>,
     /// Set while no owner works on the execution.
     pub hold: Option<ExecutionHold>,
@@ -285,7 +285,7 @@ impl TryFrom<pb::Entry> for Entry {
     type Error = BadMessage;
 
     fn try_from(wire: pb::Entry) -> Result<Self, BadMessage> {
-        // What an unknown kind does to an execution cannot be known either.
+        // An entry of unknown kind is refused, because its effect on the execution is unknown.
         let kind = match wire.kind() {
             pb::EntryKind::Rounds => EntryKind::Rounds,
             pb::EntryKind::Checkpoint => EntryKind::Checkpoint,

@@ -26,7 +26,7 @@ pub const REFUSED: &str = "SINEW-7005";
 pub const A2A_JSON: &str = "application/a2a+json";
 /// The longest message of an error, in characters.
 pub const MAX_MESSAGE: usize = 1_000;
-/// What `google.rpc.ErrorInfo` names as the domain of our own codes.
+/// Domain of Sinew's own codes in `google.rpc.ErrorInfo`.
 pub const DOMAIN: &str = "github.com/sinew-mesh/sinew";
 
 /// An operation: A2A's eleven, and [`Method::GetAgentCard`], which stands for the well-known address of HTTP.
@@ -61,7 +61,7 @@ impl Method {
 /// A call out of its envelope. Its parameters stay text until they are read as their type: no tree lies in between.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What the response repeats; null for a call without one.
+    /// Id that the response repeats; null for a call without one.
     pub id: Value,
     /// The operation.
     pub method: Method,
@@ -73,7 +73,7 @@ pub struct Request {
 pub struct Refused {
     /// The call's id, if it could be read.
     pub id: Value,
-    /// What to answer.
+    /// Error to answer with.
     pub error: Box<A2aError>,
 }
 

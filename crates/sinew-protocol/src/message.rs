@@ -102,7 +102,7 @@ pub enum Outcome {
     Error,
     /// It was not asked to do anything.
     Skipped,
-    /// Somebody ended it.
+    /// A user or a parent cancelled it.
     #[serde(alias = "canceled")]
     Cancelled,
 }
@@ -162,7 +162,7 @@ pub struct WorkflowNodeResultData {
     /// The output, when there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_artifact_ref: Option<ArtifactRef>,
-    /// What went wrong.
+    /// Description of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Where input or output break their schema.
@@ -227,10 +227,10 @@ pub struct WorkflowNodeExecutionStartData {
     pub node_id: String,
     /// `agent`, `workflow`, `conditional`, `switch`, `join`, `loop`, `map`, `fork`, or a word of another dialect.
     pub node_type: String,
-    /// Who does the work.
+    /// Agent that does the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_name: Option<String>,
-    /// What it works on.
+    /// Input of the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_artifact_ref: Option<ArtifactRef>,
     /// Map and loop: which iteration, counted from 0.
@@ -293,7 +293,7 @@ pub struct WorkflowNodeExecutionResultData {
     pub status: Outcome,
     /// The output, when there is one.
     pub output_artifact_ref: Option<ArtifactRef>,
-    /// What went wrong.
+    /// Description of the failure.
     pub error_message: Option<String>,
     /// Conditional: what the condition was. The current vocabulary keeps it inside `metadata`.
     pub condition_result: Option<bool>,
@@ -357,7 +357,7 @@ pub struct WorkflowExecutionResultData {
     /// Where the output is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_artifact_ref: Option<ArtifactRef>,
-    /// What went wrong.
+    /// Description of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// The output itself, when it is small.

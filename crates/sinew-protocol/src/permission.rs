@@ -1,6 +1,6 @@
-//! What each role may publish and hear: one table, expanded for a namespace and a user.
+//! Subjects that each role may publish and read: one table, expanded for a namespace and a user.
 //!
-//! A tenant is a NATS account; inside one, only these subjects keep users apart. Everything that is not listed is
+//! A tenant is a NATS account; inside one, only these subjects separate users. Each subject that is not listed is
 //! refused. [`config`] renders the table for nats-server, [`nsc`] for operator mode.
 
 mod compare;
@@ -19,7 +19,7 @@ use crate::Token;
 use crate::part::MAX_PARTS;
 use crate::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket, fleet_key};
 
-/// What somebody is to the mesh. A user may be several.
+/// Role of a user on the mesh. A user may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Works on the tasks of one agent name, its own.
@@ -58,11 +58,11 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 
-    /// What whoever has the role's credentials can do beyond what it is for: what the subjects cannot express.
+    /// Returns the powers that credentials of this role give beyond its purpose, because subjects cannot express the limit.
     ///
-    /// A server answers to whatever subject it is asked to, without asking whether the asker may write there, and obeys an
-    /// answer without a body as a call. So among users of one account rights keep what is not theirs from their eyes, and
-    /// mistakes from harm; executors believe nothing that came so; but only an account keeps somebody from destroying.
+    /// A server answers to any subject that a request names, without a check of the requester's rights, and takes an answer
+    /// without a body for a call. So rights inside one account keep data of others unread and prevent mistakes. Executors
+    /// ignore messages that came this way, but only an account of its own keeps a user from destroying streams.
     pub const fn opens(self) -> &'static str {
         match self {
             Self::Agent => {
@@ -95,7 +95,7 @@ impl Role {
         }
     }
 
-    /// What the role may do in a namespace, as a user whose name has this token.
+    /// Returns the rights of the role in a namespace, for a user whose name has this token.
     pub fn permissions(self, namespace: &str, name: &Token) -> Permissions {
         self.named(namespace, name.as_str())
     }
@@ -119,7 +119,7 @@ impl Role {
     }
 }
 
-/// What a user may do; everything else is refused.
+/// Rights of a user; every other subject is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Subjects it may publish to.
@@ -160,8 +160,8 @@ impl Permissions {
     }
 }
 
-/// Who may do what a user of this name may not, or may: the roles under this name, else those under a name that stands in
-/// the subject.
+/// Returns the roles that may do an operation that a user of this name may or may not: roles under this name, else roles
+/// under a name that stands in the subject.
 pub fn holders(
     namespace: &str,
     name: &Token,
@@ -345,7 +345,7 @@ impl Table<'_> {
         }
     }
 
-    /// What an operator's may be beyond looking.
+    /// Adds the rights of an operator that go beyond reading.
     fn admin(&mut self) {
         let name = self.name;
         self.say(&format!("command.*.*.{name}.*"));

@@ -52,7 +52,7 @@ pub enum QueryError {
     NotFound,
     /// The question could not be read.
     BadQuery,
-    /// Whoever was asked does not own the shard, or not yet.
+    /// The executor that was asked does not own the shard, or does not own it yet.
     NotOwner,
 }
 
@@ -60,9 +60,9 @@ pub enum QueryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionStatus {
-    /// Something is being done.
+    /// An activation is at work.
     Running,
-    /// Nothing is done until somebody answers or a time comes.
+    /// All activations wait for a person, a time or a child.
     Waiting,
     /// An operator holds it.
     Paused,
@@ -70,7 +70,7 @@ pub enum ExecutionStatus {
     Success,
     /// It ended badly.
     Failure,
-    /// Somebody ended it.
+    /// A user or a parent cancelled it.
     Cancelled,
 }
 
@@ -111,20 +111,20 @@ pub struct Summary {
     pub workflow: String,
     /// How it stands.
     pub status: ExecutionStatus,
-    /// Who started it.
+    /// Caller who started it.
     pub caller: Token,
     /// When it began, milliseconds since 1970 UTC.
     pub started: u64,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// What it waits for, for people.
+    /// Description of what it waits for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// Agents whose answers are waited for; the first few of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// What the starter wants to find it by.
+    /// Labels that lists can be filtered by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }

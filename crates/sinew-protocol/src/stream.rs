@@ -28,7 +28,7 @@ pub struct Stream {
     pub per_subject: i64,
     /// How long messages stay.
     pub keep: Keep,
-    /// What it is for.
+    /// Purpose of the stream.
     pub purpose: &'static str,
 }
 
@@ -129,7 +129,7 @@ pub mod fleet_key {
         format!("shard.{shard}")
     }
 
-    /// What the owner of a shard has in hand while it catches up after a takeover.
+    /// Returns the key under which the owner of a shard notes the work in hand while it catches up after a takeover.
     pub fn takeover(shard: u32) -> String {
         format!("takeover.{shard}")
     }

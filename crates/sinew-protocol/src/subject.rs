@@ -14,7 +14,7 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 /// Shards of a mesh that was provisioned without a number.
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
-/// What somebody asks of an execution.
+/// Operation that a command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -69,7 +69,7 @@ pub enum Subject {
     Task { agent: Token, execution: ExecutionId, task: TaskId },
     /// The result of a task.
     Result { shard: u32, agent: Token, execution: ExecutionId, task: TaskId, token: ResultToken },
-    /// Something operators see.
+    /// An event of an execution.
     Event { workflow: Token, execution: ExecutionId, kind: Token },
     /// An agent's card.
     Card { agent: Token },
@@ -83,7 +83,7 @@ pub enum Subject {
     Query { shard: u32 },
     /// The versions of a workflow that were deployed; the last message is the latest.
     Workflow { name: Token },
-    /// Something that could not be read, by the stream and sequence it came from.
+    /// A message that could not be read, by the stream and sequence it came from.
     Quarantine { stream: Token, seq: u64 },
 }
 

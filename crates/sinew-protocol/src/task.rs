@@ -46,13 +46,13 @@ pub const CANCELLED: &str = "SINEW-5105";
 /// The code of a fault whose agent would not take the task.
 pub const REJECTED: &str = "SINEW-7004";
 
-/// What Sinew says beside the A2A request, in `metadata.sinew`.
+/// Sinew's part of an A2A request, in `metadata.sinew`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskExtra {
     /// The input, when it is small; else it lies where the `url` part of the message says.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What to do, in words.
+    /// Instruction in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Rules, tools, model, choices: what the dialect tells its agents beside the input.
@@ -61,7 +61,7 @@ pub struct TaskExtra {
     /// Why it is asked.
     #[serde(default)]
     pub tag: String,
-    /// What the agent deduplicates its effects on: the same for all attempts.
+    /// Key by which the agent recognises repeated effects: the same for all attempts.
     pub activation: ActivationKey,
     /// The attempt, counted from 1.
     pub attempt: u32,
@@ -113,7 +113,7 @@ pub fn point_to(request: &mut SendMessageRequest, address: &str) {
     }
 }
 
-/// What an agent of Sinew says beside the A2A result, in `metadata.sinew`.
+/// Sinew's part of an A2A result, in `metadata.sinew`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultExtra {
     /// Why there is no output, with what a retry policy has to know.
@@ -122,7 +122,7 @@ pub struct ResultExtra {
     /// Tokens, cost, model.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub usage: Value,
-    /// What happened on the way, in the dialect's words.
+    /// Events on the way, in the dialect's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
 }
@@ -136,13 +136,13 @@ pub struct Draft<'a> {
     pub session: &'a str,
     /// The output, one of `artifacts`, or why there is none.
     pub end: Result<ArtifactRef, Fault>,
-    /// What to tell people; a sentence is made up when empty.
+    /// Text for people; if empty, a sentence is generated.
     pub text: &'a str,
     /// All artifacts of the task, the output among them.
     pub artifacts: &'a [ResultArtifact],
     /// Tokens, cost, model.
     pub usage: Value,
-    /// What happened on the way.
+    /// Events on the way.
     pub events: Vec<Value>,
     /// How often the agent tried again by itself.
     pub retries: u32,

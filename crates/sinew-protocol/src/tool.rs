@@ -28,7 +28,7 @@ pub const INPUT_ARTIFACT: &str = "input_artifact";
 pub struct WorkflowTool {
     /// The workflow's name.
     pub workflow: String,
-    /// What it does, when its card says so.
+    /// Purpose of the tool, from its card; empty if the card states none.
     pub description: String,
     /// JSON Schema of its input.
     pub input_schema: Value,
@@ -41,7 +41,7 @@ pub struct WorkflowTool {
 /// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) word it for each of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
-    /// What the model calls it.
+    /// Name that the model uses.
     pub name: String,
     /// When and how to call it.
     pub description: String,
@@ -51,7 +51,7 @@ pub struct ToolDeclaration {
     pub output_schema: Option<Value>,
 }
 
-/// What a call asks for, after its arguments were checked.
+/// A call of a tool whose arguments were checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolInput {
     /// Parameter mode: store this content under this new name first.
@@ -75,7 +75,7 @@ impl ToolInput {
     }
 }
 
-/// Who calls, and on whose behalf.
+/// Caller of a tool, and the user on whose behalf it calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The calling agent.

@@ -1,10 +1,8 @@
 //! Every message on the wire, written down: a change of one byte shows here, and what older versions wrote stays
-//! readable. `UPDATE=1 cargo test -p sinew-protocol --test golden` writes the files anew.
+//! readable. `UPDATE=1 cargo test -p sinew-protocol --test integration golden` writes the files anew.
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-mod golden {
-    pub(crate) mod sample;
-}
+pub(crate) mod sample;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +20,6 @@ use sinew_protocol::query::{Answer, Query};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{TaskExtra, read_result};
 use sinew_protocol::{MeshMessage, Token};
-
-use golden::sample;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")

@@ -33,7 +33,7 @@ fn recorded_cases() {
     assert_eq!(cases.len(), 18);
 }
 
-/// What does not hold of a case; the executor's test of whole folders asks too.
+/// Returns the expectations of a case that do not hold; the executor's test of whole folders uses it too.
 pub(crate) fn wrong(case: &Value) -> Vec<String> {
     let found = observe(case);
     wanted(case)
@@ -43,11 +43,11 @@ pub(crate) fn wrong(case: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What must hold: `expect`, overridden by `want` where ours is meant to differ.
+/// Returns the expectations of a case: `expect`, overridden by `want` where Sinew differs on purpose.
 fn wanted(case: &Value) -> Map<String, Value> {
     let mut wanted = case["expect"].as_object().unwrap().clone();
     wanted.extend(case["want"].as_object().cloned().unwrap_or_default());
-    // What the diagram draws is the diagram's to test.
+    // Drawings are tested in sinew-diagram.
     wanted.remove("mermaid_contains");
     wanted
 }

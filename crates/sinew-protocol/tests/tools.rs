@@ -77,7 +77,7 @@ fn declarations_are_what_each_interface_takes() {
     }
 }
 
-/// What no schema can say of a schema: each of its objects requires all its properties.
+/// Checks that each object of a schema requires all its properties, which no schema of schemas can express.
 fn all_required(schema: &Value) {
     if let Some(properties) = schema["properties"].as_object() {
         let required: Vec<&str> =

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{Arc, mpsc},
-    time::Duration,
+    time::{Duration, Instant},
     vec,
 };
 
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::{ScriptError, ScriptErrorKind},
+    fair_queue::WaitingRequest,
     function::Function,
     limits::Limits,
     request::EvaluationRequest,
@@ -119,6 +120,7 @@ impl CallBatch {
         let mut calls = self.calls;
         calls.drain(..outcomes.len().min(calls.len()));
         RunningBatch {
+            value_bytes: self.values.iter().map(json_bytes).sum(),
             values: Arc::new(self.values),
             calls: calls.into_iter(),
             result_bytes: outcomes.iter().map(CallOutcome::result_bytes).sum(),
@@ -175,6 +177,8 @@ fn json_bytes(value: &Value) -> usize {
 /// A batch of which some calls have been performed.
 struct RunningBatch {
     values: Arc<Vec<Value>>,
+    /// Bytes of the values as JSON.
+    value_bytes: usize,
     /// Calls without an outcome.
     calls: vec::IntoIter<FunctionCall>,
     outcomes: Vec<CallOutcome>,
@@ -195,10 +199,16 @@ impl RunningBatch {
         let Some(call) = self.calls.next() else {
             return (self.done)(self.outcomes);
         };
-        let (owner, values) = (self.owner, Arc::clone(&self.values));
-        let build = move || call.request(&values);
-        let done = move |result, took| self.take(result, took);
-        worker_pool::submit(owner, Limits::function().max_duration, build, done);
+        let owner = self.owner;
+        let values = Arc::clone(&self.values);
+        let waiting = WaitingRequest {
+            build: Box::new(move || call.request(&values)),
+            held_bytes: self.value_bytes,
+            max_duration: Limits::function().max_duration,
+            submitted: Instant::now(),
+            done: Box::new(move |result, took| self.take(result, took)),
+        };
+        worker_pool::submit(owner, waiting);
     }
 
     fn take(mut self, result: Result<Value, ScriptError>, took: Duration) {
@@ -245,6 +255,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let batch = RunningBatch {
             values: Arc::new(vec![json!(1)]),
+            value_bytes: 1,
             calls: calls.into_iter(),
             outcomes: Vec::new(),
             result_bytes: 0,

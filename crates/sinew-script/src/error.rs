@@ -1,4 +1,4 @@
-//! What can go wrong with a script, with the place in the author's text.
+//! Errors of a script, with the place in the author's text.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub enum ScriptErrorKind {
 pub struct ScriptError {
     /// Which kind of failure.
     pub kind: ScriptErrorKind,
-    /// What happened; for Python exceptions the class and its text, `KeyError: name`.
+    /// Description; for Python exceptions the class and its text, `KeyError: name`.
     pub message: String,
     /// Class of the Python exception, if one was raised.
     pub exception: Option<String>,

@@ -197,7 +197,7 @@ fn call_function(
 }
 
 /// Processor time of this thread so far.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     duration_of(clock_gettime(ClockId::ThreadCPUTime))
 }
 

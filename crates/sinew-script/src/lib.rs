@@ -14,6 +14,7 @@
 
 mod batch;
 mod error;
+mod fair_queue;
 mod function;
 mod interpreter;
 mod limits;

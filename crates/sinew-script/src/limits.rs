@@ -1,4 +1,4 @@
-//! What one evaluation may use.
+//! Limits of one evaluation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is asked of a worker and what it answers, as lines of its protocol.
+//! Requests to a worker and its answers, as lines of its protocol.
 //!
 //! A frame is the length of its content, four bytes with the lowest first, then JSON.
 
@@ -29,7 +29,7 @@ pub(crate) struct EvaluationRequest {
     pub(crate) action: EvaluationAction,
 }
 
-/// What a worker does with a function.
+/// Operation of a worker on a function.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum EvaluationAction {
     /// Compile it, to see whether it can be.
@@ -38,10 +38,12 @@ pub(crate) enum EvaluationAction {
     Call(Value),
 }
 
-/// What a worker answers.
+/// Answer of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EvaluationResponse {
     pub(crate) result: Result<Value, ScriptError>,
+    /// Processor time of the evaluation.
+    pub(crate) cpu_micros: u64,
     /// The worker ends after this answer: it has grown, it has worked long enough, or the interpreter failed.
     pub(crate) retires: bool,
 }

@@ -29,7 +29,7 @@ use crate::{
     request::{EvaluationRequest, EvaluationResponse, MAX_REQUEST_BYTES, read_frame, write_frame},
 };
 
-/// First argument of a process that is to become a worker.
+/// First argument of a process that is to become a worker; the second is added to its scheduling priority's number.
 pub(crate) const WORKER_ARGUMENT: &str = "__script-worker";
 /// First argument of a worker whose limits are set.
 const LIMITED_ARGUMENT: &str = "__script-worker-limited";
@@ -40,8 +40,6 @@ pub(crate) const CPU_USED_UP_EXIT: i32 = 77;
 const MAX_DATA_BYTES: u64 = 256 << 20;
 /// Bytes in memory above which a worker ends after its answer.
 const RETIRE_BYTES: u64 = 96 << 20;
-/// Added to the scheduling priority's number of a worker: scripts get what their parent leaves.
-const NICENESS: i32 = 10;
 /// Processor time of a worker that was left behind; a last resort.
 const MAX_CPU_SECONDS: u64 = 600;
 /// Processor time after which a worker ends after its answer, well before the last resort.
@@ -71,8 +69,9 @@ fn limit_and_restart() -> io::Result<()> {
 
     // Where memory runs out, the machine ends a worker and not its parent. A machine without this file has no such choice.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
-    // Scripts give way to the process that they work for.
-    let _ = rustix::process::nice(NICENESS);
+    // Scripts give way to the process that they work for, and long ones to short ones.
+    let niceness = std::env::args().nth(2).and_then(|niceness| niceness.parse().ok());
+    let _ = rustix::process::nice(niceness.unwrap_or_default());
     for (resource, limit) in [
         (Resource::Data, MAX_DATA_BYTES),
         (Resource::Cpu, MAX_CPU_SECONDS),
@@ -154,11 +153,13 @@ fn serve_requests() -> io::Result<()> {
 fn evaluate_requests(queue: &Receiver<EvaluationRequest>, budget: &CpuDeadline) {
     let mut interpreter = Interpreter::default();
     while let Ok(request) = queue.recv() {
+        let before = process_time();
         let result = interpreter.evaluate(&request, budget);
+        let cpu_micros = micros(process_time().saturating_sub(before));
         budget.clear();
         let retires =
             resident_bytes() > RETIRE_BYTES || process_time() > RETIRE_CPU || has_failed_interpreter(&result);
-        let response = EvaluationResponse { result, retires };
+        let response = EvaluationResponse { result, cpu_micros, retires };
         if write_frame(stdout().lock(), &response).is_err() || retires {
             exit(0);
         }

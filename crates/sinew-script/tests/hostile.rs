@@ -109,7 +109,7 @@ fn bombs() {
     }
 }
 
-/// What the interpreter's own limits do not see: each of these ended its process, or never ended.
+/// Scripts beyond the interpreter's own limits: each of them ended its process, or never ended.
 #[test]
 fn bombs_that_only_a_process_of_their_own_survives() {
     for (lines, end) in [

@@ -1,4 +1,4 @@
-//! What authors may write, and what comes out.
+//! Scripts that authors may write, and their results.
 
 use serde_json::{Value, json};
 use sinew_script::{

@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where: one shape for every check, rendered elsewhere.
+//! Findings in a file, with their places: one form for every check, rendered elsewhere.
 
 use crate::{Sources, Span};
 
@@ -36,7 +36,7 @@ pub struct Diagnostic {
     pub message: String,
     /// Where; `None` where no single place is to blame.
     pub span: Option<Span>,
-    /// What to do about it.
+    /// Advice on how to mend it.
     pub hint: Option<String>,
     /// Other places that explain this one, each with a short text.
     pub related: Vec<(Span, String)>,

@@ -15,6 +15,7 @@ mod environment;
 mod escape;
 mod include_lines;
 mod load;
+mod loader;
 mod render;
 mod scalar;
 mod schema;
@@ -30,7 +31,8 @@ pub use environment::{
     is_variable_name, resolve_references,
 };
 pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
-pub use load::{Document, Limits, LoadOptions, load, load_data};
+pub use load::{Document, LoadOptions, load, load_data};
+pub use loader::Limits;
 pub use render::{render_github, render_json, render_sarif, render_text, summary};
 pub use schema::{
     CHECK_BUDGET_EXCEEDED, Schema, SchemaCache, SchemaError, Violation, check_node, violation_code,

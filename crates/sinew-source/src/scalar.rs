@@ -1,4 +1,4 @@
-//! What a plain scalar means: the YAML 1.2 core schema, cut down to what JSON can hold.
+//! Meaning of a plain scalar: the YAML 1.2 core schema, restricted to the values of JSON.
 //!
 //! `no`, `on`, `12:30` and `2026-01-01` are text; only `true`, `null`, numbers and their few spellings
 //! below are not. Numbers that JSON or 64 bits cannot hold are errors, never rounded.

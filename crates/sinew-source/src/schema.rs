@@ -62,7 +62,7 @@ pub enum SchemaError {
     Invalid {
         /// JSON pointer into the schema.
         pointer: String,
-        /// What is wrong.
+        /// Description of the defect.
         message: String,
     },
     /// More than 256 kB of JSON text.
@@ -102,7 +102,7 @@ impl SchemaError {
 pub struct Violation {
     /// JSON pointer into the value; for an unknown or missing property, to the object.
     pub pointer: String,
-    /// What is wrong, by type only, such as `string is not of type integer`: never the value itself.
+    /// Description by type only, such as `string is not of type integer`: never the value itself.
     pub message: String,
     /// The schema keyword that was not met, such as `type`; `depth` for a value nested too deeply, `budget` for a
     /// check that took too long.

@@ -4,26 +4,17 @@
 //! arrays and objects on a stack of its own, so that nesting in the input never nests calls.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
 
 use crate::environment::{Substituted, VariableError, Variables, substitute};
-use crate::load::{DATA_HINT, Loader, Origin, Parsed, Stop};
+use crate::loader::{BuiltNode, DATA_HINT, LoadStopped, Loader, Origin, ParsedFile};
 use crate::{Diagnostic, Kind, Member, Node, Span, include_lines, scalar, syntax};
 
-/// A finished value with what copying it would cost.
-#[derive(Clone, Debug)]
-pub(crate) struct Built {
-    pub(crate) node: Node,
-    /// Values inside, itself included, a long text counting as several.
-    pub(crate) weight: usize,
-    /// Levels below this one.
-    pub(crate) height: usize,
-}
-
 /// Reads one text whose root stands at `depth` of the document.
-pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result<Parsed, Stop> {
+fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result<ParsedFile, LoadStopped> {
     let nesting = loader.limits.max_depth.saturating_add(1);
     let options = granit_parser::options! {
         emit_comments: false,
@@ -36,7 +27,7 @@ pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize
         Origin::Authored { .. } => include_lines::find(text, file, &options),
         Origin::Data => None,
     };
-    let mut builder = Builder {
+    let mut builder = TreeBuilder {
         loader,
         file,
         depth,
@@ -54,7 +45,7 @@ pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize
     let mut members = Vec::new();
     let (mut weight, mut height) = (1, 0);
     for line in lines.includes {
-        let parsed = builder.loader.include(&line.target, line.span, depth)?;
+        let parsed = include_file(builder.loader, &line.target, line.span, depth)?;
         weight += parsed.root.weight;
         height = height.max(parsed.root.height);
         builder.imported.extend(parsed.anchors);
@@ -70,20 +61,133 @@ pub(crate) fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize
     builder.run(&lines.text, options)?;
     builder.finish(
         text,
-        Some(Built { node: Node { span: Span::default(), kind: Kind::Object(members) }, weight, height }),
+        Some(BuiltNode { node: Node { span: Span::default(), kind: Kind::Object(members) }, weight, height }),
     )
 }
 
+/// Reads one file whose root stands at `depth` of the document.
+pub(crate) fn read_file(
+    loader: &mut Loader<'_>,
+    path: PathBuf,
+    bytes: &[u8],
+    depth: usize,
+) -> Result<ParsedFile, LoadStopped> {
+    let name = path.display().to_string();
+    if let Err(stop) = loader.pay_bytes(bytes.len(), Span::default()) {
+        loader.sources.add(name, "");
+        return Err(stop);
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let file = loader.sources.add(name, String::from_utf8_lossy(bytes).as_ref());
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            let span = place_after(&before, file);
+            let finding = Diagnostic::error("SINEW-1001", "text is not valid UTF-8")
+                .at(span)
+                .hint("save the file as UTF-8");
+            return Err(loader.stop(finding));
+        }
+    };
+    let file = loader.sources.add(name, text);
+    loader.chain.push(path);
+    let parsed = parse(loader, file, text, depth);
+    loader.chain.pop();
+    parsed
+}
+
+/// Reads the file that an `!include` at `span` names. A file that cannot be read is a finding, and
+/// `null` takes its place.
+fn include_file(
+    loader: &mut Loader<'_>,
+    target: &str,
+    span: Span,
+    depth: usize,
+) -> Result<ParsedFile, LoadStopped> {
+    let Origin::Authored { read, .. } = loader.origin else {
+        let finding = Diagnostic::error("SINEW-1012", "data does not include files").at(span);
+        loader.report(finding.hint(DATA_HINT));
+        return Ok(ParsedFile::nothing(span));
+    };
+    let limit = loader.limits.max_includes;
+    loader.includes += 1;
+    if loader.includes > limit {
+        return Err(
+            loader.stop(Diagnostic::error("SINEW-1015", format!("more than {limit} includes")).at(span))
+        );
+    }
+    let folder = loader.chain.last().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+    let path = normal(&folder.join(target));
+    if let Some(start) = loader.chain.iter().position(|open| normal(open) == path) {
+        let names: Vec<_> =
+            loader.chain[start..].iter().chain([&path]).map(|p| p.display().to_string()).collect();
+        let message = format!("include cycle: {}", names.join(" -> "));
+        loader.report(Diagnostic::error("SINEW-1014", message).at(span));
+        return Ok(ParsedFile::nothing(span));
+    }
+    let bytes = match read(&path) {
+        Ok(bytes) => bytes,
+        Err(reason) => {
+            let message = format!("cannot read included file {}: {reason}", path.display());
+            loader.report(
+                Diagnostic::error("SINEW-1013", message)
+                    .at(span)
+                    .hint("the path is relative to the file with the include"),
+            );
+            return Ok(ParsedFile::nothing(span));
+        }
+    };
+    let before = loader.found.len();
+    let parsed = read_file(loader, path, &bytes, depth);
+    for finding in &mut loader.found[before..] {
+        // A finding without a place is about the included file as a whole.
+        if finding.span.is_none() {
+            finding.span = Some(span);
+        } else {
+            finding.related.push((span, "included here".to_owned()));
+        }
+    }
+    parsed
+}
+
+/// The place right after a text.
+fn place_after(text: &str, file: u32) -> Span {
+    let line_start = text.rfind('\n').map_or(0, |at| at + 1);
+    Span {
+        file,
+        line: text.bytes().filter(|b| *b == b'\n').count() as u32 + 1,
+        column: text[line_start..].chars().count() as u32 + 1,
+        start: text.len(),
+        end: text.len(),
+    }
+}
+
+/// The path without `.` and `a/..`, so that two spellings of one file are seen as the same.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
 /// An array or object whose end has not come yet.
-struct Open {
+struct OpenCollection {
     span: Span,
     anchor: usize,
     weight: usize,
     height: usize,
-    content: Content,
+    content: CollectionContent,
 }
 
-enum Content {
+enum CollectionContent {
     Array(Vec<Node>),
     Object {
         members: Vec<Member>,
@@ -101,20 +205,20 @@ enum Key {
     Bad,
 }
 
-struct Builder<'l, 'o> {
+struct TreeBuilder<'l, 'o> {
     loader: &'l mut Loader<'o>,
     file: u32,
     depth: usize,
-    open: Vec<Open>,
-    root: Option<Built>,
-    anchors: BTreeMap<usize, Rc<Built>>,
+    open: Vec<OpenCollection>,
+    root: Option<BuiltNode>,
+    anchors: BTreeMap<usize, Rc<BuiltNode>>,
     names: BTreeMap<String, usize>,
-    imported: BTreeMap<String, Rc<Built>>,
+    imported: BTreeMap<String, Rc<BuiltNode>>,
     documents: usize,
 }
 
-impl Builder<'_, '_> {
-    fn run(&mut self, text: &str, options: Options) -> Result<(), Stop> {
+impl TreeBuilder<'_, '_> {
+    fn run(&mut self, text: &str, options: Options) -> Result<(), LoadStopped> {
         let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str_with_options(text, options);
         while let Some(event) = parser.next_event() {
             let (event, at) = match event {
@@ -140,11 +244,12 @@ impl Builder<'_, '_> {
                 }
                 Event::SequenceStart(_, anchor, tag) => {
                     self.collection_tag(tag.as_deref(), "seq", span);
-                    self.start(Content::Array(Vec::new()), anchor, span)?;
+                    self.start(CollectionContent::Array(Vec::new()), anchor, span)?;
                 }
                 Event::MappingStart(_, anchor, tag) => {
                     self.collection_tag(tag.as_deref(), "map", span);
-                    let content = Content::Object { members: Vec::new(), key: None, merges: Vec::new() };
+                    let content =
+                        CollectionContent::Object { members: Vec::new(), key: None, merges: Vec::new() };
                     self.start(content, anchor, span)?;
                 }
                 Event::SequenceEnd | Event::MappingEnd => self.end(span)?,
@@ -166,7 +271,7 @@ impl Builder<'_, '_> {
     }
 
     /// The finished tree, with the members of files that were included as lines put in front.
-    fn finish(mut self, text: &str, included: Option<Built>) -> Result<Parsed, Stop> {
+    fn finish(mut self, text: &str, included: Option<BuiltNode>) -> Result<ParsedFile, LoadStopped> {
         // `---` alone makes a null out of nothing.
         let own =
             self.root.take().filter(|root| !root.node.is_null() || root.node.span.end > root.node.span.start);
@@ -179,7 +284,7 @@ impl Builder<'_, '_> {
             }
             (None, Some(included)) => included,
             (Some(mut root), Some(included)) => {
-                let Kind::Object(mut members) = included.node.kind else { return Err(Stop) };
+                let Kind::Object(mut members) = included.node.kind else { return Err(LoadStopped) };
                 let Kind::Object(own) = root.node.kind else {
                     let message = "a file with an include as a line must hold an object";
                     let finding = Diagnostic::error("SINEW-1011", message).at(root.node.span);
@@ -196,37 +301,39 @@ impl Builder<'_, '_> {
         let anchors = std::mem::take(&mut self.anchors);
         let mut named = std::mem::take(&mut self.imported);
         named.extend(self.names.into_iter().filter_map(|(name, id)| Some((name, anchors.get(&id)?.clone()))));
-        Ok(Parsed { root, anchors: named })
+        Ok(ParsedFile { root, anchors: named })
     }
 
-    fn start(&mut self, content: Content, anchor: usize, span: Span) -> Result<(), Stop> {
+    fn start(&mut self, content: CollectionContent, anchor: usize, span: Span) -> Result<(), LoadStopped> {
         self.loader.pay_node(self.depth + self.open.len() + 1, span)?;
-        self.open.push(Open { span, anchor, weight: 1, height: 0, content });
+        self.open.push(OpenCollection { span, anchor, weight: 1, height: 0, content });
         Ok(())
     }
 
-    fn end(&mut self, at: Span) -> Result<(), Stop> {
-        let Some(Open { mut span, anchor, weight, height, content }) = self.open.pop() else { return Ok(()) };
+    fn end(&mut self, at: Span) -> Result<(), LoadStopped> {
+        let Some(OpenCollection { mut span, anchor, weight, height, content }) = self.open.pop() else {
+            return Ok(());
+        };
         // A block collection has no closing bracket: it ends with its last value, not at the next token.
         let last = match &content {
-            Content::Array(items) => items.last().map(|item| item.span),
-            Content::Object { members, .. } => members.last().map(|member| member.value.span),
+            CollectionContent::Array(items) => items.last().map(|item| item.span),
+            CollectionContent::Object { members, .. } => members.last().map(|member| member.value.span),
         };
         let own = |last: &Span| last.file == self.file && last.end >= span.start && last.end <= at.end;
         span.end =
             if at.end > at.start { at.end } else { last.filter(own).map_or(span.end, |last| last.end) };
         let kind = match content {
-            Content::Array(items) => Kind::Array(items),
-            Content::Object { members, merges, .. } => {
+            CollectionContent::Array(items) => Kind::Array(items),
+            CollectionContent::Object { members, merges, .. } => {
                 self.check_duplicates(&members);
                 Kind::Object(merge(members, merges))
             }
         };
-        self.place(Built { node: Node { span, kind }, weight, height: height + 1 }, anchor)
+        self.place(BuiltNode { node: Node { span, kind }, weight, height: height + 1 }, anchor)
     }
 
     /// Puts a finished value where it belongs: the root, an array, a key or under one.
-    fn place(&mut self, built: Built, anchor: usize) -> Result<(), Stop> {
+    fn place(&mut self, built: BuiltNode, anchor: usize) -> Result<(), LoadStopped> {
         if anchor != 0 {
             self.loader.pay_copy(built.weight, built.node.span)?;
             self.anchors.insert(anchor, Rc::new(built.clone()));
@@ -237,10 +344,10 @@ impl Builder<'_, '_> {
         };
         parent.weight += built.weight;
         parent.height = parent.height.max(built.height);
-        let Built { node, .. } = built;
+        let BuiltNode { node, .. } = built;
         match &mut parent.content {
-            Content::Array(items) => items.push(node),
-            Content::Object { members, key, merges } => match key.take() {
+            CollectionContent::Array(items) => items.push(node),
+            CollectionContent::Object { members, key, merges } => match key.take() {
                 Some(Key::Name(key, key_span)) => members.push(Member { key, key_span, value: node }),
                 Some(Key::Merge(span)) => {
                     let count = members.len();
@@ -270,14 +377,16 @@ impl Builder<'_, '_> {
         anchor: usize,
         tag: Option<&Tag>,
         span: Span,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LoadStopped> {
         let plain = style == ScalarStyle::Plain;
         // The parser says `~` where nothing stands at all.
         let absent = plain && span.start == span.end;
         let text = if absent { "" } else { text };
         self.loader.pay_node(self.depth + self.open.len(), span)?;
-        if let Some(Open { content: Content::Object { key: key @ None, merges, .. }, .. }) =
-            self.open.last_mut()
+        if let Some(OpenCollection {
+            content: CollectionContent::Object { key: key @ None, merges, .. },
+            ..
+        }) = self.open.last_mut()
         {
             if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
                 let finding = tag_finding(self.loader.origin, tag);
@@ -297,13 +406,15 @@ impl Builder<'_, '_> {
             });
             if anchor != 0 {
                 let node = Node { span, kind: Kind::String(text.to_owned()) };
-                self.anchors.insert(anchor, Rc::new(Built { node, weight: 1 + text.len() / 32, height: 0 }));
+                self.anchors
+                    .insert(anchor, Rc::new(BuiltNode { node, weight: 1 + text.len() / 32, height: 0 }));
             }
             return Ok(());
         }
         if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
             self.unknown_tag(tag, span);
-            return self.place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
+            return self
+                .place(BuiltNode { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
         }
         let substituted = match self.loader.origin {
             Origin::Authored { variables: Variables::Replaced(look_up), .. } => substitute(text, look_up),
@@ -313,8 +424,10 @@ impl Builder<'_, '_> {
             Ok(substituted) => substituted,
             Err(error) => {
                 self.loader.report(variable_finding(&error).at(span));
-                return self
-                    .place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, anchor);
+                return self.place(
+                    BuiltNode { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 },
+                    anchor,
+                );
             }
         };
         if substituted.added > 0 {
@@ -326,7 +439,7 @@ impl Builder<'_, '_> {
         let kind = match tag.map(kind_of_tag) {
             Some(ScalarTag::Include) => {
                 let depth = self.depth + self.open.len();
-                let parsed = self.loader.include(&text, span, depth)?;
+                let parsed = include_file(self.loader, &text, span, depth)?;
                 return self.place(parsed.root, anchor);
             }
             Some(ScalarTag::Unknown) => {
@@ -353,17 +466,17 @@ impl Builder<'_, '_> {
         });
         // A long text costs more to copy: one more for every 32 bytes.
         let weight = 1 + if let Kind::String(text) = &kind { text.len() / 32 } else { 0 };
-        self.place(Built { node: Node { span, kind }, weight, height: 0 }, anchor)
+        self.place(BuiltNode { node: Node { span, kind }, weight, height: 0 }, anchor)
     }
 
-    fn alias(&mut self, target: Option<Rc<Built>>, problem: &str, span: Span) -> Result<(), Stop> {
+    fn alias(&mut self, target: Option<Rc<BuiltNode>>, problem: &str, span: Span) -> Result<(), LoadStopped> {
         let Some(target) = target else {
             self.loader.report(Diagnostic::error("SINEW-1011", problem).at(span));
-            return self.place(Built { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, 0);
+            return self.place(BuiltNode { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, 0);
         };
         self.loader.pay_copy(target.weight, span)?;
         self.loader.check_depth(self.depth + self.open.len() + target.height, span)?;
-        self.place(Built::clone(&target), 0)
+        self.place(BuiltNode::clone(&target), 0)
     }
 
     fn collection_tag(&mut self, tag: Option<&Tag>, allowed: &str, span: Span) {

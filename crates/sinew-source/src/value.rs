@@ -53,7 +53,7 @@ pub struct Member {
     pub key: String,
     /// Where the key stands.
     pub key_span: Span,
-    /// What stands under it.
+    /// Value of the key.
     pub value: Node,
 }
 

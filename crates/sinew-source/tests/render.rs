@@ -1,4 +1,4 @@
-//! What people and machines are shown, to the letter.
+//! Rendered diagnostics for people and machines, to the letter.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use serde_json::{Value, json};

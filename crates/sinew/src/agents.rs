@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts};
 use sinew_dialects::Lowered;
 use sinew_engine::{Reply, Target};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::local::{Agents, Progress};
 use sinew_plan::Op;
 use sinew_protocol::Fault;

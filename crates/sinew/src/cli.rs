@@ -178,7 +178,7 @@ mod tests {
         let (mut words, mut word, mut quoted) = (vec!["sinew".to_owned()], None::<String>, false);
         for c in line.chars() {
             match c {
-                '\'' => {
+                '\'' | '"' => {
                     quoted = !quoted;
                     word.get_or_insert_default();
                 }
@@ -204,7 +204,8 @@ mod tests {
                     let name = entry.file_name().into_string().unwrap();
                     if path.is_dir() {
                         left.push(path);
-                    } else if name.ends_with(".md") || name.contains("alert") {
+                    } else if path.extension().is_some_and(|ending| ending == "md") || name.contains("alert")
+                    {
                         files.push(path.strip_prefix(&root).unwrap().display().to_string());
                     }
                 }

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 use crate::cmd::run::input;
 use crate::dev_file::RunningDev;
 use crate::exit::{self, Exit, Failure};
-use crate::telemetry;
 
 /// Heading of the flags that name a mesh, in help.
 const CONNECTION_HEADING: &str = "Connection";
@@ -165,7 +164,7 @@ pub(crate) fn block<T>(work: impl Future<Output = Result<T, Failure>>) -> Result
 /// The same for commands that may start executions: the first span of the trace is theirs to tell, if a collector is named.
 pub(crate) fn block_traced<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block(async {
-        let telemetry = telemetry::client()?;
+        let telemetry = sinew_telemetry::start_client()?;
         let done = work.await;
         telemetry.stop(LAST_WORDS).await;
         done

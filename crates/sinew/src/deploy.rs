@@ -129,6 +129,10 @@ pub(crate) async fn refuse_names_of_workflows<'a>(
     mesh: &Mesh,
     names: impl Iterator<Item = &'a str>,
 ) -> Result<(), Failure> {
+    // An agent with credentials of its own may not read workflows; there the permissions keep names apart.
+    if !matches!(mesh.rights().await, Ok(None)) {
+        return Ok(());
+    }
     for name in names {
         if mesh.workflow(name).await?.is_some() {
             let text = format!("'{name}' is the name of a deployed workflow, so no agent can have it");

@@ -26,7 +26,6 @@ mod remote;
 mod short_help;
 mod signals;
 mod status;
-mod telemetry;
 mod tree;
 mod views;
 

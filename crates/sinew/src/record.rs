@@ -97,7 +97,7 @@ impl Record {
     pub(crate) fn of(
         id: ExecutionId,
         plan: Plan,
-        rounds: Vec<Round>,
+        rounds: &[Round],
         about: About,
         commands: Vec<Verdict>,
     ) -> Result<Self, String> {
@@ -107,7 +107,7 @@ impl Record {
     fn folded(
         id: ExecutionId,
         program: Program,
-        rounds: Vec<Round>,
+        rounds: &[Round],
         about: About,
         commands: Vec<Verdict>,
     ) -> Result<Self, String> {
@@ -127,7 +127,7 @@ impl Record {
         let ExecutionRecord { meta, rounds, commands, .. } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
         let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
-        Self::folded(meta.execution.clone(), program, rounds, About::from(meta), commands)
+        Self::folded(meta.execution.clone(), program, &rounds, About::from(meta), commands)
     }
 
     /// An execution that this process ran.
@@ -155,7 +155,8 @@ impl Record {
     /// The record as it was after so many rounds.
     #[must_use]
     pub(crate) fn until(&self, round: usize) -> Self {
-        let rounds = self.execution.journal().iter().take(round).cloned().collect();
+        let journal = self.execution.journal();
+        let rounds = &journal[..round.min(journal.len())];
         let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
         Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
     }
@@ -212,7 +213,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Record, String> {
         Some(text) => ExecutionId::parse(&text).map_err(|error| error.to_string())?,
         None => ExecutionId::of("local", "export", &plan.name),
     };
-    Ok(Record { redacted, ..Record::of(id, plan, rounds, about, commands)? })
+    Ok(Record { redacted, ..Record::of(id, plan, &rounds, about, commands)? })
 }
 
 /// The plan with the adapter of its dialect.

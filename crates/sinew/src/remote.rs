@@ -45,7 +45,7 @@ const AT_ONCE: usize = 16;
 pub(crate) enum RowDetails {
     /// All: labels are wanted.
     All,
-    /// Those that did not end well: only the reason is wanted.
+    /// Executions that did not end well: only the reason is wanted.
     Faults,
 }
 
@@ -152,9 +152,10 @@ impl Remote {
     /// Open executions and the latest closed ones: at most `limit` of those.
     pub(crate) async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Row>, Failure> {
         let summaries = self.client.open().await?;
-        let heartbeats = match summaries.iter().any(|summary| !summary.agents.is_empty()) {
-            true => Some(Self::heartbeats(&online(self.mesh()).await)),
-            false => None,
+        let heartbeats = if summaries.iter().any(|summary| !summary.agents.is_empty()) {
+            Some(Self::heartbeats(&online(self.mesh()).await))
+        } else {
+            None
         };
         let presence = MeshPresence { agents: heartbeats, has_owner: None };
         let mut rows: Vec<Row> = summaries.into_iter().map(|summary| open(summary, &presence)).collect();
@@ -216,12 +217,17 @@ fn no_such(text: &str) -> Failure {
         .hint("see `sinew execution list`; the first characters of an id and @latest do")
 }
 
-fn open(summary: Summary, presence: &MeshPresence) -> Row {
-    // A list says of an agent that cannot answer why, instead of its name alone.
+/// Returns what an open execution waits for. An agent that cannot answer is told with the reason.
+pub(crate) fn waiting_for(summary: &Summary, presence: &MeshPresence) -> Option<String> {
     let concern = summary
         .agents
         .iter()
         .find_map(|agent| presence.short_concern(agent).map(|concern| format!("agent {agent} ({concern})")));
+    concern.or_else(|| summary.waiting.clone())
+}
+
+fn open(summary: Summary, presence: &MeshPresence) -> Row {
+    let waiting = waiting_for(&summary, presence);
     Row {
         execution: summary.execution.to_string(),
         workflow: summary.workflow,
@@ -229,7 +235,7 @@ fn open(summary: Summary, presence: &MeshPresence) -> Row {
         started: summary.started,
         ended: summary.ended,
         caller: record::caller(&summary.caller),
-        waiting: concern.or(summary.waiting),
+        waiting,
         fault: None,
         labels: summary.labels,
     }

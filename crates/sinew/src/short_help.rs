@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(global, ["output", "color", "ascii", "quiet"], "{path}");
             let help = command.clone().render_long_help().to_string();
             let headings = ["Arguments:", "Options:", "On a mesh:", "Connection:", "Global options:"];
-            let last = help.lines().filter(|line| headings.contains(line)).next_back();
+            let last = help.lines().rfind(|line| headings.contains(line));
             assert_eq!(last, Some("Global options:"), "{path}\n{help}");
         });
     }

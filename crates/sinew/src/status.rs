@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
 use serde::Serialize;
+use sinew_executor::local;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::queue_name;
 use sinew_protocol::Token;
@@ -11,8 +12,9 @@ use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
 
 use crate::exit::{Exit, Failure};
-use crate::remote::Remote;
+use crate::remote::{Remote, waiting_for};
 use crate::views::Standing;
+use crate::views::scene::MeshPresence;
 
 /// All of it, at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,9 +32,25 @@ pub(crate) struct Status {
     pub(crate) refused_cards: usize,
     /// Messages that were set aside.
     pub(crate) quarantined: u64,
+    /// Open executions that wait for something, those that were started first; not all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) waiting: Vec<WaitingExecution>,
     /// Open executions that no executor works on until an operator has looked at them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) set_aside: Vec<String>,
+}
+
+/// Waiting executions that are told.
+const MAX_WAITING: usize = 10;
+
+/// An open execution and what it waits for.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct WaitingExecution {
+    pub(crate) execution: String,
+    pub(crate) workflow: String,
+    /// Milliseconds since it was started.
+    pub(crate) age_ms: u64,
+    pub(crate) waiting: String,
 }
 
 /// An executor.
@@ -89,7 +107,20 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
             shards: member.beat.shards.len(),
         })
         .collect();
-    for summary in remote.client.open().await? {
+    let presence = MeshPresence { agents: Some(Remote::heartbeats(cards)), has_owner: None };
+    let mut summaries = remote.client.open().await?;
+    summaries.sort_by_key(|summary| summary.started);
+    for summary in summaries {
+        if let Some(waiting) = waiting_for(&summary, &presence)
+            && status.waiting.len() < MAX_WAITING
+        {
+            status.waiting.push(WaitingExecution {
+                execution: summary.execution.to_string(),
+                workflow: summary.workflow.clone(),
+                age_ms: local::now().saturating_sub(summary.started),
+                waiting,
+            });
+        }
         if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
             status.set_aside.push(summary.execution.to_string());
         }

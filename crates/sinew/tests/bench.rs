@@ -1,7 +1,7 @@
 //! `sinew bench` with a few of everything: that it measures, and that nothing of it is left when it is killed.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-mod common;
+use crate::common;
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc;

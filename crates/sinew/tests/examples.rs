@@ -118,6 +118,49 @@ fn ready_made_agents_do_what_their_page_says() {
 }
 
 #[test]
+fn projects_of_agents_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let sinew = env!("CARGO_BIN_EXE_sinew");
+    run(sinew, &["new", "agent", "billing", "--kind", "python", "--dir", "python"]);
+    for file in ["agent.py", "sinew_agent.py"] {
+        let read = format!("import ast; ast.parse(open('python/billing/{file}').read())");
+        run("python3", &["-c", &read]);
+    }
+    let agent = std::fs::read_to_string(folder.path().join("python/billing/agent.py")).unwrap();
+    assert!(agent.contains("sinew_agent.run(\"billing\", answer"), "{agent}");
+    run(sinew, &["new", "agent", "billing", "--kind", "rust", "--dir", "rust"]);
+    let read = run(
+        env!("CARGO"),
+        &[
+            "metadata",
+            "--offline",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--manifest-path",
+            "rust/billing/Cargo.toml",
+        ],
+    );
+    let package: Value = serde_json::from_str(&read).unwrap();
+    let dependencies = package["packages"][0]["dependencies"].as_array().unwrap();
+    let sdk = dependencies.iter().find(|one| one["name"] == "sinew-agent").unwrap();
+    let path = sdk["path"].as_str().expect("the SDK of this checkout");
+    assert!(Path::new(path).join("Cargo.toml").is_file(), "{path}");
+    // A file that is there is never changed.
+    let again = Command::new(sinew)
+        .args(["new", "agent", "billing", "--kind", "rust", "--dir", "rust"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(again.status.code(), Some(6));
+}
+
+#[test]
 fn drawings_of_the_examples_are_current() {
     let readme = std::fs::read_to_string(root().join("examples/README.md")).unwrap();
     let files = [

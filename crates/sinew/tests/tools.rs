@@ -1,7 +1,7 @@
 //! Declarations of workflows as tools, held to JSON Schemas of what models' interfaces take.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-mod common;
+use crate::common;
 
 use common::World;
 use jsonschema::Validator;

@@ -38,7 +38,7 @@ async fn end(agent: Agent, input: Value) -> (Ended, Context) {
 
 #[tokio::test]
 async fn inputs_and_outputs_are_checked_and_outputs_tried_again() {
-    // What the handler says in turn, retries, the input; then the output or the code, and the retries made.
+    // Outputs of the handler in turn, retries, the input; then the output or the code, and the retries made.
     type Case<'a> = (Vec<Value>, u32, Value, Result<Value, &'a str>, u32);
     let cases: [Case<'_>; 7] = [
         (vec![json!("fine")], 0, json!(1), Ok(json!("fine")), 0),

@@ -174,9 +174,9 @@ impl Results {
         read_result(&serde_json::from_slice(&message.payload).unwrap()).unwrap()
     }
 
-    /// What came and was not looked at.
+    /// Counts the messages that arrived and were not read.
     pub async fn left(&mut self, mesh: &Mesh) -> usize {
-        // Whatever was published before this is here afterwards.
+        // Messages published before this have arrived afterwards.
         sync(mesh).await;
         let mut count = 0;
         while let Some(Some(_)) = self.0.next().now_or_never() {

@@ -49,7 +49,7 @@ impl ArtifactFolder {
         Ok(Self { objects, limits, index: Mutex::new(index) })
     }
 
-    /// What is known of a version, of the newest one if none is given.
+    /// Returns the description of a version; of the newest one without `version`.
     pub fn meta(&self, name: &str, version: Option<u32>) -> Result<ArtifactMeta, ArtifactError> {
         let checked = ArtifactName::parse(name)?;
         let mut index = self.index();

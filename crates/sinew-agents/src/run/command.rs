@@ -323,7 +323,7 @@ async fn read_tail(
             lines += 1;
             let text = clean(&line, secrets);
             if !text.is_empty() {
-                // Nobody may be listening any more.
+                // Fails if the caller no longer listens.
                 let _unheard = progress.send(serde_json::json!({ "message": text }));
             }
         }

@@ -28,7 +28,7 @@ pub(crate) struct Surroundings {
     pub(crate) environment: Arc<Environment>,
 }
 
-/// What a runner hands back.
+/// Outcome of a runner.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) value: Value,

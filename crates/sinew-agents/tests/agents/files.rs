@@ -36,7 +36,7 @@ fn complaints_have_places() {
         ("name: x\nconcurrency: 0\nrun: {command: {argv: [a]}}\n", "2:14 "),
         ("name: x\ntimeout: soon\nrun: {command: {argv: [a]}}\n", "2:10 "),
         ("name: x\ndelivery: pigeon\nrun: {command: {argv: [a]}}\n", "2:11 "),
-        // What the form cannot say.
+        // Rules that the schema cannot express.
         (
             "name: x\ntimeout: 0s\nrun: {command: {argv: [a]}}\n",
             "1:1 SINEW-5010 expected a length of time such as 30s",

@@ -7,14 +7,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// What the server does with one connection.
+/// Answer of the server to one connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Say {
     /// Status line rest, header lines, body; the length is added.
     Reply(&'static str, &'static str, Vec<u8>),
     /// These bytes as they are.
     Raw(&'static [u8]),
-    /// Nothing, until the client goes away.
+    /// Stays silent until the client closes the connection.
     Hang,
     /// A body without end.
     Endless,

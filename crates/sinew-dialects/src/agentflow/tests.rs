@@ -26,7 +26,7 @@ fn stub(stubs: &Value) -> impl FnMut(&str, &Ask) -> Stubbed + '_ {
     }
 }
 
-fn run(case: &Value) -> (Vec<Value>, Bench<'static>) {
+fn run(case: &Value) -> (Vec<Value>, Bench) {
     let lowered = lower(&AgentFlow, &case["workflow"]).expect("it lowers");
     let mut bench = Bench::new(lowered.plan, AgentFlow.adapter());
     let mut stub = stub(&case["stubs"]);

@@ -46,7 +46,7 @@ fn workflow(case: &Value) -> Value {
     workflow
 }
 
-fn run(case: &Value) -> Result<(Vec<Value>, Bench<'static>), Diagnostics> {
+fn run(case: &Value) -> Result<(Vec<Value>, Bench), Diagnostics> {
     let lowered = lower(&AgentTeam, &workflow(case))?;
     let mut bench = Bench::new(lowered.plan, AgentTeam.adapter());
     let mut stub = stub(&case["stubs"]);

@@ -58,7 +58,7 @@ fn double(node: &str, ask: &Ask) -> Stubbed {
     Stubbed { after: data["ms"].as_u64().unwrap_or(0), progress, result }
 }
 
-fn run(case: &Value) -> Result<(Value, Bench<'static>), Diagnostics> {
+fn run(case: &Value) -> Result<(Value, Bench), Diagnostics> {
     let mut workflow = case["workflow"].clone();
     workflow["plugins"] = doubles();
     let lowered = lower(&Covalt, &workflow)?;
@@ -111,7 +111,7 @@ fn graph(nodes: &str, edges: &str, data: &Value) -> Value {
     json!({ "nodes": nodes.collect::<Vec<_>>(), "edges": edges.collect::<Vec<_>>() })
 }
 
-fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Value, Bench<'static>) {
+fn ran(nodes: &str, edges: &str, data: &Value, input: &Value) -> (Value, Bench) {
     run(&json!({ "workflow": graph(nodes, edges, data), "input": input })).unwrap_or_else(|refused| {
         panic!("{:?}", refused.items.iter().map(|item| &item.message).collect::<Vec<_>>())
     })

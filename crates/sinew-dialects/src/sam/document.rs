@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use sinew_plan::Plan;
+use sinew_plan::{NodeIx, Op, Plan};
 
 /// Returns the document that lowers to this plan; none if the plan is not of this dialect.
 pub(super) fn document(plan: &Plan) -> Option<Value> {
@@ -11,7 +11,17 @@ pub(super) fn document(plan: &Plan) -> Option<Value> {
     // A node that several others run has an activation plan of its own for each; the file has it once.
     let mut nodes: Vec<(u32, &Map<String, Value>)> = Vec::new();
     let mut seen = BTreeSet::new();
-    for node in &plan.nodes {
+    // Branches of a fork stand in the fork itself.
+    let branches: BTreeSet<NodeIx> = plan
+        .nodes
+        .iter()
+        .flat_map(|node| match &node.op {
+            Op::Fork { bodies } => bodies.clone(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let own = plan.nodes.iter().zip(0..).filter(|(_, ix)| !branches.contains(ix));
+    for (node, _) in own {
         let written = node.extra.as_object()?;
         if seen.insert(written.get("id")?.as_str()?) {
             nodes.push((node.rank, written));

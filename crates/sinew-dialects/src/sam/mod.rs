@@ -9,8 +9,8 @@
 
 mod adapter;
 mod condition;
-pub mod document;
-mod duration;
+mod document;
+pub mod duration;
 mod file;
 mod lower;
 pub mod model;

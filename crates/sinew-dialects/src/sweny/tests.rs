@@ -74,7 +74,7 @@ fn lower_case(case: &Value) -> Result<Lowered, Diagnostics> {
     })
 }
 
-fn run(case: &Value) -> Bench<'static> {
+fn run(case: &Value) -> Bench {
     let mut lowered = lower_case(case).expect("it lowers");
     if let Some(steps) = ["max_steps", "maxSteps"].iter().find_map(|key| case["options"].get(key)) {
         lowered.plan.extra["max_steps"] = steps.clone();
@@ -114,7 +114,7 @@ fn run(case: &Value) -> Bench<'static> {
     bench
 }
 
-fn asked<'a>(bench: &'a Bench<'_>, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a Ask)> {
+fn asked<'a>(bench: &'a Bench, tag: &'a str) -> impl Iterator<Item = (&'a str, &'a Ask)> {
     bench.asked.iter().filter(move |(_, ask)| ask.tag == tag).map(|(node, ask)| (node.as_str(), &**ask))
 }
 
@@ -169,7 +169,8 @@ fn recorded_runs() {
         let models: Vec<Value> =
             asked(&bench, "judge").map(|(_, ask)| ask.context["model"].clone()).collect();
         wrong.check("askModels", &json!(models), &expect["askModels"]);
-        let fault = bench.state.outcome.as_ref().unwrap().fault.as_ref().map(|fault| fault.message.as_str());
+        let fault =
+            bench.state().outcome.as_ref().unwrap().fault.as_ref().map(|fault| fault.message.as_str());
         wrong.check("error", &json!(fault), &expect["error"]);
     });
 }
@@ -408,7 +409,7 @@ fn a_run_that_breaks_off_has_no_end_and_a_budget_has_its_words() {
     let file = workflow(&json!({ "a": {}, "b": {} }), "a>b b>a");
     let case = json!({ "workflow": file, "input": {}, "stubs": {}, "options": { "max_steps": 3 } });
     let bench = run(&case);
-    let fault = bench.state.outcome.as_ref().unwrap().fault.as_ref().unwrap();
+    let fault = bench.state().outcome.as_ref().unwrap().fault.as_ref().unwrap();
     assert_eq!(fault.message, "step budget exceeded: workflow 'w' ran 3 steps (max_steps: 3)");
     assert_eq!(*bench.lines().last().unwrap(), "route a>b [only path]");
     assert_eq!(bench.native()["trace"]["steps"].as_array().unwrap().len(), 3);
@@ -418,7 +419,7 @@ fn a_run_that_breaks_off_has_no_end_and_a_budget_has_its_words() {
     assert_eq!(bench.lines(), ["workflow:start w", "sources:resolved", "node:enter a"]);
     assert!(
         bench
-            .state
+            .state()
             .outcome
             .as_ref()
             .unwrap()
@@ -452,10 +453,10 @@ fn only_final_failures_fail_a_run() {
         "nodes": { "a": answers }, "routes": { "a": ["a", "b"] } } })
     };
     let mended = run(&case(json!([{ "data": {} }, { "data": { "ok": 1 } }])));
-    assert!(mended.state.outcome.as_ref().unwrap().fault.is_none());
+    assert!(mended.state().outcome.as_ref().unwrap().fault.is_none());
     assert_eq!(mended.native()["trace"]["steps"][0]["status"], "failed");
     let broken = run(&case(json!([{ "data": {} }])));
-    let fault = broken.state.outcome.as_ref().unwrap().fault.clone().unwrap();
+    let fault = broken.state().outcome.as_ref().unwrap().fault.clone().unwrap();
     assert_eq!(fault.message, "nodes ended failed: a");
     assert_eq!(*broken.lines().last().unwrap(), "workflow:end");
 }

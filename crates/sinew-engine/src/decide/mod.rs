@@ -16,7 +16,7 @@ use serde_json::Value;
 use sinew_plan::{ExitOn, NodeIx, Plan};
 use sinew_protocol::Fault;
 
-pub use reopen::plan_retry;
+pub(crate) use reopen::plan_retry;
 
 use crate::adapter::Adapter;
 use crate::apply::apply;
@@ -39,7 +39,7 @@ const NO_SUCH_NODE: &str = "SINEW-6007";
 /// Decides what an input means, and folds the facts it makes into `state`.
 ///
 /// Returns the facts in order; none when the input means nothing now. A refused command changes nothing.
-pub fn decide(
+pub(crate) fn decide(
     graph: &Graph,
     adapter: &dyn Adapter,
     state: &mut State,

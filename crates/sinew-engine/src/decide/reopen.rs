@@ -25,7 +25,7 @@ struct Scope {
 }
 
 /// What a retry would do. The same rule decides when it is carried out.
-pub fn plan_retry(
+pub(crate) fn plan_retry(
     graph: &Graph,
     adapter: &dyn Adapter,
     state: &State,

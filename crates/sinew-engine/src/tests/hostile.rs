@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::adapter::Scripted;
 use super::plan::graph;
 use super::properties::{Dice, for_seeds, history};
 use super::wire::any_fact;
-use crate::{
-    BadFact, Fact, Graph, Round, State, decode_round, fold, next_deadline, outstanding, react, waiting,
-};
+use crate::{BadFact, Fact, Graph, Machine, Round, State, decode_round, fold, waiting};
 
 /// Every number of a fact, wherever it stands.
 fn numbers<'a>(value: &'a mut Value, found: &mut Vec<&'a mut Value>) {
@@ -39,23 +38,20 @@ fn changed(fact: &Fact, dice: &mut Dice) -> Fact {
 fn fold_all(graph: &Graph, rounds: &[Round]) -> (State, Vec<BadFact>) {
     let (mut state, mut bad) = (State::new(), Vec::new());
     for round in rounds {
-        let mut accepted = Vec::new();
         for fact in &round.facts {
             let before = bad.len().is_multiple_of(16).then(|| state.clone());
             match fold(graph, &mut state, round.at, fact) {
-                Ok(()) => accepted.push(fact),
+                Ok(()) => {}
                 Err(error) => {
                     assert!(before.is_none_or(|before| before == state), "a refused fact changes nothing");
                     bad.push(error);
                 }
             }
         }
-        for fact in accepted {
-            let _ = react(graph, &state, fact);
-        }
     }
-    let _ = (outstanding(graph, &state), waiting(&state), next_deadline(&state));
-    (state, bad)
+    let machine = Machine::from_state(graph.clone().into(), &Scripted, state, ());
+    let _ = (machine.outstanding(), waiting(machine.state()), machine.next_deadline());
+    (machine.state().clone(), bad)
 }
 
 #[test]
@@ -63,7 +59,8 @@ fn damaged_journals_are_refused_and_never_panic() {
     let codes = RefCell::new(BTreeMap::<&str, u32>::new());
     for_seeds(0..4_000, |seed| {
         let world = history(seed).world;
-        let mut rounds: Vec<Round> = world.journal.iter().map(|bytes| decode_round(bytes).unwrap()).collect();
+        let mut rounds: Vec<Round> =
+            world.journal().iter().map(|bytes| decode_round(bytes).unwrap()).collect();
         let mut dice = Dice::new(seed ^ 0xfeed);
         for _ in 0..=dice.roll(6) {
             let at = dice.roll(rounds.len() as u64) as usize;
@@ -88,7 +85,7 @@ fn damaged_journals_are_refused_and_never_panic() {
                 return;
             }
         }
-        for error in fold_all(&world.graph, &rounds).1 {
+        for error in fold_all(world.graph(), &rounds).1 {
             *codes.borrow_mut().entry(error.code()).or_default() += 1;
         }
     });
@@ -102,7 +99,7 @@ fn any_facts_on_any_state_never_panic() {
     let accepted = RefCell::new(0);
     for_seeds(0..4_000, |seed| {
         let world = history(seed).world;
-        let start = decode_round(&world.journal[0]).unwrap();
+        let start = decode_round(&world.journal()[0]).unwrap();
         let mut dice = Dice::new(seed ^ 0xbeef);
         let mut rounds = vec![start];
         for _ in 0..40 {
@@ -112,7 +109,7 @@ fn any_facts_on_any_state_never_panic() {
             }
             rounds.push(Round { at: dice.roll(1_000), facts: vec![fact] });
         }
-        let (_, bad) = fold_all(&world.graph, &rounds);
+        let (_, bad) = fold_all(world.graph(), &rounds);
         *accepted.borrow_mut() += 40usize.saturating_sub(bad.len());
     });
     assert!(super::properties::chosen_seed().is_some() || accepted.into_inner() > 4_000, "some facts get by");
@@ -123,15 +120,10 @@ fn what_is_refused_says_why() {
     let two = graph("a>b", json!({}));
     let other = graph("a>c", json!({}));
     let start = |graph: &Graph| {
-        let mut state = State::new();
-        let facts = crate::decide(
-            graph,
-            &super::adapter::Scripted,
-            &mut state,
-            0,
-            crate::Input::Start { input: Value::Null, mode: crate::Mode::default(), depth: 0, chain: vec![] },
-        );
-        (state, facts.unwrap())
+        let mut machine = Machine::<()>::new(graph.clone().into(), &Scripted);
+        let (input, mode) = (Value::Null, crate::Mode::default());
+        let decided = machine.handle(0, crate::Input::Start { input, mode, depth: 0, chain: vec![] });
+        (machine.state().clone(), decided.unwrap().round.facts)
     };
     let (state, facts) = start(&two);
     let reply = || Ok(std::sync::Arc::new(crate::Reply::new(Value::Null)));

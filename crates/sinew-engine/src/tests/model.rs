@@ -85,10 +85,10 @@ fn graphs_without_cycles_run_as_a_plain_recursion_says() {
         world
             .input(Input::Start { input: json!(0), mode: Mode::default(), depth: 0, chain: vec![] })
             .unwrap();
-        while !world.state.ended {
+        while !world.state().ended {
             let tasks: Vec<_> = world.tasks.iter().copied().collect();
             let (act, attempt) = dice.pick(&tasks);
-            let fails = model.fails[world.state.act(act).node as usize];
+            let fails = model.fails[world.state().act(act).node as usize];
             let result = if fails { Err(fault("hard")) } else { Ok(Reply::new(json!(act))) };
             world.input(Input::Done { act, attempt, result }).unwrap();
         }
@@ -96,11 +96,11 @@ fn graphs_without_cycles_run_as_a_plain_recursion_says() {
         let expected: BTreeMap<usize, Fate> = (0..count).map(|node| (node, model.fate(node))).collect();
         let actual: BTreeMap<usize, Fate> = (0..count)
             .map(|node| {
-                let ran = world.state.last(ROOT, node as u32).map(|act| world.state.act(act).end);
+                let ran = world.state().last(ROOT, node as u32).map(|act| world.state().act(act).end);
                 let fate = match ran {
                     Some(Some(End::Succeeded)) => Fate::Ran,
                     Some(Some(End::Failed)) => Fate::Failed,
-                    None if world.state.slots[&(ROOT, node as u32)].failed => Fate::Omitted,
+                    None if world.state().slots[&(ROOT, node as u32)].failed => Fate::Omitted,
                     None => Fate::Dead,
                     other => panic!("{other:?}"),
                 };

@@ -9,11 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use serde_json::{Value, json};
 use sinew_plan::Join;
 
-use super::adapter::fault;
+use super::adapter::{Scripted, fault};
 use super::plan::graph;
-use super::world::{World, fold};
+use super::world::World;
 use crate::fact::{Answer, Mode};
-use crate::{Fact, Input, Phase, Refused, Reply, Retry, Status, Time, decode_round, next_deadline};
+use crate::{Fact, Input, Machine, Phase, Refused, Reply, Retry, Status, Time, decode_round};
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
 pub(super) struct Dice(u64);
@@ -190,9 +190,9 @@ pub(super) struct History {
 impl History {
     fn give(&mut self, input: Input) -> Result<Vec<Fact>, Refused> {
         let was_paused =
-            self.world.state.paused.is_some() && !matches!(input, Input::Resume | Input::Cancel { .. });
+            self.world.state().paused.is_some() && !matches!(input, Input::Resume | Input::Cancel { .. });
         let result = self.world.input(input.clone());
-        self.inputs.push((self.world.now, input, self.world.journal.len()));
+        self.inputs.push((self.world.now, input, self.world.journal().len()));
         if let Ok(facts) = &result {
             let began = facts.iter().any(|fact| matches!(fact, Fact::Began { .. }));
             assert!(!(was_paused && began), "a paused execution starts nothing");
@@ -203,8 +203,8 @@ impl History {
     fn any_input(&mut self, dice: &mut Dice) {
         let world = &mut self.world;
         let tasks: Vec<_> = world.tasks.iter().copied().collect();
-        let persons: Vec<_> = world.state.waiting().collect();
-        let act = dice.roll(world.state.acts.len() as u64 + 1) as u32;
+        let persons: Vec<_> = world.state().waiting().collect();
+        let act = dice.roll(world.state().acts.len() as u64 + 1) as u32;
         let some_attempt = dice.roll(4) as u32;
         let result = match dice.roll(10) {
             0 => Err(fault("failure")),
@@ -228,7 +228,7 @@ impl History {
                 })
             }
             60..75 => {
-                let due = next_deadline(&world.state).map_or(world.now, |(at, _)| at);
+                let due = world.machine.next_deadline().map_or(world.now, |(at, _)| at);
                 world.now = world.now.max(due) + dice.pick(&[0, 0, 0, 1, 90]);
                 self.give(Input::Tick)
             }
@@ -256,18 +256,18 @@ impl History {
     fn finish(&mut self) {
         for _ in 0..2_000 {
             let world = &mut self.world;
-            if world.state.ended {
+            if world.state().ended {
                 return;
             }
-            let input = if world.state.paused.is_some() {
+            let input = if world.state().paused.is_some() {
                 Input::Resume
             } else if let Some((act, attempt)) = world.tasks.first().copied() {
                 Input::Done { act, attempt, result: Ok(Reply::new(json!(1))) }
-            } else if let Some(act) = world.state.waiting().next() {
+            } else if let Some(act) = world.state().waiting().next() {
                 Input::Answer { act, answer: Answer { data: json!("yes"), ..Answer::default() } }
             } else {
                 let (due, _) =
-                    next_deadline(&world.state).expect("it has not ended, so something is waited for");
+                    world.machine.next_deadline().expect("it has not ended, so something is waited for");
                 world.now = world.now.max(due);
                 Input::Tick
             };
@@ -314,7 +314,7 @@ fn any_history_holds(seeds: Range<u64>) {
         history.world.check_stored();
         check_facts(&history.world);
         check_prefix(&history, &mut Dice::new(seed ^ 0xabcd));
-        let status = history.world.state.outcome.as_ref().unwrap().status;
+        let status = history.world.state().outcome.as_ref().unwrap().status;
         *ends.borrow_mut().entry(status.as_str()).or_default() += 1;
     });
     let ends = ends.into_inner();
@@ -325,33 +325,29 @@ fn any_history_holds(seeds: Range<u64>) {
 
 /// A journal cut off after any round, and the same answers after that, lead to the same journal.
 fn check_prefix(history: &History, dice: &mut Dice) {
-    let rounds = dice.roll(history.world.journal.len() as u64 + 1) as usize;
-    let mut again = World::new(history.world.graph.clone());
-    again.journal = history.world.journal[..rounds].to_vec();
-    again.state = fold(&again.graph, &again.journal);
+    let rounds = dice.roll(history.world.journal().len() as u64 + 1) as usize;
+    let kept: Vec<_> =
+        history.world.journal()[..rounds].iter().map(|bytes| decode_round(bytes).unwrap()).collect();
+    let graph = history.world.machine.graph().clone();
+    let mut again = Machine::<Vec<Vec<u8>>>::replay(graph, &Scripted, &kept).unwrap();
     let later =
         history.inputs.iter().skip_while(|(_, _, after)| *after < rounds || (rounds > 0 && *after == rounds));
     // Inputs without facts between two rounds change nothing, so it does not matter on which side of the cut they fall.
     for (now, input, _) in later {
-        let _ = crate::decide(&again.graph, &super::adapter::Scripted, &mut again.state, *now, input.clone())
-            .map(|facts| {
-                if !facts.is_empty() {
-                    again.journal.push(crate::encode_round(&crate::Round { at: *now, facts }));
-                }
-            });
+        let _ = again.handle(*now, input.clone());
     }
     assert!(
-        again.journal == history.world.journal,
+        again.journal().as_slice() == history.world.journal(),
         "the same answers give the same journal, from round {rounds} on"
     );
-    assert!(again.state == history.world.state);
+    assert!(again.state() == history.world.state());
 }
 
 /// What the facts of a whole history must hold.
 fn check_facts(world: &World) {
-    let plan = world.graph.plan();
+    let plan = world.graph().plan();
     let facts: Vec<Fact> =
-        world.journal.iter().flat_map(|bytes| decode_round(bytes).unwrap().facts).collect();
+        world.journal().iter().flat_map(|bytes| decode_round(bytes).unwrap().facts).collect();
     let mut made: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let mut asked: BTreeMap<u32, u32> = BTreeMap::new();
     let mut ended = false;
@@ -367,7 +363,7 @@ fn check_facts(world: &World) {
                 assert!(plan.node(one.node).join == Join::Each || *made == 1, "a join fires once");
             }
             Fact::Dispatched { act, tries, ask, .. } => {
-                let limit = plan.node(world.state.act(*act).node).retry.limit;
+                let limit = plan.node(world.state().act(*act).node).retry.limit;
                 assert!(*tries <= limit + 1, "no more attempts than allowed");
                 if ask.tag == "work" {
                     let asked = asked.entry(*act).or_default();
@@ -384,10 +380,10 @@ fn check_facts(world: &World) {
         }
     }
     assert!(ended, "it ends");
-    for one in &world.state.acts {
+    for one in &world.state().acts {
         assert!(one.phase == Phase::Closed && one.end.is_some(), "nothing is left open");
         for (position, child) in one.children.iter().flat_map(|own| &own.acts).enumerate() {
-            let scope = world.state.scope(world.state.act(*child).scope).unwrap();
+            let scope = world.state().scope(world.state().act(*child).scope).unwrap();
             assert_eq!(scope.index as usize, position, "children are in the order of their items");
         }
     }

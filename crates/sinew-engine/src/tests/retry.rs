@@ -7,7 +7,7 @@ use serde_json::json;
 use super::plan::{graph, plan};
 use super::script::check;
 use super::world::World;
-use crate::{Fact, Input, Mode, Reply, Retry, plan_retry};
+use crate::{Fact, Input, Mode, Reply, Retry};
 
 #[test]
 fn as_often_as_the_limit_says() {
@@ -411,8 +411,7 @@ fn a_long_loop_is_retried_without_deep_recursion() {
     let settings = json!({ "@": { "limits": { "iterations": 15000 } }, "l": { "op": "loop", "body": "b", "times": 15000 } });
     let mut world = World::new(graph("l", settings));
     // Checking after each input would take quadratic time here.
-    let mut give =
-        |input| crate::decide(&world.graph, &super::adapter::Scripted, &mut world.state, 0, input).unwrap();
+    let mut give = |input| world.machine.handle(0, input).unwrap().round.facts;
     give(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] });
     let done = |act, result| Input::Done { act, attempt: 1, result };
     for act in 1..15000 {
@@ -445,18 +444,18 @@ fn the_plan_of_a_retry_is_what_happens() {
         let result = if bad { Err(super::adapter::fault("hard")) } else { Ok(Reply::new(json!(act))) };
         world.input(Input::Done { act, attempt, result }).unwrap();
     }
-    let told = plan_retry(&world.graph, &super::adapter::Scripted, &world.state, &Retry::default()).unwrap();
+    let told = world.machine.plan_retry(&Retry::default()).unwrap();
     assert_eq!(told.keep, ["a", "c", "d", "s"]);
     assert_eq!(told.rerun, BTreeMap::from([("m".to_owned(), 1)]));
     assert_eq!(told.reset, ["z"]);
-    let before = world.state.acts.len();
+    let before = world.state().acts.len();
     world.input(Input::Retry { retry: Retry::default(), reason: "me".into() }).unwrap();
     while let Some((act, attempt)) = world.tasks.first().copied() {
         world.input(Input::Done { act, attempt, result: Ok(Reply::new(json!(act))) }).unwrap();
     }
-    assert!(world.state.ended && world.state.outcome.as_ref().unwrap().status == crate::Status::Success);
-    let again: Vec<String> = (before..world.state.acts.len())
-        .filter(|act| !world.state.acts[*act].reused)
+    assert!(world.state().ended && world.state().outcome.as_ref().unwrap().status == crate::Status::Success);
+    let again: Vec<String> = (before..world.state().acts.len())
+        .filter(|act| !world.state().acts[*act].reused)
         .map(|act| super::script::path(&world, act as u32))
         .collect();
     assert_eq!(again, ["m_1", "b[2]", "z", "x_1"]);

@@ -82,7 +82,7 @@ fn parse(world: &World, input: &str) -> Input {
         name.split_once('#').map_or((name, None), |(name, n)| (name, Some(n.parse().unwrap())));
     let (name, port) = if sign == "~" { name.split_once('.').unwrap() } else { (name, "") };
     let act = find(world, name);
-    let running = world.state.acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
+    let running = world.state().acts.get(act as usize).and_then(|one| one.running.or(Some(one.attempt)));
     let attempt = attempt.or(running).unwrap_or(1);
     match sign {
         "=" => Input::Done { act, attempt, result: Ok(Reply::new(json(rest))) },
@@ -95,15 +95,15 @@ fn parse(world: &World, input: &str) -> Input {
 
 /// The activation of this name, rather one that waits; a name nobody has finds none.
 fn find(world: &World, name: &str) -> ActId {
-    let acts = || (0..world.state.acts.len() as ActId).rev().filter(|act| path(world, *act) == name);
-    let open = acts().find(|act| matches!(world.state.act(*act).phase, Phase::Running | Phase::Waiting));
+    let acts = || (0..world.state().acts.len() as ActId).rev().filter(|act| path(world, *act) == name);
+    let open = acts().find(|act| matches!(world.state().act(*act).phase, Phase::Running | Phase::Waiting));
     open.or_else(|| acts().next()).unwrap_or(ActId::MAX)
 }
 
 /// `body[1][0]_2`: id, positions outermost first, ordinal.
 pub(crate) fn path(world: &World, act: ActId) -> String {
-    let one = world.state.act(act);
-    let mut text = world.graph.plan().node(one.node).id.clone() + &place(&world.state, one.scope);
+    let one = world.state().act(act);
+    let mut text = world.graph().plan().node(one.node).id.clone() + &place(world.state(), one.scope);
     // Activations of one node are told apart only where there are several in one place.
     if one.ordinal > 0 {
         write!(text, "_{}", one.ordinal).unwrap();
@@ -123,7 +123,8 @@ fn place(state: &State, mut scope: ScopeId) -> String {
 
 pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
     let name = |act: &ActId| path(world, *act);
-    let node = |ix: u32, scope: ScopeId| world.graph.plan().node(ix).id.clone() + &place(&world.state, scope);
+    let node =
+        |ix: u32, scope: ScopeId| world.graph().plan().node(ix).id.clone() + &place(world.state(), scope);
     Some(match fact {
         Fact::Started(_)
         | Fact::Opened { .. }
@@ -134,7 +135,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
         | Fact::Replied { retried: false, .. } => return None,
         Fact::Replied { act, .. } => format!("{}?!", name(act)),
         Fact::Died { node: ix, scope, .. } => format!("{}/", node(*ix, *scope)),
-        Fact::Dropped { edge, scope } => format!(">{}/", node(world.graph.plan().edge(*edge).to, *scope)),
+        Fact::Dropped { edge, scope } => format!(">{}/", node(world.graph().plan().edge(*edge).to, *scope)),
         Fact::Deferred { act, human } => {
             format!("{} {}", name(act), if *human { "queues" } else { "deferred" })
         }
@@ -146,7 +147,7 @@ pub(crate) fn tell(world: &World, fact: &Fact) -> Option<String> {
             let tries = if tries == attempt { String::new() } else { format!("/{tries}") };
             // An input that an operator gave is told.
             let given = world
-                .state
+                .state()
                 .act(*act)
                 .input
                 .as_ref()

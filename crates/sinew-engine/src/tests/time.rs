@@ -6,7 +6,7 @@ use super::plan::graph;
 use super::script::check;
 use super::world::World;
 use crate::fact::Mode;
-use crate::{Action, Input, react};
+use crate::{Action, Input};
 
 #[test]
 fn an_attempt_is_given_up_and_tried_again() {
@@ -127,10 +127,10 @@ fn who_is_told_is_who_was_asked() {
     let mut world = World::new(graph("a", json!({ "a": { "attempt_timeout": 100, "instead": "b" } })));
     world.input(Input::Start { input: json!(1), mode: Mode::default(), depth: 0, chain: vec![] }).unwrap();
     world.now = 100;
-    let facts = world.input(Input::Tick).unwrap();
-    let told: Vec<String> = facts
+    let decided = world.machine.handle(world.now, Input::Tick).unwrap();
+    let told: Vec<String> = decided
+        .actions
         .iter()
-        .flat_map(|fact| react(&world.graph, &world.state, fact))
         .map(|action| match action {
             Action::Send { attempt, ask, .. } => format!("send {attempt} to {}", ask.target.name()),
             Action::Cancel { attempt, ask, .. } => format!("cancel {attempt} at {}", ask.target.name()),

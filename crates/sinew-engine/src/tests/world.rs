@@ -6,15 +6,13 @@ use crate::tests::adapter::Scripted;
 use crate::tests::properties::chosen_seed;
 use crate::tests::script::tell;
 use crate::{
-    ActId, Action, Activation, Fact, Graph, Input, Phase, Refused, Round, State, Time, decide, decode_round,
-    encode_round, next_deadline, outstanding, react,
+    ActId, Action, Activation, Fact, Graph, Input, Machine, Phase, Refused, State, Time, decode_round,
+    encode_round,
 };
 
 pub(crate) struct World {
-    pub(crate) graph: Graph,
-    pub(crate) state: State,
-    /// The rounds, as they would be stored.
-    pub(crate) journal: Vec<Vec<u8>>,
+    /// The execution, with its rounds as they would be stored.
+    pub(crate) machine: Machine<Vec<Vec<u8>>>,
     pub(crate) now: Time,
     /// Sent, and neither answered nor given up.
     pub(crate) tasks: BTreeSet<(ActId, u32)>,
@@ -23,39 +21,47 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(graph: Graph) -> Self {
-        let state = State::new();
-        Self { graph, state, journal: Vec::new(), now: 0, tasks: BTreeSet::new(), finished: 0 }
+        let machine = Machine::new(graph.into(), &Scripted);
+        Self { machine, now: 0, tasks: BTreeSet::new(), finished: 0 }
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        self.machine.graph()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.machine.state()
+    }
+
+    pub(crate) fn journal(&self) -> &[Vec<u8>] {
+        self.machine.journal()
     }
 
     /// Takes an input; the facts are stored, applied and reacted to.
     pub(crate) fn input(&mut self, input: Input) -> Result<Vec<Fact>, Refused> {
         // A copy costs as much as the input: every fourth is enough for so many histories.
-        let before = self.journal.len().is_multiple_of(4).then(|| self.state.clone());
-        match decide(&self.graph, &Scripted, &mut self.state, self.now, input) {
-            Ok(facts) => {
-                for fact in &facts {
-                    for action in react(&self.graph, &self.state, fact) {
-                        self.perform(&action);
-                    }
+        let before = self.journal().len().is_multiple_of(4).then(|| self.state().clone());
+        match self.machine.handle(self.now, input) {
+            Ok(decided) => {
+                for fact in decided.facts() {
                     if let Fact::Replied { act, attempt, .. } = fact {
                         self.tasks.remove(&(*act, *attempt));
                     }
                 }
-                if facts.is_empty() {
-                    assert!(before.is_none_or(|before| before == self.state), "no fact, no change");
-                } else {
-                    if chosen_seed().is_some() {
-                        let told: Vec<String> = facts.iter().filter_map(|fact| tell(self, fact)).collect();
-                        println!("@{} {}", self.now, told.join(" "));
-                    }
-                    self.journal.push(encode_round(&Round { at: self.now, facts: facts.clone() }));
+                decided.actions.iter().for_each(|action| self.perform(action));
+                if decided.is_empty() {
+                    assert!(before.is_none_or(|before| before == *self.state()), "no fact, no change");
+                } else if chosen_seed().is_some() {
+                    let told: Vec<String> =
+                        decided.facts().iter().filter_map(|fact| tell(self, fact)).collect();
+                    println!("@{} {}", self.now, told.join(" "));
                 }
                 self.check_state();
-                Ok(facts)
+                Ok(decided.round.facts)
             }
             Err(refused) => {
                 assert!(
-                    before.is_none_or(|before| before == self.state),
+                    before.is_none_or(|before| before == *self.state()),
                     "a refused input changed the state: {refused}"
                 );
                 Err(refused)
@@ -69,8 +75,9 @@ impl World {
                 assert!(self.tasks.insert((*act, *attempt)), "a task was sent twice");
             }
             Action::Cancel { act, attempt, ask } => {
-                let asked = self.state.act(*act).ask.as_ref().map(|ask| ask.target.clone());
-                assert!(asked.as_ref() == Some(&ask.target) || self.state.act(*act).attempt > *attempt);
+                let one = self.state().act(*act);
+                let asked = one.ask.as_ref().map(|ask| ask.target.clone());
+                assert!(asked.as_ref() == Some(&ask.target) || one.attempt > *attempt);
                 self.tasks.remove(&(*act, *attempt));
             }
             Action::Finish(_) => self.finished += 1,
@@ -79,25 +86,29 @@ impl World {
 
     /// The state as a journal gives it.
     pub(crate) fn fold(&self) -> State {
-        fold(&self.graph, &self.journal)
+        fold(self.graph(), self.journal())
     }
 
     /// Throws everything away but the journal.
     pub(crate) fn crash(&mut self) {
-        self.state = self.fold();
+        let rounds: Vec<_> = self.journal().iter().map(|bytes| decode_round(bytes).unwrap()).collect();
+        self.machine = Machine::replay(self.machine.graph().clone(), &Scripted, &rounds)
+            .expect("facts of our own making are never refused");
     }
 
     /// True if something is to come: from an agent, a person, an operator or the clock.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.tasks.is_empty()
-            || self.state.paused.is_some()
-            || self.state.waiting().next().is_some()
-            || next_deadline(&self.state).is_some()
+            || self.state().paused.is_some()
+            || self.state().waiting().next().is_some()
+            || self.machine.next_deadline().is_some()
     }
 
     fn check_state(&self) {
-        let state = &self.state;
-        let sent: BTreeSet<(ActId, u32)> = outstanding(&self.graph, state)
+        let state = self.state();
+        let sent: BTreeSet<(ActId, u32)> = self
+            .machine
+            .outstanding()
             .into_iter()
             .filter_map(|action| match action {
                 Action::Send { act, attempt, .. } => Some((act, attempt)),
@@ -124,7 +135,7 @@ impl World {
                 );
             }
         }
-        let parallel = self.graph.plan().profile.parallel;
+        let parallel = self.graph().plan().profile.parallel;
         // What waited for a person or for children comes back without queueing again.
         let fresh = |one: &&Activation| one.wait.is_none() && one.children.is_none();
         let working =
@@ -145,9 +156,9 @@ impl World {
 
     /// The costly checks: the stored journal and the stored state are the state.
     pub(crate) fn check_stored(&self) {
-        assert!(self.fold() == self.state, "state is the fold of the journal");
-        let json = serde_json::to_string(&self.state).unwrap();
-        assert!(serde_json::from_str::<State>(&json).unwrap() == self.state, "state survives JSON");
+        assert!(self.fold() == *self.state(), "state is the fold of the journal");
+        let json = serde_json::to_string(self.state()).unwrap();
+        assert!(serde_json::from_str::<State>(&json).unwrap() == *self.state(), "state survives JSON");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sinew_engine::{
-    ActId, Action, Ask, Ctx, Fact, Input, Refused, Round, State, Time, decode_round, encode_round,
+    ActId, Action, Ask, Ctx, Fact, Input, Machine, Refused, State, Time, decode_round, encode_round,
 };
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{Fault, TaskId};
@@ -96,7 +96,8 @@ pub(super) enum Unfit {
 pub(super) struct Open {
     pub(super) stored: Stored,
     pub(super) program: Program,
-    state: State,
+    /// The rounds are in `stored`.
+    machine: Machine<()>,
     tasks: HashMap<TaskId, (ActId, u32)>,
     /// What the shard's table of deadlines holds for it.
     pub(super) due: Option<Time>,
@@ -132,16 +133,16 @@ impl Open {
             first: 0,
             hold: None,
         };
-        let (state, tasks) = (State::new(), HashMap::new());
-        Self { stored, program, state, tasks, due: None, touched: false }
+        let machine = program.machine();
+        Self { stored, program, machine, tasks: HashMap::new(), due: None, touched: false }
     }
 
     /// Folds what the journal holds.
     pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
         match refold(&stored.rounds, &program) {
-            Ok(state) => {
+            Ok(machine) => {
                 let tasks = HashMap::new();
-                let mut open = Self { stored, program, state, tasks, due: None, touched: false };
+                let mut open = Self { stored, program, machine, tasks, due: None, touched: false };
                 open.index_tasks();
                 Ok(open)
             }
@@ -151,42 +152,33 @@ impl Open {
 
     /// Keeps what the journal holds, and no more.
     pub(super) fn cool(self) -> Cold {
-        let row = RowState::of(&self.state);
+        let row = RowState::of(self.machine.state());
         Cold { stored: self.stored, program: self.program, due: self.due, row }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.
     pub(super) fn input(&mut self, now: Time, input: Input) -> Result<Decided, Unfit> {
-        // Time never runs backwards in a journal, whatever the clock does.
-        let now = now.max(self.state.at);
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            sinew_engine::decide(&self.program.graph, self.program.adapter, &mut self.state, now, input)
-        }));
-        let facts = match decided {
-            Ok(Ok(facts)) => facts,
+        let decided = catch_unwind(AssertUnwindSafe(|| self.machine.handle(now, input)));
+        let sinew_engine::Decided { round, actions } = match decided {
+            Ok(Ok(decided)) => decided,
             Ok(Err(refused)) => return Err(Unfit::Refused(refused)),
             Err(_) => {
                 // Half a decision may be folded in: only the stored rounds are true.
-                if let Ok(state) = refold(&self.stored.rounds, &self.program) {
-                    self.state = state;
+                if let Ok(machine) = refold(&self.stored.rounds, &self.program) {
+                    self.machine = machine;
                 }
                 let text = "the workflow's code broke on this input; it was set aside";
                 return Err(Unfit::Broke(Fault::error(BROKE, text).with_retryable(false)));
             }
         };
-        let mut actions = Vec::new();
-        for fact in &facts {
-            actions.extend(sinew_engine::react(&self.program.graph, &self.state, fact));
-        }
         for action in &actions {
             if let Action::Send { act, attempt, .. } = action {
                 self.index(*act, *attempt);
             }
         }
-        if facts.is_empty() {
-            return Ok(Decided { round: None, facts, actions });
+        if round.facts.is_empty() {
+            return Ok(Decided { round: None, facts: round.facts, actions });
         }
-        let round = Round { at: now, facts };
         let bytes = Bytes::from(encode_round(&round));
         self.stored.rounds.push(&bytes);
         Ok(Decided { round: Some(bytes), facts: round.facts, actions })
@@ -194,7 +186,7 @@ impl Open {
 
     /// What must happen again because its end is not known.
     pub(super) fn outstanding(&self) -> Vec<Action> {
-        sinew_engine::outstanding(&self.program.graph, &self.state)
+        self.machine.outstanding()
     }
 
     /// The activation and attempt of a task that was handed out.
@@ -204,31 +196,31 @@ impl Open {
 
     /// What was asked in the running attempt of an activation.
     pub(super) fn ask(&self, act: ActId, attempt: u32) -> Option<&Arc<Ask>> {
-        let one = self.state.act(act);
+        let one = self.machine.state().act(act);
         (one.attempt == attempt).then_some(one.ask.as_ref()).flatten()
     }
 
     pub(super) fn call(&self, act: ActId, attempt: u32, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
         let key = TaskKey { run: 0, act, attempt };
-        call(&self.stored.meta.execution, &self.program, &self.state, key, ask, deadline)
+        call(&self.stored.meta.execution, &self.program, self.machine.state(), key, ask, deadline)
     }
 
     pub(super) fn task_id(&self, act: ActId, attempt: u32) -> TaskId {
         let execution = &self.stored.meta.execution;
-        let activation = activation_key(execution, &self.program, &self.state, act);
+        let activation = activation_key(execution, &self.program, self.machine.state(), act);
         TaskId::of(execution, &activation, attempt)
     }
 
     pub(super) fn state(&self) -> &State {
-        &self.state
+        self.machine.state()
     }
 
     pub(super) fn ctx(&self) -> Ctx<'_> {
-        Ctx::new(&self.program.graph, &self.state, self.state.at)
+        self.machine.context()
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        sinew_engine::next_deadline(&self.state).map(|(at, _)| at)
+        self.machine.next_deadline().map(|(at, _)| at)
     }
 
     fn index(&mut self, act: ActId, attempt: u32) {
@@ -246,16 +238,15 @@ impl Open {
 }
 
 /// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
-fn refold(rounds: &Log, program: &Program) -> Result<State, Fault> {
+fn refold(rounds: &Log, program: &Program) -> Result<Machine<()>, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
-    let mut state = State::new();
+    let mut machine = program.machine();
     for (nth, bytes) in rounds.iter().enumerate() {
         let round = decode_round(bytes)
             .map_err(|error| unreadable(format!("round {nth} of the journal: {error}")))?;
-        for fact in &round.facts {
-            sinew_engine::fold(&program.graph, &mut state, round.at, fact)
-                .map_err(|bad| unreadable(format!("round {nth} of the journal: {bad}")))?;
-        }
+        machine
+            .replay_round(&round)
+            .map_err(|bad| unreadable(format!("round {nth} of the journal: {bad}")))?;
     }
-    Ok(state)
+    Ok(machine)
 }

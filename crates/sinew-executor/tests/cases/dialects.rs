@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_dialects::LowerOptions;
 use sinew_engine::{Fact, Mode, Reply, Time};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Sim, Stub, Stubbed};
 use sinew_executor::{Execution, Library, Program};
 use sinew_mesh::server::ServerOptions;
 use sinew_source::{Document, Node, Sources};
 
-use crate::mesh::{PATIENCE, Site, server, start};
-use crate::process::Part;
+use crate::support::mesh::{PATIENCE, Site, server, start};
+use crate::support::process::Part;
 
 /// Runs at work at the same time.
 const AT_ONCE: usize = 6;
@@ -139,7 +139,7 @@ fn virtually(library: &Arc<Library>, input: &Value) -> (Execution, BTreeSet<Stri
     let names = std::mem::take(&mut sim.stub_mut().0);
     let execution = sim.execution();
     let id = execution.id().clone();
-    (Execution::recover(id, execution.program().clone(), execution.journal().to_vec()), names)
+    (Execution::recover(id, execution.program().clone(), execution.journal()), names)
 }
 
 async fn over_mesh(

@@ -20,9 +20,9 @@ use sinew_protocol::journal::ParentRef;
 use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, ResultToken, Subject, TaskId, Token};
 
-use crate::mesh::{PATIENCE, Site, server, start};
-use crate::process::{Part, Process};
-use crate::sam::{Agents, Asked, Seen, input, load, wanted};
+use crate::cases::sam::{Agents, Asked, Seen, input, load, wanted};
+use crate::support::mesh::{PATIENCE, Site, server, start};
+use crate::support::process::{Part, Process};
 
 /// Cases at work at the same time.
 const AT_ONCE: usize = 6;

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use sinew_dialects::sam::{self, duration, probe};
 
-use crate::Verdict;
-use crate::sam::{load, same, wanted};
+use crate::cases::Verdict;
+use crate::cases::sam::{load, same, wanted};
 
 /// What must come instead replaces what came: a value for an error, or an error for a value.
 fn one_end(mut wanted: Map<String, Value>, case: &Value) -> Map<String, Value> {

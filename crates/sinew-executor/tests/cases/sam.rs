@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sinew_dialects::sam::Sam;
 use sinew_dialects::{Dialect, LowerOptions};
 use sinew_engine::{Fact, Mode, Outcome, Reply, Status, Time};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::reply::{self, Ending, WorkflowInput};
 use sinew_executor::request::{self, CardSchemas, Request, Sender};
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
@@ -17,7 +17,7 @@ use sinew_protocol::message::{MeshMessage, Outcome as Word, Vocabulary, Workflow
 use sinew_protocol::{ArtifactRef, Fault};
 use sinew_source::{Document, Node, Sources};
 
-use crate::{Verdict, stub};
+use crate::{cases::Verdict, support::stub};
 
 /// A day: longer than any case that ends.
 const FOREVER: Time = 24 * 3_600_000;

@@ -12,8 +12,8 @@ use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::{ActivationKey, ArtifactName, ExecutionId, TaskId, Token};
 
-use crate::mesh::{PATIENCE, TestMesh};
-use crate::rpc::{at_once, call, code, message, serve, state};
+use crate::door::rpc::{at_once, call, code, message, serve, state};
+use crate::support::mesh::{PATIENCE, TestMesh};
 
 pub(crate) const SINGLE: &str = r#"
 workflow:
@@ -249,7 +249,7 @@ async fn nobody_starts_in_the_name_of_others() {
     let client = mesh.client().await;
     let record = client.record(&ExecutionId::of("test", "ada", "m1")).await.unwrap().unwrap();
     assert_eq!(record.meta.caller, Token::of("ada"));
-    let mut forged = crate::mesh::start(&client, "k", "single", json!({"value": "y"}));
+    let mut forged = crate::support::mesh::start(&client, "k", "single", json!({"value": "y"}));
     let claim = json!({"caller": "ada", "proof": "aaaaaaaaaaaaaaaaaaaaaaaaaa"});
     forged.behalf = Some(serde_json::from_value(claim).unwrap());
     forged.depth = 3;

@@ -9,8 +9,8 @@ use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault};
 use tokio::sync::Notify;
 
-use crate::mesh::{PATIENCE, TestMesh, start};
-use crate::rpc::{at_once, call, message, serve, state};
+use crate::door::rpc::{at_once, call, message, serve, state};
+use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 /// A workflow with one agent, and with this said beside.
 fn with_agent(agent: &str, more: &str) -> String {

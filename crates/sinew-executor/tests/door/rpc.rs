@@ -7,7 +7,7 @@ use sinew_agent::{Agent, CancellationToken};
 use sinew_mesh::{HeaderMap, Mesh, MeshError};
 use sinew_protocol::header;
 
-use crate::mesh::{PATIENCE, Site};
+use crate::support::mesh::{PATIENCE, Site};
 
 /// What is said back: result or error, and the number of the last event before it.
 pub(crate) async fn call(mesh: &Mesh, agent: &str, method: &str, params: Value) -> (Value, Option<u64>) {

@@ -7,9 +7,9 @@ use sinew_agent::Delivery;
 use sinew_mesh::live::ProgressFeed;
 use sinew_protocol::{ActivationKey, ExecutionId, TaskId, header};
 
-use crate::calls::SINGLE;
-use crate::mesh::{PATIENCE, TestMesh};
-use crate::rpc::{call, message};
+use crate::door::calls::SINGLE;
+use crate::door::rpc::{call, message};
+use crate::support::mesh::{PATIENCE, TestMesh};
 
 /// Hears events until the last; each number must always say the same.
 async fn heard(feed: &mut ProgressFeed) -> BTreeMap<u64, Value> {

@@ -13,8 +13,8 @@ use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, ResultToken, Subject, TaskId, Token};
 
-use crate::audit::{CHAIN, audit, ended, facts, given, rounds, single, succeeded};
-use crate::mesh::{PATIENCE, TestMesh, start, worded};
+use crate::faults::audit::{CHAIN, audit, ended, facts, given, rounds, single, succeeded};
+use crate::support::mesh::{PATIENCE, TestMesh, start, worded};
 
 pub(crate) async fn begun(client: &Client, key: &str, workflow: &str, input: Value) -> ExecutionId {
     let command = start(client, key, workflow, input);

@@ -8,8 +8,8 @@ use sinew_executor::client::Client;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::journal::ExecutionRecord;
 
-use crate::mesh::PATIENCE;
-use crate::process::Process;
+use crate::support::mesh::PATIENCE;
+use crate::support::process::Process;
 
 /// Two agents, one after the other; the second one sees what the first one said.
 pub(crate) const CHAIN: &str = r#"

@@ -14,9 +14,9 @@ use sinew_protocol::Token;
 use sinew_protocol::command::Command as Asked;
 use sinew_protocol::subject::Operation;
 
-use crate::agents::begun;
-use crate::audit::{CHAIN, succeeded};
-use crate::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server, start};
+use crate::faults::agents::begun;
+use crate::faults::audit::{CHAIN, succeeded};
+use crate::support::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server, start};
 
 /// Starts both agents of the chain; returns what `one` was asked.
 async fn serve_chain(site: &Site) -> std::sync::Arc<std::sync::Mutex<Vec<sinew_protocol::task::TaskExtra>>> {
@@ -187,7 +187,7 @@ async fn outlives_a_full_store(mut broker: Server, filler: Filler, restart: bool
 async fn work_goes_on_once_a_full_store_has_room() {
     let options = ServerOptions { store_limit: Some(4 * 1024 * 1024), ..ServerOptions::default() };
     let broker = server(options).await;
-    let filler = Filler::Stream(crate::mesh::connect(&broker.url(), "filler", "filler").await);
+    let filler = Filler::Stream(crate::support::mesh::connect(&broker.url(), "filler", "filler").await);
     outlives_a_full_store(broker, filler, false).await;
 }
 

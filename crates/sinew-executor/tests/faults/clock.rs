@@ -8,10 +8,10 @@ use sinew_engine::Status;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::agents::begun;
-use crate::audit::{ended, rounds, single};
-use crate::mesh::TestMesh;
-use crate::process::{Part, Process, Role};
+use crate::faults::agents::begun;
+use crate::faults::audit::{ended, rounds, single};
+use crate::support::mesh::TestMesh;
+use crate::support::process::{Part, Process, Role};
 
 /// The year in which the broker lives, as the executor sees it.
 const YEAR: &str = "2067";

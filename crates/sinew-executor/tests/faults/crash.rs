@@ -9,9 +9,9 @@ use sinew_executor::client::Client;
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::ExecutionId;
 
-use crate::audit::{CHAIN, ended, facts, given, single, succeeded};
-use crate::mesh::{LEASE, PATIENCE, Site, TestMesh, start};
-use crate::process::Process;
+use crate::faults::audit::{CHAIN, ended, facts, given, single, succeeded};
+use crate::support::mesh::{LEASE, PATIENCE, Site, TestMesh, start};
+use crate::support::process::Process;
 
 /// Longest time from a death to the end of what only waited for an owner: silence is seen at a beat, claimed at the next.
 const TAKEOVER: Duration = Duration::from_secs(8);
@@ -161,7 +161,7 @@ async fn timers_outlive_their_owner() {
     let outcome = ended(&client, &late).await;
     assert_eq!(outcome.status, Status::Failure, "{outcome:?}");
     let spans = |record: &sinew_protocol::journal::ExecutionRecord| {
-        let rounds = crate::audit::rounds(record);
+        let rounds = crate::faults::audit::rounds(record);
         rounds.last().unwrap().at - rounds[0].at
     };
     let took = spans(&client.record(&late).await.unwrap().unwrap());

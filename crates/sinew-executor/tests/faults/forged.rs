@@ -8,9 +8,9 @@ use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Put};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
-use crate::audit::{audit, ended, facts, single, succeeded};
-use crate::mesh::{Site, TestMesh, start, worded};
-use crate::process::Process;
+use crate::faults::audit::{audit, ended, facts, single, succeeded};
+use crate::support::mesh::{Site, TestMesh, start, worded};
+use crate::support::process::Process;
 
 /// Forged results of each kind.
 const EACH: usize = 125;
@@ -242,8 +242,12 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         let held = scene.held(&format!("bad{nth}")).await;
         let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
         assert_eq!(put.unwrap(), Put::New);
-        let outcome =
-            scene.client.outcome(&held.execution, Some(crate::mesh::PATIENCE)).await.unwrap().unwrap();
+        let outcome = scene
+            .client
+            .outcome(&held.execution, Some(crate::support::mesh::PATIENCE))
+            .await
+            .unwrap()
+            .unwrap();
         let said =
             outcome.output.as_deref().is_some_and(|value: &Value| value.to_string().contains("forged"));
         assert!(!said, "{what}: it was believed");

@@ -7,9 +7,9 @@ use sinew_mesh::server::ServerOptions;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::subject::Operation;
 
-use crate::agents::begun;
-use crate::audit::{CHAIN, succeeded};
-use crate::mesh::TestMesh;
+use crate::faults::agents::begun;
+use crate::faults::audit::{CHAIN, succeeded};
+use crate::support::mesh::TestMesh;
 
 /// Bodies that mean nothing, anywhere.
 fn bodies() -> Vec<Bytes> {

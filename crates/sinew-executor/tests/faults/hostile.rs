@@ -19,9 +19,9 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::agents::begun;
-use crate::audit::{CHAIN, single, succeeded};
-use crate::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server};
+use crate::faults::agents::begun;
+use crate::faults::audit::{CHAIN, single, succeeded};
+use crate::support::mesh::{LEASE, PATIENCE, Site, TestMesh, adapters, server};
 
 /// Time in which an execution ends beside whatever else is on the mesh.
 const INNOCENT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,9 +6,9 @@ use sinew_executor::client::{Client, ClientError};
 use sinew_protocol::command::{Command, PauseCommand, ResumeCommand, StartCommand};
 use sinew_protocol::{ExecutionId, Token};
 
-use crate::audit::{single, succeeded};
-use crate::mesh::{PATIENCE, TestMesh, start};
-use crate::signals::ask;
+use crate::faults::audit::{single, succeeded};
+use crate::faults::signals::ask;
+use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 /// What the starter of an execution learns of it.
 async fn learns(client: &Client, execution: &ExecutionId) -> Result<String, ClientError> {

@@ -7,9 +7,9 @@ use sinew_agent::Delivery;
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::journal::{Commit, EntryKind};
 
-use crate::audit::{CHAIN, succeeded};
-use crate::mesh::{PATIENCE, Site, TestMesh, start};
-use crate::process::Part;
+use crate::faults::audit::{CHAIN, succeeded};
+use crate::support::mesh::{PATIENCE, Site, TestMesh, start};
+use crate::support::process::Part;
 
 /// Commits of all shards.
 async fn commits(site: &Site, shards: u32) -> Vec<Commit> {
@@ -53,7 +53,8 @@ async fn owners_that_fight_do_no_harm() {
         look.tick().await;
         if executions.len() < MOST {
             let key = format!("k{}", executions.len());
-            executions.push(crate::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
+            executions
+                .push(crate::faults::agents::begun(&client, &key, "chain", json!({ "value": key })).await);
         }
         let commits = commits(&mesh, 1).await;
         let writer =
@@ -88,7 +89,7 @@ async fn owners_that_fight_do_no_harm() {
     one.drain().await;
     two.drain().await;
     agents.end().await;
-    let given = crate::audit::given(&[&agents]);
+    let given = crate::faults::audit::given(&[&agents]);
     assert_eq!(given.len(), 2 * executions.len(), "a task was sent that no fact names");
     assert!(given.values().all(|times| *times == 1), "an agent worked twice");
 }
@@ -145,5 +146,5 @@ async fn a_compacted_journal_is_taken_over() {
     }
     second.end().await;
     agents.end().await;
-    assert!(crate::audit::given(&[&agents]).values().all(|times| *times == 1));
+    assert!(crate::faults::audit::given(&[&agents]).values().all(|times| *times == 1));
 }

@@ -8,11 +8,11 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{Command, PauseCommand, ResumeCommand};
 use sinew_protocol::query::AN_OPERATOR;
 
-use crate::agents::begun;
-use crate::audit::{single, succeeded};
-use crate::mesh::{PATIENCE, TestMesh};
-use crate::process::{POISON_RESULT, POISON_START, Part, Process};
-use crate::signals::ask;
+use crate::faults::agents::begun;
+use crate::faults::audit::{single, succeeded};
+use crate::faults::signals::ask;
+use crate::support::mesh::{PATIENCE, TestMesh};
+use crate::support::process::{POISON_RESULT, POISON_START, Part, Process};
 
 /// Deaths over one poison among few others: one that no note foresees, one of a group, and those of the poison alone.
 const MAX_DEATHS: usize = 4;

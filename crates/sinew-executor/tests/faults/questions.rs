@@ -9,9 +9,9 @@ use sinew_protocol::Subject;
 use sinew_protocol::query::Query;
 use tokio::task::JoinSet;
 
-use crate::agents::begun;
-use crate::audit::{CHAIN, succeeded};
-use crate::mesh::{PATIENCE, TestMesh};
+use crate::faults::agents::begun;
+use crate::faults::audit::{CHAIN, succeeded};
+use crate::support::mesh::{PATIENCE, TestMesh};
 
 /// Connections that ask without a pause.
 const FLOOD_CONNECTIONS: usize = 2;

@@ -14,9 +14,9 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::{ExecutionStatus, Query};
 use sinew_protocol::{ExecutionId, Token};
 
-use crate::agents::{begun, stands};
-use crate::audit::{CHAIN, audit, ended, facts, given, single, succeeded};
-use crate::mesh::{PATIENCE, TestMesh};
+use crate::faults::agents::{begun, stands};
+use crate::faults::audit::{CHAIN, audit, ended, facts, given, single, succeeded};
+use crate::support::mesh::{PATIENCE, TestMesh};
 
 pub(crate) async fn ask(client: &Client, id: &str, command: Command) -> Verdict {
     client.signal(&Token::of(id), command, PATIENCE).await.unwrap()

@@ -4,7 +4,7 @@ use serde_json::json;
 use sinew_engine::Status;
 use sinew_mesh::event::{EventFilter, From};
 
-use crate::mesh::{PATIENCE, TestMesh, start};
+use crate::support::mesh::{PATIENCE, TestMesh, start};
 
 const CHAIN: &str = r#"
 workflow:

@@ -71,7 +71,7 @@ fn given_before_environment_before_context_before_localhost() {
         // A selected context's password is for its server.
         (selected(&[]), url("y"), "y:4222 (as given) | nobody"),
         (selected(&[("NATS_URL", "x")]), Connect::default(), "x:4222 (from NATS_URL) | nobody"),
-        // Who names a context means it.
+        // A context that is named must exist.
         (selected(&[("NATS_CONTEXT", "prod")]), url("y"), "y:4222 (as given) | user pat secret"),
         (
             selected(&[("NATS_CONTEXT", "keys")]),

@@ -132,7 +132,7 @@ proptest! {
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// What somebody sees who looks at one executor's word of this revision, silent for so many seconds.
+/// Returns the view of a poll that finds one executor at this revision, silent for so many seconds.
 fn said(revision: u64, silent: u64) -> Snapshot {
     let member = Member { revision, silent: Duration::from_secs(silent), ..Member::default() };
     Snapshot { members: BTreeMap::from([("a".to_owned(), member)]), ..Snapshot::default() }

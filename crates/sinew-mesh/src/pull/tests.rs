@@ -1,4 +1,4 @@
-//! Who had nothing to read for longer than the server keeps a request for messages hears of what comes then.
+//! A consumer that was idle for longer than the server keeps a pull request receives later messages.
 
 use async_nats::HeaderMap;
 use sinew_protocol::journal::Positions;

@@ -87,7 +87,7 @@ fn lines_are_told_apart() {
         let (out, found) = screened(&frame);
         assert_eq!(found.first().map(|found| found.subject.as_str()), replaced, "{shown}");
         assert_eq!(out == frame, replaced.is_none(), "{shown}");
-        // What was replaced is read as it is.
+        // A replaced message passes the screen unchanged.
         assert_eq!(screened(&out), (out.clone(), Vec::new()), "{shown}");
     }
     // The reply and the subscription stay.
@@ -95,7 +95,7 @@ fn lines_are_told_apart() {
     let block = "NATS/1.0\r\nSinew-Undeliverable: the headers do not begin with NATS/1.0\r\nSinew-Raw-Headers: TkFUUw==\r\n\r\n";
     let want = format!("HMSG a.b 7 $JS.ACK.x {} {}\r\n{block}ab\r\n", block.len(), block.len() + 2);
     assert_eq!(String::from_utf8(out).unwrap(), want);
-    // Nobody can answer to what is not a subject.
+    // An answer cannot be sent to an invalid subject.
     let (out, _) = screened(b"HMSG a.b 7 r\xff 12 12\r\nNATS/1.0\r\n\r\n\r\n");
     assert!(out.starts_with(b"HMSG a.b 7 "), "{}", out.escape_ascii());
     assert_eq!(out.split(|byte| *byte == b'\r').next().unwrap().split(|byte| *byte == b' ').count(), 5);

@@ -68,9 +68,9 @@ pub struct Wire {
 
 #[derive(Default)]
 struct State {
-    /// What the server says does not arrive.
+    /// Drops all messages of the server.
     deaf: AtomicBool,
-    /// What the client says does not arrive.
+    /// Drops all messages of the client.
     mute: AtomicBool,
     swallowed: Notify,
     cut: Notify,

@@ -12,7 +12,7 @@ use crate::{ExecutionId, TaskId};
 /// The session is the execution. A name never becomes part of a key ([`StoredAt::key`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoredAt {
-    /// Who made it, and what it is called; its session is the execution.
+    /// Agent and name of the artifact; its session is the execution.
     pub uri: ArtifactUri,
     /// The execution it belongs to.
     pub execution: ExecutionId,

@@ -1,11 +1,11 @@
-//! What a user was given against what its roles are given by the table.
+//! Comparison of a user's rights with the rights that the table gives to its roles.
 
 use std::collections::BTreeSet;
 
 use super::{Permissions, Role, covers};
 use crate::Token;
 
-/// What a server lets a user do.
+/// Rights of a user as a server grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
     /// Subjects it may publish to; all when absent.
@@ -25,9 +25,9 @@ pub struct Granted {
 pub struct Comparison {
     /// The roles it was compared to.
     pub roles: Vec<Role>,
-    /// What these need and it does not have: `publish to …`, `subscribe to …`, `answer …`.
+    /// Rights that the roles need and the user lacks: `publish to …`, `subscribe to …`, `answer …`.
     pub missing: Vec<String>,
-    /// What it has and these do not need.
+    /// Rights of the user that the roles do not need.
     pub wide: Vec<String>,
 }
 
@@ -181,7 +181,7 @@ mod tests {
             granted.publish.as_mut().unwrap().insert(wide.to_owned());
             check(&granted, &[Role::Agent], &[], &[&format!("publish to {wide}")]);
         }
-        // What is denied altogether is not had, and harmless.
+        // A right that is denied as a whole counts as absent, and is harmless.
         let mut granted = exact(&[Role::Client]);
         granted.publish.as_mut().unwrap().insert("a.b".to_owned());
         granted.deny_publish.insert("a.>".to_owned());

@@ -48,7 +48,7 @@ impl Guest {
         format!("{tenant}-{}", Token::of(&self.name))
     }
 
-    /// What it may do in its own account: what an agent may, and call those it is to call.
+    /// Returns the guest's rights in its own account: those of an agent, and calls to the agents that it may call.
     pub fn permissions(&self, namespace: &str) -> Permissions {
         let name = Token::of(&self.name);
         let mut rights = Role::Agent.permissions(namespace, &name);

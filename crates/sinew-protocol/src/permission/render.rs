@@ -27,13 +27,13 @@ pub struct Tenant {
 pub struct User {
     /// The name.
     pub name: String,
-    /// What it is; nothing at all is allowed to a user without a role.
+    /// Roles of the user. A user without a role has no rights.
     pub roles: Vec<Role>,
     /// How it proves to be that.
     pub login: Login,
 }
 
-/// What a user proves its name with.
+/// Credential that proves a user's name.
 #[derive(Clone)]
 pub enum Login {
     /// A password, in clear or as nats-server's bcrypt.
@@ -54,7 +54,7 @@ impl fmt::Debug for Login {
 /// Why tenants cannot be written as configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTenant {
-    /// Something is empty or holds a control character.
+    /// A name is empty or contains a control character.
     #[error("the {0} of a tenant is empty or holds a control character")]
     Text(&'static str),
     /// Not a user's public NKey.
@@ -80,7 +80,7 @@ pub fn config(tenants: &[Tenant]) -> Result<String, BadTenant> {
     ))
 }
 
-/// What stands inside of that block: tenants that are printed one by one are put together in one block.
+/// Renders the content of that block, so that tenants printed one by one can be put together in one block.
 pub fn accounts(tenants: &[Tenant]) -> Result<String, BadTenant> {
     let mut out = String::new();
     let mut accounts = Vec::new();
@@ -141,7 +141,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     Ok(())
 }
 
-/// What an account takes from others and gives to them.
+/// Imports and exports of an account.
 #[derive(Default)]
 struct Doors<'a> {
     exports: BTreeMap<&'a Passage, Vec<&'a str>>,
@@ -195,7 +195,7 @@ impl<'a> Doors<'a> {
 }
 
 impl Passage {
-    /// What the server calls it: messages flow in a stream, and are answered by a service.
+    /// Returns the server's word for the kind: `stream` for messages, `service` for answered calls.
     fn kind(&self) -> &'static str {
         if self.way == Way::Heard { "stream" } else { "service" }
     }

@@ -294,7 +294,7 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
         };
         assert_eq!(ways.into_iter().find(|way| *way != guest::Way::Said), want, "{right}");
     }
-    // What no agent has today stays behind if it gets it one day.
+    // Rights that no agent has today must stay closed if it receives the subject later.
     for right in [
         "$JS.API.STREAM.PURGE.prod_TASKS",
         "$JS.API.STREAM.UPDATE.prod_TASKS",

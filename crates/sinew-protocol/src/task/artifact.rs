@@ -15,7 +15,7 @@ use crate::unique_keys::{BadJson, check_unique_keys};
 /// One version of an artifact in a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultArtifact {
-    /// What is known of the bytes.
+    /// Description of the bytes.
     pub meta: ArtifactMeta,
     /// The bytes, or where they lie.
     pub content: Content,

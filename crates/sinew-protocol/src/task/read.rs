@@ -1,4 +1,4 @@
-//! What an agent's A2A task says about the work.
+//! Decodes the outcome of work from an agent's A2A task.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::message::{BadMessage, MeshMessage, Outcome, WorkflowNodeResultData};
 use crate::unique_keys::read_unique;
 
-/// What came of a task.
+/// Outcome of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeResult {
     /// The task, as the agent names it; whoever reads this knows which one it must be.
@@ -28,9 +28,9 @@ pub struct NodeResult {
     pub fault: Option<Fault>,
     /// Tokens, cost, model.
     pub usage: Value,
-    /// What happened on the way.
+    /// Events on the way.
     pub events: Vec<Value>,
-    /// What the agent tells people.
+    /// Text of the agent for people.
     pub text: String,
     /// How often the agent tried again by itself.
     pub retries: u32,
@@ -66,7 +66,7 @@ pub fn read_result_bytes(body: &[u8]) -> Result<NodeResult, BadMessage> {
     read_result(&read_unique(body).map_err(BadMessage::of_json)?)
 }
 
-/// What an A2A task that has ended says about the work.
+/// Decodes the result from an A2A task that has ended.
 pub fn read_result(task: &Task) -> Result<NodeResult, BadMessage> {
     if !is_terminal(task.status.state) {
         return Err(bad("status.state", "the task has not ended"));

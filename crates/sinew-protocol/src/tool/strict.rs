@@ -26,7 +26,7 @@ const PLAIN: &[&str] = &[
 /// Formats of texts that strict knows.
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
-/// What the first models that could be held to a schema took; later ones take more.
+/// Limits of the first models that accepted a schema; later models accept more.
 const MOST_PROPERTIES: usize = 100;
 const MOST_LEVELS: usize = 5;
 const MOST_VALUES: usize = 500;
@@ -47,7 +47,7 @@ struct Strict<'a> {
 impl Strict<'_> {
     fn schema(&mut self, schema: &Map<String, Value>, level: usize) -> Option<Map<String, Value>> {
         if let Some(Value::String(place)) = schema.get("$ref") {
-            // Nothing may stand beside it, and it has to lead to what is looked at here.
+            // A reference must stand alone and must point into the definitions that are checked here.
             let known = ["#/$defs/", "#/definitions/"].iter().any(|below| place.starts_with(below));
             let leads = self.root.pointer(place.strip_prefix('#')?).is_some();
             return (schema.len() == 1 && known && leads).then(|| schema.clone());

@@ -77,7 +77,7 @@ impl<'s> References<'s> {
     }
 }
 
-/// What lies below one subschema.
+/// Size of the expansion below one subschema.
 #[derive(Clone, Copy, Default)]
 struct Size {
     count: usize,

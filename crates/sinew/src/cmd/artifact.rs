@@ -346,3 +346,23 @@ fn text(bytes: &[u8]) -> Option<String> {
     }
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_mesh_gave_are_told_from_names_of_people() {
+        for (name, want) in [
+            ("output_1a2b3c4d.json", true),
+            ("call_0123456789abcdef.json", true),
+            ("wi_orders_0000000f.json", true),
+            ("output_report.json", false),
+            ("output.json", false),
+            ("report.md", false),
+            ("wi_fi.json", false),
+        ] {
+            assert_eq!(is_generated(name), want, "{name}");
+        }
+    }
+}

@@ -83,6 +83,12 @@ fn lines(status: &Status) -> Vec<String> {
             lines.extend(words::columns(&table).lines().map(str::to_owned));
         }
     };
+    let waiting = status.waiting.iter().map(|one| {
+        let age = tree::duration(one.age_ms);
+        let (workflow, waiting) = (words::one_line(&one.workflow, 30), words::one_line(&one.waiting, 80));
+        vec![words::one_line(&one.execution, 40), workflow, age, waiting]
+    });
+    section(&["EXECUTION", "WORKFLOW", "AGE", "WAITING FOR"], waiting.collect());
     let executors = status.executors.iter().map(|one| {
         let place = words::one_line(&one.place, 60);
         vec![words::one_line(&one.id, 40), one.shards.to_string(), words::one_line(&one.version, 20), place]

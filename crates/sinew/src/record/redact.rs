@@ -23,7 +23,7 @@ pub(crate) fn redact(record: &Record) -> Record {
     }
     let mut about = record.about.clone();
     about.labels.values_mut().for_each(|value| GONE.clone_into(value));
-    Record { about, execution: Execution::recover(id, program, rounds), commands, redacted: true }
+    Record { about, execution: Execution::recover(id, program, &rounds), commands, redacted: true }
 }
 
 /// What is scrubbed keeps its shape, so it reads back.

@@ -14,7 +14,8 @@ pub(crate) struct Decision {
     /// The node that asked, with its place in maps and loops.
     pub(crate) node: String,
     /// `approved`, `rejected`, `answered` or `timed out`.
-    pub(crate) decision: &'static str,
+    #[serde(rename = "decision")]
+    pub(crate) word: &'static str,
     /// The person; none if the time ran out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
@@ -34,10 +35,10 @@ pub(crate) fn decisions(record: &Record) -> Vec<Decision> {
     for round in record.execution.journal() {
         for fact in &round.facts {
             if let Fact::Answered { act, answer } = fact {
-                let (decision, data) = word(answer);
+                let (word, data) = word(answer);
                 found.push(Decision {
                     node: events::label(&ctx, *act),
-                    decision,
+                    word,
                     by: answer.by.clone(),
                     at: round.at,
                     comment: answer.comment.clone(),
@@ -74,7 +75,7 @@ impl Decision {
         format!(
             "{} {}{by}{}, {}{}",
             words::name(&self.node),
-            self.decision,
+            self.word,
             data.unwrap_or_default(),
             words::ago(self.at, now),
             comment.unwrap_or_default()

@@ -45,7 +45,7 @@ pub(crate) struct Description {
     pub(crate) failure: Option<Failure>,
     /// How often an operator retried it.
     pub(crate) retries: u32,
-    /// What people decided.
+    /// Decisions of people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) decisions: Vec<Decision>,
     pub(crate) commands: Vec<Verdict>,

@@ -31,7 +31,7 @@ pub(crate) struct NodeDescription {
     pub(crate) message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instruction: Option<String>,
-    /// What the agent or workflow was asked with in the latest attempt.
+    /// Input of the agent or workflow in the latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,12 @@
 //! `execution replay`: folds the journal and decides again, offline, to see whether this version would have decided
 //! the same.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
-use sinew_engine::{ATTEMPT_TIMED_OUT, Fact, Graph, Input, Retry, Round, State, TokenValue, Val};
+use sinew_engine::{ATTEMPT_TIMED_OUT, Fact, Graph, Input, Machine, Retry, Round, State, TokenValue, Val};
+use sinew_executor::Program;
 
 use super::Standing;
 use crate::record::Record;
@@ -50,17 +53,16 @@ pub(crate) fn replay(record: &Record, decide: bool) -> Report {
         return report;
     }
     let program = record.execution.program();
-    let graph = &program.graph;
-    let mut state = State::new();
+    let mut machine = fold(program, &[]);
     for (n, round) in rounds.iter().enumerate() {
         let mut found = None;
-        for (again, input) in inputs(graph, &state, round).into_iter().enumerate() {
+        for (again, input) in inputs(machine.graph(), machine.state(), round).into_iter().enumerate() {
             if again > 0 {
                 // The first guess was decided and has changed the state.
-                state = fold(graph, &rounds[..n]);
+                machine = fold(program, &rounds[..n]);
             }
-            let facts = sinew_engine::decide(graph, program.adapter, &mut state, round.at, input);
-            let difference = differs(round, facts.unwrap_or_default().as_slice());
+            let decided = machine.handle(round.at, input).unwrap_or_default();
+            let difference = differs(round, decided.facts());
             let same = difference.is_none();
             if same || found.is_none() {
                 found = Some(difference);
@@ -75,20 +77,14 @@ pub(crate) fn replay(record: &Record, decide: bool) -> Report {
                 report.difference = Some(Difference { round: n + 1, recorded, decided });
                 return report;
             }
-            None => state = fold(graph, &rounds[..=n]),
+            None => machine = fold(program, &rounds[..=n]),
         }
     }
     report
 }
 
-fn fold(graph: &Graph, rounds: &[Round]) -> State {
-    let mut state = State::new();
-    for round in rounds {
-        for fact in &round.facts {
-            sinew_engine::apply(graph, &mut state, round.at, fact);
-        }
-    }
-    state
+fn fold(program: &Program, rounds: &[Round]) -> Machine<()> {
+    Machine::recover(Arc::clone(&program.graph), program.adapter, rounds)
 }
 
 /// Inputs that the facts of a round may have come of, the likeliest first.

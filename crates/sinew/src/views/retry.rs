@@ -37,7 +37,7 @@ pub(crate) struct Preview {
 pub(crate) fn preview(record: &Record, retry: &Retry) -> Result<Preview, Refused> {
     let program = record.execution.program();
     let graph = &program.graph;
-    let plan = sinew_engine::plan_retry(graph, program.adapter, record.execution.state(), retry)?;
+    let plan = record.execution.machine().plan_retry(retry)?;
     let touched =
         |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
     let untouched = tree::rows(&record.execution, record.at())

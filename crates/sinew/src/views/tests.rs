@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::{Answer, Mode, Reply, Retry, Time};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
 use sinew_protocol::{Fault, Vocabulary};
 
@@ -190,7 +190,7 @@ fn events_have_numbers_that_never_change() {
         let half = Record::of(
             record.execution.id().clone(),
             record.plan().clone(),
-            rounds[..rounds.len() / 2].to_vec(),
+            &rounds[..rounds.len() / 2],
             About::default(),
             Vec::new(),
         )

@@ -29,7 +29,7 @@ pub(crate) struct Wait {
     pub(crate) what: &'static str,
     /// The same as a sentence.
     pub(crate) text: String,
-    /// The same without times.
+    /// The sentence without times.
     #[serde(skip)]
     pub(crate) subject: String,
     /// Something speaks against its coming soon.

@@ -9,8 +9,8 @@ use promql_parser::util::{ExprVisitor, walk_expr};
 use regex::Regex;
 use serde_json::Value;
 
-use super::metric::{Kind, Metric, TABLE};
 use super::{deploy, read, root, yaml};
+use sinew_telemetry::metric::{METRICS, MetricDescription, MetricKind};
 
 /// Metrics that every client of Prometheus has, or that Prometheus makes itself.
 const FOREIGN: [&str; 5] = [
@@ -65,13 +65,13 @@ fn emitted() -> BTreeMap<String, BTreeSet<(String, Vec<String>)>> {
 fn the_table_is_what_the_code_emits() {
     let emitted = emitted();
     let named: BTreeSet<&str> = emitted.keys().map(String::as_str).collect();
-    let described: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
+    let described: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!(named, described, "left: emitted, right: described");
-    for Metric { name, kind, labels, .. } in TABLE {
+    for MetricDescription { name, kind, labels, .. } in METRICS {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram(_) => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram(_) => "histogram",
         };
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
         assert_eq!(emitted[*name], BTreeSet::from([(kind.to_owned(), labels)]), "{name}");
@@ -79,12 +79,12 @@ fn the_table_is_what_the_code_emits() {
 }
 
 /// The metric that a time series of Prometheus belongs to.
-fn metric(series: &str) -> Option<&'static Metric> {
-    TABLE.iter().find(|metric| match metric.kind {
-        Kind::Histogram(_) => {
+fn metric(series: &str) -> Option<&'static MetricDescription> {
+    METRICS.iter().find(|metric| match metric.kind {
+        MetricKind::Histogram(_) => {
             series.strip_prefix(metric.name).is_some_and(|end| matches!(end, "_bucket" | "_sum" | "_count"))
         }
-        Kind::Counter | Kind::Gauge => metric.name == series,
+        MetricKind::Counter | MetricKind::Gauge => metric.name == series,
     })
 }
 
@@ -226,7 +226,7 @@ fn the_dashboard_shows_metrics_there_are() {
         }
     }
     assert!(ids.len() > 15);
-    for metric in TABLE
+    for metric in METRICS
         .iter()
         .filter(|metric| !["sinew_spans_lost_total", "sinew_executions_failed_total"].contains(&metric.name))
     {
@@ -237,7 +237,7 @@ fn the_dashboard_shows_metrics_there_are() {
 #[test]
 fn the_readme_explains_every_metric() {
     let readme = read(&deploy("README.md"));
-    for metric in TABLE {
+    for metric in METRICS {
         assert!(readme.contains(&format!("`{}`", metric.name)), "{} is not explained", metric.name);
         for label in metric.labels {
             assert!(readme.contains(label), "{} of {} is not explained", label, metric.name);
@@ -245,7 +245,7 @@ fn the_readme_explains_every_metric() {
     }
     let spoken = Regex::new(r"sinew_[a-z_]+").unwrap();
     for name in spoken.find_iter(&readme).map(|found| found.as_str()) {
-        let known = metric(name).is_some() || TABLE.iter().any(|metric| metric.name == name);
+        let known = metric(name).is_some() || METRICS.iter().any(|metric| metric.name == name);
         assert!(
             known || name.starts_with("sinew_executor"),
             "the README speaks of {name}, which is not there"

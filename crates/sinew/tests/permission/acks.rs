@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::wire::{Message, Wire};
-use crate::world::{NORTH, World, acks_in_both_shapes};
+use crate::permission::wire::{Message, Wire};
+use crate::permission::world::{NORTH, World, acks_in_both_shapes};
 
 /// A queue of an agent with one task in it, made as executors do.
 fn queue(world: &World, agent: &str) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{NORTH, ROLES, World, accounts, accounts_with};
+use crate::permission::world::{NORTH, ROLES, World, accounts, accounts_with};
 
 /// What it says of rights: state, code and message of each.
 fn rights(world: &World, role: &str, args: &[&str], code: i32) -> Vec<[String; 3]> {

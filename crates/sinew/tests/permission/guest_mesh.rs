@@ -9,7 +9,7 @@ use sinew_mesh::Connect;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
+use crate::permission::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
 
 /// Both ways of delivery, inputs and outputs too large for a message, and one that never ends.
 const ORDERS: &str = r#"

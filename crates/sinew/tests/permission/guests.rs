@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::matrix::{STRANGER, probes};
-use crate::wire::Wire;
-use crate::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
+use crate::permission::matrix::{STRANGER, probes};
+use crate::permission::wire::Wire;
+use crate::permission::world::{NORTH, PASSWORD, World, accounts_with, acks_in_both_shapes};
 
 const GUEST: &str = "Guest";
 /// How long anything may take on a machine that does much else.
@@ -71,7 +71,8 @@ fn only_what_an_agent_may_say_and_hear_passes_between_a_guest_and_its_tenant() {
 fn state(world: &World) -> BTreeMap<&'static str, Value> {
     let mut root = world.wire(&NORTH, "root");
     let mut ask = |call: &str| root.request(&format!("$JS.API.{call}"), "").expect("root may").body;
-    let kinds = crate::expected::STREAMS.iter().map(|(_, kind)| *kind).filter(|kind| *kind != "CARDS");
+    let kinds =
+        crate::permission::expected::STREAMS.iter().map(|(_, kind)| *kind).filter(|kind| *kind != "CARDS");
     let mut seen: BTreeMap<_, _> = kinds
         .map(|kind| {
             let said: Value =

@@ -1,6 +1,6 @@
 //! P6: what the server does because of a header, asked for by an agent on a subject that it may write to.
 
-use crate::world::{NORTH, World, accounts_with, acks_in_both_shapes};
+use crate::permission::world::{NORTH, World, accounts_with, acks_in_both_shapes};
 
 /// An agent in an account of its own.
 const GUEST: &str = "Guest";

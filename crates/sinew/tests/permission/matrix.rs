@@ -1,8 +1,8 @@
 //! P1, P2, P4, P5: every role against every family of subjects.
 
-use crate::expected::{CALLS, HEARD, OTHERS, PUBLISH, STREAMS, SUBSCRIBE};
-use crate::wire::Wire;
-use crate::world::{NORTH, ROLES, World, acks_in_both_shapes};
+use crate::permission::expected::{CALLS, HEARD, OTHERS, PUBLISH, STREAMS, SUBSCRIBE};
+use crate::permission::wire::Wire;
+use crate::permission::world::{NORTH, ROLES, World, acks_in_both_shapes};
 
 /// Another user's name.
 pub(crate) const STRANGER: &str = "n-agent2";
@@ -76,7 +76,8 @@ fn every_role_may_do_what_it_is_for_and_nothing_else() {
     }
     let [world, _] = worlds;
     // Whoever does not log in, or with another's password, is nobody.
-    for (user, password) in [("n-agent", "wrong"), ("", ""), ("n-nobody", crate::world::PASSWORD)] {
+    for (user, password) in [("n-agent", "wrong"), ("", ""), ("n-nobody", crate::permission::world::PASSWORD)]
+    {
         let refused = Wire::login(world.server.port(), user, password).err();
         assert!(refused.as_deref().is_some_and(|why| why.contains("Authorization")), "{user}: {refused:?}");
     }

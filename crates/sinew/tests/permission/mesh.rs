@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{NORTH, World, accounts, acks_in_both_shapes};
+use crate::permission::world::{NORTH, World, accounts, acks_in_both_shapes};
 
 const ORDERS: &str = r#"
 workflow:

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use sinew_protocol::Token;
 
-use crate::wire::Wire;
-use crate::world::{NORTH, PASSWORD, World, account, acks_in_both_shapes};
+use crate::permission::wire::Wire;
+use crate::permission::world::{NORTH, PASSWORD, World, account, acks_in_both_shapes};
 
 /// Names of agents, each the name of a user as well. The longest that fits a line of the protocol is the last.
 fn names() -> Vec<String> {

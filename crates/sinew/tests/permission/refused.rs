@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::world::{NORTH, World, accounts};
+use crate::permission::world::{NORTH, World, accounts};
 
 const FLOW: &str = "workflow:\n  description: One.\n  version: '1.0'\n  nodes:\n    - {id: a, type: agent, agent_name: Nobody}\n  \
                     output_mapping: {a: \"{{a.output}}\"}\n";

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sinew_protocol::ExecutionId;
 use sinew_protocol::command::{CancelCommand, Command};
 
-use crate::wire::Wire;
-use crate::world::{NORTH, World, accounts, acks_in_both_shapes};
+use crate::permission::wire::Wire;
+use crate::permission::world::{NORTH, World, accounts, acks_in_both_shapes};
 
 const APPROVAL: &str = include_str!("../fixtures/test/approval.test.json");
 const WRITER: &str =

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::wire::Wire;
-use crate::world::{NORTH, PASSWORD, SOUTH, World, acks_in_both_shapes};
+use crate::permission::wire::Wire;
+use crate::permission::world::{NORTH, PASSWORD, SOUTH, World, acks_in_both_shapes};
 
 /// How soon a user must be gone.
 const CUT_WITHIN: Duration = Duration::from_secs(5);

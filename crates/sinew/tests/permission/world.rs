@@ -8,7 +8,7 @@ use serde_json::Value;
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_protocol::Token;
 
-use crate::wire::Wire;
+use crate::permission::wire::Wire;
 
 /// The password of everybody.
 pub(crate) const PASSWORD: &str = "not-a-secret-7f3a";
@@ -227,6 +227,6 @@ impl World {
             let state = self.state(tenant, kind);
             (kind, state["last_seq"].as_u64().unwrap(), state["messages"].as_u64().unwrap())
         };
-        crate::expected::STREAMS.map(|(_, kind)| place(kind)).to_vec()
+        crate::permission::expected::STREAMS.map(|(_, kind)| place(kind)).to_vec()
     }
 }

@@ -1,5 +1,4 @@
-//! What is seen while an execution runs: the live tree in one process and of a mesh, and how a command ends when it is told
-//! to stop. Agents say that they have begun, and wait until the test lets them go on, through pipes of the file system.
+//! The live tree of an execution, in one process and of a mesh, and how a command ends when it is told to stop. Agents say that they have begun, and wait until the test lets them go on, through pipes of the file system.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -8,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::common::{World, kill};
 use super::pty::Watched;
+use crate::common::{World, kill};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -95,7 +95,7 @@ impl Http {
                 miss.error,
                 wait.as_secs_f64()
             );
-            // Nobody may be listening any more.
+            // Fails if the caller no longer listens.
             let _unheard = call.progress.send(serde_json::json!({ "message": message }));
             tokio::time::sleep(wait).await;
             attempt += 1;

@@ -31,7 +31,7 @@ pub(crate) struct RequestTemplate {
     body: Body,
 }
 
-/// What is sent as the body.
+/// Body of a request.
 #[derive(Debug)]
 enum Body {
     Nothing,

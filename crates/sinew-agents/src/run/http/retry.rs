@@ -16,7 +16,7 @@ pub(super) fn after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// What the server asked for, else 0.2 s doubled for each attempt (counted from 1) up to 10 s.
+/// Returns the delay that the server asked for, else 0.2 s doubled for each attempt (counted from 1) up to 10 s.
 pub(super) fn wait(attempt: u32, asked: Option<Duration>) -> Duration {
     let doubled = Duration::from_millis(200).saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)));
     asked.unwrap_or_else(|| doubled.min(Duration::from_secs(10)))

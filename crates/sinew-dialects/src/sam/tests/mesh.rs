@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew_engine::{
-    ActId, Action, Ask, Ctx, End, Graph, Input, Mode, Outcome, Reply, State, Target, Time, decide,
-    next_deadline, react,
-};
+use sinew_engine::{ActId, Action, Ask, End, Graph, Input, Machine, Mode, Outcome, Reply, Target, Time};
 use sinew_protocol::Fault;
 
 use super::super::Sam;
@@ -33,8 +30,7 @@ enum Due {
 }
 
 struct Run {
-    graph: Graph,
-    state: State,
+    machine: Machine<()>,
     depth: u32,
     /// Who called it.
     caller: Option<(usize, ActId, u32)>,
@@ -81,8 +77,8 @@ impl Mesh {
         self.start(workflow, input, depth, None);
         for _ in 0..1_000_000 {
             let due = self.due.first_key_value().map(|((at, _), _)| *at);
-            let deadlines = self.runs.iter().enumerate().filter(|(_, run)| !run.state.ended);
-            let tick = deadlines.filter_map(|(n, run)| Some((next_deadline(&run.state)?.0, n))).min();
+            let deadlines = self.runs.iter().enumerate().filter(|(_, run)| !run.machine.state().ended);
+            let tick = deadlines.filter_map(|(n, run)| Some((run.machine.next_deadline()?.0, n))).min();
             match (due, tick) {
                 (Some(at), tick) if tick.is_none_or(|(tick, _)| at <= tick) => {
                     self.now = self.now.max(at);
@@ -106,7 +102,8 @@ impl Mesh {
 
     fn start(&mut self, workflow: &str, input: Value, depth: u32, caller: Option<(usize, ActId, u32)>) {
         let graph = Graph::new(Arc::clone(&self.plans[workflow])).expect("the plan holds together");
-        self.runs.push(Run { graph, state: State::new(), depth, caller });
+        let machine = Machine::new(Arc::new(graph), Sam.adapter());
+        self.runs.push(Run { machine, depth, caller });
         let start = Input::Start { input, mode: Mode::default(), depth, chain: Vec::new() };
         self.input(self.runs.len() - 1, start);
     }
@@ -122,13 +119,8 @@ impl Mesh {
     }
 
     fn input(&mut self, run: usize, input: Input) {
-        let one = &mut self.runs[run];
-        let Ok(facts) = decide(&one.graph, Sam.adapter(), &mut one.state, self.now, input) else {
-            return;
-        };
-        let actions: Vec<Action> =
-            facts.iter().flat_map(|fact| react(&one.graph, &one.state, fact)).collect();
-        for action in actions {
+        let Ok(decided) = self.runs[run].machine.handle(self.now, input) else { return };
+        for action in decided.actions {
             match action {
                 Action::Send { act, attempt, ask, .. } => self.send(run, act, attempt, &ask),
                 Action::Cancel { ask, .. } => self.cancels.push(ask.target.name().to_owned()),
@@ -178,14 +170,15 @@ impl Mesh {
 
     /// How the outermost execution ended.
     pub(super) fn outcome(&self) -> Option<&Outcome> {
-        self.runs[0].state.outcome.as_ref().filter(|_| self.runs[0].state.ended)
+        let state = self.runs[0].machine.state();
+        state.outcome.as_ref().filter(|_| state.ended)
     }
 
     /// The status of every activation of the outermost execution, by the name events give it.
     pub(super) fn nodes(&self) -> BTreeMap<String, &'static str> {
-        let run = &self.runs[0];
-        let ctx = Ctx::new(&run.graph, &run.state, self.now);
-        (0..run.state.acts.len() as ActId)
+        let machine = &self.runs[0].machine;
+        let ctx = machine.context();
+        (0..machine.state().acts.len() as ActId)
             .map(|act| {
                 let status = match ctx.act(act).end {
                     Some(End::Succeeded) => "success",

@@ -93,7 +93,7 @@ fn an_input_brings_files_that_whoever_starts_it_reads() {
     let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
     bench.start(given, &mut stub);
     assert!(bench.asked.is_empty());
-    let fault = bench.state.outcome.as_ref().unwrap().fault.as_ref().unwrap();
+    let fault = bench.state().outcome.as_ref().unwrap().fault.as_ref().unwrap();
     assert!(fault.details.iter().any(|line| line.starts_with("rules.0: must be text")), "{fault:?}");
 
     let refused = Sweny.read_input(json!({ "context": ["./gone"] }), &read).unwrap_err();

@@ -20,7 +20,7 @@ pub(super) struct PersonPrompt {
     control: Control,
     view: Arc<Mutex<View>>,
     asked: BTreeSet<ActId>,
-    /// Nobody is at the terminal, or the person gave no answer.
+    /// No person is at the terminal, or the person gave no answer.
     gave_up: Arc<AtomicBool>,
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct View {
     painter: Painter,
 }
 
-/// What is painted: taken from the execution when it is painted and facts have come, so that a busy execution is not
-/// slowed down and no change is left out.
+/// Content of the terminal. It is taken from the execution when facts have come and a picture is due, so that a busy
+/// execution is not slowed down and no change is left out.
 struct Picture {
     name: String,
     word: &'static str,

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOptions};
 
 pub(crate) use agent::wrap;
 pub(crate) use executor::ExecutorArgs;
@@ -16,7 +17,6 @@ pub(crate) use stop::Stop;
 use crate::connect::{block, block_here};
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
-use crate::telemetry::{self, Ready, Telemetry, TelemetryError};
 
 /// How long the last traces may take on their way.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -61,13 +61,12 @@ impl Care {
         &self,
         role: &'static str,
         id: Option<String>,
-        ready: Ready,
+        ready: ReadinessCheck,
         output: &Output,
     ) -> Result<Telemetry, Failure> {
         let health = self.health_port.map(|port| SocketAddr::new(self.health_address, port));
-        let options =
-            telemetry::Options { id, health, ready, terminal: output.live, color: output.color_err };
-        let telemetry = telemetry::start(role, options).await?;
+        let options = TelemetryOptions { id, health, ready, terminal: output.live, color: output.color_err };
+        let telemetry = sinew_telemetry::start_service(role, options).await?;
         if let Some(address) = telemetry.address() {
             output.note(&format!("health and metrics: http://{address}/readyz"));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::{Ask, Reply, Time};
-use sinew_executor::fleet::Call;
+use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Stub, Stubbed};
 use sinew_protocol::{Fault, FaultKind};
 use sinew_script::Function;

@@ -103,6 +103,12 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
     for lowered in &loaded.workflows {
         if has_agents {
             for (name, node) in agents::missing_agents(lowered, &agents) {
+                // Other dialects have names of their own for work that the file leaves open.
+                let is_written = loaded.dialect.name() == "sam"
+                    || sinew_source::did_you_mean(name, agents.names()).is_some();
+                if !is_written {
+                    continue;
+                }
                 diagnostics.extend([missing_agent(
                     name,
                     lowered.places.get(node).copied().flatten(),

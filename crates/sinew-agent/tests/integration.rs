@@ -1,0 +1,7 @@
+//! Tests of the SDK against a real nats-server.
+
+mod common;
+mod door;
+mod life;
+mod python;
+mod queue;

@@ -1,0 +1,220 @@
+//! Executions that run together: one that was asked for and the sub-workflows it starts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{Action, Ask, Fact, Input, Mode, Outcome, Refused, Reply, Status, Target, Time};
+use sinew_protocol::{ExecutionId, Fault};
+
+pub use crate::call::{Call, TaskKey};
+use crate::call::{activation_key, circle};
+use crate::execution::Execution;
+use crate::library::{Library, Program};
+
+/// No workflow of this name is known.
+const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
+/// A sub-workflow did not succeed and said no more about it.
+const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
+
+/// The world outside the engine, as a driver provides it.
+pub trait Outside {
+    /// Sends a task to an agent.
+    fn send(&mut self, now: Time, call: Call);
+    /// Tells an agent that a task is given up.
+    fn cancel(&mut self, key: TaskKey);
+    /// Facts were appended; `execution` has folded them.
+    fn observe(&mut self, run: usize, execution: &Execution, facts: &[Fact]);
+}
+
+/// One of the executions.
+#[derive(Debug)]
+pub struct Run {
+    /// The execution.
+    pub execution: Execution,
+    /// The task of another execution that this one answers.
+    pub parent: Option<TaskKey>,
+}
+
+/// Executions that run together.
+#[derive(Debug)]
+pub struct ExecutionTree {
+    library: Arc<Library>,
+    runs: Vec<Run>,
+    pending: VecDeque<(usize, Action)>,
+}
+
+impl ExecutionTree {
+    /// No executions yet.
+    pub fn new(library: Arc<Library>) -> Self {
+        Self { library, runs: Vec::new(), pending: VecDeque::new() }
+    }
+
+    /// The executions, the one that was asked for first.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Starts the execution that was asked for.
+    pub fn start(
+        &mut self,
+        now: Time,
+        id: ExecutionId,
+        program: Program,
+        input: Value,
+        mode: Mode,
+        out: &mut dyn Outside,
+    ) {
+        self.start_at_depth(now, id, program, input, mode, 0, out);
+    }
+
+    /// The same for an execution that another mesh member asked for from so deep in a chain of calls.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one place that starts an execution, with all there is to say"
+    )]
+    pub fn start_at_depth(
+        &mut self,
+        now: Time,
+        id: ExecutionId,
+        program: Program,
+        input: Value,
+        mode: Mode,
+        depth: u32,
+        out: &mut dyn Outside,
+    ) {
+        self.runs.push(Run { execution: Execution::new(id, program), parent: None });
+        let input = Input::Start { input, mode, depth, chain: Vec::new() };
+        // A first start is never refused.
+        let _ = self.input(now, self.runs.len() - 1, input, out);
+    }
+
+    /// Gives an input to one execution and does all that follows from it.
+    pub fn input(
+        &mut self,
+        now: Time,
+        run: usize,
+        input: Input,
+        out: &mut dyn Outside,
+    ) -> Result<(), Refused> {
+        self.feed(now, run, input, out)?;
+        self.perform(now, out);
+        Ok(())
+    }
+
+    /// Wakes every execution that is due.
+    pub fn tick(&mut self, now: Time, out: &mut dyn Outside) {
+        for run in 0..self.runs.len() {
+            if self.runs[run].execution.next_deadline().is_some_and(|(at, _)| at <= now) {
+                let _ = self.input(now, run, Input::Tick, out);
+            }
+        }
+    }
+
+    /// When the next execution must be woken.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.runs.iter().filter_map(|run| run.execution.next_deadline()).map(|(at, _)| at).min()
+    }
+
+    /// Drops all that is in memory, folds the journals and does again what they do not know the end of.
+    pub fn crash(&mut self, now: Time, out: &mut dyn Outside) {
+        self.pending.clear();
+        for run in 0..self.runs.len() {
+            let old = &self.runs[run].execution;
+            let (id, program, journal) = (old.id().clone(), old.program().clone(), old.journal().to_vec());
+            self.runs[run].execution = Execution::recover(id, program, &journal);
+            let again = self.runs[run].execution.outstanding();
+            self.pending.extend(again.into_iter().map(|action| (run, action)));
+        }
+        self.perform(now, out);
+    }
+
+    fn feed(&mut self, now: Time, run: usize, input: Input, out: &mut dyn Outside) -> Result<(), Refused> {
+        let step = self.runs[run].execution.input(now, input)?;
+        out.observe(run, &self.runs[run].execution, step.facts());
+        self.pending.extend(step.actions.into_iter().map(|action| (run, action)));
+        Ok(())
+    }
+
+    /// A queue, not recursion: a sub-workflow may end at once, and its parent start the next.
+    fn perform(&mut self, now: Time, out: &mut dyn Outside) {
+        while let Some((run, action)) = self.pending.pop_front() {
+            match action {
+                Action::Send { act, attempt, ask, deadline } => {
+                    let key = TaskKey { run, act, attempt };
+                    match &ask.target {
+                        Target::Workflow(name) if self.child_of(key).is_none() => {
+                            let name = name.clone();
+                            self.start_child(now, key, &name, &ask, out);
+                        }
+                        Target::Workflow(_) => {} // it runs already: sent again after a crash
+                        Target::Agent(_) | Target::Evaluation => out.send(now, self.call(key, ask, deadline)),
+                    }
+                }
+                Action::Cancel { act, attempt, ask } => {
+                    let key = TaskKey { run, act, attempt };
+                    match (&ask.target, self.child_of(key)) {
+                        (Target::Workflow(_), Some(child)) => {
+                            let reason = "its caller gave it up".to_owned();
+                            let _ = self.feed(now, child, Input::Cancel { reason }, out);
+                        }
+                        (Target::Workflow(_), None) => {}
+                        (Target::Agent(_) | Target::Evaluation, _) => out.cancel(key),
+                    }
+                }
+                Action::Finish(outcome) => self.finish(now, run, outcome, out),
+            }
+        }
+    }
+
+    fn child_of(&self, key: TaskKey) -> Option<usize> {
+        self.runs.iter().position(|run| run.parent == Some(key))
+    }
+
+    fn start_child(&mut self, now: Time, key: TaskKey, name: &str, ask: &Ask, out: &mut dyn Outside) {
+        let Some(program) = self.library.get(name).cloned() else {
+            let text = format!("Workflow '{name}' not found");
+            let fault = Fault::error(NO_SUCH_WORKFLOW, text).with_retryable(false);
+            let done = Input::Done { act: key.act, attempt: key.attempt, result: Err(fault) };
+            let _ = self.feed(now, key.run, done, out);
+            return;
+        };
+        let parent = &self.runs[key.run].execution;
+        let id = ExecutionId::child(
+            parent.id(),
+            &activation_key(parent.id(), parent.program(), parent.state(), key.act),
+            key.attempt,
+        );
+        let start = parent.state().start.as_deref();
+        let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
+        chain.push(parent.program().name().to_owned());
+        let depth = start.map_or(0, |start| start.depth) + 1;
+        if let Some(fault) = circle(&program, &chain) {
+            // As any failure of a sub-workflow.
+            let result = Err(Fault { retryable: true, ..fault });
+            let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+            return;
+        }
+        self.runs.push(Run { execution: Execution::new(id, program), parent: Some(key) });
+        let input = Input::Start { input: Value::clone(&ask.input), mode: Mode::default(), depth, chain };
+        let _ = self.feed(now, self.runs.len() - 1, input, out);
+    }
+
+    fn finish(&mut self, now: Time, run: usize, outcome: Outcome, out: &mut dyn Outside) {
+        let Some(key) = self.runs[run].parent else { return };
+        let result = match (outcome.status, outcome.output, outcome.fault) {
+            (Status::Success, output, _) => Ok(Reply::new(output.unwrap_or_default())),
+            (_, _, Some(fault)) => Err(Fault { retryable: true, ..fault }),
+            (status, _, None) => Err(Fault::failure(
+                SUB_WORKFLOW_FAILED,
+                format!("the sub-workflow ended with {}", status.as_str()),
+            )),
+        };
+        let _ = self.feed(now, key.run, Input::Done { act: key.act, attempt: key.attempt, result }, out);
+    }
+
+    fn call(&self, key: TaskKey, ask: Arc<Ask>, deadline: Option<Time>) -> Call {
+        let execution = &self.runs[key.run].execution;
+        crate::call::call(execution.id(), execution.program(), execution.state(), key, ask, deadline)
+    }
+}

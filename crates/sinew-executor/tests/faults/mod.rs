@@ -1,0 +1,18 @@
+//! What may break, broken on purpose: processes, the broker, messages, clocks. Against a real nats-server.
+//!
+//! Judged from journals and from what agents in other processes say they did. A test whose fault did not happen fails.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod agents;
+mod audit;
+mod broker;
+mod clock;
+mod crash;
+mod forged;
+mod garbage;
+mod hostile;
+mod ids;
+mod owners;
+mod poison;
+mod questions;
+mod signals;

@@ -1,9 +1,0 @@
-//! The executor service against a real nats-server, with agents that speak to the mesh as any agent does.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
-
-mod ends;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-mod mesh;
-#[allow(dead_code, reason = "shared by test binaries that each need a part")]
-mod process;
-mod stub;

@@ -1,0 +1,18 @@
+//! Tests of the mesh against a real nats-server.
+
+mod artifact;
+mod card;
+mod connect;
+mod fleet;
+mod inbox;
+mod journal;
+mod provision;
+mod quarantine;
+mod query;
+mod redirected;
+mod rpc;
+mod send;
+mod server;
+mod started;
+mod store;
+mod task;

@@ -1,0 +1,4 @@
+//! Tests of scripts: hostile ones and legal ones.
+
+mod hostile;
+mod legal;

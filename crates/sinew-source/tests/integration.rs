@@ -1,0 +1,4 @@
+//! Tests of reading and writing documents.
+
+mod load;
+mod render;

@@ -1,0 +1,160 @@
+//! Logs, traces, metrics and health of a service of Sinew.
+//!
+//! Place in the flow: a service calls [`start_service`] once, before it connects, and [`Telemetry::stop`] once, after it
+//! has drained. The other crates use `tracing` and `metrics` only; this crate turns what they emit into log lines, spans
+//! and samples.
+//!
+//! It never decides anything, never writes a secret or the content of a message, and never stops a service: a missing
+//! collector or scraper costs samples, not work.
+
+mod collector;
+mod health;
+mod log;
+pub mod metric;
+mod name;
+mod trace;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+pub use health::ReadinessCheck;
+pub use trace::{continue_trace, inject_trace};
+
+/// Settings of a service's telemetry.
+pub struct TelemetryOptions {
+    /// Id of this process among those of its role, such as the executor's id.
+    pub id: Option<String>,
+    /// Address of `/healthz`, `/readyz` and `/metrics`. `None` opens no port.
+    pub health: Option<SocketAddr>,
+    /// Decides what `/readyz` answers.
+    pub ready: ReadinessCheck,
+    /// Writes log lines for people instead of JSON.
+    pub terminal: bool,
+    /// Colour in lines for people.
+    pub color: bool,
+}
+
+impl Default for TelemetryOptions {
+    fn default() -> Self {
+        Self { id: None, health: None, ready: Arc::new(|| Ok(())), terminal: false, color: false }
+    }
+}
+
+impl std::fmt::Debug for TelemetryOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TelemetryOptions")
+            .field("id", &self.id)
+            .field("health", &self.health)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reason why telemetry cannot start as configured.
+#[derive(Debug, Error)]
+pub enum TelemetryError {
+    /// The port for health and metrics is taken or forbidden.
+    #[error("cannot listen on {address} for health and metrics: {error}")]
+    Port {
+        /// The address.
+        address: SocketAddr,
+        /// Error of the operating system.
+        error: std::io::Error,
+    },
+    /// `SINEW_LOG` is not a valid filter.
+    #[error("SINEW_LOG is not a valid filter: {0}")]
+    Filter(String),
+    /// The variables of OpenTelemetry ask for an unsupported export.
+    #[error("traces cannot be exported: {0}")]
+    Export(String),
+}
+
+impl TelemetryError {
+    /// The operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Port { .. } => "SINEW-8060",
+            Self::Filter(_) => "SINEW-8061",
+            Self::Export(_) => "SINEW-8062",
+        }
+    }
+}
+
+/// The running telemetry of this process.
+#[derive(Debug)]
+pub struct Telemetry {
+    traces: Option<trace::TraceExporter>,
+    health: Option<health::HealthServer>,
+}
+
+/// Starts logs, traces (if the environment names a collector) and the health port (if `options` name one).
+///
+/// `role` is a word such as `executor`. A second call in one process keeps the logs and metrics of the first.
+///
+/// # Errors
+/// The port cannot be opened, or a variable of the environment is not valid.
+pub async fn start_service(
+    role: &'static str,
+    options: TelemetryOptions,
+) -> Result<Telemetry, TelemetryError> {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let filter = log::filter(environment(sinew_protocol::env::LOG).as_deref())?;
+    let traces = collector::TraceCollector::named(&environment)?
+        .map(|collector| trace::TraceExporter::new(role, options.id.as_deref(), &collector, &environment))
+        .transpose()?;
+    let lines =
+        log::layer(&options, log::SecretScrubber::new(&environment), std::io::stderr).with_filter(filter);
+    let spans = traces.as_ref().map(trace::TraceExporter::layer);
+    // Fails if this process has a log already, as in a test with two services.
+    let _ = tracing_subscriber::registry().with(spans).with(lines).try_init();
+    let health = match options.health {
+        None => None,
+        Some(address) => {
+            let page = metric::install(role);
+            Some(health::HealthServer::start(address, options.ready, page).await?)
+        }
+    };
+    Ok(Telemetry { traces, health })
+}
+
+/// Starts the traces of a command line client, if the environment names a collector. Writes no log and opens no port.
+///
+/// # Errors
+/// A variable of the environment is not valid.
+pub fn start_client() -> Result<Telemetry, TelemetryError> {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let traces = collector::TraceCollector::named(&environment)?
+        .map(|collector| trace::TraceExporter::new("client", None, &collector, &environment))
+        .transpose()?;
+    if let Some(traces) = &traces {
+        let _ = tracing_subscriber::registry().with(traces.layer()).try_init();
+    }
+    Ok(Telemetry { traces, health: None })
+}
+
+impl Telemetry {
+    /// Returns the address of the health port, with the number chosen for port 0.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.health.as_ref().map(health::HealthServer::address)
+    }
+
+    /// Makes `/readyz` answer "draining", so that load balancers send nothing new.
+    pub fn drain(&self) {
+        if let Some(health) = &self.health {
+            health.drain();
+        }
+    }
+
+    /// Exports the remaining spans and closes the port. Returns after `within` at the latest.
+    pub async fn stop(self, within: Duration) {
+        if let Some(traces) = self.traces {
+            traces.stop(within).await;
+        }
+        drop(self.health);
+    }
+}

@@ -1,0 +1,297 @@
+//! Every metric with what it means: the table that describes them to Prometheus, and that deploy/ is checked against.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// The kinds of metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MetricKind {
+    /// Only grows; its rate counts.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How values are spread, in these buckets.
+    Histogram(&'static [f64]),
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricDescription {
+    /// Its name, with the unit at its end where it has one.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: MetricKind,
+    /// Its unit.
+    pub unit: Unit,
+    /// Its labels, all of few values.
+    #[allow(dead_code, reason = "what deploy/ is checked against")]
+    pub labels: &'static [&'static str],
+    /// Meaning of the metric.
+    pub help: &'static str,
+}
+
+/// From a memory copy to a slow disk and far beyond.
+const SHORT_SECONDS: &[f64] =
+    &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// From a script to a person's answer.
+const LONG_SECONDS: &[f64] =
+    &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+/// Powers of two.
+const COUNT_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn gauge(
+    name: &'static str,
+    unit: Unit,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Gauge, unit, labels, help }
+}
+
+const fn histogram(
+    name: &'static str,
+    unit: Unit,
+    buckets: &'static [f64],
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricDescription {
+    MetricDescription { name, kind: MetricKind::Histogram(buckets), unit, labels, help }
+}
+
+/// All of ours. Metrics of the process itself (`process_…`) are those of every Prometheus client.
+pub const METRICS: &[MetricDescription] = &[
+    gauge("sinew_build_info", Unit::Count, &["version", "role"], "1, with what runs here"),
+    counter("sinew_executions_started_total", &[], "executions that began"),
+    counter(
+        "sinew_executions_ended_total",
+        &["status"],
+        "executions that ended: success, failure or cancelled",
+    ),
+    counter("sinew_executions_failed_total", &["code"], "executions that ended with a fault, by its code"),
+    histogram(
+        "sinew_execution_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["status"],
+        "from an execution's start to its end",
+    ),
+    histogram(
+        "sinew_activation_seconds",
+        Unit::Seconds,
+        LONG_SECONDS,
+        &["kind", "outcome"],
+        "from the begin of a node's activation to its end, by kind of node",
+    ),
+    counter("sinew_activations_failed_total", &["code"], "activations that failed, by the code of the fault"),
+    counter(
+        "sinew_attempts_ended_total",
+        &["outcome"],
+        "attempts that ended: success, or error, failure, invalid, cancelled, timeout",
+    ),
+    counter("sinew_tokens_total", &["direction"], "tokens that agents report they used: input or output"),
+    counter("sinew_tasks_total", &[], "tasks sent to agents and sub-workflows"),
+    counter("sinew_results_late_total", &[], "results of tasks that no longer counted"),
+    counter(
+        "sinew_executions_set_aside_total",
+        &[],
+        "executions that no executor works on until they are resumed",
+    ),
+    counter("sinew_results_foreign_total", &[], "results from agents that were not asked"),
+    counter("sinew_quarantined_total", &["code"], "messages put aside because they cannot be used"),
+    counter("sinew_quarantine_dropped_total", &[], "oldest messages removed because the quarantine was full"),
+    counter("sinew_quarantine_lost_total", &[], "messages that could not be put aside"),
+    counter("sinew_streams_behind_total", &["stream"], "streams read again from their first message"),
+    counter(
+        "sinew_undeliverable_total",
+        &["kind"],
+        "messages that could not be read off the wire, by the kind of their subject; set aside or passed over",
+    ),
+    counter(
+        "sinew_connections_screened_total",
+        &[],
+        "connections replaced by one that checks every message, because messages broke them",
+    ),
+    counter("sinew_commits_total", &[], "commits stored in journals"),
+    histogram("sinew_commit_entries", Unit::Count, COUNT_BUCKETS, &[], "entries of executions in one commit"),
+    histogram(
+        "sinew_round_seconds",
+        Unit::Seconds,
+        SHORT_SECONDS,
+        &[],
+        "from messages read to their commit stored",
+    ),
+    gauge("sinew_shards_owned", Unit::Count, &[], "shards that this executor owns"),
+    counter("sinew_takeovers_total", &[], "shards opened by this executor"),
+    counter("sinew_refolds_total", &[], "open executions read again because something came in for them"),
+    counter("sinew_fenced_total", &[], "commits refused because another executor had written"),
+    counter("sinew_spans_lost_total", &[], "spans that no collector took"),
+];
+
+/// Renders what Prometheus reads.
+pub(super) type MetricsPage = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Makes this process collect metrics; once, whoever asks again gets the same.
+pub(super) fn install(role: &'static str) -> MetricsPage {
+    static INSTALLED: OnceLock<PrometheusHandle> = OnceLock::new();
+    let handle = INSTALLED.get_or_init(|| {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("metrics are collected elsewhere in this process, /metrics stays empty");
+        }
+        describe();
+        if ROLES_WITH_EXECUTOR.contains(&role) {
+            start_counters();
+        }
+        handle
+    });
+    metrics::gauge!("sinew_build_info", "version" => env!("CARGO_PKG_VERSION"), "role" => role).set(1.0);
+    let process = metrics_process::Collector::default();
+    process.describe();
+    let handle = handle.clone();
+    Arc::new(move || {
+        process.collect();
+        handle.render()
+    })
+}
+
+/// Keeps memory bounded when nobody asks for metrics: samples are sorted into their buckets now and then.
+pub(super) async fn upkeep(page: MetricsPage) {
+    let mut turn = tokio::time::interval(UPKEEP_INTERVAL);
+    loop {
+        turn.tick().await;
+        let _ = page();
+    }
+}
+
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Refused are only histograms without buckets, and none of ours is.
+fn builder() -> PrometheusBuilder {
+    let described = METRICS.iter().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
+        MetricKind::Histogram(buckets) => {
+            builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)
+        }
+        MetricKind::Counter | MetricKind::Gauge => Ok(builder),
+    });
+    described.unwrap_or_default()
+}
+
+fn describe() {
+    for metric in METRICS {
+        match metric.kind {
+            MetricKind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
+            MetricKind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
+        }
+    }
+}
+
+/// Roles of processes that run an executor, whose doings the counters count.
+const ROLES_WITH_EXECUTOR: [&str; 2] = ["executor", "dev"];
+/// Labels of counters with all their values.
+const LABEL_VALUES: [(&str, &[&str]); 3] = [
+    ("status", &["success", "failure", "cancelled"]),
+    ("outcome", &["success", "error", "failure", "invalid", "cancelled", "timeout"]),
+    ("direction", &["input", "output"]),
+];
+
+/// Sets counters to 0. A rate sees the first increase of a counter only if the counter was there before. Counters whose
+/// label values are not known in advance start with their first value.
+fn start_counters() {
+    for metric in METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter) {
+        match metric.labels {
+            [] => metrics::counter!(metric.name).increment(0),
+            [label] => {
+                let values = LABEL_VALUES.iter().find(|(name, _)| name == label).map(|(_, values)| *values);
+                for value in values.unwrap_or_default() {
+                    metrics::counter!(metric.name, *label => *value).increment(0);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_there_before_anything_is_counted() {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, start_counters);
+        let page = handle.render();
+        for line in [
+            "sinew_takeovers_total 0",
+            "sinew_executions_ended_total{status=\"failure\"} 0",
+            "sinew_attempts_ended_total{outcome=\"timeout\"} 0",
+            "sinew_quarantine_lost_total 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
+        }
+        for metric in
+            METRICS.iter().filter(|metric| metric.kind == MetricKind::Counter && metric.labels.is_empty())
+        {
+            assert!(page.contains(metric.name), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn what_is_described_can_be_read_by_prometheus() {
+        let recorder = builder().build_recorder();
+        let handle = recorder.handle();
+        metrics::with_local_recorder(&recorder, || {
+            describe();
+            metrics::counter!("sinew_executions_ended_total", "status" => "failure").increment(2);
+            metrics::gauge!("sinew_shards_owned").set(4.0);
+            metrics::histogram!("sinew_round_seconds").record(0.004);
+        });
+        let page = handle.render();
+        for line in [
+            "# TYPE sinew_executions_ended_total counter",
+            "sinew_executions_ended_total{status=\"failure\"} 2",
+            "# HELP sinew_shards_owned shards that this executor owns",
+            "sinew_shards_owned 4",
+            "# TYPE sinew_round_seconds histogram",
+            "sinew_round_seconds_bucket{le=\"0.005\"} 1",
+            "sinew_round_seconds_count 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for metric in METRICS {
+            let MetricDescription { name, kind, unit, labels, help } = metric;
+            assert!(name.starts_with("sinew_") && !help.is_empty() && !help.ends_with('.'), "{name}");
+            assert_eq!(*kind == MetricKind::Counter, name.ends_with("_total"), "{name}");
+            assert_eq!(*unit == Unit::Seconds, name.ends_with("_seconds"), "{name}");
+            assert!(
+                labels.iter().all(|label| label.chars().all(|c| c.is_ascii_lowercase() || c == '_')),
+                "{name}"
+            );
+            if let MetricKind::Histogram(buckets) = kind {
+                assert!(buckets.len() > 3 && buckets.is_sorted(), "{name}");
+            }
+            assert_eq!(
+                METRICS.iter().filter(|other| other.name == *name).count(),
+                1,
+                "{name} is there twice"
+            );
+        }
+    }
+}

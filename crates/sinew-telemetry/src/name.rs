@@ -1,0 +1,99 @@
+//! Names of spans and attributes, the only place that has them. Those of `gen_ai.*` are still in development: a new
+//! version of the conventions is a change of this file.
+//!
+//! Libraries name their spans in our own words; here they become what tools for traces know. Only the fields of
+//! [`ATTRIBUTES`] leave the process: no prompt, no input, no output, no reason in somebody's words.
+
+use opentelemetry::trace::SpanKind;
+use opentelemetry::{Key, KeyValue, Value};
+
+const OPERATION: &str = "gen_ai.operation.name";
+const WORKFLOW: &str = "gen_ai.workflow.name";
+const AGENT: &str = "gen_ai.agent.name";
+const TOOL: &str = "gen_ai.tool.name";
+const CONVERSATION: &str = "gen_ai.conversation.id";
+const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+const ERROR: &str = "error.type";
+
+/// Fields of our spans, and the attributes they become.
+const ATTRIBUTES: [(&str, &str); 14] = [
+    ("workflow", WORKFLOW),
+    ("agent", AGENT),
+    ("tool", TOOL),
+    ("session", CONVERSATION),
+    ("input_tokens", INPUT_TOKENS),
+    ("output_tokens", OUTPUT_TOKENS),
+    ("error", ERROR),
+    ("execution", "sinew.execution.id"),
+    ("node", "sinew.node"),
+    ("activation", "sinew.activation"),
+    ("task", "sinew.task.id"),
+    ("attempt", "sinew.attempt"),
+    ("shard", "sinew.shard"),
+    ("status", "sinew.status"),
+];
+
+/// Our spans: what they are called in the code, the operation they are, the field that completes the name, their kind.
+const SPANS: [(&str, &str, &str, SpanKind); 5] = [
+    // A client asks for an execution and may wait for its end.
+    ("start", "invoke_workflow", "workflow", SpanKind::Client),
+    // The executor's view of an execution, from its start to its end.
+    ("execution", "invoke_workflow", "workflow", SpanKind::Internal),
+    // The executor's view of a node that asks an agent, from its begin to its end.
+    ("activation", "invoke_agent", "agent", SpanKind::Client),
+    // The agent's own view of it.
+    ("task", "invoke_agent", "agent", SpanKind::Internal),
+    ("tool", "execute_tool", "tool", SpanKind::Internal),
+];
+
+/// A span in the words of the conventions.
+#[derive(Debug)]
+pub(super) struct SpanName {
+    pub(super) name: String,
+    pub(super) kind: SpanKind,
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+/// Words a span that the code calls `name`.
+pub(super) fn named(name: &str, kind: SpanKind, fields: Vec<KeyValue>) -> SpanName {
+    let mut attributes: Vec<KeyValue> = fields
+        .into_iter()
+        .filter_map(|KeyValue { key, value, .. }| {
+            let (_, attribute) = ATTRIBUTES.iter().find(|(field, _)| *field == key.as_str())?;
+            Some(KeyValue::new(*attribute, value))
+        })
+        .collect();
+    let Some((_, operation, field, kind)) = SPANS.iter().find(|(of, ..)| *of == name).cloned() else {
+        return SpanName { name: format!("sinew {name}"), kind, attributes };
+    };
+    let subject = ATTRIBUTES.iter().find(|(of, _)| *of == field).map_or(field, |(_, attribute)| *attribute);
+    let subject = attributes.iter().find(|attribute| attribute.key == Key::new(subject));
+    let name = match subject.map(|attribute| &attribute.value) {
+        Some(Value::String(subject)) => format!("{operation} {}", subject.as_str()),
+        _ => operation.to_owned(),
+    };
+    attributes.push(KeyValue::new(OPERATION, operation));
+    SpanName { name, kind, attributes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_worded_and_nothing_else_leaves() {
+        let fields = vec![
+            KeyValue::new("agent", "pricing"),
+            KeyValue::new("execution", "x1"),
+            KeyValue::new("trace_parent", "00-…"),
+            KeyValue::new("input", "a prompt"),
+        ];
+        let span = named("task", SpanKind::Server, fields);
+        assert_eq!((span.name.as_str(), span.kind), ("invoke_agent pricing", SpanKind::Internal));
+        let keys: Vec<&str> = span.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+        assert_eq!(keys, [AGENT, "sinew.execution.id", OPERATION]);
+        assert_eq!(named("activation", SpanKind::Server, Vec::new()).name, "invoke_agent");
+        assert_eq!(named("append", SpanKind::Producer, Vec::new()).name, "sinew append");
+    }
+}

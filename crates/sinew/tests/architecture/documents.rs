@@ -1,0 +1,100 @@
+//! Documents that describe the layout agree with the tree.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{list, metadata, none, root, text};
+
+#[test]
+fn documents_list_every_crate() {
+    let metadata = metadata();
+    let members: BTreeSet<&str> = metadata.ours().map(|package| text(package, "name")).collect();
+    let mut wrong = Vec::new();
+    for (document, line_start, line_end) in [("ARCHITECTURE.md", "| `", "`"), ("AGENTS.md", "crates/", " ")] {
+        let content = fs::read_to_string(root().join(document)).unwrap();
+        let listed: BTreeSet<&str> = content
+            .lines()
+            .filter_map(|line| line.strip_prefix(line_start)?.split(line_end).next())
+            .filter(|name| name.starts_with("sinew") && !name.contains('/'))
+            .collect();
+        wrong.extend(members.difference(&listed).map(|name| format!("{document} does not list {name}")));
+        wrong.extend(
+            listed.difference(&members).map(|name| format!("{document} lists {name}, which is not a crate")),
+        );
+    }
+    none(&wrong);
+}
+
+/// Each path in backticks of the code map exists; `{a,b}` and `*` stand for several.
+#[test]
+fn the_code_map_names_files_that_exist() {
+    let content = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = content.split("\n## Code map").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for path in
+        map.split('`').skip(1).step_by(2).filter(|path| path.starts_with("sinew") && path.contains("/src"))
+    {
+        for path in alternatives(path) {
+            let fixed = path.split('*').next().unwrap();
+            let folder =
+                if fixed == path { fixed } else { fixed.rsplit_once('/').map_or("", |(folder, _)| folder) };
+            checked += 1;
+            if !root().join("crates").join(folder).exists() {
+                wrong.push(format!("ARCHITECTURE.md names crates/{path}, which does not exist"));
+            }
+        }
+    }
+    assert!(checked > 10, "the code map names {checked} paths");
+    none(&wrong);
+}
+
+fn alternatives(path: &str) -> Vec<String> {
+    let Some((start, (choices, end))) =
+        path.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?)))
+    else {
+        return vec![path.to_owned()];
+    };
+    choices.split(',').map(|choice| format!("{start}{choice}{end}")).collect()
+}
+
+/// A crate with one test binary runs only the files that its `tests/integration.rs` reaches.
+#[test]
+fn every_file_of_tests_is_compiled() {
+    let mut wrong = Vec::new();
+    for package in metadata()
+        .ours()
+        .filter(|package| list(package, "targets").any(|target| target["name"] == "integration"))
+    {
+        let folder = std::path::Path::new(text(package, "manifest_path")).parent().unwrap().join("tests");
+        for entry in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_module = entry.extension().is_some_and(|end| end == "rs") || entry.join("mod.rs").exists();
+            let name = entry.file_stem().unwrap().to_string_lossy().into_owned();
+            if is_module && name != "integration" && !names_module(&folder.join("integration.rs"), &name) {
+                wrong.push(format!(
+                    "{} is not compiled: add `mod {name};` to integration.rs",
+                    entry.display()
+                ));
+            }
+            if !entry.join("mod.rs").exists() {
+                continue;
+            }
+            for file in fs::read_dir(&entry).unwrap().map(|file| file.unwrap().path()) {
+                let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+                let is_module = file.extension().is_some_and(|end| end == "rs") && name != "mod";
+                if is_module && !names_module(&entry.join("mod.rs"), &name) {
+                    wrong.push(format!("{} is not compiled: add `mod {name};`", file.display()));
+                }
+            }
+        }
+    }
+    none(&wrong);
+}
+
+fn names_module(file: &std::path::Path, module: &str) -> bool {
+    let line_end = format!("mod {module};");
+    fs::read_to_string(file)
+        .unwrap()
+        .lines()
+        .any(|line| line.trim_start().trim_start_matches("pub(crate) ") == line_end)
+}

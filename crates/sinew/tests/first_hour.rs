@@ -1,0 +1,188 @@
+//! The first hour with a mesh: `sinew dev`, the command that it names, what is said when something is missing, and why
+//! something failed.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::{Role, Said, World, text};
+
+/// Two nodes; the second one's agent comes later, or fails.
+const FLOW: &str = r#"
+workflow:
+  description: Prices an order, then books it.
+  version: "1.0"
+  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
+  nodes:
+    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
+    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
+  output_mapping: {booked: "{{book.output.booked}}"}
+"#;
+const PRICING: &str =
+    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+const BROKEN: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
+const BOOKING: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
+
+#[test]
+fn a_start_that_no_executor_takes_is_told_listed_and_begun_later() {
+    let (world, executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    world.write("cards/pricing.agent.yaml", PRICING);
+    world.write("cards/booking.agent.yaml", BOOKING);
+    drop(executor);
+    let run =
+        world.run(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "early", "--timeout", "4s"]);
+    let told = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(5), "{told}");
+    assert!(told.contains("none serves it") && told.contains("the start is stored"), "{told}");
+    let rows = world.json(&["execution", "list"]);
+    assert_eq!((&rows[0]["execution"], &rows[0]["status"]), (&json!("early"), &json!("waiting")), "{rows}");
+    assert!(rows[0]["waiting"].as_str().unwrap().starts_with("an executor"), "{rows}");
+    let described = world.run(&["execution", "describe", "early", "-o", "json"]);
+    assert_eq!(described.status.code(), Some(6));
+    assert!(text(&described.stderr).contains("SINEW-8050"));
+    let _executor = world.serve(&["serve", "executor"]);
+    let _agents = world.serve(&["serve", "agent", "cards"]);
+    let begun = Instant::now();
+    while !world.run(&["execution", "describe", "early"]).status.success() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "it has not begun");
+    }
+    world.ok(&["execution", "watch", "early", "-q"]);
+    assert_eq!(world.json(&["execution", "result", "early"]), json!({"booked": 2}));
+}
+
+#[test]
+fn lists_say_why() {
+    let (world, _executor) = World::new();
+    world.write("orders.yaml", FLOW);
+    world.write("cards/pricing.agent.yaml", PRICING);
+    world.write("cards/booking.agent.yaml", BROKEN);
+    let agents = world.serve(&["serve", "agent", "cards"]);
+    world.online(&["Pricing", "Booking"]);
+    world.ends(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "broken", "-q"], 1);
+    let rows = world.json(&["execution", "list", "--status", "failed"]);
+    assert!(rows[0]["error"]["message"].as_str().unwrap().contains("ZeroDivisionError"), "{rows}");
+    assert_eq!(rows[0]["error"]["node"], "book");
+    let table = world.ok(&["execution", "list"]);
+    assert!(table.contains("Node 'book' failed") && table.contains("WHY"), "{table}");
+    let node = world.json(&["execution", "describe", "broken", "--node", "book"]);
+    assert_eq!((&node["input"], &node["status"]), (&json!({"price": 2}), &json!("failed")), "{node}");
+    // An agent that dies is told of by what waits for it.
+    drop(agents);
+    world.ok(&["run", "orders.yaml", "--mesh", "-p", "amount=1", "--id", "lonely", "--detach"]);
+    let began = Instant::now();
+    loop {
+        let rows = world.json(&["execution", "list", "--status", "running"]);
+        let waiting = rows[0]["waiting"].as_str().unwrap_or_default();
+        if waiting.contains("no heartbeat for") || waiting.contains("offline") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{rows}");
+    }
+}
+
+#[test]
+fn dev_keeps_what_it_has_and_says_what_to_type() {
+    let (world, port) = World::for_dev();
+    world.write("workflows/orders.yaml", FLOW);
+    world.write("agent-cards/pricing.agent.yaml", PRICING);
+    let start = |world: &World| {
+        let mut child = world
+            .command(&["dev", "--port", &port])
+            .env_remove("NATS_URL")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
+        (Role(child), banner)
+    };
+    let (dev, banner) = start(&world);
+    for wanted in [
+        ".sinew/store (--ephemeral to keep nothing)",
+        "1: Pricing",
+        "5: echo",
+        "1: orders",
+        "sinew run orders",
+        &port,
+    ] {
+        assert!(banner.contains(wanted), "no {wanted:?} in\n{banner}");
+    }
+    // The next command can be typed as it stands there: its input is taken.
+    let next = banner.lines().find_map(|line| line.trim().strip_prefix("Next         sinew ")).unwrap();
+    assert!(next.contains(r#" -i '{"amount":1}' "#), "{next}");
+    let typed: Vec<String> = next.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect();
+    let typed: Vec<&str> = typed.iter().map(String::as_str).chain(["--timeout", "3s"]).collect();
+    world.ends(&typed, 5);
+    // An input that the workflow does not take is refused before anything is stored.
+    let before = world.json(&["execution", "list"]).as_array().unwrap().len();
+    world.ends(&["run", "orders", "--mesh", "-p", "amount=many"], 2);
+    assert_eq!(world.json(&["execution", "list"]).as_array().unwrap().len(), before);
+    // In its folder the mesh of `sinew dev` is meant without a flag.
+    let mut here = world.command(&["agent", "list", "-o", "name"]);
+    assert_eq!(
+        text(&here.env_remove("NATS_URL").output().unwrap().stdout),
+        "Pricing\necho\nfailing\ngreeter\norders\nrecord-tools\ntext-tools\n"
+    );
+    world.ends(&["run", "orders", "--mesh", "-p", "amount=1", "--id", "kept", "--timeout", "3s"], 5);
+    assert_eq!(dev.stop(), Some(0));
+    // Started again, with the agent that was missing, it goes on.
+    world.write("agent-cards/booking.agent.yaml", BOOKING);
+    let (dev, _) = start(&world);
+    world.ok(&["execution", "watch", "kept", "-q"]);
+    assert_eq!(world.json(&["execution", "result", "kept"]), json!({"booked": 2}));
+    assert_eq!(dev.stop(), Some(0));
+}
+
+#[test]
+fn dev_deploys_what_is_saved() {
+    let (world, port) = World::for_dev();
+    world.write("workflows/orders.yaml", FLOW);
+    let mut child = world
+        .command(&["dev", "--ephemeral", "--port", &port, "--reload"])
+        .env_remove("NATS_URL")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let told = Said::by(child.stderr.take().unwrap());
+    let banner = Said::by(child.stdout.take().unwrap()).wait_for("  Next ");
+    assert!(banner.contains("none (--ephemeral)"), "{banner}");
+    let dev = Role(child);
+    let version = || world.json(&["workflow", "list", "--mesh"])[0]["digest"].clone();
+    let first = version();
+    world.write("workflows/orders.yaml", &FLOW.replace("books it", "does"));
+    told.wait_for("deployed orders@");
+    let second = version();
+    assert_ne!(first, second);
+    // What is broken is told of, and what is deployed stays.
+    world.write("workflows/orders.yaml", "workflow: [");
+    told.wait_for("nothing was deployed");
+    assert_eq!(version(), second);
+    world.write("workflows/more.yaml", FLOW);
+    world.write("workflows/orders.yaml", FLOW);
+    told.wait_for("deployed more@");
+    assert_eq!(world.ok(&["workflow", "list", "--mesh", "-o", "name"]), "more\norders");
+    // Agents are served anew, in a folder that was not there before.
+    world.write("agent-cards/pricing.agent.yaml", PRICING);
+    told.wait_for("serving agents: Pricing, echo");
+    world.online(&["Pricing"]);
+    // While agents change places, a call may find none.
+    let price = || {
+        let called = world.run(&["agent", "call", "Pricing", "--mesh", "-p", "amount=2", "-o", "json"]);
+        serde_json::from_slice::<Value>(&called.stdout)
+            .map(|answer| answer["output"].clone())
+            .unwrap_or_default()
+    };
+    assert_eq!(price(), json!({"price": 4}));
+    world.write("agent-cards/pricing.agent.yaml", &PRICING.replace("* 2", "* 30"));
+    told.wait_for("serving agents: Pricing, echo");
+    let began = Instant::now();
+    while price() != json!({"price": 60}) {
+        assert!(began.elapsed() < Duration::from_secs(30), "the agent from before still answers");
+    }
+    assert_eq!(dev.stop(), Some(0));
+}
