@@ -175,15 +175,16 @@ mod tests {
 
     /// Words of a command line without what stands behind it for readers or the shell.
     fn words_of(line: &str) -> Vec<String> {
-        let (mut words, mut word, mut quoted) = (vec!["sinew".to_owned()], None::<String>, false);
+        let (mut words, mut word, mut quote) = (vec!["sinew".to_owned()], None::<String>, None::<char>);
         for c in line.chars() {
             match c {
-                '\'' | '"' => {
-                    quoted = !quoted;
+                '\'' | '"' if quote.is_none() => {
+                    quote = Some(c);
                     word.get_or_insert_default();
                 }
-                ' ' if !quoted => words.extend(word.take()),
-                '#' | '|' | '>' | '&' | ';' if !quoted && word.is_none() => break,
+                c if quote == Some(c) => quote = None,
+                ' ' if quote.is_none() => words.extend(word.take()),
+                '#' | '|' | '>' | '&' | ';' if quote.is_none() && word.is_none() => break,
                 c => word.get_or_insert_default().push(c),
             }
         }
