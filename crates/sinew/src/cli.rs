@@ -237,7 +237,8 @@ mod tests {
                     let has_placeholder = words
                         .iter()
                         .any(|word| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase()));
-                    let is_placeholder = has_placeholder
+                    let is_placeholder = (has_placeholder
+                        || words.last().is_some_and(|word| word.starts_with("--")))
                         && matches!(
                             error.kind(),
                             clap::error::ErrorKind::InvalidValue | clap::error::ErrorKind::ValueValidation
