@@ -1,5 +1,6 @@
 //! Artifacts by name: checked names, references, what is known of stored bytes, and `artifact://` addresses.
 
+use crate::code;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -58,9 +59,9 @@ impl BadArtifact {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Address(_) => "SINEW-5002",
-            Self::Changed { .. } => "SINEW-5003",
-            _ => "SINEW-5001",
+            Self::Address(_) => code::ARTIFACT_ADDRESS_CANNOT_BE_READ.as_str(),
+            Self::Changed { .. } => code::ARTIFACT_CONTENT_DIFFERS.as_str(),
+            _ => code::ARTIFACT_NAME_NOT_VALID.as_str(),
         }
     }
 }

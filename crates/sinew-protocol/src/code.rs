@@ -1,6 +1,32 @@
 //! The page behind every operator code, compiled in from `codes/SINEW-NNNN.md`.
 //!
-//! `sinew explain SINEW-5003` prints one; diagnostics link to them. Any crate adds a page by adding a file.
+//! `sinew explain SINEW-5003` prints one; diagnostics link to them. A new code is a page and a line in
+//! `codes/names.txt`, which gives the constant that product code names.
+
+/// An operator code with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(&'static str);
+
+impl Code {
+    /// Returns the code as people see it, for instance `SINEW-5003`.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl From<Code> for String {
+    fn from(code: Code) -> Self {
+        code.0.to_owned()
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/code_names.rs"));
 
 static PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/codes.rs"));
 

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::code;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -59,7 +60,7 @@ pub enum BadCommand {
 
 impl BadCommand {
     /// The operator code.
-    pub const CODE: &str = "SINEW-7003";
+    pub const CODE: &str = code::COMMAND_CANNOT_BE_READ.as_str();
 }
 
 impl From<BadCommand> for Fault {

@@ -3,6 +3,7 @@
 //! An id is a pure function of what it names, so a replayed journal and a restarted executor arrive at the same ids and a
 //! repeated request names the same execution. All of them are legal subject tokens: `[A-Za-z0-9_-]{1,64}`.
 
+use crate::code;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub struct BadId {
 
 impl BadId {
     /// The operator code.
-    pub const CODE: &str = "SINEW-7001";
+    pub const CODE: &str = code::ID_MALFORMED.as_str();
 }
 
 impl From<BadId> for Fault {

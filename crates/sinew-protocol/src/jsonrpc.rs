@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::code;
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use crate::header;
 use crate::message::BadMessage;
 
 /// The code of a fault that is another side's refusal of an A2A operation.
-pub const REFUSED: &str = "SINEW-7005";
+pub const REFUSED: &str = code::AGENT_REFUSED_A2A_OPERATION.as_str();
 /// The media type that A2A names for its JSON, read beside [`header::JSON`].
 pub const A2A_JSON: &str = "application/a2a+json";
 /// The longest message of an error, in characters.

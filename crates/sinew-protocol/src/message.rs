@@ -8,6 +8,7 @@ mod protobuf;
 mod tests;
 mod vocabulary;
 
+use crate::code;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -63,9 +64,9 @@ pub enum BadMessage {
 
 impl BadMessage {
     /// The operator code of a message that cannot be read.
-    pub const CODE: &str = "SINEW-7002";
+    pub const CODE: &str = code::MESH_MESSAGE_CANNOT_BE_READ.as_str();
     /// The operator code of an artifact that is not the one its result describes.
-    pub const OTHER_CONTENT: &str = "SINEW-5114";
+    pub const OTHER_CONTENT: &str = code::RESULT_ARTIFACT_DIFFERS.as_str();
 
     /// Returns the error for JSON that cannot be read.
     pub fn of_json(bad: BadJson) -> Self {

@@ -8,6 +8,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use crate::code;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -40,11 +41,11 @@ pub const MAX_TEXT: usize = 4_000;
 pub const MAX_DETAILS: usize = 100;
 
 /// The code of a fault whose agent said no more than that it failed.
-pub const FAILED: &str = "SINEW-5100";
+pub const FAILED: &str = code::AGENT_WORK_FAILED.as_str();
 /// The code of a fault whose agent said that it gave up because it was told to.
-pub const CANCELLED: &str = "SINEW-5105";
+pub const CANCELLED: &str = code::TASK_CANCELLED.as_str();
 /// The code of a fault whose agent would not take the task.
-pub const REJECTED: &str = "SINEW-7004";
+pub const REJECTED: &str = code::AGENT_REJECTED_TASK.as_str();
 
 /// Sinew's part of an A2A request, in `metadata.sinew`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

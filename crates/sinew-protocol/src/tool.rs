@@ -8,6 +8,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
+use crate::code;
 use serde_json::{Map, Value, json};
 
 use crate::a2a::{AgentCard, Message, Part, SendMessageRequest};
@@ -18,7 +19,7 @@ use crate::fault::Fault;
 use crate::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
 /// The operator code of a call whose arguments cannot be used.
-pub const BAD_ARGUMENTS: &str = "SINEW-4101";
+pub const BAD_ARGUMENTS: &str = code::TOOL_ARGUMENTS_DO_NOT_FIT.as_str();
 
 /// The parameter that switches a call to artifact mode. A parameter of the workflow with this name is hidden by it.
 pub const INPUT_ARTIFACT: &str = "input_artifact";

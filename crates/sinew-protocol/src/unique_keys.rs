@@ -1,5 +1,6 @@
 //! JSON in which no object has a key twice: readers differ in which of the two they keep.
 
+use crate::code;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +25,7 @@ pub enum BadJson {
 
 impl BadJson {
     /// The operator code of a key that stands twice in what an agent sent.
-    pub const DUPLICATE_KEY: &str = "SINEW-5115";
+    pub const DUPLICATE_KEY: &str = code::OUTPUT_KEY_TWICE.as_str();
 
     /// Returns the code of the fault, `otherwise` where no key stands twice.
     pub fn code(&self, otherwise: &'static str) -> &'static str {

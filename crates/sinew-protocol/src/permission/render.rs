@@ -1,5 +1,6 @@
 //! The table as configuration of nats-server, and as commands for nsc.
 
+use crate::code;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
@@ -67,7 +68,7 @@ pub enum BadTenant {
 
 impl BadTenant {
     /// The operator code.
-    pub const CODE: &str = "SINEW-7006";
+    pub const CODE: &str = code::RIGHTS_NOT_WRITABLE.as_str();
 }
 
 /// The `accounts` block for nats-server: one account per tenant, users with exactly the rights of their roles, and one
