@@ -1,13 +1,15 @@
 //! The checked fold, for journals that come from a store: damaged ones, and those of another plan, are refused.
 //!
 //! `apply` trusts its facts, because `decide` has just made them. What was read back may hold anything that decodes, so
-//! here every id must exist and every fact must be possible where its activation stands (the table in `apply.rs`).
+//! here every id must exist and every fact must be possible where its activation stands (see [`crate::lifecycle`]).
 
 use sinew_plan::{EdgeIndex, NodeIndex};
+use sinew_protocol::code;
 
 use crate::apply::apply;
 use crate::fact::{ChildSpec, EdgeToken, ExecutionStart, Fact, NewActivation};
 use crate::graph::IndexedPlan;
+use crate::lifecycle;
 use crate::state::{Activation, ActivationPhase, ExecutionState};
 use crate::{ActivationId, ROOT, ScopeId, Time};
 
@@ -69,9 +71,9 @@ impl FactError {
     /// The operator code.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::OtherPlan { .. } => "SINEW-6022",
-            Self::NoSuch { .. } | Self::OutOfOrder { .. } => "SINEW-6023",
-            Self::WrongPhase { .. } | Self::Untimely { .. } => "SINEW-6024",
+            Self::OtherPlan { .. } => code::JOURNAL_OF_OTHER_PLAN.as_str(),
+            Self::NoSuch { .. } | Self::OutOfOrder { .. } => code::FACT_ID_UNKNOWN.as_str(),
+            Self::WrongPhase { .. } | Self::Untimely { .. } => code::FACT_OUT_OF_PLACE.as_str(),
         }
     }
 }
@@ -79,7 +81,7 @@ impl FactError {
 /// Folds one fact of a stored journal into the state. A refused fact changes nothing; the state is that of the facts
 /// before it.
 pub fn fold(graph: &IndexedPlan, state: &mut ExecutionState, at: Time, fact: &Fact) -> Result<(), FactError> {
-    FactCheck { graph, state, fact: kind(fact) }.check(fact)?;
+    FactCheck { graph, state, fact: fact.kind().as_str() }.check(fact)?;
     apply(graph, state, at, fact);
     Ok(())
 }
@@ -96,6 +98,7 @@ type CheckResult = Result<(), FactError>;
 impl FactCheck<'_> {
     fn check(&self, fact: &Fact) -> CheckResult {
         self.timely(fact)?;
+        self.lifecycle(fact)?;
         match fact {
             Fact::Started(start) => self.started(start),
             Fact::Opened { scope, parent, owner, .. } => {
@@ -103,11 +106,7 @@ impl FactCheck<'_> {
                 self.scope(*parent)?;
                 self.act(*owner).map(drop)
             }
-            Fact::Routed { act, scope, tokens, .. } => {
-                if let Some(act) = act {
-                    let one = self.act(*act)?;
-                    self.can(*act, one.end.is_some() && one.phase != ActivationPhase::Closed)?;
-                }
+            Fact::Routed { scope, tokens, .. } => {
                 self.scope(*scope)?;
                 self.tokens(tokens)
             }
@@ -120,63 +119,53 @@ impl FactCheck<'_> {
                 self.edge(*edge)?;
                 self.scope(*scope)
             }
-            Fact::Deferred { act, .. } => {
-                self.phase(*act, |phase| matches!(phase, ActivationPhase::Ready | ActivationPhase::Sleeping))
-            }
-            Fact::Undeferred { act } => self.phase(*act, |phase| phase == ActivationPhase::Deferred),
-            Fact::Began { act } => {
-                let one = self.act(*act)?;
-                let asleep = one.phase == ActivationPhase::Sleeping && one.began_at.is_none();
-                self.can(*act, one.phase == ActivationPhase::Ready || asleep)
-            }
-            Fact::Noted { act, .. } => act.map_or(Ok(()), |act| self.act(act).map(drop)),
-            Fact::Progressed { act, attempt, .. } => {
-                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
+            Fact::Progressed { act, attempt, .. } | Fact::Late { act, attempt } => {
                 self.attempt(*act, *attempt)
             }
-            Fact::Late { act, attempt } => self.attempt(*act, *attempt),
-            Fact::Yielded { act, tokens } => {
-                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
-                self.tokens(tokens)
-            }
+            Fact::Yielded { tokens, .. } => self.tokens(tokens),
             Fact::Dispatched { act, attempt, .. } => {
-                let one = self.act(*act)?;
-                self.can(*act, is_deciding(one) || one.phase == ActivationPhase::BackedOff)?;
-                self.next("attempt", *attempt, one.attempt as usize + 1)
+                self.next("attempt", *attempt, self.act(*act)?.attempt as usize + 1)
             }
             Fact::Replied { act, attempt, .. } => {
-                self.phase(*act, |phase| phase == ActivationPhase::Running)?;
-                if self.act(*act)?.running == Some(*attempt) { Ok(()) } else { self.no("attempt", *attempt) }
+                if self.act(*act)?.running == Some(*attempt) {
+                    Ok(())
+                } else {
+                    self.no("attempt", *attempt)
+                }
             }
-            Fact::BackedOff { act, .. } => {
-                let one = self.act(*act)?;
-                self.can(*act, is_deciding(one) || one.phase == ActivationPhase::BackedOff)
-            }
-            Fact::Slept { act, .. } => {
-                let one = self.act(*act)?;
-                self.can(*act, one.phase == ActivationPhase::Ready || (is_deciding(one) && one.end.is_none()))
-            }
-            Fact::Answered { act, .. } => self.phase(*act, |phase| phase == ActivationPhase::Waiting),
-            Fact::Fanned { act, children, .. } => {
-                self.open(*act)?;
+            Fact::Fanned { children, .. } => {
                 children.iter().try_for_each(|ChildSpec { body, .. }| self.node(*body))
             }
-            Fact::Awaited { act, .. } | Fact::Completed { act, .. } | Fact::Skipped { act, .. } => {
-                self.open(*act)
-            }
-            Fact::Failed { act, .. } | Fact::Cancelled { act, .. } => {
-                self.phase(*act, |phase| phase != ActivationPhase::Closed)
-            }
             Fact::Reopened { acts, reset, .. } => {
-                acts.iter().try_for_each(|act| self.phase(*act, |phase| phase == ActivationPhase::Closed))?;
+                acts.iter().try_for_each(|act| self.closed(*act))?;
                 reset.iter().try_for_each(|node| self.node(*node))
             }
-            Fact::Paused { .. }
+            Fact::Noted { .. }
+            | Fact::Deferred { .. }
+            | Fact::Undeferred { .. }
+            | Fact::Began { .. }
+            | Fact::BackedOff { .. }
+            | Fact::Slept { .. }
+            | Fact::Awaited { .. }
+            | Fact::Answered { .. }
+            | Fact::Completed { .. }
+            | Fact::Skipped { .. }
+            | Fact::Failed { .. }
+            | Fact::Cancelled { .. }
+            | Fact::Paused { .. }
             | Fact::Resumed
             | Fact::CancelRequested { .. }
             | Fact::Concluded { .. }
             | Fact::Ended => Ok(()),
         }
+    }
+
+    /// The activation exists, and the fact may come in its phase.
+    fn lifecycle(&self, fact: &Fact) -> CheckResult {
+        let Some(act) = fact.activation() else { return Ok(()) };
+        let one = self.act(act)?;
+        let kind = fact.kind();
+        self.can(act, !lifecycle::is_restricted(kind) || lifecycle::may_happen(one, kind))
     }
 
     /// The fact may come now, as far as the whole execution is concerned.
@@ -214,7 +203,7 @@ impl FactCheck<'_> {
             let planned = one.children.as_ref().is_some_and(|own| own.acts.len() < own.list.len());
             self.can(owner, planned)?;
         }
-        made.again.map_or(Ok(()), |again| self.phase(again, |phase| phase == ActivationPhase::Closed))
+        made.again.map_or(Ok(()), |again| self.closed(again))
     }
 
     fn tokens(&self, tokens: &[EdgeToken]) -> CheckResult {
@@ -247,23 +236,15 @@ impl FactCheck<'_> {
         if known { Ok(()) } else { self.no("attempt", attempt) }
     }
 
-    /// The activation is deciding what is next, or its children or its sleep lead on.
-    fn open(&self, act: ActivationId) -> CheckResult {
-        let one = self.act(act)?;
-        let ways =
-            matches!(one.phase, ActivationPhase::Begun | ActivationPhase::Sleeping | ActivationPhase::Owning);
-        self.can(act, ways && one.end.is_none())
-    }
-
-    fn phase(&self, act: ActivationId, wanted: impl Fn(ActivationPhase) -> bool) -> CheckResult {
-        self.can(act, wanted(self.act(act)?.phase))
+    fn closed(&self, act: ActivationId) -> CheckResult {
+        self.can(act, self.act(act)?.phase == ActivationPhase::Closed)
     }
 
     fn can(&self, act: ActivationId, can: bool) -> CheckResult {
         if can {
             return Ok(());
         }
-        let phase = phase_word(self.act(act)?.phase);
+        let phase = self.act(act)?.phase.as_str();
         Err(FactError::WrongPhase { fact: self.fact, act, phase })
     }
 
@@ -274,68 +255,5 @@ impl FactCheck<'_> {
 
     fn no(&self, what: &'static str, id: u32) -> CheckResult {
         Err(FactError::NoSuch { fact: self.fact, what, id })
-    }
-}
-
-/// Between two facts of a round: the adapter was asked, or is about to be.
-const fn is_deciding(one: &Activation) -> bool {
-    matches!(
-        one.phase,
-        ActivationPhase::Begun
-            | ActivationPhase::Settled
-            | ActivationPhase::Sleeping
-            | ActivationPhase::Owning
-    )
-}
-
-/// The word for a fact, as its JSON has it.
-const fn kind(fact: &Fact) -> &'static str {
-    match fact {
-        Fact::Started(_) => "started",
-        Fact::Opened { .. } => "opened",
-        Fact::Routed { .. } => "routed",
-        Fact::Activated(_) => "activated",
-        Fact::Died { .. } => "died",
-        Fact::Dropped { .. } => "dropped",
-        Fact::Deferred { .. } => "deferred",
-        Fact::Undeferred { .. } => "undeferred",
-        Fact::Began { .. } => "began",
-        Fact::Noted { .. } => "noted",
-        Fact::Dispatched { .. } => "dispatched",
-        Fact::Progressed { .. } => "progressed",
-        Fact::Replied { .. } => "replied",
-        Fact::Late { .. } => "late",
-        Fact::BackedOff { .. } => "backed_off",
-        Fact::Slept { .. } => "slept",
-        Fact::Awaited { .. } => "awaited",
-        Fact::Answered { .. } => "answered",
-        Fact::Fanned { .. } => "fanned",
-        Fact::Yielded { .. } => "yielded",
-        Fact::Completed { .. } => "completed",
-        Fact::Skipped { .. } => "skipped",
-        Fact::Failed { .. } => "failed",
-        Fact::Cancelled { .. } => "cancelled",
-        Fact::Paused { .. } => "paused",
-        Fact::Resumed => "resumed",
-        Fact::CancelRequested { .. } => "cancel_requested",
-        Fact::Concluded { .. } => "concluded",
-        Fact::Ended => "ended",
-        Fact::Reopened { .. } => "reopened",
-    }
-}
-
-/// The word for a phase, as its JSON has it.
-const fn phase_word(phase: ActivationPhase) -> &'static str {
-    match phase {
-        ActivationPhase::Ready => "ready",
-        ActivationPhase::Deferred => "deferred",
-        ActivationPhase::Begun => "begun",
-        ActivationPhase::Running => "running",
-        ActivationPhase::BackedOff => "backed_off",
-        ActivationPhase::Sleeping => "sleeping",
-        ActivationPhase::Waiting => "waiting",
-        ActivationPhase::Owning => "owning",
-        ActivationPhase::Settled => "settled",
-        ActivationPhase::Closed => "closed",
     }
 }

@@ -1,5 +1,6 @@
 //! What can happen to an execution: one closed list.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -153,7 +154,7 @@ pub enum InputRefusal {
 impl InputRefusal {
     /// The operator code.
     pub const fn code(&self) -> &'static str {
-        "SINEW-6010"
+        code::INPUT_REFUSED.as_str()
     }
 }
 

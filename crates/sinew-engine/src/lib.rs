@@ -16,9 +16,11 @@ mod ask;
 mod ctx;
 mod decide;
 mod fact;
+mod fact_kind;
 mod fold;
 mod graph;
 mod input;
+pub mod lifecycle;
 mod machine;
 mod serde_result;
 mod serde_some;
@@ -39,6 +41,7 @@ pub use fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
     NewActivation, PersonAnswer, PersonRequest, Round, TerminalStatus, TokenValue,
 };
+pub use fact_kind::FactKind;
 pub use fold::{FactError, fold};
 pub use graph::IndexedPlan;
 pub use input::{EngineInput, InputRefusal, RetryPlan, RetryRequest};

@@ -174,7 +174,7 @@ pub struct RecordedReply {
     pub result: Result<Arc<TaskReply>, Fault>,
 }
 
-/// Where an activation stands. See the table in `apply.rs` for the transitions.
+/// Phase of an activation; [`crate::lifecycle`] has the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivationPhase {
@@ -204,6 +204,22 @@ impl ActivationPhase {
     /// True until it begins.
     pub const fn is_queued(self) -> bool {
         matches!(self, Self::Ready | Self::Deferred)
+    }
+
+    /// Returns the word for the phase, as its JSON has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Deferred => "deferred",
+            Self::Begun => "begun",
+            Self::Running => "running",
+            Self::BackedOff => "backed_off",
+            Self::Sleeping => "sleeping",
+            Self::Waiting => "waiting",
+            Self::Owning => "owning",
+            Self::Settled => "settled",
+            Self::Closed => "closed",
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod children;
 mod failure;
 mod hostile;
 mod joins;
+mod lifecycle;
 mod limits;
 mod model;
 mod modes;

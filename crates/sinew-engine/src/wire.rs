@@ -7,6 +7,7 @@ mod decode;
 mod encode;
 
 use prost::Message as _;
+use sinew_protocol::code;
 use sinew_protocol::pb;
 
 use crate::fact::Round;
@@ -48,7 +49,7 @@ pub enum WireError {
 impl WireError {
     /// The operator code.
     pub const fn code(&self) -> &'static str {
-        "SINEW-6009"
+        code::STORED_JOURNAL_CANNOT_BE_READ.as_str()
     }
 }
 

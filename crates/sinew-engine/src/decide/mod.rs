@@ -9,6 +9,7 @@ mod reopen;
 mod signal;
 mod size;
 
+use sinew_protocol::code;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -28,13 +29,11 @@ use crate::state::{ActivationPhase, ExecutionState};
 use crate::{ActivationId, ROOT, Time};
 
 /// Code of the fault of an attempt whose time ran out.
-pub const ATTEMPT_TIMED_OUT: &str = "SINEW-6001";
-const ACTIVATION_TIMED_OUT: &str = "SINEW-6002";
-const WALL_TIMED_OUT: &str = "SINEW-6003";
-const BUDGET_USED_UP: &str = "SINEW-6004";
-const CANCELLED: &str = "SINEW-6005";
-const TOO_DEEP: &str = "SINEW-6006";
-const NO_SUCH_NODE: &str = "SINEW-6007";
+pub const ATTEMPT_TIMED_OUT: &str = code::ATTEMPT_TIMED_OUT.as_str();
+const ACTIVATION_TIMED_OUT: &str = code::ACTIVATION_TIMED_OUT.as_str();
+const WALL_TIMED_OUT: &str = code::EXECUTION_TIMED_OUT.as_str();
+const BUDGET_USED_UP: &str = code::BUDGET_USED_UP.as_str();
+const CANCELLED: &str = code::EXECUTION_CANCELLED.as_str();
 
 /// Decides what an input means, and folds the facts it makes into `state`.
 ///
@@ -61,11 +60,14 @@ fn admit(
 ) -> Result<Value, Fault> {
     let mut named = mode.from.iter().chain(&mode.until).chain(mode.given.keys());
     if let Some(id) = named.find(|id| plan.find(id).is_none()) {
-        return Err(Fault::invalid(NO_SUCH_NODE, format!("the workflow has no node '{id}'")));
+        return Err(Fault::invalid(
+            code::PARTIAL_RUN_NODE_UNKNOWN.as_str(),
+            format!("the workflow has no node '{id}'"),
+        ));
     }
     if depth > plan.limits.depth {
         let text = format!("call depth {depth} exceeds maximum allowed depth {}", plan.limits.depth);
-        return Err(Fault::invalid(TOO_DEEP, text));
+        return Err(Fault::invalid(code::CALL_DEPTH_EXCEEDED.as_str(), text));
     }
     match size::too_large("the input", &input, plan.limits.value_bytes) {
         Some(fault) => Err(fault),

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use sinew_protocol::Fault;
+use sinew_protocol::code;
 
-pub(super) const TOO_LARGE: &str = "SINEW-6008";
+pub(super) const TOO_LARGE: &str = code::VALUE_TOO_LARGE.as_str();
 
 /// Levels of arrays and objects a value may have. JSON readers give up at 128; what wraps a value needs a few of them.
 const MAX_DEPTH: u32 = 100;

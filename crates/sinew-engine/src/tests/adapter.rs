@@ -56,6 +56,25 @@ fn children(node: &PlanNode, bodies: impl IntoIterator<Item = (u32, Value)>) -> 
     }
 }
 
+/// The decision that a word of a setting asks for: the setting is a word, or a list with one word per call of the hook.
+fn decision(node: &PlanNode, setting: &str, call: usize) -> Option<NodeDecision> {
+    let words = &node.extra[setting];
+    let word = words.as_str().filter(|_| call == 0).or_else(|| words[call].as_str())?;
+    Some(match word {
+        "ask" => NodeDecision::Ask(Box::new(TaskRequest::agent("other", Value::Null).tagged("other"))),
+        "sleep" => NodeDecision::Sleep(10),
+        "wait" => NodeDecision::Wait(Box::default()),
+        "fan" => match &node.op {
+            NodeOperation::Map { body } => children(node, [(*body, json!(0))]),
+            other => panic!("{other:?} has no body"),
+        },
+        "skip" => NodeDecision::Skip { reason: "told to".into(), output: output(node, json!("skipped")) },
+        "done" => NodeDecision::Done(output(node, json!("done"))),
+        "fail" => NodeDecision::Fail(fault("failure")),
+        other => panic!("no such decision: {other}"),
+    })
+}
+
 impl Adapter for Scripted {
     fn name(&self) -> &'static str {
         "scripted"
@@ -75,6 +94,9 @@ impl Adapter for Scripted {
         let extra = &node.extra;
         if let Some(note) = extra.get("note") {
             ctx.note(note.clone());
+        }
+        if let Some(decision) = decision(node, "first", 0) {
+            return decision;
         }
         if let Some(value) = extra.get("skip") {
             return NodeDecision::Skip { reason: "told to".into(), output: output(node, value.clone()) };
@@ -113,6 +135,9 @@ impl Adapter for Scripted {
 
     fn shape(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let node = ctx.node_of(act);
+        if let Some(decision) = decision(node, "shape", ctx.act(act).replies.len() - 1) {
+            return decision;
+        }
         let reply = match ctx.act(act).replies.last().map(|replied| (replied.tag.as_str(), &replied.result)) {
             Some((TaskRequest::WORK, Err(_))) if node.extra.get("instead").is_some() => {
                 let other = node.extra["instead"].as_str().unwrap();
@@ -146,6 +171,10 @@ impl Adapter for Scripted {
 
     fn gather(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
         let node = ctx.node_of(act);
+        let known = ctx.act(act).children.as_ref().map_or(0, |own| own.list.len());
+        if let Some(decision) = decision(node, "gather", known.saturating_sub(1)) {
+            return decision;
+        }
         if let Some(fault) = ctx.child_fault(act) {
             return NodeDecision::Fail(fault.clone());
         }
@@ -172,6 +201,11 @@ impl Adapter for Scripted {
     }
 
     fn wake(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
+        // Every sleep of a list lasts ten milliseconds.
+        let slept = ctx.now.saturating_sub(ctx.act(act).began_at.unwrap_or_default());
+        if let Some(decision) = decision(ctx.node_of(act), "wake", (slept / 10).saturating_sub(1) as usize) {
+            return decision;
+        }
         NodeDecision::Done(output(ctx.node_of(act), json!("woke")))
     }
 

@@ -14,8 +14,8 @@ use super::plan::graph;
 use super::world::World;
 use crate::fact::{ExecutionMode, PersonAnswer};
 use crate::{
-    ActivationPhase, EngineInput, Fact, InputRefusal, Machine, RetryRequest, TaskReply, TerminalStatus, Time,
-    decode_round,
+    ActivationPhase, EngineInput, Fact, IndexedPlan, InputRefusal, Machine, RetryRequest, TaskReply,
+    TerminalStatus, Time, decode_round,
 };
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
@@ -191,7 +191,11 @@ pub(super) struct History {
 }
 
 impl History {
-    fn give(&mut self, input: EngineInput) -> Result<Vec<Fact>, InputRefusal> {
+    pub(super) fn new(graph: IndexedPlan) -> Self {
+        Self { world: World::new(graph), inputs: Vec::new() }
+    }
+
+    pub(super) fn give(&mut self, input: EngineInput) -> Result<Vec<Fact>, InputRefusal> {
         let was_paused = self.world.state().paused.is_some()
             && !matches!(input, EngineInput::Resume | EngineInput::Cancel { .. });
         let result = self.world.input(input.clone());
@@ -256,7 +260,7 @@ impl History {
     }
 
     /// All that is waited for comes: it must end.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for _ in 0..2_000 {
             let world = &mut self.world;
             if world.state().ended {
@@ -286,7 +290,7 @@ impl History {
 pub(super) fn history(seed: u64) -> History {
     let mut dice = Dice::new(seed);
     let (edges, settings) = any_plan(&mut dice);
-    let mut history = History { world: World::new(graph(&edges, settings)), inputs: Vec::new() };
+    let mut history = History::new(graph(&edges, settings));
     let mode = ExecutionMode { dry_run: dice.chance(3), ..ExecutionMode::default() };
     history.give(EngineInput::Start { input: json!([1, 2]), mode, depth: 0, chain: vec![] }).unwrap();
     for _ in 0..dice.roll(40) {

@@ -46,7 +46,7 @@ pub(crate) fn check(edges: &str, settings: Value, script: &str) {
     assert!(expected == actual, "{}:{}\nexpected:\n{expected}\nactual:\n{actual}<<<", at.file(), at.line());
 }
 
-fn parse(world: &World, input: &str) -> EngineInput {
+pub(crate) fn parse(world: &World, input: &str) -> EngineInput {
     let (command, rest) = input.split_once(' ').unwrap_or((input, ""));
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|why| panic!("{text}: {why}"));
     match command {
