@@ -1,5 +1,6 @@
 //! What the engine asks: what a node does, where its output goes.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -51,9 +52,9 @@ impl Adapter for AgentFlowAdapter {
                 project::note(ctx, act, "warn", &format!("Unknown node type \"{kind}\" skipped"));
                 NodeDecision::Done(finish(ctx, act, ActivationOutput::default()))
             }
-            Work::Broken { message } => {
-                NodeDecision::Fail(Fault::failure("SINEW-2202", message).with_retryable(false))
-            }
+            Work::Broken { message } => NodeDecision::Fail(
+                Fault::failure(code::AGENTFLOW_GRAPH_CANNOT_START.as_str(), message).with_retryable(false),
+            ),
         }
     }
 
@@ -118,7 +119,7 @@ pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra
     let node = ctx.node_of(act);
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
-        Fault::invalid("SINEW-2201", text)
+        Fault::invalid(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), text)
     })
 }
 
@@ -141,7 +142,10 @@ fn start_value(ctx: &AdapterContext<'_>, initial: Value) -> Value {
 
 fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: Value) -> NodeDecision {
     if let Some(problem) = ctx.plan().extra.get("subagent_problem").and_then(Value::as_str) {
-        return NodeDecision::Fail(Fault::invalid("SINEW-2203", problem));
+        return NodeDecision::Fail(Fault::invalid(
+            code::AGENTFLOW_SUBAGENT_LINKS_NOT_VALID.as_str(),
+            problem,
+        ));
     }
     let previous = previous(ctx, act);
     // A decision is no text to work on: what the last node said is.

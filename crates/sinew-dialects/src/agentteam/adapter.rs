@@ -1,5 +1,6 @@
 //! What the engine asks: what a node does, what its output is, what travels on its connections.
 
+use sinew_protocol::code;
 use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
@@ -17,9 +18,7 @@ use super::message::{self, StandardMessage};
 use super::{NAME, delivery, human, project, spec};
 
 /// A node said `success: false`.
-pub(super) const SAID_NO: &str = "SINEW-6301";
-/// Nobody answered.
-const NOBODY_ANSWERED: &str = "SINEW-6302";
+pub(super) const SAID_NO: &str = code::NODE_REPORTED_FAILURE.as_str();
 /// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
 pub(super) const RAW: &str = "_raw";
 /// Seconds a person has, unless the file says otherwise, and the bounds of what it may say.
@@ -110,7 +109,7 @@ impl Adapter for AgentTeamAdapter {
 pub(super) fn extra(node: &PlanNode) -> Result<Extra, Fault> {
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         Fault::invalid(
-            "SINEW-2301",
+            code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
             format!("node '{}' of the plan is not one of agentteam: {error}", node.id),
         )
     })
@@ -161,7 +160,7 @@ fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &Extra) -> Scope {
 }
 
 fn raised(error: &ExprError) -> Fault {
-    Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
+    Fault::failure(code::AGENT_TEAM_EXPRESSION_WITHOUT_VALUE.as_str(), error.0.clone()).with_retryable(false)
 }
 
 fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
@@ -375,7 +374,7 @@ fn answered(
             }
             _ => {
                 let text = "nobody answered in time";
-                return Err(Fault::timeout(NOBODY_ANSWERED, text).with_retryable(false));
+                return Err(Fault::timeout(code::PERSON_DID_NOT_ANSWER.as_str(), text).with_retryable(false));
             }
         }
     }

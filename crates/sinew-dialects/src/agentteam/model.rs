@@ -1,5 +1,6 @@
 //! The file as nodes and connections with their places, and what is wrong with their shape.
 
+use sinew_protocol::code;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -99,8 +100,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn report(&mut self, span: Span, message: String) {
-        self.found
-            .push(Diagnostic::error("SINEW-2301", message).at(span).sub_code("WorkflowValidationError"));
+        self.found.push(
+            Diagnostic::error(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message)
+                .at(span)
+                .sub_code("WorkflowValidationError"),
+        );
     }
 
     fn list<'n>(&mut self, owner: &'n Node, key: &str, needed: bool) -> &'n [Node] {

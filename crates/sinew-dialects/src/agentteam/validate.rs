@@ -1,5 +1,6 @@
 //! What must hold before anything runs: ids, cycles, specs, conversions, and contracts between connected nodes.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
@@ -35,7 +36,9 @@ pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Ve
     }
     if has_cycle(file) {
         let message = "Workflow graph contains a cycle; cannot compute topo order";
-        found.push(Diagnostic::error("SINEW-2302", message).at(root).sub_code("CycleError"));
+        found.push(
+            Diagnostic::error(code::AGENT_TEAM_CYCLE.as_str(), message).at(root).sub_code("CycleError"),
+        );
     }
     for connection in &file.connections {
         check_conversion(connection, found);
@@ -46,7 +49,7 @@ pub(super) fn check(file: &File, registry: &Registry, root: Span, found: &mut Ve
 }
 
 fn invalid(message: String, span: Span) -> Diagnostic {
-    Diagnostic::error("SINEW-2301", message).at(span).sub_code(INVALID)
+    Diagnostic::error(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message).at(span).sub_code(INVALID)
 }
 
 /// Adds the nearest known word as a hint, unless there are many findings already.
@@ -72,14 +75,20 @@ fn check_node(
     match registry.get(&name) {
         None => {
             let message = format!("node '{}' is of the type {name}, which has no spec", node.id);
-            let unknown = Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID);
+            let unknown = Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
+                .at(node.span)
+                .sub_code(INVALID);
             found.push(near(found.len(), unknown, &name, registry.keys().map(String::as_str)));
         }
         Some(spec) => {
             for key in Spec::required(&spec.configurations) {
                 if !node.configurations.contains_key(key) {
                     let message = format!("node '{}' ({name}) needs the configuration '{key}'", node.id);
-                    found.push(Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID));
+                    found.push(
+                        Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
+                            .at(node.span)
+                            .sub_code(INVALID),
+                    );
                 }
             }
         }
@@ -90,7 +99,10 @@ fn check_node(
         for hint in expr::lint(condition) {
             let message = format!("the condition of node '{}' may not mean what it says", node.id);
             found.push(
-                Diagnostic::warning("SINEW-2305", message).at(span).sub_code("CONDITION_QUIRK").hint(hint),
+                Diagnostic::warning(code::CONDITION_MISLEADING.as_str(), message)
+                    .at(span)
+                    .sub_code("CONDITION_QUIRK")
+                    .hint(hint),
             );
         }
     }
@@ -177,7 +189,7 @@ fn check_conversion(connection: &Connection, found: &mut Vec<Diagnostic>) {
         let message =
             format!("the conversion function of '{id}' reads '{key}', which its argument never has");
         found.push(
-            Diagnostic::warning("SINEW-2303", message)
+            Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                 .at(connection.conversion_span)
                 .sub_code("CONVERSION_WRAPPER")
                 .hint(format!("the argument is {{value, output, data}}; write ['value'].get('{key}')")),
@@ -203,8 +215,9 @@ fn check_contract(
             "connection '{id}' leaves '{}' at '{}', where nothing is emitted",
             from.id, connection.port
         );
-        let warning =
-            Diagnostic::warning("SINEW-2303", message).at(connection.span).sub_code("CONTRACT_PORT");
+        let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
+            .at(connection.span)
+            .sub_code("CONTRACT_PORT");
         found.push(near(found.len(), warning, &connection.port, gives.ports.iter().map(String::as_str)));
     }
     let Some(shape) = gives.shape() else { return };
@@ -225,7 +238,7 @@ fn check_contract(
             let message = format!("node '{}' needs '{key}', which connection '{id}' does not bring", to.id);
             let hint = format!("convert it: lambda d: {{'{key}': d['value'].get('…')}}");
             found.push(
-                Diagnostic::warning("SINEW-2303", message)
+                Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                     .at(connection.span)
                     .sub_code("CONTRACT_MISSING_FIELD")
                     .hint(hint),

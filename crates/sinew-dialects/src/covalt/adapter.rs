@@ -1,5 +1,6 @@
 //! What the engine asks: what a node does, what its outputs are, where they go.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::scope::{self, ERROR, Seen, bare, input_of, typed};
 use super::{NAME, links, project, template};
 
 /// A node failed.
-const FAILED: &str = "SINEW-6401";
+const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
 
 /// The dialect as the engine sees it.
 pub(super) struct CovaltAdapter;

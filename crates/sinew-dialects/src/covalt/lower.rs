@@ -1,5 +1,6 @@
 //! From a file's graph to plans: one for the graph, one for each graph inside a loop.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,9 @@ impl Lowering<'_> {
         let order = kahn(&graph, &structural);
         if order.len() < graph.nodes.len() - structural.len() {
             let message = "the flow contains a cycle";
-            self.found.push(Diagnostic::error("SINEW-2402", message).at(node.span).sub_code("FLOW_CYCLE"));
+            self.found.push(
+                Diagnostic::error(code::COVALT_CYCLE.as_str(), message).at(node.span).sub_code("FLOW_CYCLE"),
+            );
         }
         let (plan, mut places) = self.plan(&graph, &structural, &order, name);
         places.resize(plan.nodes.len(), None);
@@ -132,13 +135,20 @@ impl Lowering<'_> {
                 }
                 Some(inner) => {
                     let message = format!("loops are nested more than {DEEPEST_LOOP} deep");
-                    self.found
-                        .push(Diagnostic::error("SINEW-2401", message).at(inner.span).sub_code("SCHEMA"));
+                    self.found.push(
+                        Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message)
+                            .at(inner.span)
+                            .sub_code("SCHEMA"),
+                    );
                 }
                 None if one.data.get("workflow").is_some() => {}
                 None => {
                     let message = format!("loop '{}' needs a graph or the name of a workflow", one.id);
-                    self.found.push(Diagnostic::error("SINEW-2401", message).at(one.span).sub_code("SCHEMA"));
+                    self.found.push(
+                        Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message)
+                            .at(one.span)
+                            .sub_code("SCHEMA"),
+                    );
                 }
             }
         }
@@ -147,8 +157,9 @@ impl Lowering<'_> {
     fn check_kinds(&mut self, graph: &Graph) {
         for node in graph.nodes.iter().filter(|node| !self.catalogue.contains_key(&node.kind)) {
             let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
-            let mut problem =
-                Diagnostic::error("SINEW-2403", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
+            let mut problem = Diagnostic::error(code::COVALT_NODE_TYPE_UNKNOWN.as_str(), message)
+                .at(node.span)
+                .sub_code("UNKNOWN_NODE_TYPE");
             let kinds = self.catalogue.keys().map(String::as_str);
             if let Some(known) = sinew_source::hint_for(self.warned.len(), &node.kind, kinds) {
                 problem = problem.hint(format!("did you mean '{known}'?"));
@@ -167,8 +178,11 @@ impl Lowering<'_> {
             let (source, target) = (source.as_deref().unwrap_or(DATA), target.as_deref().unwrap_or(DATA));
             if !coerce::may(source, target) {
                 let message = coerce::refusal(source, target, &edge_name(edge));
-                self.found
-                    .push(Diagnostic::error("SINEW-2405", message).at(edge.span).sub_code("NO_COERCION"));
+                self.found.push(
+                    Diagnostic::error(code::SOCKETS_DO_NOT_FIT.as_str(), message)
+                        .at(edge.span)
+                        .sub_code("NO_COERCION"),
+                );
             }
         }
     }
@@ -207,7 +221,9 @@ impl Lowering<'_> {
                             "expression in node '{}' cannot be read and will be empty: '{text}': {error}",
                             node.id
                         );
-                        let broken = Diagnostic::warning("SINEW-3401", message).at(place);
+                        let broken =
+                            Diagnostic::warning(code::COVALT_EXPRESSION_CANNOT_BE_READ.as_str(), message)
+                                .at(place);
                         self.warned.push(broken.sub_code("EXPRESSION"));
                     }
                 });
@@ -219,7 +235,9 @@ impl Lowering<'_> {
             let node = &graph.nodes[*at];
             let message =
                 format!("expression in node '{}' references '{name}', which is not upstream of it", node.id);
-            let mut problem = Diagnostic::error("SINEW-2406", message).at(*place).sub_code("NOT_UPSTREAM");
+            let mut problem = Diagnostic::error(code::EXPRESSION_NODE_NOT_RUN.as_str(), message)
+                .at(*place)
+                .sub_code("NOT_UPSTREAM");
             if self.found.len() < sinew_source::MAX_HINTED_FINDINGS {
                 let above = upstream.labels(*at);
                 if let Some(known) = sinew_source::did_you_mean(name, above.into_iter()) {
@@ -332,7 +350,9 @@ impl Lowering<'_> {
             };
         if let Some(problem) = &problem {
             let text = problem.replacen("Link", "link", 1);
-            self.warned.push(Diagnostic::error("SINEW-2402", text).at(node.span).sub_code("LINK_CYCLE"));
+            self.warned.push(
+                Diagnostic::error(code::COVALT_CYCLE.as_str(), text).at(node.span).sub_code("LINK_CYCLE"),
+            );
         }
         let mut data = definition.parameters.clone();
         data.extend(node.data.clone());
