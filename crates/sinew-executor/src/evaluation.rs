@@ -1,5 +1,6 @@
 //! Scripts of a workflow, evaluated by workers of this process. Their outcomes are the reply to an ask.
 
+use sinew_protocol::code;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
@@ -10,11 +11,6 @@ use sinew_script::{CallBatch, CallOutcome};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-/// The request of an evaluation cannot be read.
-const UNREADABLE_REQUEST: &str = "SINEW-3008";
-
-/// The thread of an evaluation ended without an answer.
-const LOST_EVALUATION: &str = "SINEW-3010";
 /// Waits before an evaluation is submitted again, doubled from the first to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
@@ -37,9 +33,9 @@ async fn all_outcomes(
     let mut wait = BACKOFF.0;
     loop {
         let had = outcomes.len();
-        outcomes = submit(outcomes)?
-            .await
-            .map_err(|_| Fault::error(LOST_EVALUATION, "the thread that evaluated the scripts ended"))?;
+        outcomes = submit(outcomes)?.await.map_err(|_| {
+            Fault::error(code::NO_WORKER_FREE.as_str(), "the thread that evaluated the scripts ended")
+        })?;
         let Some(missing) = outcomes.iter().position(CallOutcome::is_unavailable) else {
             return Ok(outcomes);
         };
@@ -70,8 +66,11 @@ pub(crate) fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> 
 
 fn batch_of(ask: &TaskRequest) -> Result<CallBatch, Fault> {
     CallBatch::read(&ask.input).map_err(|error| {
-        Fault::error(UNREADABLE_REQUEST, format!("the scripts to evaluate cannot be read: {error}"))
-            .with_retryable(false)
+        Fault::error(
+            code::SCRIPT_INTERPRETER_FAILED.as_str(),
+            format!("the scripts to evaluate cannot be read: {error}"),
+        )
+        .with_retryable(false)
     })
 }
 

@@ -3,6 +3,7 @@
 //! Lowest latency, and nothing of it is stored but the facts: when the agent dies, the same task is asked again under
 //! the same id; when there is no agent, the task waits for its card.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,8 @@ use tracing::debug;
 use super::intake::{self, Arrival, Done, Handle};
 use crate::call::Call;
 
-/// The agent's door answered with something else than a task.
-const NO_TASK: &str = "SINEW-6035";
 /// The agent has no room for another task; see the agents' own code of that number.
-const NO_ROOM: &str = "SINEW-5113";
+const NO_ROOM: &str = code::AGENT_BUSY.as_str();
 /// How long a silent agent is believed to be working before it is asked again; it answers as far as it is.
 const ASK_AGAIN: Duration = Duration::from_secs(15);
 /// The shortest wait after a refusal.
@@ -86,7 +85,9 @@ pub(super) async fn call(
                 let _ = tokio::time::timeout(LOOK_AGAIN, shared.cards.clone().changed()).await;
             }
             // The agent answered, and nobody can read it: the same question would get the same answer.
-            Err(error @ MeshError::Malformed { .. }) => break Err(Fault::error(NO_TASK, error.to_string())),
+            Err(error @ MeshError::Malformed { .. }) => {
+                break Err(Fault::error(code::DIRECT_CALL_WITHOUT_RESULT.as_str(), error.to_string()));
+            }
             Err(error @ MeshError::NoAnswer { .. }) => debug!(%agent, %error, "asked again"),
             // An agent whose answers break the connection is asked ever more rarely.
             Err(error) => {
@@ -136,7 +137,7 @@ fn read(reply: &[u8]) -> Result<a2a::Task, Fault> {
     if let Ok(Usual { result }) = serde_json::from_slice(reply) {
         return Ok(result.task);
     }
-    let no_task = |text: String| Fault::error(NO_TASK, text);
+    let no_task = |text: String| Fault::error(code::DIRECT_CALL_WITHOUT_RESULT.as_str(), text);
     let response: Response =
         serde_json::from_slice(reply).map_err(|error| Fault::from(BadMessage::Bytes(error.to_string())))?;
     let result = response.into_result().map_err(|error| match fault_of(&error) {

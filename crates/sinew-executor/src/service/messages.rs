@@ -1,5 +1,6 @@
 //! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,8 +24,6 @@ use crate::call::Call;
 use crate::request::{CardSchemas, Sender, request};
 
 const JSON: &str = "application/json";
-/// An agent's answer breaks the schema of the task or of the agent's card.
-const BAD_OUTPUT: &str = "SINEW-5014";
 
 impl Shared {
     /// Whether a task is for a workflow.
@@ -170,7 +169,10 @@ impl Shared {
     pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
         let bytes = self.artifacts.get_part(&Part::url(address)).await.map_err(Fault::from)?;
         read_unique(&bytes).map_err(|error| {
-            Fault::error(error.code(BAD_OUTPUT), format!("the artifact {address} is not JSON: {error}"))
+            Fault::error(
+                error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()),
+                format!("the artifact {address} is not JSON: {error}"),
+            )
         })
     }
 
@@ -202,7 +204,8 @@ impl Shared {
                 })
                 .collect();
             let text = format!("the agent's output breaks its schema: {}", told.join("; "));
-            Fault::error(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
+            Fault::error(violation_code(&violations, code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text)
+                .with_details(told)
         })
     }
 

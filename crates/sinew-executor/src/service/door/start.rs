@@ -1,5 +1,6 @@
 //! A call becomes the start of an execution: its input, who asks, and how deep the calls are already.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,12 +22,6 @@ use super::{Doors, Known, broker, settled, short};
 use crate::call::CIRCLE;
 use crate::reply::{WorkflowInput, input, wants_result};
 
-/// A call says that it is made during a task that it cannot prove.
-const UNPROVED: &str = "SINEW-6051";
-/// The start was refused.
-const REFUSED: &str = "SINEW-6053";
-/// The input of a call cannot be had.
-const NO_INPUT: &str = "SINEW-6054";
 /// The label that says that the caller wants a structured result beside the text.
 pub(super) const STRUCTURED: &str = "a2a.structured";
 /// The most callers before a call, by the header that agents count in.
@@ -58,18 +53,20 @@ impl Doors {
             _ => None,
         });
         let extra = TaskExtra::find(params.metadata.as_ref()).transpose();
-        let given = extra.map_err(|error| bad(NO_INPUT, error.to_string()))?.and_then(|extra| extra.input);
+        let given = extra
+            .map_err(|error| bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string()))?
+            .and_then(|extra| extra.input);
         let value = match (given, input(parts)) {
             (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
             (None, Ok(WorkflowInput::Artifact(_))) => None,
-            (None, Err(error)) => return Err(bad(NO_INPUT, error.to_string())),
+            (None, Err(error)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string())),
         };
         match value {
             None => command.input_artifact = address,
             Some(_) if names_artifact_only(params) => {
                 let text =
                     "the message names an artifact without its address: send it as a part with its url";
-                return Err(bad(NO_INPUT, text.to_owned()));
+                return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text.to_owned()));
             }
             Some(value) => self.give(&mut command, value).await?,
         }
@@ -105,7 +102,7 @@ impl Doors {
 
     /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.
     async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
-        let unproved = |text: &str| error_of(&Fault::invalid(UNPROVED, text));
+        let unproved = |text: &str| error_of(&Fault::invalid(code::CALL_WITHOUT_PROOF.as_str(), text));
         let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
         let calling = calling.map_err(|error| unproved(&error.to_string()))?;
         if !calling.holds(&self.shared.key) {
@@ -190,10 +187,11 @@ fn refusal(event: &[u8], caller: &Token) -> Option<A2aError> {
         return None;
     }
     // Executors word reasons as `CODE: text`.
-    let (code, text) = verdict.reason.split_once(": ").unwrap_or((REFUSED, &verdict.reason));
+    let (code, text) =
+        verdict.reason.split_once(": ").unwrap_or((code::START_REFUSED.as_str(), &verdict.reason));
     let (code, text) = match sinew_protocol::code::page(code) {
         Some(_) => (code, text),
-        None => (REFUSED, verdict.reason.as_str()),
+        None => (code::START_REFUSED.as_str(), verdict.reason.as_str()),
     };
     Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
 }
