@@ -1,5 +1,6 @@
 //! Ready-made agents behind the in-process driver.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Failure;
 
 /// No agent of the name is known here.
-const NO_SUCH_AGENT: &str = "SINEW-5091";
+const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
 /// Agents from files, with the artifacts of one execution.
 pub(crate) struct FileAgents {

@@ -1,5 +1,6 @@
 //! Workflows from files onto a mesh: plans by digest, and the name under which others find the latest.
 
+use sinew_protocol::code;
 use std::path::Path;
 
 use serde::Serialize;
@@ -43,7 +44,7 @@ pub(crate) async fn store(mesh: &Mesh, plan: &Plan, source: Option<&Path>) -> Re
         return Ok(digest);
     }
     let text = format!("plan '{}' is stored as {stored}, not as {digest}", plan.name);
-    Err(Failure::new(Exit::Failed, "SINEW-8003", text))
+    Err(Failure::new(Exit::Failed, code::FILES_HAVE_ERRORS.as_str(), text))
 }
 
 /// Deploys all workflows of a file. One that is deployed as it is already is left alone.

@@ -1,5 +1,6 @@
 //! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -18,12 +19,8 @@ use crate::record::{self, Record};
 use crate::views::list::Row;
 use crate::views::{Standing, words};
 
-/// No execution has this id, or begins with it.
-const NO_SUCH_EXECUTION: &str = "SINEW-8020";
-/// Several executions begin with this text.
-const SEVERAL: &str = "SINEW-8021";
 /// A command was refused.
-const REFUSED: &str = "SINEW-8024";
+const REFUSED: &str = code::CLIENT_COMMAND_REFUSED.as_str();
 
 /// Executions that are looked through for the first characters of an id.
 const LOOKED_THROUGH: usize = 20_000;
@@ -78,7 +75,7 @@ impl Remote {
                 let (first, second) = (&first.execution, &second.execution);
                 Err(Failure::new(
                     Exit::Usage,
-                    SEVERAL,
+                    code::EXECUTION_AMBIGUOUS.as_str(),
                     format!("'{text}' begins several executions: {first}, {second}{others}"),
                 )
                 .hint("give more of its characters"))
@@ -97,7 +94,8 @@ impl Remote {
             }
         }
         let newest = rows.first();
-        let none = || Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, "there is no execution yet");
+        let none =
+            || Failure::new(Exit::NotFound, code::EXECUTION_NOT_FOUND.as_str(), "there is no execution yet");
         parse(&newest.ok_or_else(none)?.execution)
     }
 
@@ -106,7 +104,11 @@ impl Remote {
         let stored = self.client.record(id).await?.ok_or_else(|| no_such(id.as_str()))?;
         let folded = self.client.folded(&stored).await?;
         Record::decode(stored, folded.program().clone()).map_err(|why| {
-            Failure::new(Exit::Failed, "SINEW-8013", format!("the record of {id} cannot be used: {why}"))
+            Failure::new(
+                Exit::Failed,
+                code::NOT_EXPORT_OF_EXECUTION.as_str(),
+                format!("the record of {id} cannot be used: {why}"),
+            )
         })
     }
 
@@ -156,8 +158,12 @@ fn parse(text: &str) -> Result<ExecutionId, Failure> {
 
 fn no_such(text: &str) -> Failure {
     let shown = words::one_line(text, 80);
-    Failure::new(Exit::NotFound, NO_SUCH_EXECUTION, format!("there is no execution '{shown}'"))
-        .hint("see `sinew execution list`; the first characters of an id and @latest do")
+    Failure::new(
+        Exit::NotFound,
+        code::EXECUTION_NOT_FOUND.as_str(),
+        format!("there is no execution '{shown}'"),
+    )
+    .hint("see `sinew execution list`; the first characters of an id and @latest do")
 }
 
 fn open(summary: Summary) -> Row {

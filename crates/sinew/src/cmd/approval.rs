@@ -5,6 +5,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_executor::local;
 use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command};
 
 use crate::cmd::run::input;
@@ -16,8 +17,6 @@ use crate::remote::Remote;
 use crate::views::waiting::{self, Wait};
 use crate::views::words;
 
-/// Nothing waits for a person there.
-const NOT_WAITING: &str = "SINEW-8041";
 /// Records fetched at the same time.
 const AT_ONCE: usize = 16;
 
@@ -258,7 +257,7 @@ impl OneArgs {
                     Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
                     None => format!("execution {id} does not wait for a person"),
                 };
-                Err(Failure::new(Exit::Conflict, NOT_WAITING, what)
+                Err(Failure::new(Exit::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
                     .hint("it may have been decided already: see `sinew execution describe`"))
             }
         }

@@ -175,12 +175,10 @@ async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
     let server = Server::start(ServerOptions { store, port, ..ServerOptions::default() }).await;
     server.map_err(|error| {
         let failure = Failure::from(error);
-        match failure.code {
-            "SINEW-7012" => {
-                failure.hint("install one with deploy/get-nats.sh, or name a running one with --nats")
-            }
-            _ => failure,
+        if failure.code == sinew_protocol::code::NO_NATS_SERVER_FOUND.as_str() {
+            return failure.hint("install one with deploy/get-nats.sh, or name a running one with --nats");
         }
+        failure
     })
 }
 

@@ -1,5 +1,6 @@
 //! `sinew new`: files to start from, small, working and commented.
 
+use sinew_protocol::code;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,6 @@ const WORKFLOW: &str = include_str!("../templates/workflow.yaml");
 const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
 const COMMAND: &str = include_str!("../templates/command.agent.yaml");
 const HTTP: &str = include_str!("../templates/http.agent.yaml");
-
-/// A file is in the way.
-const EXISTS: &str = "SINEW-8012";
 
 const WORKFLOW_EXAMPLES: &str = "Examples:
   sinew new workflow hello
@@ -139,9 +137,17 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     };
     write().map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            return Failure::new(Exit::Conflict, EXISTS, format!("{} exists already", path.display()))
-                .hint("choose another name or folder; nothing was written");
+            return Failure::new(
+                Exit::Conflict,
+                code::FILE_EXISTS_ALREADY.as_str(),
+                format!("{} exists already", path.display()),
+            )
+            .hint("choose another name or folder; nothing was written");
         }
-        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+        Failure::new(
+            Exit::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", path.display()),
+        )
     })
 }

@@ -1,5 +1,6 @@
 //! `sinew tool`: workflows of a mesh as tools of language models.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,7 +18,7 @@ use crate::remote::Remote;
 use crate::views::words;
 
 /// No workflow is there for this tool.
-const NO_SUCH_TOOL: &str = "SINEW-8042";
+const NO_SUCH_TOOL: &str = code::NO_SUCH_TOOL.as_str();
 
 /// Commands for tools.
 #[derive(Debug, Subcommand)]

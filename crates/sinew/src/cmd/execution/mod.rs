@@ -21,6 +21,7 @@ pub(crate) mod retry;
 mod tree;
 pub(crate) mod watch;
 
+use sinew_protocol::code;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -33,7 +34,7 @@ use crate::record::{self, Record};
 use crate::remote::Remote;
 
 /// A command that needs a mesh was given a file.
-const NEEDS_MESH: &str = "SINEW-8022";
+const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
 
 /// Commands for executions.
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,6 @@
 //! `sinew run` on a mesh: starts an execution there, and follows it if nobody says otherwise.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -29,11 +30,6 @@ use crate::remote::Remote;
 use crate::tree;
 use crate::views::tree::Options;
 use crate::views::{Standing, waiting, words};
-
-/// A flag has no meaning here.
-const ELSEWHERE: &str = "SINEW-8022";
-/// No workflow of this name is deployed.
-const NO_SUCH_WORKFLOW: &str = "SINEW-8039";
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
@@ -96,7 +92,7 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some((flag, _, instead)) => {
             let text = format!("{flag} has no meaning on a mesh");
-            Err(Failure::new(Exit::Usage, ELSEWHERE, text).hint(*instead))
+            Err(Failure::new(Exit::Usage, code::MESH_REQUIRED.as_str(), text).hint(*instead))
         }
     }
 }
@@ -238,8 +234,11 @@ async fn deployed(remote: &Remote, name: &str, version: Option<&str>) -> Result<
     let Some(latest) = workflows.get(name) else {
         let known = workflows.list();
         let names = known.iter().map(|one| one.deployment.name.as_str());
-        let failure =
-            Failure::new(Exit::NotFound, NO_SUCH_WORKFLOW, format!("no workflow '{name}' is deployed"));
+        let failure = Failure::new(
+            Exit::NotFound,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
+            format!("no workflow '{name}' is deployed"),
+        );
         return Err(match sinew_source::did_you_mean(name, names) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
             None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
@@ -255,7 +254,7 @@ async fn deployed(remote: &Remote, name: &str, version: Option<&str>) -> Result<
         [one] => Ok((name.to_owned(), (*one).to_owned())),
         [] => Err(Failure::new(
             Exit::NotFound,
-            NO_SUCH_WORKFLOW,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
             format!("workflow '{name}' has no version {version}"),
         )),
         _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),

@@ -4,6 +4,7 @@ pub(crate) mod input;
 mod mesh;
 mod show;
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -153,7 +154,11 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         program,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::RUNTIME_CANNOT_START.as_str(),
+            format!("cannot start the runtime: {error}"),
+        )
     })?;
     runtime.block_on(execute(args, &loaded, task, output))
 }

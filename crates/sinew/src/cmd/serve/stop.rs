@@ -1,5 +1,6 @@
 //! When a service is told to stop: the first signal drains, the second ends the process.
 
+use sinew_protocol::code;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,11 @@ impl Stop {
     pub(crate) fn listen() -> Result<Self, Failure> {
         let open = |kind| {
             signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "SINEW-8005", format!("cannot listen for signals: {error}"))
+                Failure::new(
+                    Exit::Failed,
+                    code::RUNTIME_CANNOT_START.as_str(),
+                    format!("cannot listen for signals: {error}"),
+                )
             })
         };
         let (mut term, mut int) = (open(SignalKind::terminate())?, open(SignalKind::interrupt())?);

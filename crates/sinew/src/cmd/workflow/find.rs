@@ -1,5 +1,6 @@
 //! Workflow files in files and folders.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use sinew_source::{Diagnostic, Diagnostics, Sources};
@@ -8,9 +9,9 @@ use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options};
 
 /// Nothing to work on.
-pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
+pub(super) const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
 /// A file is larger than its limit.
-const TOO_LARGE: &str = "SINEW-1006";
+const TOO_LARGE: &str = code::FILE_TOO_LARGE.as_str();
 /// Folders that hold other people's files or our own leavings.
 const PASSED_BY: [&str; 2] = ["node_modules", "target"];
 
