@@ -192,13 +192,7 @@ fn files_are_short() {
 fn every_code_that_can_be_printed_has_a_page() {
     let mut wrong = BTreeSet::new();
     for path in sources().iter().filter(|path| !is_test(path)) {
-        let source = fs::read_to_string(path).unwrap();
-        let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        let product: String = product
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"))
-            .collect::<Vec<_>>()
-            .join("\n");
+        let product = product_code(path);
         for (at, prefix) in product.match_indices("SINEW-") {
             let digits = product.get(at + prefix.len()..at + prefix.len() + 4).unwrap_or_default();
             let code = format!("{prefix}{digits}");
@@ -209,6 +203,39 @@ fn every_code_that_can_be_printed_has_a_page() {
         }
     }
     none(&Vec::from_iter(wrong));
+}
+
+/// Crates that the protocol does not reach: they have no constants to name.
+const WITHOUT_CODE_CONSTANTS: &[&str] = &["sinew-source", "sinew-files", "sinew-script", "sinew-diagram"];
+
+#[test]
+fn codes_are_named_by_constants_and_every_page_is_used() {
+    let names = fs::read_to_string(root().join("crates/sinew-protocol/codes/names.txt")).unwrap();
+    let mut unused: BTreeMap<&str, &str> =
+        names.lines().map(|line| line.split_once(' ').unwrap()).map(|(code, name)| (name, code)).collect();
+    let mut inline = BTreeSet::new();
+    for path in sources().iter().filter(|path| !is_test(path)) {
+        let product = product_code(path);
+        let is_below = path
+            .components()
+            .any(|part| WITHOUT_CODE_CONSTANTS.contains(&part.as_os_str().to_str().unwrap_or_default()));
+        for (at, _) in product.match_indices("\"SINEW-") {
+            let literal = product[at + 1..].split('"').next().unwrap();
+            let is_code = literal.len() == "SINEW-0000".len();
+            if is_code && is_below {
+                unused.retain(|_, code| *code != literal);
+            } else if is_code {
+                inline.insert(format!("{} has \"{literal}\" instead of a constant", path.display()));
+            }
+        }
+        for (at, module) in product.match_indices("code::") {
+            let name =
+                product[at + module.len()..].split(|c: char| !(c.is_alphanumeric() || c == '_')).next();
+            unused.remove(name.unwrap());
+        }
+    }
+    none(&Vec::from_iter(inline));
+    none(&unused.iter().map(|(name, code)| format!("nothing uses {code} ({name})")).collect::<Vec<_>>());
 }
 
 /// An execution takes inputs in one way: `Machine`. The rules it calls are private to the engine and called there only.
@@ -345,6 +372,14 @@ fn root() -> PathBuf {
 /// Rust files of all crates.
 fn sources() -> Vec<PathBuf> {
     files(&root().join("crates"), &|path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+/// The text of a file without its unit tests and comments.
+fn product_code(path: &Path) -> String {
+    let source = fs::read_to_string(path).unwrap();
+    let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn is_test(path: &Path) -> bool {

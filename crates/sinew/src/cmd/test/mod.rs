@@ -154,8 +154,9 @@ fn finish(
         output.text(&report::summary(verdicts, files, broken.len()));
     }
     if verdicts.is_empty() && broken.is_empty() {
-        output.error_line("error: no test case was found [SINEW-8032]");
-        output.note("hint: test files are called NAME.test.yaml; `sinew explain SINEW-8032` shows one");
+        let code = code::NO_TEST_CASE_FOUND;
+        output.error_line(&format!("error: no test case was found [{code}]"));
+        output.note(&format!("hint: test files are called NAME.test.yaml; `sinew explain {code}` shows one"));
     }
     let good = verdicts.iter().all(|verdict| verdict.passed() || verdict.updated);
     if good && broken.is_empty() && !verdicts.is_empty() { Exit::Ok } else { Exit::Failed }
