@@ -1,5 +1,6 @@
 //! Why a handler did not answer, and the faults that the SDK itself words.
 
+use sinew_protocol::code;
 use std::any::Any;
 use std::error::Error;
 
@@ -8,33 +9,33 @@ use sinew_protocol::{Fault, FaultKind};
 use sinew_source::{Violation, violation_code};
 
 /// The handler said that its work failed.
-pub(crate) const FAILED: &str = "SINEW-5100";
+pub(crate) const FAILED: &str = code::AGENT_WORK_FAILED.as_str();
 /// The handler panicked.
-pub(crate) const PANICKED: &str = "SINEW-5101";
+pub(crate) const PANICKED: &str = code::AGENT_HANDLER_PANICKED.as_str();
 /// The input breaks its schema or type.
-pub(crate) const BAD_INPUT: &str = "SINEW-5102";
+pub(crate) const BAD_INPUT: &str = code::TASK_INPUT_BREAKS_AGENT_INPUT_SCHEMA.as_str();
 /// The output breaks its schema.
-pub(crate) const BAD_OUTPUT: &str = "SINEW-5103";
+pub(crate) const BAD_OUTPUT: &str = code::AGENT_OUTPUT_BREAKS_ITS_OUTPUT_SCHEMA.as_str();
 /// No answer before the deadline.
-pub(crate) const TOO_LATE: &str = "SINEW-5104";
+pub(crate) const TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
 /// The caller gave the task up.
-pub(crate) const CANCELLED: &str = "SINEW-5105";
+pub(crate) const CANCELLED: &str = code::TASK_CANCELLED.as_str();
 /// A model's last message names no usable result.
-pub(crate) const NO_MARKER: &str = "SINEW-5106";
+pub(crate) const NO_MARKER: &str = code::MODEL_RESULT_MISSING.as_str();
 /// The task came again and again.
-pub(crate) const POISON: &str = "SINEW-5107";
+pub(crate) const POISON: &str = code::TASK_REDELIVERED_TOO_OFTEN.as_str();
 /// The task itself cannot be read.
-pub(crate) const UNREADABLE: &str = "SINEW-5108";
+pub(crate) const UNREADABLE: &str = code::TASK_CANNOT_BE_READ.as_str();
 /// A task's artifacts are too large or its input cannot be had.
-pub(crate) const ARTIFACTS: &str = "SINEW-5109";
+pub(crate) const ARTIFACTS: &str = code::AGENT_ARTIFACTS_UNAVAILABLE.as_str();
 /// An agent is not there, or did not answer a call.
-pub(crate) const NO_PEER: &str = "SINEW-5110";
+pub(crate) const NO_PEER: &str = code::PEER_DID_NOT_ANSWER.as_str();
 /// The agent stops.
-pub(crate) const STOPPING: &str = "SINEW-5111";
+pub(crate) const STOPPING: &str = code::AGENT_STOPPING.as_str();
 /// The agent was built in a way that cannot be served.
-pub(crate) const BAD_AGENT: &str = "SINEW-5112";
+pub(crate) const BAD_AGENT: &str = code::AGENT_NOT_VALID.as_str();
 /// The agent has no room for another task.
-pub(crate) const BUSY: &str = "SINEW-5113";
+pub(crate) const BUSY: &str = code::AGENT_BUSY.as_str();
 
 /// The longest explanation that goes out, in characters.
 const LONGEST: usize = 2_000;

@@ -1,5 +1,6 @@
 //! Everything that can go wrong with a ready-made agent, each with its operator code.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use sinew_protocol::artifact::BadArtifact;
@@ -190,25 +191,25 @@ impl AgentError {
     /// Operator code, explained by `sinew explain CODE`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Input(_) => "SINEW-5013",
-            Self::Output(_) => "SINEW-5014",
+            Self::Input(_) => code::INPUT_BREAKS_AGENT_SCHEMA.as_str(),
+            Self::Output(_) => code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str(),
             Self::CheckBudget { .. } => CHECK_BUDGET_EXCEEDED,
-            Self::Schema { .. } => "SINEW-5015",
-            Self::TimedOut(_) => "SINEW-5016",
-            Self::Cancelled => "SINEW-5017",
-            Self::Start { .. } => "SINEW-5020",
-            Self::Command { .. } => "SINEW-5021",
-            Self::NotJson { .. } => "SINEW-5022",
-            Self::TooLarge { .. } => "SINEW-5023",
-            Self::Host(_) => "SINEW-5024",
+            Self::Schema { .. } => code::CALL_SCHEMA_NOT_VALID.as_str(),
+            Self::TimedOut(_) => code::NO_ANSWER_IN_TIME.as_str(),
+            Self::Cancelled => code::CALL_CANCELLED.as_str(),
+            Self::Start { .. } => code::COMMAND_CANNOT_BE_STARTED.as_str(),
+            Self::Command { .. } => code::COMMAND_FAILED.as_str(),
+            Self::NotJson { .. } => code::COMMAND_OUTPUT_NOT_JSON.as_str(),
+            Self::TooLarge { .. } => code::ANSWER_TOO_LARGE.as_str(),
+            Self::Host(_) => code::AGENT_CANNOT_RUN_ON_THIS_MACHINE.as_str(),
             Self::Script(error) => error.code(),
-            Self::Address { .. } => "SINEW-5030",
-            Self::Transport { .. } => "SINEW-5031",
-            Self::Status { .. } => "SINEW-5032",
-            Self::Unavailable { .. } => "SINEW-5033",
-            Self::Response { .. } => "SINEW-5034",
-            Self::Template { .. } => "SINEW-5035",
-            Self::Environment(_) => "SINEW-5036",
+            Self::Address { .. } => code::ADDRESS_NOT_PUBLIC.as_str(),
+            Self::Transport { .. } => code::REQUEST_FAILED_ON_WAY.as_str(),
+            Self::Status { .. } => code::SERVICE_REFUSED_REQUEST.as_str(),
+            Self::Unavailable { .. } => code::SERVICE_BUSY_OR_BROKEN.as_str(),
+            Self::Response { .. } => code::RESPONSE_CANNOT_BE_READ.as_str(),
+            Self::Template { .. } => code::TEMPLATE_CANNOT_BE_FILLED.as_str(),
+            Self::Environment(_) => code::AGENT_VARIABLE_NOT_SET.as_str(),
             Self::Reference(error) => error.code(),
             Self::Artifact(error) => error.code(),
         }
@@ -281,11 +282,11 @@ impl ArtifactError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused(error) => error.code(),
-            Self::NotAFile(_) => "SINEW-5040",
-            Self::Missing { .. } => "SINEW-5041",
-            Self::Limit { .. } => "SINEW-5042",
-            Self::Index { .. } => "SINEW-5043",
-            Self::Io { .. } => "SINEW-5044",
+            Self::NotAFile(_) => code::COMMAND_LEFT_NO_PLAIN_FILE.as_str(),
+            Self::Missing { .. } => code::ARTIFACT_NOT_FOUND.as_str(),
+            Self::Limit { .. } => code::ARTIFACT_LIMIT_REACHED.as_str(),
+            Self::Index { .. } => code::ARTIFACT_INDEX_DAMAGED.as_str(),
+            Self::Io { .. } => code::ARTIFACT_FOLDER_UNUSABLE.as_str(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! From an agent file to an agent: read, check the form, check the parts, keep what runs.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -14,9 +15,6 @@ use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, a
 use crate::run::{Command, HostReferences, Http, RequestTemplate, Script, Surroundings};
 use crate::template::{Environment, Template};
 
-/// The file does not say what an agent file must say.
-const BAD_FILE: &str = "SINEW-5010";
-
 /// A complaint about the part of the file at a JSON pointer.
 struct Complaint {
     pointer: String,
@@ -26,7 +24,11 @@ struct Complaint {
 
 impl Complaint {
     fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), code: BAD_FILE, message: message.into() }
+        Self {
+            pointer: pointer.into(),
+            code: code::AGENT_FILE_CANNOT_BE_USED.as_str(),
+            message: message.into(),
+        }
     }
 }
 
@@ -70,7 +72,9 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
     let mut diagnostics = Diagnostics::new(document.sources.clone());
     match &*FORM {
         Ok(form) => diagnostics.extend(check_node(form, &document.root)),
-        Err(problem) => diagnostics.push(Diagnostic::error(BAD_FILE, problem.clone())),
+        Err(problem) => {
+            diagnostics.push(Diagnostic::error(code::AGENT_FILE_CANNOT_BE_USED.as_str(), problem.clone()))
+        }
     }
     if diagnostics.has_errors() {
         diagnostics.sort();
@@ -83,7 +87,10 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
             diagnostics
         }),
         Err(error) => {
-            diagnostics.push(Diagnostic::error(BAD_FILE, error.to_string()).at(document.root.span));
+            diagnostics.push(
+                Diagnostic::error(code::AGENT_FILE_CANNOT_BE_USED.as_str(), error.to_string())
+                    .at(document.root.span),
+            );
             Err(diagnostics)
         }
     }
@@ -94,7 +101,10 @@ static FORM: LazyLock<Result<Schema, String>> =
 
 pub(crate) fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(Sources::default());
-    diagnostics.push(Diagnostic::error(BAD_FILE, format!("cannot read '{path}': {error}")));
+    diagnostics.push(Diagnostic::error(
+        code::AGENT_FILE_CANNOT_BE_USED.as_str(),
+        format!("cannot read '{path}': {error}"),
+    ));
     diagnostics
 }
 

@@ -1,5 +1,6 @@
 //! All the agents of a folder.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +13,6 @@ use crate::template::Environment;
 
 /// How agent files are named.
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
-
-/// Two files give the same name.
-const TWICE: &str = "SINEW-5011";
 
 /// Agents by name.
 #[derive(Debug, Default)]
@@ -54,8 +52,11 @@ impl AgentSet {
             let (sources, place) = &agent.place;
             let mut complaints = Diagnostics::new(sources.clone());
             let (other, other_place) = &first.place;
-            let mut item =
-                Diagnostic::error(TWICE, format!("agent '{}' is declared twice", agent.name())).at(*place);
+            let mut item = Diagnostic::error(
+                code::AGENT_NAME_USED_TWICE.as_str(),
+                format!("agent '{}' is declared twice", agent.name()),
+            )
+            .at(*place);
             if let Some(file) = other.get(other_place.file) {
                 let span = sinew_source::Span {
                     file: complaints.sources.add(file.name.clone(), file.text.clone()),

@@ -3,12 +3,11 @@
 //! The engine asks for a match while it decides, so no match may take long, whatever pattern and text are. A pattern
 //! that the linear engine takes is matched there; one with look-around or back references backtracks, in limited steps.
 
+use sinew_protocol::code;
 use std::sync::{Arc, LazyLock};
 
 use sinew_protocol::Fault;
 
-/// A match would cost more than the budget of a rule.
-const TOO_COSTLY: &str = "SINEW-6504";
 /// Longest pattern.
 const MAX_PATTERN_BYTES: usize = 4 << 10;
 /// Sizes of a compiled pattern, in bytes: the smallest that holds it says what a byte of text costs.
@@ -90,7 +89,7 @@ impl MatchBudget {
 }
 
 fn too_costly(text: &str) -> Fault {
-    Fault::failure(TOO_COSTLY, text).with_retryable(false)
+    Fault::failure(code::RULE_TOO_COSTLY.as_str(), text).with_retryable(false)
 }
 
 impl MatchPattern {
@@ -281,7 +280,7 @@ mod tests {
         ] {
             let started = std::time::Instant::now();
             let result = check(pattern, &random_letters(bytes));
-            assert_eq!(result, Err(TOO_COSTLY.to_owned()), "{pattern}");
+            assert_eq!(result, Err(code::RULE_TOO_COSTLY.as_str().to_owned()), "{pattern}");
             assert!(started.elapsed().as_secs() < 5, "{pattern}: {:?}", started.elapsed());
         }
         // The largest texts that the price lets pass end, too.

@@ -1,13 +1,11 @@
 //! Workflow files from bytes to a document: which of them have variables, and which variables those are.
 
+use sinew_protocol::code;
 use sinew_source::{
     Diagnostic, Diagnostics, Document, LoadOptions, Node, Variable, VariableRules, Variables, load,
 };
 
 use crate::dialect::{Dialect, detect};
-
-/// An included file cannot be read.
-const UNREADABLE_INCLUDE: &str = "SINEW-1013";
 
 /// Environment of a process, and the part of it that files may name.
 #[derive(Clone, Copy)]
@@ -46,7 +44,7 @@ pub fn load_workflow_file(
         Err(found) => {
             // The name of an included file may hold a variable that the caller allows: then only a reading that
             // replaces variables finds the file. All other references stay in the text for now.
-            if found.items.iter().any(|item| item.code != UNREADABLE_INCLUDE) {
+            if found.items.iter().any(|item| item.code != code::INCLUDED_FILE_CANNOT_BE_READ.as_str()) {
                 return Err(found);
             }
             let look_up = |name: &str| match variables.rules.look_up(name, variables.environment) {
@@ -76,7 +74,9 @@ fn allow_declared(
             None => Err("the name of an environment variable is a text".to_owned()),
         };
         if let Err(problem) = told {
-            found.push(Diagnostic::error("SINEW-1018", problem).at(node.span));
+            found.push(
+                Diagnostic::error(code::ENVIRONMENT_VARIABLE_CANNOT_BE_USED.as_str(), problem).at(node.span),
+            );
         }
     }
     if found.has_errors() { Err(found) } else { Ok(rules) }

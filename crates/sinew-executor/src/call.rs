@@ -1,5 +1,6 @@
 //! A task as an execution hands it out: everything a request to an agent is built of.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use sinew_engine::{ActivationId, ExecutionState, TaskRequest, Time};
@@ -9,7 +10,7 @@ use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 use crate::library::Program;
 
 /// Workflows call each other in a circle.
-pub(crate) const CIRCLE: &str = "SINEW-6050";
+pub(crate) const CIRCLE: &str = code::CALL_CYCLE.as_str();
 
 /// Names a task among executions that run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

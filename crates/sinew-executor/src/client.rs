@@ -3,6 +3,7 @@
 //! A client asks through the command stream and reads the answer from events, the owner of the shard, or the history;
 //! nothing it learns rests on a message that may be lost.
 
+use sinew_protocol::code;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -79,12 +80,12 @@ impl ClientError {
         match self {
             Self::Mesh(error) => error.code(),
             Self::Command(_) => BadCommand::CODE,
-            Self::NotFound(_) => "SINEW-6040",
-            Self::OtherStart(_) => "SINEW-6041",
+            Self::NotFound(_) => code::NO_SUCH_EXECUTION.as_str(),
+            Self::OtherStart(_) => code::EXECUTION_ID_OF_OTHER_START.as_str(),
             Self::Held { code, .. } => code,
-            Self::Refused(_) => "SINEW-6042",
-            Self::Undecided(_) => "SINEW-6043",
-            Self::Unreadable { .. } => "SINEW-6044",
+            Self::Refused(_) => code::COMMAND_REFUSED.as_str(),
+            Self::Undecided(_) => code::COMMAND_UNDECIDED.as_str(),
+            Self::Unreadable { .. } => code::EXECUTION_RECORD_CANNOT_BE_READ.as_str(),
             Self::Plan(fault) => &fault.code,
         }
     }

@@ -1,5 +1,6 @@
 //! Scripts of a workflow, evaluated by workers of this process. Their outcomes are the reply to an ask.
 
+use sinew_protocol::code;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,11 +12,6 @@ use sinew_script::{CallBatch, CallOutcome};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-/// The request of an evaluation cannot be read.
-const UNREADABLE_REQUEST: &str = "SINEW-3008";
-
-/// The thread of an evaluation ended without an answer.
-const LOST_EVALUATION: &str = "SINEW-3010";
 /// Submissions of an evaluation that a thread waits for, while no worker is free.
 const MAX_SUBMISSIONS: usize = 10;
 /// Waits before an evaluation is submitted again, doubled from the first to the second.
@@ -40,9 +36,9 @@ async fn all_outcomes(
     let mut wait = BACKOFF.0;
     loop {
         let had = outcomes.len();
-        outcomes = submit(outcomes)?
-            .await
-            .map_err(|_| Fault::error(LOST_EVALUATION, "the thread that evaluated the scripts ended"))?;
+        outcomes = submit(outcomes)?.await.map_err(|_| {
+            Fault::error(code::NO_WORKER_FREE.as_str(), "the thread that evaluated the scripts ended")
+        })?;
         let Some(missing) = outcomes.iter().position(CallOutcome::is_unavailable) else {
             return Ok(outcomes);
         };
@@ -71,9 +67,9 @@ pub(crate) fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> 
     let submit = |outcomes| {
         let (sender, receiver) = mpsc::sync_channel(1);
         batch_of(ask)?.resume(outcomes, 0, move |outcomes| drop(sender.send(outcomes)));
-        receiver
-            .recv()
-            .map_err(|_| Fault::error(LOST_EVALUATION, "the thread that evaluated the scripts ended"))
+        receiver.recv().map_err(|_| {
+            Fault::error(code::NO_WORKER_FREE.as_str(), "the thread that evaluated the scripts ended")
+        })
     };
     reply_of(&repeated_outcomes(submit, std::thread::sleep)?)
 }
@@ -97,8 +93,11 @@ fn repeated_outcomes(
 
 fn batch_of(ask: &TaskRequest) -> Result<CallBatch, Fault> {
     CallBatch::read(&ask.input).map_err(|error| {
-        Fault::error(UNREADABLE_REQUEST, format!("the scripts to evaluate cannot be read: {error}"))
-            .with_retryable(false)
+        Fault::error(
+            code::SCRIPT_INTERPRETER_FAILED.as_str(),
+            format!("the scripts to evaluate cannot be read: {error}"),
+        )
+        .with_retryable(false)
     })
 }
 

@@ -1,5 +1,6 @@
 //! Executions that run together: one that was asked for and the sub-workflows it starts.
 
+use sinew_protocol::code;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::execution::Execution;
 use crate::library::{Library, Program};
 
 /// No workflow of this name is known.
-const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
+const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
 /// A sub-workflow did not succeed and said no more about it.
-const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
+const SUB_WORKFLOW_FAILED: &str = code::SUB_WORKFLOW_FAILED.as_str();
 
 /// The world outside the engine, as a driver provides it.
 pub trait Outside {

@@ -1,5 +1,6 @@
 //! Real time: agents that answer when they please, people who signal when they please. Nothing survives the process.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -216,7 +217,7 @@ impl Outside for World {
         tokio::spawn(async move {
             let result = work.await.unwrap_or_else(|error| {
                 warn!(%agent, %error, "the agent's task died");
-                Err(Fault::error("SINEW-5090", format!("agent '{agent}' died while working")))
+                Err(Fault::error(code::AGENT_DIED.as_str(), format!("agent '{agent}' died while working")))
             });
             let _ = sender.send(Message::Done(key, result));
         });

@@ -1,5 +1,6 @@
 //! Errors between this process and the broker.
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 
 use sinew_protocol::Fault;
@@ -235,32 +236,32 @@ impl MeshError {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::JournalUnread { .. } => "SINEW-7031",
-            Self::WrongSubject { .. } => "SINEW-7032",
-            Self::BadCard { .. } => "SINEW-7050",
+            Self::JournalUnread { .. } => code::JOURNAL_NOT_READ.as_str(),
+            Self::WrongSubject { .. } => code::SUBJECT_DOES_NOT_FIT.as_str(),
+            Self::BadCard { .. } => code::AGENT_CARD_REFUSED.as_str(),
             Self::Artifact(bad) => bad.code(),
-            Self::NotFound { .. } => "SINEW-7051",
-            Self::Damaged { .. } => "SINEW-7052",
-            Self::TooLarge { .. } => "SINEW-7053",
-            Self::NobodyAnswers { .. } => "SINEW-7054",
-            Self::NoAnswer { .. } => "SINEW-7055",
-            Self::Malformed { .. } => "SINEW-7056",
-            Self::Unreachable { .. } => "SINEW-7010",
-            Self::Refused { .. } => "SINEW-7011",
-            Self::NoServer { .. } => "SINEW-7012",
-            Self::OldServer { .. } => "SINEW-7013",
-            Self::ServerFailed { .. } => "SINEW-7014",
-            Self::StoreInUse { .. } => "SINEW-7015",
-            Self::NothingListens { .. } => "SINEW-7016",
-            Self::NotAllowed { .. } => "SINEW-7017",
-            Self::BadContext { .. } => "SINEW-7018",
-            Self::NoJetStream { .. } => "SINEW-7019",
-            Self::BadSetting { .. } => "SINEW-7020",
-            Self::NotProvisioned { .. } => "SINEW-7021",
-            Self::Differs { .. } => "SINEW-7022",
-            Self::ShardsFixed { .. } => "SINEW-7023",
-            Self::Forbidden { .. } => "SINEW-7024",
-            Self::NoRoom { .. } => "SINEW-7040",
+            Self::NotFound { .. } => code::STORED_OBJECT_MISSING.as_str(),
+            Self::Damaged { .. } => code::STORED_CONTENT_DIFFERS.as_str(),
+            Self::TooLarge { .. } => code::MESSAGE_TOO_LARGE.as_str(),
+            Self::NobodyAnswers { .. } => code::NOBODY_ANSWERS.as_str(),
+            Self::NoAnswer { .. } => code::NO_ANSWER_ON_MESH.as_str(),
+            Self::Malformed { .. } => code::MESSAGE_CANNOT_BE_READ.as_str(),
+            Self::Unreachable { .. } => code::NATS_DID_NOT_ANSWER.as_str(),
+            Self::Refused { .. } => code::NATS_SERVER_REFUSED.as_str(),
+            Self::NoServer { .. } => code::NO_NATS_SERVER_FOUND.as_str(),
+            Self::OldServer { .. } => code::NATS_SERVER_TOO_OLD.as_str(),
+            Self::ServerFailed { .. } => code::MANAGED_NATS_SERVER_FAILED.as_str(),
+            Self::StoreInUse { .. } => code::STORE_IN_USE.as_str(),
+            Self::NothingListens { .. } => code::NATS_NOT_REACHABLE.as_str(),
+            Self::NotAllowed { .. } => code::NATS_CREDENTIALS_REFUSED.as_str(),
+            Self::BadContext { .. } => code::NATS_CONTEXT_UNUSABLE.as_str(),
+            Self::NoJetStream { .. } => code::JETSTREAM_NOT_ENABLED.as_str(),
+            Self::BadSetting { .. } => code::CONNECTION_SETTING_UNUSABLE.as_str(),
+            Self::NotProvisioned { .. } => code::MESH_NOT_PROVISIONED.as_str(),
+            Self::Differs { .. } => code::MESH_SET_UP_WRONG.as_str(),
+            Self::ShardsFixed { .. } => code::SHARD_COUNT_FIXED.as_str(),
+            Self::Forbidden { .. } => code::CREDENTIALS_FORBID_THIS.as_str(),
+            Self::NoRoom { .. } => code::NATS_SERVER_NO_ROOM.as_str(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! without noticing cannot write. A commit that is larger than a message travels in parts, each fenced by the one before;
 //! readers drop the parts of a commit that was never finished.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl AppendError {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Fenced { .. } => "SINEW-7030",
+            Self::Fenced { .. } => code::JOURNAL_HAS_OTHER_WRITER.as_str(),
             Self::Mesh(error) => error.code(),
         }
     }

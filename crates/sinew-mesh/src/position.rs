@@ -1,5 +1,6 @@
 //! Positions of a shard beside the streams they count in: whether the streams are still the ones that were read.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
@@ -13,7 +14,7 @@ use crate::mesh::Mesh;
 use crate::pull::{answer, milliseconds, unreachable};
 
 /// A stream was made anew, or ends before the position of a shard.
-pub const STREAM_BEHIND: &str = "SINEW-7042";
+pub const STREAM_BEHIND: &str = code::STREAM_BEHIND_SHARD.as_str();
 /// How long one request to the server may take.
 const INFO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Looks at a stream before it counts as behind a position: a new leader may lag for a moment.

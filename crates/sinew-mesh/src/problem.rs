@@ -1,5 +1,6 @@
 //! Problems of a server that no comparison of settings shows: full, stuck, messages too small, streams behind positions.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -13,12 +14,6 @@ use crate::position::{STREAM_BEHIND, StreamAge};
 use crate::pull::{answer, milliseconds, unreachable};
 use crate::query::{Answer, Query};
 
-/// Disk, store, account or stream is full, or almost.
-const NO_ROOM: &str = "SINEW-7040";
-/// The server answers and stores nothing.
-const STUCK: &str = "SINEW-7041";
-/// A piece of an object does not fit into a message.
-const SMALL_PAYLOAD: &str = "SINEW-7043";
 /// Smallest `max_payload`: a piece of an object with its headers.
 const MIN_PAYLOAD_BYTES: usize = CHUNK + 1024;
 /// Parts of a limit, in percent, from which a store counts as almost full, and as full.
@@ -78,7 +73,7 @@ impl Mesh {
         self.has_small_payload().then(|| ServerProblem {
             part: "payload",
             severe: true,
-            code: SMALL_PAYLOAD,
+            code: code::NATS_PAYLOAD_TOO_SMALL.as_str(),
             message: format!(
                 "the server takes messages of at most {limit} bytes; artifacts and plans need {MIN_PAYLOAD_BYTES}"
             ),
@@ -176,7 +171,7 @@ impl Mesh {
             problems.push(ServerProblem {
                 part: "storage",
                 severe: true,
-                code: STUCK,
+                code: code::NATS_STORES_NOTHING.as_str(),
                 message: format!(
                     "shards {} have an owner that does not answer: it waits for the server",
                     numbers(&silent)
@@ -199,7 +194,7 @@ impl Mesh {
             problems.push(ServerProblem {
                 part: "storage",
                 severe: true,
-                code: STUCK,
+                code: code::NATS_STORES_NOTHING.as_str(),
                 message,
                 hint: "look for a full disk and write errors in the server's log; make room and start the server again",
             });
@@ -228,7 +223,7 @@ fn fullness(
     (percent >= FULLNESS.0).then(|| ServerProblem {
         part,
         severe: percent >= FULLNESS.1,
-        code: NO_ROOM,
+        code: code::NATS_SERVER_NO_ROOM.as_str(),
         message: format!("{store} holds {bytes} of at most {limit} bytes ({percent} %)"),
         hint,
     })

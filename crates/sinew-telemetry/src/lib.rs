@@ -14,6 +14,7 @@ pub mod metric;
 mod name;
 mod trace;
 
+use sinew_protocol::code;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,9 +79,9 @@ impl TelemetryError {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Port { .. } => "SINEW-8060",
-            Self::Filter(_) => "SINEW-8061",
-            Self::Export(_) => "SINEW-8062",
+            Self::Port { .. } => code::HEALTH_PORT_CANNOT_BE_OPENED.as_str(),
+            Self::Filter(_) => code::SINEW_LOG_NOT_VALID_FILTER.as_str(),
+            Self::Export(_) => code::TRACE_EXPORT_UNUSABLE.as_str(),
         }
     }
 }

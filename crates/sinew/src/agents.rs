@@ -1,5 +1,6 @@
 //! Ready-made agents behind the in-process driver.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::exit::Failure;
 use crate::views::words;
 
 /// No agent of the name is known here.
-const NO_SUCH_AGENT: &str = "SINEW-5091";
+const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 
 /// Agents from files, with the artifacts of one execution.
 pub(crate) struct FileAgents {

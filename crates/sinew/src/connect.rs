@@ -1,5 +1,6 @@
 //! The connection to a mesh: the flags of the `nats` command line, and what its errors mean for an exit code.
 
+use sinew_protocol::code;
 use std::future::Future;
 use std::time::Duration;
 
@@ -182,7 +183,11 @@ fn block_on<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let runtime = runtime.enable_all().build().map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::RUNTIME_CANNOT_START.as_str(),
+            format!("cannot start the runtime: {error}"),
+        )
     })?;
     let (tell, mut told) = mpsc::channel(1);
     let ended = runtime.block_on(REFUSED.scope(tell.clone(), async {

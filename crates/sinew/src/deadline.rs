@@ -1,5 +1,6 @@
 //! `--timeout`: counted from the moment the command was called, so that connecting, storing and waiting all count.
 
+use sinew_protocol::code;
 use std::future::Future;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
 
 /// A command did not finish within its `--timeout`.
-const TIMEOUT_RAN_OUT: &str = "SINEW-8009";
+const TIMEOUT_RAN_OUT: &str = code::TIMEOUT_RAN_OUT.as_str();
 
 /// Moment at which the process began.
 static PROCESS_START: OnceLock<Instant> = OnceLock::new();

@@ -1,5 +1,6 @@
 //! Workflows from files onto a mesh: plans by digest, and the name under which others find the latest.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -22,10 +23,8 @@ use crate::views::words;
 /// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
 const MOST_DRAWING: usize = 24 * 1024;
 
-/// No workflow of this name is deployed.
-const NO_SUCH_WORKFLOW: &str = "SINEW-8039";
 /// An agent or a workflow has the name already.
-pub(crate) const NAME_TAKEN: &str = "SINEW-8053";
+pub(crate) const NAME_TAKEN: &str = code::NAME_TAKEN.as_str();
 
 /// A deployed workflow.
 #[derive(Clone, Debug, Serialize)]
@@ -53,7 +52,7 @@ pub(crate) async fn store(mesh: &Mesh, plan: &Plan, source: Option<&Path>) -> Re
         return Ok(digest);
     }
     let text = format!("plan '{}' is stored as {stored}, not as {digest}", plan.name);
-    Err(Failure::new(Exit::Failed, "SINEW-8003", text))
+    Err(Failure::new(Exit::Failed, code::FILES_HAVE_ERRORS.as_str(), text))
 }
 
 /// Deploys all workflows of a file. One that is deployed as it is already is left alone.
@@ -164,8 +163,11 @@ pub(crate) async fn find_deployed(
     let Some(latest) = workflows.get(name) else {
         let known = workflows.list();
         let names = known.iter().map(|one| one.deployment.name.as_str());
-        let failure =
-            Failure::new(Exit::NotFound, NO_SUCH_WORKFLOW, format!("no workflow '{name}' is deployed"));
+        let failure = Failure::new(
+            Exit::NotFound,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
+            format!("no workflow '{name}' is deployed"),
+        );
         return Err(match sinew_source::did_you_mean(name, names) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
             None => failure.hint("`sinew workflow deploy FILE` deploys one; a path names a file"),
@@ -181,7 +183,7 @@ pub(crate) async fn find_deployed(
         [one] => Ok((name.to_owned(), (*one).to_owned())),
         [] => Err(Failure::new(
             Exit::NotFound,
-            NO_SUCH_WORKFLOW,
+            code::NO_SUCH_WORKFLOW_DEPLOYED.as_str(),
             format!("workflow '{name}' has no version {version}"),
         )),
         _ => Err(Failure::usage(format!("'{version}' begins several versions of '{name}'"))),

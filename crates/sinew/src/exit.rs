@@ -1,5 +1,6 @@
 //! How a command ends: one exit code per kind of end, the same in every command.
 
+use sinew_protocol::code;
 use std::process::ExitCode;
 
 use sinew_files::FileReadError;
@@ -55,7 +56,7 @@ pub(crate) fn known(code: &str) -> &'static str {
         .iter()
         .map(|(known, _)| *known)
         .find(|known| *known == code)
-        .unwrap_or("SINEW-5090")
+        .unwrap_or(code::AGENT_DIED.as_str())
 }
 
 /// Why a command could not do what it was asked.
@@ -81,7 +82,7 @@ impl Failure {
 
     /// The command line is wrong in a way the parser cannot see.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, "SINEW-8001", message)
+        Self::new(Exit::Usage, code::COMMAND_LINE_WRONG.as_str(), message)
     }
 
     /// A file cannot be read.
@@ -91,7 +92,11 @@ impl Failure {
             std::io::ErrorKind::PermissionDenied => Exit::Denied,
             _ => Exit::Failed,
         };
-        Self::new(exit, "SINEW-8002", format!("cannot read {}: {error}", path.display()))
+        Self::new(
+            exit,
+            code::FILE_CANNOT_BE_READ.as_str(),
+            format!("cannot read {}: {error}", path.display()),
+        )
     }
 
     /// A file that a user named was not read: as [`Failure::unreadable`], or the file is too large or not a file.
@@ -113,7 +118,7 @@ impl Failure {
             1 => "there is an error in the files".to_owned(),
             count => format!("there are {count} errors in the files"),
         };
-        let mut failure = Self::new(Exit::Failed, "SINEW-8003", message);
+        let mut failure = Self::new(Exit::Failed, code::FILES_HAVE_ERRORS.as_str(), message);
         failure.diagnostics = Some(diagnostics);
         failure
     }

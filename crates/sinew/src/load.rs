@@ -1,5 +1,6 @@
 //! Workflow files and agents, from disk to what the libraries take.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -16,7 +17,7 @@ use sinew_source::{
 use crate::exit::{Exit, Failure};
 
 /// No dialect knows the file.
-const UNKNOWN_DIALECT: &str = "SINEW-2001";
+const UNKNOWN_DIALECT: &str = code::UNKNOWN_DIALECT.as_str();
 
 /// Names that are listed of one folder.
 const MAX_LISTED: usize = 1_000;
@@ -208,7 +209,7 @@ impl Loaded {
             let wanted = name.unwrap_or_default();
             Failure::new(
                 Exit::NotFound,
-                "SINEW-8004",
+                code::FILE_WITHOUT_WORKFLOW.as_str(),
                 format!("{} has no workflow '{wanted}'", self.path.display()),
             )
             .hint(format!("it has {}", known.join(", ")))
@@ -234,7 +235,11 @@ impl Loaded {
 /// A lowered workflow, ready to run.
 pub(crate) fn program(dialect: &dyn Dialect, lowered: &Lowered) -> Result<Program, Failure> {
     Program::new(lowered.plan.clone(), dialect.adapter()).map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-2002", format!("the workflow cannot be run: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::WORKFLOW_CANNOT_BE_RUN.as_str(),
+            format!("the workflow cannot be run: {error}"),
+        )
     })
 }
 

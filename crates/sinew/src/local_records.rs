@@ -1,6 +1,7 @@
 //! Records of executions that ran in one process, in `.sinew/executions`: written when they end, read by the commands of
 //! `sinew execution`, and pruned by age, number and size. Artifacts beside a record are never pruned.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -34,7 +35,11 @@ struct StoredRecord {
 pub(crate) fn keep(execution: &Execution) -> Result<(), Failure> {
     let folder = Path::new(EXECUTIONS_FOLDER).join(execution.id().as_str());
     std::fs::create_dir_all(&folder).map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", folder.display()))
+        Failure::new(
+            Exit::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", folder.display()),
+        )
     })?;
     Record::local(execution).write(&folder.join(RECORD_FILE))?;
     prune(list(Path::new(EXECUTIONS_FOLDER)), SystemTime::now());

@@ -5,6 +5,7 @@
 
 mod redact;
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -21,8 +22,6 @@ use crate::load;
 
 pub(crate) use redact::redact;
 
-/// The file is no export, or a damaged one.
-const NOT_AN_EXPORT: &str = "SINEW-8013";
 /// The format this version reads and writes.
 const FORMAT: u64 = 1;
 /// Bytes of an export.
@@ -165,7 +164,11 @@ impl Record {
     pub(crate) fn write(&self, file: &Path) -> Result<(), Failure> {
         let text = serde_json::to_vec(&self.to_json()).unwrap_or_default();
         std::fs::write(file, text).map_err(|error| {
-            Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", file.display()))
+            Failure::new(
+                Exit::Failed,
+                code::FILE_CANNOT_BE_WRITTEN.as_str(),
+                format!("cannot write {}: {error}", file.display()),
+            )
         })
     }
 
@@ -190,8 +193,12 @@ pub(crate) fn read(path: &Path) -> Result<Record, Failure> {
     let bytes = load::read_up_to(path, MAX_EXPORT_BYTES)?;
     parse(&bytes).map_err(|why| {
         let name = if path == Path::new("-") { "<stdin>".into() } else { path.display().to_string() };
-        Failure::new(Exit::Failed, NOT_AN_EXPORT, format!("{name} is no export of an execution: {why}"))
-            .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
+        Failure::new(
+            Exit::Failed,
+            code::NOT_EXPORT_OF_EXECUTION.as_str(),
+            format!("{name} is no export of an execution: {why}"),
+        )
+        .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
     })
 }
 

@@ -1,5 +1,6 @@
 //! Executions of a mesh, as commands name them: by id, by the first characters of one, or `@latest`.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,13 +24,11 @@ use crate::views::scene::MeshPresence;
 use crate::views::{Standing, words};
 
 /// No execution has this id, or begins with it.
-pub(crate) const NO_SUCH_EXECUTION: &str = "SINEW-8020";
+pub(crate) const NO_SUCH_EXECUTION: &str = code::EXECUTION_NOT_FOUND.as_str();
 /// Several executions begin with this text.
-pub(crate) const SEVERAL: &str = "SINEW-8021";
-/// The start of an execution is stored, and no executor has taken it.
-const NOT_TAKEN: &str = "SINEW-8050";
+pub(crate) const SEVERAL: &str = code::EXECUTION_AMBIGUOUS.as_str();
 /// A command was refused.
-const REFUSED: &str = "SINEW-8024";
+const REFUSED: &str = code::CLIENT_COMMAND_REFUSED.as_str();
 
 /// Executions that are looked through for the first characters of an id.
 const LOOKED_THROUGH: usize = 20_000;
@@ -134,7 +133,11 @@ impl Remote {
         let Some(stored) = self.client.record(id).await? else { return Err(self.missing(id).await?) };
         let folded = self.client.folded(&stored).await?;
         Record::decode(stored, folded.program().clone()).map_err(|why| {
-            Failure::new(Exit::Failed, "SINEW-8013", format!("the record of {id} cannot be used: {why}"))
+            Failure::new(
+                Exit::Failed,
+                code::NOT_EXPORT_OF_EXECUTION.as_str(),
+                format!("the record of {id} cannot be used: {why}"),
+            )
         })
     }
 
@@ -144,7 +147,7 @@ impl Remote {
             return Ok(no_such(id.as_str()));
         }
         let text = format!("execution {id} is stored, and no executor has taken it");
-        Ok(Failure::new(Exit::Conflict, NOT_TAKEN, text).hint(
+        Ok(Failure::new(Exit::Conflict, code::START_NOT_TAKEN.as_str(), text).hint(
             "`sinew serve executor` or `sinew dev` starts an executor; `sinew top` shows those there are",
         ))
     }

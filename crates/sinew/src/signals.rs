@@ -1,5 +1,6 @@
 //! Signals that ask a command to stop: SIGTERM and Ctrl-C.
 
+use sinew_protocol::code;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Exit, Failure};
@@ -16,7 +17,11 @@ impl Signals {
     pub(crate) fn listen() -> Result<Self, Failure> {
         let open = |kind| {
             signal(kind).map_err(|error| {
-                Failure::new(Exit::Failed, "SINEW-8005", format!("cannot listen for signals: {error}"))
+                Failure::new(
+                    Exit::Failed,
+                    code::RUNTIME_CANNOT_START.as_str(),
+                    format!("cannot listen for signals: {error}"),
+                )
             })
         };
         Ok(Self { terminate: open(SignalKind::terminate())?, interrupt: open(SignalKind::interrupt())? })

@@ -1,5 +1,6 @@
 //! How a mesh stands: executors, shards, streams, agents and their queues, open executions. For `top` and `doctor`.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
@@ -127,7 +128,11 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         *status.executions.entry(Standing::parse(summary.status.as_str()).as_str()).or_default() += 1;
     }
     let unseen = |what: &str, error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Failed, "SINEW-7011", format!("cannot look at {what}: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::NATS_SERVER_REFUSED.as_str(),
+            format!("cannot look at {what}: {error}"),
+        )
     };
     let keeps_events = mesh.layout().await?.keeps_events;
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {

@@ -1,5 +1,6 @@
 //! What the engine asks: what a node does, where its output goes.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -17,8 +18,6 @@ use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
 const BRANCH: &str = "branch";
-/// A value is larger than the engine keeps.
-const TOO_LARGE: &str = "SINEW-6008";
 /// What an approval leaves in the state.
 pub(super) const APPROVAL: &str = "approval";
 /// Orders what ran after each answer; see `native`.
@@ -54,9 +53,9 @@ impl Adapter for AgentFlowAdapter {
                 project::note(ctx, act, "warn", &format!("Unknown node type \"{kind}\" skipped"));
                 NodeDecision::Done(finish(ctx, act, ActivationOutput::default()))
             }
-            Work::Broken { message } => {
-                NodeDecision::Fail(Fault::failure("SINEW-2202", message).with_retryable(false))
-            }
+            Work::Broken { message } => NodeDecision::Fail(
+                Fault::failure(code::AGENTFLOW_GRAPH_CANNOT_START.as_str(), message).with_retryable(false),
+            ),
         }
     }
 
@@ -125,7 +124,7 @@ pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra
     let node = ctx.node_of(act);
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
-        Fault::invalid("SINEW-2201", text)
+        Fault::invalid(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), text)
     })
 }
 
@@ -152,7 +151,10 @@ fn start_value(ctx: &AdapterContext<'_>, initial: Value) -> Value {
 
 fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: Value) -> NodeDecision {
     if let Some(problem) = ctx.plan().extra.get("subagent_problem").and_then(Value::as_str) {
-        return NodeDecision::Fail(Fault::invalid("SINEW-2203", problem));
+        return NodeDecision::Fail(Fault::invalid(
+            code::AGENTFLOW_SUBAGENT_LINKS_NOT_VALID.as_str(),
+            problem,
+        ));
     }
     let previous = previous(ctx, act);
     // A decision is no text to work on: what the last node said is.
@@ -162,7 +164,9 @@ fn bind_agent(ctx: &AdapterContext<'_>, act: ActivationId, agent: &Agent, own: V
     };
     let prompt = match text::prompt(&agent.user_prompt, &previous) {
         Ok(prompt) => prompt,
-        Err(error) => return NodeDecision::Fail(Fault::invalid(TOO_LARGE, error.to_string())),
+        Err(error) => {
+            return NodeDecision::Fail(Fault::invalid(code::VALUE_TOO_LARGE.as_str(), error.to_string()));
+        }
     };
     let name = ctx.node_of(act).agent.clone().unwrap_or_default();
     let mut context = match own {

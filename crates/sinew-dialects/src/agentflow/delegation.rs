@@ -4,6 +4,7 @@
 //! named agents, one after the other, and then the first agent again. Every reply is a fact of the activation, so the
 //! walk through the replies so far says who is next, also after a crash.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -26,8 +27,6 @@ const CALLS: &str = "subagent_calls";
 const RESULTS: &str = "subagent_results";
 /// Member of the context of asks to agents below: what the agent at the top was asked.
 const ROOT_CONTENT: &str = "rootContent";
-/// An agent delegates without end.
-const TOO_MANY_TURNS: &str = "SINEW-2250";
 
 /// What follows the replies of an agent node so far.
 pub(super) enum DelegationStep {
@@ -119,7 +118,7 @@ impl DelegationWalk<'_> {
             }
         }
         let text = format!("agent '{}' delegated {MAX_TURNS} times without an answer", agent.node);
-        Ok(Err(Fault::failure(TOO_MANY_TURNS, text).with_retryable(false)))
+        Ok(Err(Fault::failure(code::DELEGATION_WITHOUT_END.as_str(), text).with_retryable(false)))
     }
 
     /// The result of one call, as the agent reads it. A failure is a result, too: the agent decides what follows.

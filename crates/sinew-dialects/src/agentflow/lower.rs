@@ -3,6 +3,7 @@
 //! Graphs that cannot run still become plans, which fail the way the dialect's users know it from their logs; what is
 //! wrong with them is reported as errors beside the plan, so a check of the file refuses them before any run.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -74,7 +75,9 @@ fn plan(
     let first_problem = problems.first().map(|problem| problem.message.clone());
     found.extend(problems.into_iter().map(|problem| {
         let message = problem.message.trim_end_matches('.').replacen("Subagent", "subagent", 1);
-        Diagnostic::error("SINEW-2203", message).at(problem.span).sub_code(problem.code)
+        Diagnostic::error(code::AGENTFLOW_SUBAGENT_LINKS_NOT_VALID.as_str(), message)
+            .at(problem.span)
+            .sub_code(problem.code)
     }));
     let ids: BTreeMap<&str, NodeIndex> =
         graph.nodes.iter().enumerate().map(|(ix, node)| (node.id.as_str(), ix as NodeIndex)).collect();
@@ -90,8 +93,9 @@ fn plan(
         if matches!(node.work, Work::Unknown) {
             let message = format!("node type '{}' is not known; it would be skipped", node.kind);
             let kinds = ["start", "agent", "if", "approval"].into_iter();
-            let mut warning =
-                Diagnostic::warning("SINEW-2204", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
+            let mut warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
+                .at(node.span)
+                .sub_code("UNKNOWN_NODE_TYPE");
             if let Some(kind) = sinew_source::hint_for(found.len(), &node.kind, kinds) {
                 warning = warning.hint(format!("did you mean '{kind}'?"));
             }
@@ -150,7 +154,9 @@ fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Resul
         [(ix, _)] => Ok(*ix as NodeIndex),
         [] => {
             found.push(
-                Diagnostic::error("SINEW-2202", "the graph has no start node").at(whole).sub_code("NO_START"),
+                Diagnostic::error(code::AGENTFLOW_GRAPH_CANNOT_START.as_str(), "the graph has no start node")
+                    .at(whole)
+                    .sub_code("NO_START"),
             );
             Err("No start node found in workflow graph".to_owned())
         }
@@ -158,7 +164,7 @@ fn entry(graph: &CanvasGraph, whole: Span, found: &mut Vec<Diagnostic>) -> Resul
             let message = format!("the graph has {} start nodes, one is needed", starts.len());
             for (_, other) in others {
                 found.push(
-                    Diagnostic::error("SINEW-2202", message.clone())
+                    Diagnostic::error(code::AGENTFLOW_GRAPH_CANNOT_START.as_str(), message.clone())
                         .at(other.span)
                         .sub_code("MULTIPLE_STARTS")
                         .related(first.span, "the first one"),
@@ -179,7 +185,11 @@ fn edges(
     for connection in &graph.connections {
         let (from, to) = (ids.get(connection.source.as_str()), ids.get(connection.target.as_str()));
         let mut warn = |code: &str, message: String| {
-            found.push(Diagnostic::warning("SINEW-2204", message).at(connection.span).sub_code(code));
+            found.push(
+                Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
+                    .at(connection.span)
+                    .sub_code(code),
+            );
         };
         let Some(&from) = from else {
             warn("UNKNOWN_SOURCE", format!("connection source '{}' is not a node", connection.source));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span};
 
 use super::text;
@@ -142,7 +143,11 @@ pub(super) fn resemblance(graph: &Node) -> u8 {
 /// Reads a graph; what has no usable shape is left out and reported.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
-        found.push(Diagnostic::error("SINEW-2201", message).at(span).sub_code("SCHEMA"));
+        found.push(
+            Diagnostic::error(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), message)
+                .at(span)
+                .sub_code("SCHEMA"),
+        );
     };
     let mut nodes: Vec<FileNode> = Vec::new();
     match graph.get("nodes").map(|nodes| (nodes, nodes.as_array())) {
@@ -176,10 +181,13 @@ pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     for node in &nodes {
         if let Some(first) = places.insert(node.id.as_str(), node.span) {
             found.push(
-                Diagnostic::error("SINEW-2201", format!("two nodes have the id '{}'", node.id))
-                    .at(node.span)
-                    .sub_code("DUPLICATE_NODE")
-                    .related(first, "the other one"),
+                Diagnostic::error(
+                    code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(),
+                    format!("two nodes have the id '{}'", node.id),
+                )
+                .at(node.span)
+                .sub_code("DUPLICATE_NODE")
+                .related(first, "the other one"),
             );
         }
     }

@@ -1,5 +1,6 @@
 //! Answers to the engine: the work of a node, its output, and the values on its connections.
 
+use sinew_protocol::code;
 use std::cell::RefCell;
 
 use serde_json::{Map, Value, json};
@@ -19,11 +20,7 @@ use super::{NAME, delivery, human, project, spec};
 use crate::fill::FillBudget;
 
 /// A node said `success: false`.
-pub(super) const NODE_REPORTED_FAILURE: &str = "SINEW-6301";
-/// A person did not answer in time.
-const PERSON_TIMED_OUT: &str = "SINEW-6302";
-/// An input or output breaks the contract of its node.
-const CONTRACT_BROKEN: &str = "SINEW-6570";
+pub(super) const NODE_REPORTED_FAILURE: &str = code::NODE_REPORTED_FAILURE.as_str();
 /// Holds what a node gave before shaping, for conversion functions. Control keys never travel.
 pub(super) const RAW: &str = "_raw";
 /// The other port that a DELAY leaves at.
@@ -121,7 +118,7 @@ impl Adapter for AgentTeamAdapter {
 pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
     serde_json::from_value(node.extra.clone()).map_err(|error| {
         Fault::invalid(
-            "SINEW-2301",
+            code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
             format!("node '{}' of the plan is not one of agentteam: {error}", node.id),
         )
     })
@@ -199,7 +196,7 @@ fn scope(ctx: &AdapterContext<'_>, act: ActivationId, extra: &TeamNodeData) -> E
 }
 
 fn raised(error: &ExpressionError) -> Fault {
-    Fault::failure("SINEW-3301", error.0.clone()).with_retryable(false)
+    Fault::failure(code::AGENT_TEAM_EXPRESSION_WITHOUT_VALUE.as_str(), error.0.clone()).with_retryable(false)
 }
 
 fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
@@ -247,7 +244,7 @@ fn check_contract(
         return Ok(());
     }
     let messages: Vec<String> = found.iter().map(ContractViolation::message).collect();
-    Err(Fault::invalid(CONTRACT_BROKEN, messages.join("; ")).with_retryable(false))
+    Err(Fault::invalid(code::NODE_CONTRACT_BROKEN.as_str(), messages.join("; ")).with_retryable(false))
 }
 
 fn rendered(scope: &ExpressionScope, extra: &TeamNodeData) -> Result<Map<String, Value>, Fault> {
@@ -441,7 +438,7 @@ fn answered(
             }
             _ => {
                 let text = "nobody answered in time";
-                return Err(Fault::timeout(PERSON_TIMED_OUT, text).with_retryable(false));
+                return Err(Fault::timeout(code::PERSON_DID_NOT_ANSWER.as_str(), text).with_retryable(false));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Payloads of connections: values of ports, converted by the functions of the connections.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -16,9 +17,6 @@ use super::argument::ConversionArgument;
 use super::convert::{self, ConversionResult};
 use super::flow::ITERATION;
 use super::lower::{ConnectionData, PlanRules};
-
-/// The reply to an evaluation is not one.
-const UNREADABLE_OUTCOMES: &str = "SINEW-3008";
 
 fn script_fault(connection: &str, error: &ScriptError) -> Fault {
     let line = error.line.map(|line| format!(" at line {line}")).unwrap_or_default();
@@ -62,7 +60,10 @@ fn outcomes(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Option<Vec<Ca
     let reply = reply.result.as_ref().map_err(Clone::clone)?;
     let outcomes = CallOutcome::read_all(&reply.output);
     outcomes.map(Some).map_err(|error| {
-        Fault::error(UNREADABLE_OUTCOMES, format!("the outcomes of scripts cannot be read: {error}"))
+        Fault::error(
+            code::SCRIPT_INTERPRETER_FAILED.as_str(),
+            format!("the outcomes of scripts cannot be read: {error}"),
+        )
     })
 }
 
@@ -156,7 +157,10 @@ impl<'a> ConnectionDelivery<'a> {
     ) -> Result<Option<Value>, Fault> {
         let Some((id, _)) = &self.conversion else { return Ok(None) };
         let Some(outcome) = outcomes.next() else {
-            return Err(Fault::error(UNREADABLE_OUTCOMES, "the outcome of a script is missing"));
+            return Err(Fault::error(
+                code::SCRIPT_INTERPRETER_FAILED.as_str(),
+                "the outcome of a script is missing",
+            ));
         };
         match convert::convert_outcome(outcome).map_err(|error| script_fault(id, &error))? {
             ConversionResult::Value(value) => Ok(Some(value)),

@@ -1,5 +1,6 @@
 //! The file as nodes and connections with their places, and what is wrong with their shape.
 
+use sinew_protocol::code;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -143,8 +144,11 @@ struct TeamFileReader<'a> {
 
 impl TeamFileReader<'_> {
     fn report(&mut self, span: Span, message: String) {
-        self.found
-            .push(Diagnostic::error("SINEW-2301", message).at(span).sub_code("WorkflowValidationError"));
+        self.found.push(
+            Diagnostic::error(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message)
+                .at(span)
+                .sub_code("WorkflowValidationError"),
+        );
     }
 
     fn list<'n>(&mut self, owner: &'n Node, key: &str, needed: bool) -> &'n [Node] {
@@ -152,10 +156,12 @@ impl TeamFileReader<'_> {
             None if needed => {
                 let members = owner.as_object().unwrap_or_default();
                 let near = did_you_mean(key, members.iter().map(|member| member.key.as_str()));
-                let mut missing =
-                    Diagnostic::error("SINEW-2301", format!("a workflow needs a list of {key}"))
-                        .at(near.and_then(|near| owner.get(near)).map_or(owner.span, |value| value.span))
-                        .sub_code("WorkflowValidationError");
+                let mut missing = Diagnostic::error(
+                    code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
+                    format!("a workflow needs a list of {key}"),
+                )
+                .at(near.and_then(|near| owner.get(near)).map_or(owner.span, |value| value.span))
+                .sub_code("WorkflowValidationError");
                 if let Some(near) = near {
                     missing = missing
                         .hint(format!("'{near}' is not a member of a workflow; did you mean '{key}'?"));

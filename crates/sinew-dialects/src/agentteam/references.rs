@@ -1,5 +1,6 @@
 //! Templates and conditions of configurations, held against what earlier nodes give.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -11,9 +12,7 @@ use super::model::{TeamConnection, TeamFile, TeamNode};
 use super::spec::{NodeSpec, OutputShape, SpecRegistry};
 
 /// A reference names a node or member that is not there.
-const UNKNOWN_REFERENCE: &str = "SINEW-2272";
-/// A template is not closed.
-const OPEN_TEMPLATE: &str = "SINEW-2271";
+const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
 /// Members of a standard message.
 const STANDARD_MEMBERS: [&str; 5] = ["content", "metadata", "format_type", "source_node", "timestamp"];
 
@@ -83,7 +82,9 @@ impl NodeInputs<'_> {
             let Some(length) = rest[start..].find("}}") else {
                 let message =
                     format!("'{key}' of node '{}' opens a template with {{{{ and never closes it", node.id);
-                let open = Diagnostic::warning(OPEN_TEMPLATE, message).at(place).sub_code("TEMPLATE_OPEN");
+                let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
+                    .at(place)
+                    .sub_code("TEMPLATE_OPEN");
                 found.push(open.hint("close it with }}; until then the text is used as it is"));
                 break;
             };

@@ -3,6 +3,7 @@
 //! The built-in registry is `specs.json`. A workflow adds to it under `specs`: an object of `TYPE.SUBTYPE` to a spec, or
 //! paths of files that hold such objects.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -139,7 +140,11 @@ pub(super) fn registry(
     let mut all = built_in().clone();
     let Some(own) = root.get("specs").filter(|own| !own.is_null()) else { return all };
     let mut report = |at: &Node, message: String| {
-        found.push(Diagnostic::error("SINEW-2304", message).at(at.span).sub_code("NodeSpecError"));
+        found.push(
+            Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
+                .at(at.span)
+                .sub_code("NodeSpecError"),
+        );
     };
     if let Some(paths) = own.as_array() {
         for path in paths {

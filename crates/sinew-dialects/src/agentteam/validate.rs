@@ -1,5 +1,6 @@
 //! Checks before anything runs: ids, cycles, specs, conversions, and contracts between connected nodes.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::{expr, references, schema};
 use crate::script_place::place_in;
 
 /// Fields of several names are looked through for a prompt.
-const LEGACY_EXTRACTION: &str = "SINEW-2270";
+const LEGACY_EXTRACTION: &str = code::PROMPT_FIELD_NAMES_TRIED.as_str();
 /// The original's own name for what is wrong with a file.
 const INVALID: &str = "WorkflowValidationError";
 
@@ -53,7 +54,9 @@ pub(super) fn check(
     }
     if has_cycle(file) {
         let message = "Workflow graph contains a cycle; cannot compute topo order";
-        found.push(Diagnostic::error("SINEW-2302", message).at(root).sub_code("CycleError"));
+        found.push(
+            Diagnostic::error(code::AGENT_TEAM_CYCLE.as_str(), message).at(root).sub_code("CycleError"),
+        );
     }
     for connection in &file.connections {
         check_conversion(connection, file.argument, sources, found);
@@ -91,7 +94,7 @@ const KNOWN_READS: [&str; 10] =
     ["response", "output", "content", "message", "text", "data", "result", "value", "parsed_json", "model"];
 
 fn invalid(message: String, span: Span) -> Diagnostic {
-    Diagnostic::error("SINEW-2301", message).at(span).sub_code(INVALID)
+    Diagnostic::error(code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(), message).at(span).sub_code(INVALID)
 }
 
 /// Adds the nearest known word as a hint, unless there are many findings already.
@@ -117,14 +120,20 @@ fn check_node(
     match registry.get(&name) {
         None => {
             let message = format!("node '{}' is of the type {name}, which has no spec", node.id);
-            let unknown = Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID);
+            let unknown = Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
+                .at(node.span)
+                .sub_code(INVALID);
             found.push(near(found.len(), unknown, &name, registry.keys().map(String::as_str)));
         }
         Some(spec) => {
             for key in NodeSpec::required(&spec.configurations) {
                 if !node.configurations.contains_key(key) {
                     let message = format!("node '{}' ({name}) needs the configuration '{key}'", node.id);
-                    found.push(Diagnostic::error("SINEW-2304", message).at(node.span).sub_code(INVALID));
+                    found.push(
+                        Diagnostic::error(code::NODE_TYPE_WITHOUT_SPEC.as_str(), message)
+                            .at(node.span)
+                            .sub_code(INVALID),
+                    );
                 }
             }
         }
@@ -134,7 +143,10 @@ fn check_node(
         for hint in expr::lint(condition) {
             let message = format!("the condition of node '{}' may not mean what it says", node.id);
             found.push(
-                Diagnostic::warning("SINEW-2305", message).at(span).sub_code("CONDITION_QUIRK").hint(hint),
+                Diagnostic::warning(code::CONDITION_MISLEADING.as_str(), message)
+                    .at(span)
+                    .sub_code("CONDITION_QUIRK")
+                    .hint(hint),
             );
         }
     }
@@ -230,7 +242,7 @@ fn check_conversion(
         let message =
             format!("the conversion function of '{id}' reads '{key}', which its argument never has");
         found.push(
-            Diagnostic::warning("SINEW-2303", message)
+            Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                 .at(connection.conversion_span)
                 .sub_code("CONVERSION_WRAPPER")
                 .hint(format!("the argument is {{value, output, data}}; write ['value'].get('{key}')")),
@@ -257,8 +269,9 @@ fn check_contract(
             "connection '{id}' leaves '{}' at '{}', where nothing is emitted",
             from.id, connection.port
         );
-        let warning =
-            Diagnostic::warning("SINEW-2303", message).at(connection.span).sub_code("CONTRACT_PORT");
+        let warning = Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
+            .at(connection.span)
+            .sub_code("CONTRACT_PORT");
         found.push(near(found.len(), warning, &connection.port, gives.ports.iter().map(String::as_str)));
     }
     let Some(shape) = gives.shape() else { return };
@@ -277,7 +290,7 @@ fn check_contract(
                     );
                     let span = place_in(sources, connection.conversion_span, source, &error);
                     found.push(
-                        Diagnostic::warning("SINEW-2303", message)
+                        Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                             .at(span.unwrap_or(connection.conversion_span))
                             .sub_code("CONVERSION_TYPES"),
                     );
@@ -295,7 +308,7 @@ fn check_contract(
             let message = format!("node '{}' needs '{key}', which connection '{id}' does not bring", to.id);
             let hint = format!("convert it: lambda d: {{'{key}': d['value'].get('…')}}");
             found.push(
-                Diagnostic::warning("SINEW-2303", message)
+                Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                     .at(connection.span)
                     .sub_code("CONTRACT_MISSING_FIELD")
                     .hint(hint),
@@ -311,7 +324,11 @@ fn check_contract(
             to.id,
             sinew_script::python_type(given)
         );
-        found.push(Diagnostic::warning("SINEW-2303", message).at(connection.span).sub_code("CONTRACT_TYPE"));
+        found.push(
+            Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
+                .at(connection.span)
+                .sub_code("CONTRACT_TYPE"),
+        );
     }
 }
 
@@ -341,7 +358,7 @@ fn check_reads(connection: &TeamConnection, from: &TeamNode, gives: &Value, foun
             connection.id, from.id
         );
         found.push(
-            Diagnostic::warning("SINEW-2303", message)
+            Diagnostic::warning(code::CONNECTION_VALUE_MISSING.as_str(), message)
                 .at(connection.conversion_span)
                 .sub_code("CONVERSION_MEMBER")
                 .hint(format!("did you mean '{known}'?")),

@@ -1,5 +1,6 @@
 //! Answers to the engine: the work of a node, its outputs, and their ways.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ use super::scope::{self, ERROR, VisibleValues, bare, input_of, typed};
 use super::{NAME, cluster, executor, project, template};
 
 /// A node failed.
-const FAILED: &str = "SINEW-6401";
+const FAILED: &str = code::COVALT_NODE_FAILED.as_str();
 
 /// Member with the outputs that a node gave before its error.
 pub(super) const PARTIAL: &str = "_partial";
 /// The run would reach a cycle of its flow.
-const CYCLE_REACHED: &str = "SINEW-6571";
+const CYCLE_REACHED: &str = code::CYCLE_REACHED.as_str();
 
 /// The dialect as the engine sees it.
 pub(super) struct CovaltAdapter;

@@ -4,6 +4,7 @@
 //! `definition.json` (with its `type`) is one kind, any other is searched for such folders; a file that lists nothing
 //! has what lies below `nodes` beside it. The work of such a node is a task for its `agent`.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -313,7 +314,11 @@ pub(super) fn with_plugins(
 ) -> NodeCatalogue {
     let mut all = built_in();
     let mut report = |at: &Node, message: String| {
-        found.push(Diagnostic::error("SINEW-2404", message).at(at.span).sub_code("PLUGIN"));
+        found.push(
+            Diagnostic::error(code::NODE_PLUGIN_CANNOT_BE_LOADED.as_str(), message)
+                .at(at.span)
+                .sub_code("PLUGIN"),
+        );
     };
     let Some(plugins) = root.get("plugins").filter(|plugins| !plugins.is_null()) else {
         // A file without a list has the plugins of the usual folder, if there is one.

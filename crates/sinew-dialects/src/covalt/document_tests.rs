@@ -1,5 +1,6 @@
 //! Rules of the document that no case can say: what agents are asked, what plugins run, what is told at load.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -106,7 +107,7 @@ fn a_run_that_would_reach_a_cycle_is_refused() {
         let outcome = bench.state().outcome.as_ref().unwrap();
         assert_eq!(outcome.status, status, "{entry}");
         if let Some(fault) = &outcome.fault {
-            assert_eq!(fault.code, "SINEW-6571");
+            assert_eq!(fault.code, code::CYCLE_REACHED.as_str());
         }
     }
 }

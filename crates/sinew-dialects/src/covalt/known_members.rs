@@ -1,13 +1,14 @@
 //! Members of outputs that a kind of node is known to give, held against the expressions that read them.
 
 use serde_json::Value;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Span, hint_for};
 
 use super::model::CanvasGraph;
 use super::script::ScriptExpression;
 
 /// An expression reads a member that is not there.
-const UNKNOWN_REFERENCE: &str = "SINEW-2272";
+const UNKNOWN_REFERENCE: &str = code::EXPRESSION_READS_UNKNOWN_PATH.as_str();
 
 /// Members of the output of a kind of node, for kinds that always give the same.
 fn known_members(kind: &str) -> Option<&'static [&'static str]> {

@@ -1,5 +1,6 @@
 //! From a file's graph to plans: one for the graph, one for each graph inside a loop.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -159,13 +160,20 @@ impl GraphLowering<'_> {
                 }
                 Some(inner) => {
                     let message = format!("loops are nested more than {MAX_LOOP_DEPTH} deep");
-                    self.found
-                        .push(Diagnostic::error("SINEW-2401", message).at(inner.span).sub_code("SCHEMA"));
+                    self.found.push(
+                        Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message)
+                            .at(inner.span)
+                            .sub_code("SCHEMA"),
+                    );
                 }
                 None if one.data.get("workflow").is_some() => {}
                 None => {
                     let message = format!("loop '{}' needs a graph or the name of a workflow", one.id);
-                    self.found.push(Diagnostic::error("SINEW-2401", message).at(one.span).sub_code("SCHEMA"));
+                    self.found.push(
+                        Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message)
+                            .at(one.span)
+                            .sub_code("SCHEMA"),
+                    );
                 }
             }
         }
@@ -174,8 +182,9 @@ impl GraphLowering<'_> {
     fn check_kinds(&mut self, graph: &CanvasGraph) {
         for node in graph.nodes.iter().filter(|node| !self.catalogue.contains_key(&node.kind)) {
             let message = format!("Flow contains unknown node type(s): '{}'", node.kind);
-            let mut problem =
-                Diagnostic::error("SINEW-2403", message).at(node.span).sub_code("UNKNOWN_NODE_TYPE");
+            let mut problem = Diagnostic::error(code::COVALT_NODE_TYPE_UNKNOWN.as_str(), message)
+                .at(node.span)
+                .sub_code("UNKNOWN_NODE_TYPE");
             let kinds = self.catalogue.keys().map(String::as_str);
             if let Some(known) = sinew_source::hint_for(self.warned.len(), &node.kind, kinds) {
                 problem = problem.hint(format!("did you mean '{known}'?"));
@@ -194,8 +203,11 @@ impl GraphLowering<'_> {
             let (source, target) = (source.as_deref().unwrap_or(DATA), target.as_deref().unwrap_or(DATA));
             if !coerce::may(source, target) {
                 let message = coerce::refusal(source, target, &edge_name(edge));
-                self.found
-                    .push(Diagnostic::error("SINEW-2405", message).at(edge.span).sub_code("NO_COERCION"));
+                self.found.push(
+                    Diagnostic::error(code::SOCKETS_DO_NOT_FIT.as_str(), message)
+                        .at(edge.span)
+                        .sub_code("NO_COERCION"),
+                );
             }
         }
     }
@@ -276,12 +288,14 @@ impl GraphLowering<'_> {
         }
         let message = "the flow contains a cycle";
         if order.is_empty() || cyclic.iter().any(|id| reached.contains(id)) {
-            self.found.push(Diagnostic::error("SINEW-2402", message).at(span).sub_code("FLOW_CYCLE"));
+            self.found.push(
+                Diagnostic::error(code::COVALT_CYCLE.as_str(), message).at(span).sub_code("FLOW_CYCLE"),
+            );
         } else {
             let place =
                 graph.find(cyclic.first().copied().unwrap_or_default()).map_or(span, |node| node.span);
             self.warned.push(
-                Diagnostic::warning("SINEW-2402", format!("{message} that nothing reaches"))
+                Diagnostic::warning(code::COVALT_CYCLE.as_str(), format!("{message} that nothing reaches"))
                     .at(place)
                     .sub_code("FLOW_CYCLE")
                     .hint("a run of the whole graph is refused; name `entry_node_ids` outside of the cycle"),
@@ -323,7 +337,9 @@ impl GraphLowering<'_> {
                         "'{key}' of node '{}' opens an expression with {{{{ and never closes it",
                         node.id
                     );
-                    let open = Diagnostic::warning("SINEW-2271", message).at(place).sub_code("TEMPLATE_OPEN");
+                    let open = Diagnostic::warning(code::TEAM_TEMPLATE_NOT_CLOSED.as_str(), message)
+                        .at(place)
+                        .sub_code("TEMPLATE_OPEN");
                     self.warned.push(open.hint("close it with }}; until then the text is used as it is"));
                 }
                 template::expressions(value, &mut |text, parsed| match parsed {
@@ -343,7 +359,9 @@ impl GraphLowering<'_> {
                             "expression in node '{}' cannot be read and will be empty: '{text}': {error}",
                             node.id
                         );
-                        let broken = Diagnostic::warning("SINEW-3401", message).at(place);
+                        let broken =
+                            Diagnostic::warning(code::COVALT_EXPRESSION_CANNOT_BE_READ.as_str(), message)
+                                .at(place);
                         self.warned.push(broken.sub_code("EXPRESSION"));
                     }
                 });
@@ -355,7 +373,9 @@ impl GraphLowering<'_> {
             let node = &graph.nodes[*at];
             let message =
                 format!("expression in node '{}' references '{name}', which is not upstream of it", node.id);
-            let mut problem = Diagnostic::error("SINEW-2406", message).at(*place).sub_code("NOT_UPSTREAM");
+            let mut problem = Diagnostic::error(code::EXPRESSION_NODE_NOT_RUN.as_str(), message)
+                .at(*place)
+                .sub_code("NOT_UPSTREAM");
             if self.found.len() < sinew_source::MAX_HINTED_FINDINGS {
                 let above = upstream.labels(*at);
                 if let Some(known) = sinew_source::did_you_mean(name, above.into_iter()) {
@@ -485,7 +505,9 @@ impl GraphLowering<'_> {
             };
         if let Some(problem) = &problem {
             let text = problem.replacen("Link", "link", 1);
-            self.warned.push(Diagnostic::error("SINEW-2402", text).at(node.span).sub_code("LINK_CYCLE"));
+            self.warned.push(
+                Diagnostic::error(code::COVALT_CYCLE.as_str(), text).at(node.span).sub_code("LINK_CYCLE"),
+            );
         }
         let mut builders = BTreeMap::new();
         links::kinds_of(&links, &mut |kind| {

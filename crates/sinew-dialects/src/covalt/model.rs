@@ -1,5 +1,6 @@
 //! The file as nodes and edges: older names migrated, repeated edges dropped, channels inferred.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -129,7 +130,9 @@ fn resemblance_without_nodes(graph: &Node) -> u8 {
 /// Reads a graph; what has no usable shape is left out and reported.
 pub(super) fn read(graph: &Node, found: &mut Vec<Diagnostic>) -> CanvasGraph {
     let mut report = |span: Span, message: String| {
-        found.push(Diagnostic::error("SINEW-2401", message).at(span).sub_code("SCHEMA"));
+        found.push(
+            Diagnostic::error(code::COVALT_GRAPH_WRONG_SHAPE.as_str(), message).at(span).sub_code("SCHEMA"),
+        );
     };
     let mut nodes: Vec<CanvasNode> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();

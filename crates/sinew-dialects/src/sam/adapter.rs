@@ -1,5 +1,6 @@
 //! What the engine asks this dialect while it decides.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -34,7 +35,9 @@ impl Adapter for SamAdapter {
         // A workflow that is started without an input has an empty one.
         let input = if input.is_null() { json!({}) } else { input };
         match &plan.input_schema {
-            Some(source) => checked(source, input, "SINEW-4201", "Input validation failed"),
+            Some(source) => {
+                checked(source, input, code::WORKFLOW_INPUT_BREAKS_SCHEMA.as_str(), "Input validation failed")
+            }
             None => Ok(input),
         }
     }
@@ -64,9 +67,12 @@ impl Adapter for SamAdapter {
         let view = ScopeView::new(ctx, &program, ctx.root());
         let output = program.output.resolve(&view, MissingField::Refused).map_err(no_value)?;
         match &ctx.plan().output_schema {
-            Some(source) if !ctx.dry_run() => {
-                checked(source, output, "SINEW-4202", "Output validation failed")
-            }
+            Some(source) if !ctx.dry_run() => checked(
+                source,
+                output,
+                code::WORKFLOW_OUTPUT_BREAKS_SCHEMA.as_str(),
+                "Output validation failed",
+            ),
             _ => Ok(output),
         }
     }
@@ -101,7 +107,7 @@ fn in_time(ctx: &AdapterContext<'_>, act: ActivationId, fault: &Fault) -> Fault 
 }
 
 fn no_value(reason: String) -> Fault {
-    Fault::invalid("SINEW-3104", reason)
+    Fault::invalid(code::TEMPLATE_FIELD_MISSING.as_str(), reason)
 }
 
 /// The value, if it holds the schema.
@@ -138,7 +144,7 @@ impl<'c> StartingNode<'c> {
             let message = format!(
                 "Direct recursion detected: workflow '{workflow_name}' cannot invoke itself via node '{id}'"
             );
-            return Err(Fault::invalid("SINEW-2124", message));
+            return Err(Fault::invalid(code::WORKFLOW_CALLS_ITSELF.as_str(), message));
         }
         if let Some(when) = &self.node.when
             && !self.holds(when).unwrap_or_else(|reason| self.not_evaluated("when", &reason))
@@ -237,7 +243,7 @@ impl<'c> StartingNode<'c> {
                 if branching { Ok(whole()) } else { Ok(self.view.output(only).cloned().unwrap_or_default()) }
             }
             several => Err(Fault::invalid(
-                "SINEW-2123",
+                code::INPUT_AMBIGUOUS.as_str(),
                 format!(
                     "Node '{}' has multiple dependencies {} but no explicit 'input' mapping",
                     self.node.def.id,
@@ -257,13 +263,13 @@ impl<'c> StartingNode<'c> {
             Value::Array(items) => items,
             other => {
                 let message = format!("Map target must be array, got: {}", python_type(&other));
-                return Err(Fault::invalid("SINEW-4203", message));
+                return Err(Fault::invalid(code::MAP_CANNOT_USE_ITS_ITEMS.as_str(), message));
             }
         };
         let most = max_items.unwrap_or(self.program.max_items);
         if items.len() > most as usize {
             let message = format!("Map '{}' exceeds max items: {} > {most}", self.node.def.id, items.len());
-            return Err(Fault::invalid("SINEW-4203", message));
+            return Err(Fault::invalid(code::MAP_CANNOT_USE_ITS_ITEMS.as_str(), message));
         }
         if items.is_empty() {
             return Ok(NodeDecision::Done(ActivationOutput::new(json!({ "results": [] }))));
@@ -316,7 +322,7 @@ fn child(body: NodeIndex, item: SharedJson, delay_ms: Option<u64>) -> ChildSpec 
 }
 
 fn cannot_evaluate(reason: String) -> Fault {
-    Fault::invalid("SINEW-3102", reason)
+    Fault::invalid(code::CONDITION_CANNOT_BE_EVALUATED.as_str(), reason)
 }
 
 /// An output of which only the chosen branch gets something, and whoever depends on the node itself.

@@ -1,5 +1,6 @@
 //! Where workflows stand in a file: a bare definition, one under `workflow:`, or many in an application file.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -81,7 +82,8 @@ pub(super) fn read(document: &Document, default_name: &str, found: &mut ParseFin
         one(root, root, &name_of(root, default_name), true, &mut content, found);
     }
     if content.workflows.is_empty() && found.is_empty() {
-        let nothing = Diagnostic::error("SINEW-2114", "the file has no workflow").at(root.span);
+        let nothing =
+            Diagnostic::error(code::NOTHING_TO_RUN.as_str(), "the file has no workflow").at(root.span);
         found.push(nothing.hint("put it under 'workflow:', or under 'apps:' in an 'app_config'"));
     }
     content
@@ -117,7 +119,10 @@ fn one(
     found: &mut ParseFindings,
 ) {
     if content.workflows.iter().any(|(other, _)| other == name) {
-        let twice = Diagnostic::error("SINEW-2104", format!("duplicate workflow name '{name}' in the file"));
+        let twice = Diagnostic::error(
+            code::NAME_USED_TWICE.as_str(),
+            format!("duplicate workflow name '{name}' in the file"),
+        );
         found.push(twice.at(node.span));
     }
     let settings = parse::settings(around, found);

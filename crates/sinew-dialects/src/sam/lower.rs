@@ -1,5 +1,6 @@
 //! From a definition to a plan.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -304,6 +305,7 @@ fn event_fields(work: &Work) -> Option<Value> {
 }
 
 fn extra(value: &impl serde::Serialize) -> Result<Value, Fault> {
-    serde_json::to_value(value)
-        .map_err(|error| Fault::invalid("SINEW-2115", format!("cannot be lowered: {error}")))
+    serde_json::to_value(value).map_err(|error| {
+        Fault::invalid(code::PLAN_OF_OTHER_DIALECT.as_str(), format!("cannot be lowered: {error}"))
+    })
 }

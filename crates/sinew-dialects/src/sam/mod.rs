@@ -33,6 +33,7 @@ mod tests;
 use serde_json::{Value, json};
 use sinew_engine::Adapter;
 use sinew_plan::Plan;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node};
 
 use crate::dialect::{Dialect, LowerOptions, Lowered};
@@ -87,7 +88,10 @@ impl Dialect for Sam {
                     lowered.push(Lowered { plan, places, warnings, agents: content.agents.clone() });
                 }
                 Err(fault) => {
-                    found.push(Diagnostic::error("SINEW-2115", fault.message).at(definition.places.whole));
+                    found.push(
+                        Diagnostic::error(code::PLAN_OF_OTHER_DIALECT.as_str(), fault.message)
+                            .at(definition.places.whole),
+                    );
                 }
             }
         }

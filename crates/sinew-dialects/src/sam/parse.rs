@@ -1,6 +1,7 @@
 //! From a file's tree to a [`WorkflowDefinition`], with everything that is wrong about its shape.
 
 use serde_json::Value;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Member, Node, did_you_mean};
 
 use super::model::{
@@ -26,7 +27,7 @@ pub(super) fn settings(around: &Node, found: &mut ParseFindings) -> WorkflowSett
     };
     if let Some(waiting) = around.get(CANCELLATION) {
         found.push(
-            Diagnostic::warning("SINEW-2127", format!("'{CANCELLATION}' has no effect"))
+            Diagnostic::warning(code::SETTING_NO_EFFECT.as_str(), format!("'{CANCELLATION}' has no effect"))
                 .at(waiting.span)
                 .hint("an execution that ends does not wait: open tasks are cancelled, later answers change nothing"),
         );
@@ -176,7 +177,7 @@ fn retrying(node: &Node, of: &str, found: &mut ParseFindings) -> Option<RetryStr
         retry_policy.filter(|policy| !policy.as_str().is_some_and(|text| POLICIES.contains(&text)))
     {
         let wrong = format!("'retry_policy' of '{of}' must be 'Always', 'OnFailure' or 'OnError'");
-        found.push(Diagnostic::error("SINEW-2103", wrong).at(policy.span));
+        found.push(Diagnostic::error(code::WRONG_VALUE_IN_WORKFLOW.as_str(), wrong).at(policy.span));
     }
     let retrying = RetryStrategy {
         limit: fields.whole(&["limit"], 0, found),
@@ -208,7 +209,8 @@ fn nodes(list: &Node, unread: &mut Vec<String>, found: &mut ParseFindings) -> Ve
         }
         Some([]) => {
             found.push(
-                Diagnostic::error("SINEW-2114", "'nodes' is empty: a workflow needs a node").at(list.span),
+                Diagnostic::error(code::NOTHING_TO_RUN.as_str(), "'nodes' is empty: a workflow needs a node")
+                    .at(list.span),
             );
             Vec::new()
         }
@@ -233,7 +235,10 @@ fn one(node: &Node, n: usize, found: &mut ParseFindings) -> Option<NodeDef> {
     let mut fields = ObjectFields::open(node, shown.clone(), found)?;
     let id = fields.required_text(&["id"], found);
     if id.as_deref().is_some_and(|id| id.trim().is_empty()) {
-        found.push(Diagnostic::error("SINEW-2103", format!("the id of node {n} is empty")).at(fields.span));
+        found.push(
+            Diagnostic::error(code::WRONG_VALUE_IN_WORKFLOW.as_str(), format!("the id of node {n} is empty"))
+                .at(fields.span),
+        );
     }
     let kind = kind(&mut fields, node.as_object().unwrap_or_default(), found)?;
     let id = id?;
@@ -275,7 +280,10 @@ fn kind(
             () => None,
         };
         if told.is_none() {
-            let missing = Diagnostic::error("SINEW-2102", format!("{} needs 'type'", fields.what));
+            let missing = Diagnostic::error(
+                code::REQUIRED_KEY_MISSING_IN_WORKFLOW.as_str(),
+                format!("{} needs 'type'", fields.what),
+            );
             found.push(missing.at(fields.span).hint(format!("one of {}", TYPES.join(", "))));
         }
         return told;
@@ -286,8 +294,10 @@ fn kind(
     };
     let known = TYPES.into_iter().find(|known| *known == text);
     if known.is_none() {
-        let unknown =
-            Diagnostic::error("SINEW-2103", format!("{} has the unknown type '{text}'", fields.what));
+        let unknown = Diagnostic::error(
+            code::WRONG_VALUE_IN_WORKFLOW.as_str(),
+            format!("{} has the unknown type '{text}'", fields.what),
+        );
         found.push(unknown.at(written.span).hint(match did_you_mean(text, TYPES.into_iter()) {
             Some(near) => format!("did you mean '{near}'?"),
             None => format!("one of {}", TYPES.join(", ")),
@@ -382,7 +392,10 @@ fn work(
             let branches =
                 list?.iter().enumerate().map(|(n, node)| branch(node, n, id, found)).collect::<Vec<_>>();
             if branches.is_empty() {
-                let empty = Diagnostic::error("SINEW-2103", format!("'branches' of fork '{id}' is empty"));
+                let empty = Diagnostic::error(
+                    code::WRONG_VALUE_IN_WORKFLOW.as_str(),
+                    format!("'branches' of fork '{id}' is empty"),
+                );
                 found.push(empty.at(fields.span));
             }
             Work::Fork { branches: branches.into_iter().collect::<Option<_>>()?, fail_fast }
@@ -467,12 +480,12 @@ fn items(
             _ => wrong_type(one, &format!("'items' of map '{id}'"), "a template, an operator or a list"),
         },
         [] => Diagnostic::error(
-            "SINEW-2108",
+            code::MAP_ITEMS_AMBIGUOUS.as_str(),
             format!("map node '{id}': MapNode requires one of: 'items', 'withParam', or 'withItems'"),
         )
         .at(fields.span),
         [_, second, ..] => Diagnostic::error(
-            "SINEW-2108",
+            code::MAP_ITEMS_AMBIGUOUS.as_str(),
             format!("map node '{id}': MapNode accepts only one of: 'items', 'withParam', or 'withItems'"),
         )
         .at(second.span),
@@ -493,7 +506,7 @@ fn strategy(id: &str, fields: &mut ObjectFields<'_>, found: &mut ParseFindings) 
     };
     if strategy.is_none() {
         let wrong = Diagnostic::error(
-            "SINEW-2103",
+            code::WRONG_VALUE_IN_WORKFLOW.as_str(),
             format!("'strategy' of join '{id}' must be 'all', 'any' or 'n_of_m'"),
         );
         found.push(wrong.at(node.span));
@@ -520,6 +533,9 @@ fn join_count(
         }
         (_, Some(Some(n))) => return u32::try_from(n).ok(),
     };
-    found.push(Diagnostic::error("SINEW-2109", format!("join node '{id}': {wrong}")).at(places.of("n")));
+    found.push(
+        Diagnostic::error(code::JOIN_QUORUM_WRONG.as_str(), format!("join node '{id}': {wrong}"))
+            .at(places.of("n")),
+    );
     None
 }

@@ -1,5 +1,6 @@
 //! A plan with its templates and conditions read: what the adapter works with.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
@@ -63,7 +64,7 @@ impl CompiledPlan {
     fn read(plan: &Plan) -> Result<Self, Fault> {
         let foreign = |error: serde_json::Error| {
             Fault::invalid(
-                "SINEW-2115",
+                code::PLAN_OF_OTHER_DIALECT.as_str(),
                 format!("the plan was not made from a workflow of this dialect: {error}"),
             )
         };

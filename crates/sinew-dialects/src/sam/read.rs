@@ -1,6 +1,7 @@
 //! Reading objects of a file: aliases, required keys, types, and what to say where they are wrong.
 
 use serde_json::Value;
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Kind, Member, Node, Span, did_you_mean};
 
 use super::duration;
@@ -39,7 +40,7 @@ impl<'n> ObjectFields<'n> {
         if let Some(second) = given.next() {
             found.push(
                 Diagnostic::error(
-                    "SINEW-2101",
+                    code::UNKNOWN_KEY_IN_WORKFLOW.as_str(),
                     format!(
                         "{} has both '{}' and '{}', which mean the same",
                         self.what, first.key, second.key
@@ -61,7 +62,9 @@ impl<'n> ObjectFields<'n> {
             let also =
                 if others.is_empty() { String::new() } else { format!(" (or '{}')", others.join("', '")) };
             let message = format!("{} needs '{name}'{also}", self.what);
-            found.push(Diagnostic::error("SINEW-2102", message).at(self.span));
+            found.push(
+                Diagnostic::error(code::REQUIRED_KEY_MISSING_IN_WORKFLOW.as_str(), message).at(self.span),
+            );
         }
         value
     }
@@ -69,9 +72,11 @@ impl<'n> ObjectFields<'n> {
     /// Complains about every key nobody asked for.
     pub(super) fn close(self, found: &mut ParseFindings) {
         for member in self.members.iter().filter(|member| !self.known.contains(&member.key.as_str())) {
-            let unknown =
-                Diagnostic::error("SINEW-2101", format!("{} has no key '{}'", self.what, member.key))
-                    .at(member.key_span);
+            let unknown = Diagnostic::error(
+                code::UNKNOWN_KEY_IN_WORKFLOW.as_str(),
+                format!("{} has no key '{}'", self.what, member.key),
+            )
+            .at(member.key_span);
             found.push(match did_you_mean(&member.key, self.known.iter().copied()) {
                 Some(near) => unknown.hint(format!("did you mean '{near}'?")),
                 None => unknown.hint(format!("it may have {}", self.known.join(", "))),
@@ -117,7 +122,7 @@ impl<'n> ObjectFields<'n> {
             Some(Some(number)) => return Some(number),
             Some(None) => found.push(
                 Diagnostic::error(
-                    "SINEW-2103",
+                    code::WRONG_VALUE_IN_WORKFLOW.as_str(),
                     format!("{} should be greater than or equal to {least}", self.key(keys)),
                 )
                 .at(node.span),
@@ -134,8 +139,11 @@ impl<'n> ObjectFields<'n> {
         match number {
             Some(number) if number >= least => return Some(number),
             Some(_) => found.push(
-                Diagnostic::error("SINEW-2103", format!("{} should be at least {least}", self.key(keys)))
-                    .at(node.span),
+                Diagnostic::error(
+                    code::WRONG_VALUE_IN_WORKFLOW.as_str(),
+                    format!("{} should be at least {least}", self.key(keys)),
+                )
+                .at(node.span),
             ),
             None => found.push(wrong_type(node, &self.key(keys), "a number")),
         }
@@ -150,7 +158,11 @@ impl<'n> ObjectFields<'n> {
             Ok(_) => Some(value),
             Err(reason) => {
                 found.push(
-                    Diagnostic::error("SINEW-2110", format!("{}: {reason}", self.key(keys))).at(node.span),
+                    Diagnostic::error(
+                        code::DURATION_CANNOT_BE_READ.as_str(),
+                        format!("{}: {reason}", self.key(keys)),
+                    )
+                    .at(node.span),
                 );
                 None
             }
@@ -194,6 +206,9 @@ impl<'n> ObjectFields<'n> {
 }
 
 pub(super) fn wrong_type(node: &Node, what: &str, expected: &str) -> Diagnostic {
-    Diagnostic::error("SINEW-2103", format!("{what} must be {expected}, not {}", node.type_name()))
-        .at(node.span)
+    Diagnostic::error(
+        code::WRONG_VALUE_IN_WORKFLOW.as_str(),
+        format!("{what} must be {expected}, not {}", node.type_name()),
+    )
+    .at(node.span)
 }

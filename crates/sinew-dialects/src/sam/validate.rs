@@ -1,5 +1,6 @@
 //! What a definition must hold beyond its shape: ids, references, branches, cycles, schemas, templates, conditions.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_source::{Diagnostic, Schema, Span, hint_for};
@@ -34,7 +35,8 @@ pub(super) fn validate(name: &str, definition: &WorkflowDefinition, found: &mut 
     }
     check.far_paths();
     check.exits();
-    let known = check.found.iter().all(|item| item.code != "SINEW-2105") && definition.unread.is_empty();
+    let known = check.found.iter().all(|item| item.code != code::UNKNOWN_NODE_REFERENCE.as_str())
+        && definition.unread.is_empty();
     check.cycles();
     check.whole(known);
 }
@@ -69,7 +71,7 @@ impl<'d> DefinitionCheck<'d, '_> {
 
     /// A reference that leads nowhere.
     fn missing(&mut self, message: String, id: &str, at: Span) {
-        let missing = Diagnostic::error("SINEW-2105", message).at(at);
+        let missing = Diagnostic::error(code::UNKNOWN_NODE_REFERENCE.as_str(), message).at(at);
         self.found.push(match hint_for(self.found.len(), id, self.ids.keys().copied()) {
             Some(near) => missing.hint(format!("did you mean '{near}'?")),
             None => missing,
@@ -89,22 +91,31 @@ impl<'d> DefinitionCheck<'d, '_> {
         for node in &self.definition.nodes {
             let place = node.places.of("id");
             if let Some(first) = seen.insert(&node.id, place) {
-                let twice = Diagnostic::error("SINEW-2104", format!("duplicate node id '{}'", node.id));
+                let twice = Diagnostic::error(
+                    code::NAME_USED_TWICE.as_str(),
+                    format!("duplicate node id '{}'", node.id),
+                );
                 self.found.push(twice.at(place).related(first, "the first one"));
             }
             if RESERVED.contains(&node.id.as_str()) {
                 let reserved = format!("the id '{}' is a reserved word of templates", node.id);
-                self.found.push(Diagnostic::error("SINEW-2126", reserved).at(place).hint("rename the node"));
+                self.found.push(
+                    Diagnostic::error(code::TEMPLATES_CANNOT_NAME_THIS_NODE.as_str(), reserved)
+                        .at(place)
+                        .hint("rename the node"),
+                );
             } else if node.id.contains(['.', '{', '}']) {
                 let shadowed = format!("templates cannot name a node with the id '{}'", node.id);
-                self.found.push(Diagnostic::warning("SINEW-2126", shadowed).at(place));
+                self.found.push(
+                    Diagnostic::warning(code::TEMPLATES_CANNOT_NAME_THIS_NODE.as_str(), shadowed).at(place),
+                );
             }
             if let Work::Fork { branches, .. } = &node.work {
                 let mut of_fork: BTreeSet<&str> = BTreeSet::new();
                 for branch in branches {
                     if !of_fork.insert(&branch.id) {
                         let twice = format!("duplicate branch id in fork '{}': '{}'", node.id, branch.id);
-                        self.error("SINEW-2104", twice, branch.places.of("id"));
+                        self.error(code::NAME_USED_TWICE.as_str(), twice, branch.places.of("id"));
                     }
                 }
                 let mut keys: BTreeSet<&str> = BTreeSet::new();
@@ -112,7 +123,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                     if !keys.insert(&branch.output_key) {
                         let twice =
                             format!("duplicate output_key in fork '{}': '{}'", node.id, branch.output_key);
-                        self.error("SINEW-2104", twice, branch.places.of("output_key"));
+                        self.error(code::NAME_USED_TWICE.as_str(), twice, branch.places.of("output_key"));
                     }
                 }
             }
@@ -127,7 +138,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         if let Work::Join { wait_for, .. } = &node.work {
             if wait_for.is_empty() {
                 let empty = format!("'wait_for' of join '{}' is empty", node.id);
-                self.error("SINEW-2109", empty, node.places.of("wait_for"));
+                self.error(code::JOIN_QUORUM_WRONG.as_str(), empty, node.places.of("wait_for"));
             }
             for id in wait_for {
                 let at = node.places.of(&format!("wait_for[{id}]"));
@@ -149,7 +160,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 "node '{}' waits for '{id}', which is an exit handler and runs only at the end",
                 node.id
             );
-            self.error("SINEW-2111", exit, at);
+            self.error(code::NODE_WAITS_FOR_EXIT_HANDLER.as_str(), exit, at);
         } else if let Some(owners) = self.shape.owners.get(id)
             && !owners.contains(&node.id)
             && self.shape.flows(&node.id)
@@ -157,7 +168,8 @@ impl<'d> DefinitionCheck<'d, '_> {
             let inner =
                 format!("node '{}' waits for '{id}', which runs inside '{}'", node.id, owners.join("', '"));
             let hint = format!("it will wait for '{}'; write that", owners.join("' and '"));
-            self.found.push(Diagnostic::warning("SINEW-2125", inner).at(at).hint(hint));
+            self.found
+                .push(Diagnostic::warning(code::NODE_WAITS_FOR_LOOP_BODY.as_str(), inner).at(at).hint(hint));
         }
     }
 
@@ -176,7 +188,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                     "Logic Error: Node '{}' routes to '{id}' ({key}), but '{id}' does not list '{}' in its 'depends_on' field",
                     node.id, node.id
                 );
-                let wrong = Diagnostic::error("SINEW-2106", message).at(at);
+                let wrong = Diagnostic::error(code::BRANCH_DOES_NOT_WAIT_FOR_PARENT.as_str(), message).at(at);
                 self.found.push(
                     wrong
                         .hint(format!(
@@ -191,7 +203,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                     "node '{}' routes to '{id}', which runs inside a map or loop or at the end",
                     node.id
                 );
-                self.error("SINEW-2113", inner, at);
+                self.error(code::NODE_CANNOT_STAND_THERE.as_str(), inner, at);
             }
         }
     }
@@ -209,15 +221,15 @@ impl<'d> DefinitionCheck<'d, '_> {
             }
             Some(work @ (Work::Switch { .. } | Work::Conditional { .. } | Work::Join { .. })) => {
                 let wrong = format!("{kind} '{}' cannot run the {} node '{body}'", node.id, work.type_name());
-                self.error("SINEW-2113", wrong, at);
+                self.error(code::NODE_CANNOT_STAND_THERE.as_str(), wrong, at);
             }
             Some(_) if self.shape.exits.contains(body) => {
                 let wrong = format!("{kind} '{}' cannot run '{body}', which is an exit handler", node.id);
-                self.error("SINEW-2113", wrong, at);
+                self.error(code::NODE_CANNOT_STAND_THERE.as_str(), wrong, at);
             }
             Some(_) if self.runs_itself(&node.id) => {
                 let wrong = format!("{kind} '{}' runs itself, by way of '{body}': a cycle", node.id);
-                self.error("SINEW-2107", wrong, at);
+                self.error(code::DEPENDENCY_CYCLE.as_str(), wrong, at);
             }
             Some(_) => {}
         }
@@ -273,11 +285,14 @@ impl<'d> DefinitionCheck<'d, '_> {
         let shown = path_text(&cycle.iter().chain(cycle.first()).map(String::as_str).collect::<Vec<_>>());
         let at = self.node(&cycle[0]).map(|node| node.places.of("id")).unwrap_or_default();
         let message = format!("Workflow DAG contains cycles: {shown}");
-        self.found
-            .push(Diagnostic::error("SINEW-2107", message).at(at).hint("remove one of these dependencies"));
+        self.found.push(
+            Diagnostic::error(code::DEPENDENCY_CYCLE.as_str(), message)
+                .at(at)
+                .hint("remove one of these dependencies"),
+        );
         for id in &stuck {
             let at = self.node(id).map(|node| node.places.of("id")).unwrap_or_default();
-            self.error("SINEW-2107", format!("Node '{id}' is unreachable"), at);
+            self.error(code::DEPENDENCY_CYCLE.as_str(), format!("Node '{id}' is unreachable"), at);
         }
     }
 
@@ -295,7 +310,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                         "Direct recursion: {of} calls its own workflow '{workflow_name}' and will fail"
                     );
                     let at = node.places.of("workflow_name");
-                    self.found.push(Diagnostic::warning("SINEW-2124", itself).at(at));
+                    self.found.push(Diagnostic::warning(code::WORKFLOW_CALLS_ITSELF.as_str(), itself).at(at));
                 }
                 self.call(node, call);
             }
@@ -345,8 +360,11 @@ impl<'d> DefinitionCheck<'d, '_> {
             None if node.depends_on.len() > 1 && self.shape.flows(&node.id) => {
                 let message = format!("{of} has several dependencies and no 'input', so it will fail");
                 let at = node.places.of("id");
-                self.found
-                    .push(Diagnostic::warning("SINEW-2123", message).at(at).hint("add an 'input' mapping"));
+                self.found.push(
+                    Diagnostic::warning(code::INPUT_AMBIGUOUS.as_str(), message)
+                        .at(at)
+                        .hint("add an 'input' mapping"),
+                );
             }
             None => {}
         }
@@ -366,7 +384,11 @@ impl<'d> DefinitionCheck<'d, '_> {
 
     fn schema(&mut self, schema: Option<&serde_json::Value>, what: &str, at: Span) {
         if let Some(Err(error)) = schema.map(Schema::compile) {
-            self.error("SINEW-2112", format!("{what} is no valid JSON Schema: {error}"), at);
+            self.error(
+                code::NOT_VALID_JSON_SCHEMA.as_str(),
+                format!("{what} is no valid JSON Schema: {error}"),
+                at,
+            );
         }
     }
 
@@ -375,7 +397,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         if let Some(text) = unclosed(value) {
             let shown: String = text.chars().take(40).collect();
             let open = Diagnostic::error(
-                "SINEW-2290",
+                code::TEMPLATE_NOT_CLOSED.as_str(),
                 format!("{what} opens a template and does not close it: {shown}"),
             );
             self.found.push(open.at(at).hint("end it with '}}'"));
@@ -386,14 +408,18 @@ impl<'d> DefinitionCheck<'d, '_> {
         let at = node.places.of(key);
         self.closed(&source.into(), what, at);
         match Condition::parse(source) {
-            Err(unreadable) => self.error("SINEW-3101", format!("{what}: {}", unreadable.reason), at),
+            Err(unreadable) => self.error(
+                code::CONDITION_CANNOT_BE_READ.as_str(),
+                format!("{what}: {}", unreadable.reason),
+                at,
+            ),
             Ok(condition) => self.paths(condition.paths().iter(), what, Some(node), at),
         }
     }
 
     fn template(&mut self, template: &Template, what: &str, node: Option<&'d NodeDef>, at: Span) {
         if let Some(reason) = template.check() {
-            self.error("SINEW-3103", format!("{what}: {reason}"), at);
+            self.error(code::OPERATOR_NEEDS_LIST.as_str(), format!("{what}: {reason}"), at);
         }
         let mut paths = Vec::new();
         template.paths(&mut paths);
@@ -429,7 +455,7 @@ impl<'d> DefinitionCheck<'d, '_> {
             }
             if !self.has(id) {
                 let message = format!("{what} names '{id}', which is no node: it is always null");
-                let unknown = Diagnostic::warning("SINEW-2120", message).at(at);
+                let unknown = Diagnostic::warning(code::TEMPLATE_NAMES_NO_NODE.as_str(), message).at(at);
                 let names = self.ids.keys().copied().chain(["workflow"]);
                 self.found.push(match hint_for(self.found.len(), id, names) {
                     Some(near) => unknown.hint(format!("did you mean '{near}'?")),
@@ -480,7 +506,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 None => {
                     let message =
                         format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
-                    let wrong = Diagnostic::warning("SINEW-2291", message).at(at);
+                    let wrong = Diagnostic::warning(code::PATH_NOT_IN_SCHEMA.as_str(), message).at(at);
                     let near = hint_for(self.found.len(), step, properties.keys().map(String::as_str));
                     self.found.push(match near {
                         Some(near) => wrong.hint(format!("did you mean '{near}'?")),
@@ -511,7 +537,9 @@ impl<'d> DefinitionCheck<'d, '_> {
         for (FarPath { node, id, what, at }, _) in far.into_iter().zip(seen).filter(|(_, seen)| !seen) {
             let message = format!("{what} names '{id}', which node '{}' does not wait for", node.id);
             let hint = format!("add '{id}' to 'depends_on' of '{}', or the value may be missing", node.id);
-            self.found.push(Diagnostic::warning("SINEW-2121", message).at(at).hint(hint));
+            self.found.push(
+                Diagnostic::warning(code::TEMPLATE_NODE_MAY_NOT_BE_DONE.as_str(), message).at(at).hint(hint),
+            );
         }
     }
 
@@ -576,7 +604,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         if none_flows && !definition.nodes.is_empty() {
             let nothing =
                 "no node of the workflow ever starts: all are exit handlers or run inside others".to_owned();
-            self.error("SINEW-2114", nothing, definition.places.of("nodes"));
+            self.error(code::NOTHING_TO_RUN.as_str(), nothing, definition.places.of("nodes"));
         }
         if known {
             self.unused(&mapping);
@@ -599,7 +627,10 @@ impl<'d> DefinitionCheck<'d, '_> {
             let by_body = node.work.body().is_some_and(|body| used.contains(body));
             if !inner && !by_body && !used.contains(&node.id) {
                 let message = format!("node '{}' runs, but nothing uses its output", node.id);
-                self.found.push(Diagnostic::warning("SINEW-2122", message).at(node.places.of("id")));
+                self.found.push(
+                    Diagnostic::warning(code::NOTHING_USES_NODE_OUTPUT.as_str(), message)
+                        .at(node.places.of("id")),
+                );
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What the engine asks: what a node does, what its answers mean, which edge is taken.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -17,10 +18,8 @@ use super::result::{self, FAILED, NodeResult, SKIPPED, SUCCESS};
 use super::{NAME, inputs, instruct, project, skill, source};
 
 /// Code of a run whose nodes ended failed.
-pub(super) const NODE_FAILED: &str = "SINEW-6503";
-pub(super) const STEP_BUDGET: &str = "SINEW-6501";
-const NO_TOOLS: &str = "SINEW-6502";
-const BAD_INPUT: &str = "SINEW-4301";
+pub(super) const NODE_FAILED: &str = code::SWENY_NODES_FAILED.as_str();
+pub(super) const STEP_BUDGET: &str = code::SWENY_STEP_BUDGET_USED_UP.as_str();
 /// Tag of asks that judge.
 const JUDGE: &str = "judge";
 /// Tag of asks between two attempts.
@@ -40,7 +39,7 @@ impl Adapter for SwenyAdapter {
         let extra = plan_extra(plan)?;
         if !extra.missing_config.is_empty() {
             let text = format!("Missing required config:\n{}", extra.missing_config.join("\n"));
-            return Err(Fault::invalid(BAD_INPUT, text));
+            return Err(Fault::invalid(code::SWENY_INPUT_BREAKS_CONTRACT.as_str(), text));
         }
         let input = if input.is_null() { json!({}) } else { input };
         let mut problems = match inputs::check(extra.inputs.as_ref(), &input) {
@@ -54,7 +53,11 @@ impl Adapter for SwenyAdapter {
             Err(problems) => problems,
         };
         let lines: Vec<String> = problems.drain(..).map(|(field, text)| format!("{field}: {text}")).collect();
-        Err(Fault::invalid(BAD_INPUT, "the input does not keep the workflow's contract").with_details(lines))
+        Err(Fault::invalid(
+            code::SWENY_INPUT_BREAKS_CONTRACT.as_str(),
+            "the input does not keep the workflow's contract",
+        )
+        .with_details(lines))
     }
 
     fn bind(&self, ctx: &AdapterContext<'_>, act: ActivationId) -> NodeDecision {
@@ -132,7 +135,7 @@ fn node_extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeExtra, 
 }
 
 fn broken_plan(error: &serde_json::Error) -> Fault {
-    Fault::invalid("SINEW-2501", format!("the plan is not one of sweny: {error}"))
+    Fault::invalid(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), format!("the plan is not one of sweny: {error}"))
 }
 
 /// Sources of the input that are not texts, or were not read: nothing is once a run has begun.
@@ -176,7 +179,7 @@ fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fau
     if !skills.is_empty() && !skills.iter().any(gives) {
         let text =
             format!("Node \"{id}\" requires skills [{}] but none of them is available", skills.join(", "));
-        return Err(Fault::failure(NO_TOOLS, text).with_retryable(false));
+        return Err(Fault::failure(code::SWENY_SKILLS_MISSING.as_str(), text).with_retryable(false));
     }
     if let Some(requires) = &node.work.requires
         && let Some(result) = unmet(ctx, requires)?

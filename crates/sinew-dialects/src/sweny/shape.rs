@@ -1,6 +1,7 @@
 //! The published form of a file as one table: the checks and the JSON Schema both come from it.
 
 use serde_json::{Map, Value, json};
+use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
 /// What a value must look like.
@@ -267,7 +268,7 @@ fn object(members: &[Member], strict: bool, node: &Node, path: &str, found: &mut
 fn source(node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
     let invalid = |code: &str, text: &str| {
         let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
-        Diagnostic::error("SINEW-2503", message).at(node.span).sub_code(code)
+        Diagnostic::error(code::SWENY_SOURCE_CANNOT_BE_READ.as_str(), message).at(node.span).sub_code(code)
     };
     let Some(members) = node.as_object() else {
         return check(&Shape::Text(true), node, path, found);
@@ -301,7 +302,7 @@ fn source(node: &Node, path: &str, found: &mut Vec<Diagnostic>) {
 /// A finding about the form of a file.
 pub(super) fn error(span: Span, path: &str, text: &str) -> Diagnostic {
     let message = if path.is_empty() { text.to_owned() } else { format!("{path}: {text}") };
-    Diagnostic::error("SINEW-2501", message).at(span).sub_code("SCHEMA")
+    Diagnostic::error(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), message).at(span).sub_code("SCHEMA")
 }
 
 fn join(path: &str, key: &str) -> String {

@@ -1,5 +1,6 @@
 //! Skills: those of the file, those found beside it, and those every agent is expected to know.
 
+use sinew_protocol::code;
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
@@ -44,7 +45,7 @@ pub(super) fn collect(
                 let place = places.get(node_id.as_str()).and_then(|node| node.get("skills"));
                 let place = place.and_then(Node::as_array).and_then(|list| list.get(n));
                 let message = format!("Node \"{node_id}\" references unknown skill \"{id}\"");
-                let mut warning = Diagnostic::warning("SINEW-2504", message)
+                let mut warning = Diagnostic::warning(code::SWENY_SETTING_PROBABLY_WRONG.as_str(), message)
                     .at(place.map(|place| place.span).unwrap_or_default())
                     .sub_code("UNKNOWN_SKILL");
                 let known = workflow.skills.keys().map(String::as_str).chain(WELL_KNOWN.iter().copied());

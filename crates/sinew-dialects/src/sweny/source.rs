@@ -1,5 +1,6 @@
 //! Texts, files and URLs that a workflow refers to: read once, before anything runs.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -78,7 +79,8 @@ impl<'a> Reader<'a> {
             Err(why) => {
                 let message = format!("{place}: cannot read {name}: {why}");
                 let code = code(kind, &why);
-                let mut finding = Diagnostic::error("SINEW-2503", message).sub_code(code);
+                let mut finding =
+                    Diagnostic::error(code::SWENY_SOURCE_CANNOT_BE_READ.as_str(), message).sub_code(code);
                 if let Some(span) = span {
                     finding = finding.at(span);
                 }

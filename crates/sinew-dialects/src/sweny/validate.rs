@@ -1,5 +1,6 @@
 //! What the form cannot say: rules between members, and the graph.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_source::{Diagnostic, Node, Schema, Span};
@@ -23,7 +24,11 @@ pub(super) fn form(root: &Node) -> Vec<Diagnostic> {
     for (id, node) in nodes(root) {
         if let Some(member) = node.member("verify") {
             let message = format!("Node \"{id}\" {LEGACY}");
-            found.push(Diagnostic::error("SINEW-2501", message).at(member.key_span).sub_code("SCHEMA"));
+            found.push(
+                Diagnostic::error(code::SWENY_WORKFLOW_WRONG_FORM.as_str(), message)
+                    .at(member.key_span)
+                    .sub_code("SCHEMA"),
+            );
         }
     }
     if !found.is_empty() {
@@ -182,7 +187,8 @@ struct GraphChecker<'a> {
 
 impl GraphChecker<'_> {
     fn report(&mut self, code: &str, span: Span, message: String) {
-        self.items.push(Diagnostic::error("SINEW-2502", message).at(span).sub_code(code));
+        self.items
+            .push(Diagnostic::error(code::SWENY_GRAPH_NOT_VALID.as_str(), message).at(span).sub_code(code));
     }
 
     fn references(&mut self) {
@@ -330,7 +336,11 @@ impl GraphChecker<'_> {
         let calls: u64 = self.workflow.nodes.values().map(|node| judges(&node.work.eval)).sum();
         let budget = self.workflow.judge_budget.unwrap_or(50);
         let mut warn = |code: &str, span: Span, message: String| {
-            self.items.push(Diagnostic::warning("SINEW-2504", message).at(span).sub_code(code));
+            self.items.push(
+                Diagnostic::warning(code::SWENY_SETTING_PROBABLY_WRONG.as_str(), message)
+                    .at(span)
+                    .sub_code(code),
+            );
         };
         if calls > budget {
             let message = format!("{calls} judge evaluators are more than the judge_budget of {budget}");

@@ -3,6 +3,7 @@
 //! Lowest latency, and nothing of it is stored but the facts: when the agent dies, the same task is asked again under
 //! the same id; when there is no agent, the task waits for its card.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use super::intake::{self, Arrival, Done, Handle};
 use crate::call::Call;
 
 /// The agent's door answered with something else than a task.
-pub(super) const NO_TASK: &str = "SINEW-6035";
+pub(super) const NO_TASK: &str = code::DIRECT_CALL_WITHOUT_RESULT.as_str();
 /// The agent has no room for another task; see the agents' own code of that number.
-pub(super) const NO_ROOM: &str = "SINEW-5113";
+pub(super) const NO_ROOM: &str = code::AGENT_BUSY.as_str();
 /// How long a silent agent is believed to be working before it is asked again, doubled from the first to the second. An
 /// agent that works on the task already answers once it has ended.
 pub(super) const REPEAT_INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));

@@ -2,14 +2,10 @@
 //!
 //! Pure. An id is known to everybody who can compute it, so the id alone does not say whose execution it is.
 
+use sinew_protocol::code;
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::{Fault, Token};
-
-/// The id belongs to another start.
-const OTHER_START: &str = "SINEW-6041";
-/// The id has the form of one that is made from a key, and does not follow from the caller's.
-const UNPROVED_ID: &str = "SINEW-6063";
 
 /// Properties that identify a start, beside its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +52,7 @@ impl StartIdentity {
         }
         let text =
             format!("the id {} does not follow from an idempotency key of its caller", command.execution);
-        Err(Fault::invalid(UNPROVED_ID, text))
+        Err(Fault::invalid(code::START_ID_WITHOUT_PROOF.as_str(), text))
     }
 
     /// Checks that the execution that has the id already was begun by this same start.
@@ -84,7 +80,7 @@ impl StartIdentity {
             "execution {} was begun by another start: another caller, workflow or input",
             known.execution
         );
-        Err(Fault::invalid(OTHER_START, text))
+        Err(Fault::invalid(code::EXECUTION_ID_OF_OTHER_START.as_str(), text))
     }
 
     /// Returns the digest that the execution keeps.
@@ -188,7 +184,10 @@ mod tests {
             let identity = StartIdentity::of(&command, &caller, command.parent.is_some());
             let compared = identity.compare(&known);
             assert_eq!(compared.is_ok(), same, "{case}");
-            assert!(compared.err().is_none_or(|fault| fault.code == OTHER_START), "{case}");
+            assert!(
+                compared.err().is_none_or(|fault| fault.code == code::EXECUTION_ID_OF_OTHER_START.as_str()),
+                "{case}"
+            );
         }
     }
 

@@ -3,6 +3,7 @@
 //! Runs before a round is decided, and beside other messages of the round. An input that cannot be decoded is
 //! quarantined first, so that the journal's positions may pass it.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,19 +28,10 @@ use super::open::{Open, Stored};
 use super::takeover::MAX_ITEM_DEATHS;
 use crate::library::Program;
 
-/// A message that means nothing here.
-const GARBAGE: &str = "SINEW-6033";
-/// A result whose subject does not prove that its sender was given the task.
-const FORGED: &str = "SINEW-6034";
 /// Attempts to set a message aside before it is dropped; each takes up to half a minute.
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;
 /// Waits between tries to reach the broker.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// The execution of a result waits for an operator.
-const NOT_WORKED_ON: &str = "SINEW-6061";
-/// Owners ended over a message.
-const OWNERS_ENDED: &str = "SINEW-6062";
 
 /// An input that a shard's owner must decide about.
 pub(super) enum Arrival {
@@ -111,19 +103,35 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
                 Ok(command) if belongs(shared, shard, command.execution()) => {
                     self::command(shared, *operation, caller, id, command, received, book).await
                 }
-                Ok(_) => aside(shared, received, GARBAGE, "the execution belongs to another shard").await,
-                Err(bad) => aside(shared, received, GARBAGE, &bad.to_string()).await,
+                Ok(_) => {
+                    aside(
+                        shared,
+                        received,
+                        code::MESSAGE_MEANINGLESS.as_str(),
+                        "the execution belongs to another shard",
+                    )
+                    .await
+                }
+                Err(bad) => {
+                    aside(shared, received, code::MESSAGE_MEANINGLESS.as_str(), &bad.to_string()).await
+                }
             }
         }
         (Source::Results, Some(Subject::Result { shard: addressed, agent, execution, task, token }))
             if *addressed == shard =>
         {
             if !token.proves(&shared.key, task) || !belongs(shared, shard, execution) {
-                return aside(shared, received, FORGED, "its token does not prove the task").await;
+                return aside(
+                    shared,
+                    received,
+                    code::RESULT_WITHOUT_PROOF.as_str(),
+                    "its token does not prove the task",
+                )
+                .await;
             }
             if let Some((_, fault)) = book.set_aside_one(execution) {
                 let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
-                return aside(shared, received, NOT_WORKED_ON, &text).await;
+                return aside(shared, received, code::EXECUTION_QUARANTINED.as_str(), &text).await;
             }
             match read_stored_result(&received.body, task) {
                 Ok(result) => {
@@ -134,7 +142,11 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
                 Err(bad) => {
                     // The task's sender is proved: what it sent is its answer, and a bad one.
                     let text = format!("the agent's result cannot be read: {bad}");
-                    let code = if bad.code() == BadMessage::CODE { GARBAGE } else { bad.code() };
+                    let code = if bad.code() == BadMessage::CODE {
+                        code::MESSAGE_MEANINGLESS.as_str()
+                    } else {
+                        bad.code()
+                    };
                     let _ = aside(shared, received, code, &text).await;
                     let result = Err(Fault::error(code, text));
                     let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
@@ -142,7 +154,10 @@ pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received,
                 }
             }
         }
-        _ => aside(shared, received, GARBAGE, "its subject is none of this shard").await,
+        _ => {
+            aside(shared, received, code::MESSAGE_MEANINGLESS.as_str(), "its subject is none of this shard")
+                .await
+        }
     }
 }
 
@@ -255,7 +270,7 @@ async fn refolded(shared: &Shared, stored: Stored) -> Result<Open, Fault> {
 /// Refuses a message that ended the owners of its shard, without a look at what it names.
 pub(super) async fn condemned(shared: &Shared, received: &Received) -> Arrival {
     let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
-    let _ = aside(shared, received, OWNERS_ENDED, &text).await;
+    let _ = aside(shared, received, code::MESSAGE_QUARANTINED.as_str(), &text).await;
     let Some(Subject::Command { shard, operation, caller, id }) = &received.subject else {
         return Arrival::Nothing;
     };
@@ -263,7 +278,7 @@ pub(super) async fn condemned(shared: &Shared, received: &Received) -> Arrival {
     let Some(command) = read.filter(|command| belongs(shared, *shard, command.execution())) else {
         return Arrival::Nothing;
     };
-    let fault = Fault::invalid(OWNERS_ENDED, text);
+    let fault = Fault::invalid(code::MESSAGE_QUARANTINED.as_str(), text);
     let (id, caller, op) = (id.clone(), caller.clone(), *operation);
     match command {
         Command::Start(mut command) => {

@@ -1,5 +1,6 @@
 //! The messages an execution sends: tasks, sub-workflows' inputs, and their results.
 
+use sinew_protocol::code;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -26,8 +27,6 @@ use crate::call::Call;
 use crate::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
-/// An agent's answer breaks the schema of the task or of the agent's card.
-const BAD_OUTPUT: &str = "SINEW-5014";
 
 impl Shared {
     /// Whether a task is for a workflow.
@@ -228,7 +227,10 @@ impl Shared {
     pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
         let bytes = self.artifacts.get_part(&Part::url(address)).await.map_err(Fault::from)?;
         read_unique(&bytes).map_err(|error| {
-            Fault::error(error.code(BAD_OUTPUT), format!("the artifact {address} is not JSON: {error}"))
+            Fault::error(
+                error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()),
+                format!("the artifact {address} is not JSON: {error}"),
+            )
         })
     }
 
@@ -260,7 +262,8 @@ impl Shared {
                 })
                 .collect();
             let text = format!("the agent's output breaks its schema: {}", told.join("; "));
-            Fault::invalid(violation_code(&violations, BAD_OUTPUT), text).with_details(told)
+            Fault::invalid(violation_code(&violations, code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text)
+                .with_details(told)
         })
     }
 

@@ -28,6 +28,7 @@ mod shard;
 mod takeover;
 mod view;
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -58,9 +59,9 @@ use gate::Gate;
 use shard::{End, NOTE_TIMEOUT};
 
 /// A command's body names something that cannot be used.
-const BAD_COMMAND: &str = "SINEW-6036";
+const BAD_COMMAND: &str = code::COMMAND_UNUSABLE.as_str();
 /// A sub-workflow did not succeed and said no more about it.
-const SUB_WORKFLOW_FAILED: &str = "SINEW-6021";
+const SUB_WORKFLOW_FAILED: &str = code::SUB_WORKFLOW_FAILED.as_str();
 /// How often an executor says that it is there, and looks who else is, unless its lease asks for more.
 const BEAT: Duration = Duration::from_secs(1);
 /// How often an executor looks after its shards.
@@ -410,7 +411,11 @@ impl Keeper {
         for (kind, age) in ages {
             let Some(age) = age else {
                 if self.ages.insert(kind, 0) != Some(0) {
-                    error!(stream = kind, code = "SINEW-7022", "a stream of the mesh is missing");
+                    error!(
+                        stream = kind,
+                        code = code::MESH_SET_UP_WRONG.as_str(),
+                        "a stream of the mesh is missing"
+                    );
                 }
                 continue;
             };

@@ -1,5 +1,6 @@
 //! One open execution in the memory of its shard's owner.
 
+use sinew_protocol::code;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use crate::call::{Call, TaskKey, activation_key, call_with_ids};
 use crate::library::Program;
 
 /// The dialect's or engine's code broke on an input.
-pub(super) const BROKE: &str = "SINEW-6030";
+pub(super) const BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
 /// A journal cannot be folded with the plan it names.
-pub(super) const UNREADABLE: &str = "SINEW-6031";
+pub(super) const UNREADABLE: &str = code::JOURNAL_CANNOT_BE_FOLDED.as_str();
 
 /// Facts of an execution as they stand in the journal; what they mean is not known yet.
 #[derive(Clone, Debug)]

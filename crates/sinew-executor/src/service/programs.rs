@@ -1,5 +1,6 @@
 //! Programs by the digest of their plan, and the version of a workflow that a start means.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 
 use sinew_engine::Adapter;
@@ -12,9 +13,7 @@ use tracing::debug;
 use crate::library::Program;
 
 /// No workflow of this name is known.
-pub(crate) const NO_SUCH_WORKFLOW: &str = "SINEW-6020";
-/// A plan is not in the store, or is not what its digest says, or is of a dialect that this executor does not know.
-const NO_SUCH_PLAN: &str = "SINEW-6032";
+pub(crate) const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
 
 /// Programs kept ready.
 const KEPT: u64 = 1_000;
@@ -48,7 +47,7 @@ impl Programs {
         if let Some(program) = self.ready(digest) {
             return Ok(program);
         }
-        let unusable = |text: String| Fault::error(NO_SUCH_PLAN, text).with_retryable(false);
+        let unusable = |text: String| Fault::error(code::PLAN_UNUSABLE.as_str(), text).with_retryable(false);
         let stored = match self.mesh.get_plan(digest).await {
             Err(MeshError::NotFound { .. }) => {
                 return Err(unusable(format!("the plan {digest} is not in the store")));

@@ -1,5 +1,6 @@
 //! One shard: read what came in, decide, store, act. A single sequential loop, and the only writer of its journal.
 
+use sinew_protocol::code;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,7 @@ const COMPACT_BYTES: usize = 512 * 1024;
 /// How long closing an execution may wait for company.
 const LINGER: Duration = Duration::from_millis(50);
 /// An agent gave up at the deadline it was told.
-const AGENT_TOO_LATE: &str = "SINEW-5104";
+const AGENT_TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
 /// How far an agent's clock may be ahead, in milliseconds.
 const SKEW: Time = 2_000;
 /// How long an owner that loses its shard tries to clear its note.
@@ -45,8 +46,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const MAX_CAREFUL_BATCH: usize = 64;
 /// How long the effects of a group are waited for while a new owner catches up.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Owners ended over an execution.
-const OWNERS_ENDED: &str = "SINEW-6061";
 
 /// How a shard's loop ended.
 #[derive(Debug)]
@@ -530,9 +529,10 @@ fn set_aside(reader: &mut Reader, caution: &mut Caution) -> Vec<Entry> {
     let mut entries = Vec::new();
     for item in caution.note().condemned().to_vec() {
         let WorkItem::Execution(execution) = &item else { continue };
-        let hold = ExecutionHold { code: OWNERS_ENDED.to_owned(), reason: reason.clone() };
+        let hold =
+            ExecutionHold { code: code::EXECUTION_QUARANTINED.as_str().to_owned(), reason: reason.clone() };
         if reader.set_aside(execution, hold.clone()) {
-            error!(%execution, code = OWNERS_ENDED, reason, "an execution is set aside");
+            error!(%execution, code = code::EXECUTION_QUARANTINED.as_str(), reason, "an execution is set aside");
             metrics::counter!("sinew_executions_set_aside_total").increment(1);
             entries.push(Entry { hold: Some(hold), ..Entry::rounds(execution.clone(), Vec::new()) });
             caution.settle(&item);

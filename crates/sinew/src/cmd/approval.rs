@@ -5,6 +5,7 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use sinew_executor::local;
 use sinew_protocol::ExecutionId;
+use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command};
 
 use crate::cmd::run::input;
@@ -18,8 +19,6 @@ use crate::views::scene::{MeshPresence, Scene};
 use crate::views::waiting::{self, Wait};
 use crate::views::words;
 
-/// No node of the execution waits for a person.
-const NOT_WAITING: &str = "SINEW-8041";
 /// Records fetched at the same time.
 const AT_ONCE: usize = 16;
 
@@ -295,7 +294,7 @@ impl OneArgs {
                     Some(node) => format!("node '{node}' of execution {id} does not wait for a person"),
                     None => format!("execution {id} does not wait for a person"),
                 };
-                Err(Failure::new(Exit::Conflict, NOT_WAITING, what)
+                Err(Failure::new(Exit::Conflict, code::NO_PERSON_AWAITED.as_str(), what)
                     .hint("it may have been decided already: see `sinew execution describe`"))
             }
         }

@@ -1,5 +1,6 @@
 //! `sinew artifact`: what agents of executions left, by name and version.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -21,9 +22,7 @@ use crate::remote::Remote;
 use crate::views::words;
 
 /// The execution has no such artifact.
-const NO_SUCH_ARTIFACT: &str = "SINEW-8040";
-/// The bytes lie on the mesh, and only a file is at hand.
-const NOT_HERE: &str = "SINEW-8022";
+const NO_SUCH_ARTIFACT: &str = code::NO_SUCH_ARTIFACT.as_str();
 
 /// Commands for artifacts.
 #[derive(Debug, Subcommand)]
@@ -215,7 +214,11 @@ async fn get(args: &GetArgs, output: &Output) -> Result<Exit, Failure> {
     match &args.out {
         Some(path) => {
             std::fs::write(path, &bytes).map_err(|error| {
-                Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+                Failure::new(
+                    Exit::Failed,
+                    code::FILE_CANNOT_BE_WRITTEN.as_str(),
+                    format!("cannot write {}: {error}", path.display()),
+                )
             })?;
             output.note(&format!("wrote {} ({} bytes)", path.display(), bytes.len()));
         }
@@ -275,7 +278,7 @@ async fn fetch(found: &Found, one: &Left) -> Result<Bytes, Failure> {
         (Some(remote), _) => Ok(remote.mesh().artifacts().get(&one.artifact).await?),
         (None, Content::Url(_)) => {
             let text = format!("the bytes of '{}' lie on the mesh, not in the file", one.artifact.meta.name);
-            Err(Failure::new(Exit::NotFound, NOT_HERE, text))
+            Err(Failure::new(Exit::NotFound, code::MESH_REQUIRED.as_str(), text))
         }
         (None, inline) => {
             let bytes = inline.bytes().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! `sinew completions` and `sinew man`: made from the same definition that the command line is parsed with.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
@@ -59,7 +60,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, output: 
 pub(crate) fn man(args: &ManArgs, command: Command, output: &Output) -> Result<Exit, Failure> {
     let pages = write(&args.folder, command).map_err(|error| {
         let text = format!("cannot write man pages into {}: {error}", args.folder.display());
-        Failure::new(Exit::Failed, "SINEW-8006", text)
+        Failure::new(Exit::Failed, code::FILE_CANNOT_BE_WRITTEN.as_str(), text)
     })?;
     output.value(&json!({ "folder": args.folder, "pages": pages }), |_| match output.format {
         Format::Name => pages.join("\n"),

@@ -7,9 +7,6 @@ use sinew_protocol::code;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// The code is unknown.
-const UNKNOWN_CODE: &str = "SINEW-8011";
-
 const EXAMPLES: &str = "Examples:
   sinew explain SINEW-1003
   sinew explain 1003
@@ -71,7 +68,7 @@ fn one(wanted: &str, output: &Output) -> Result<Exit, Failure> {
     let Some((code, page)) = code::all().iter().find(|(code, _)| *code == full).copied() else {
         let failure = Failure::new(
             Exit::NotFound,
-            UNKNOWN_CODE,
+            code::NO_SUCH_CODE.as_str(),
             format!("there is no code '{}'", wanted.escape_debug()),
         );
         return Err(match sinew_source::did_you_mean(&full, code::all().iter().map(|(code, _)| *code)) {

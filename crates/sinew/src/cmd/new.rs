@@ -1,5 +1,6 @@
 //! `sinew new`: files to start from, small, working and commented.
 
+use sinew_protocol::code;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,9 +34,6 @@ const RUST: [(&str, &str); 3] = [
 const SDK_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sinew-agent");
 /// The version of schemars whose traits the SDK takes.
 const SCHEMARS_VERSION: &str = "1";
-
-/// A file is in the way.
-const EXISTS: &str = "SINEW-8012";
 
 const WORKFLOW_EXAMPLES: &str = "Examples:
   sinew new workflow hello
@@ -217,9 +215,17 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     };
     write().map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            return Failure::new(Exit::Conflict, EXISTS, format!("{} exists already", path.display()))
-                .hint("choose another name or folder; nothing was written");
+            return Failure::new(
+                Exit::Conflict,
+                code::FILE_EXISTS_ALREADY.as_str(),
+                format!("{} exists already", path.display()),
+            )
+            .hint("choose another name or folder; nothing was written");
         }
-        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+        Failure::new(
+            Exit::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", path.display()),
+        )
     })
 }

@@ -1,5 +1,6 @@
 //! `sinew tool`: workflows of a mesh as tools of language models.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,10 +23,7 @@ use crate::views::tree::Options;
 use crate::views::{Standing, words};
 
 /// No workflow is there for this tool.
-const NO_SUCH_TOOL: &str = "SINEW-8042";
-
-/// A call was not answered because its execution waits for a person.
-const WAITS_FOR_PERSON: &str = "SINEW-8051";
+const NO_SUCH_TOOL: &str = code::NO_SUCH_TOOL.as_str();
 
 /// Commands for tools.
 #[derive(Debug, Subcommand)]
@@ -233,7 +231,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     if standing == Standing::Waiting {
         return Err(Failure::new(
             Exit::Waiting,
-            WAITS_FOR_PERSON,
+            code::CALL_WAITS_FOR_PERSON.as_str(),
             format!("execution {id} waits for a person"),
         )
         .hint(format!("sinew approval show {id}; the answer comes with: sinew execution result {id}")));

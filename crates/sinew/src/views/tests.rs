@@ -101,7 +101,7 @@ fn what_went_wrong_without_failing_a_node_is_told() {
     });
     let agents: &[(&str, &[_])] = &[("slack", &[Some(Ok(json!({ "success": true })))])];
     let record = ran("team.json", &file.to_string(), json!({ "n": 1 }), agents, &[], HOUR);
-    let told = describe::describe(&record, HOUR);
+    let told = describe::describe(&record, HOUR, &MeshPresence::default());
     let warnings: Vec<(Option<&str>, &str)> =
         told.warnings.iter().map(|warning| (warning.node.as_deref(), warning.message.as_str())).collect();
     let raised = "the conversion function of 'c1' raised at line 1: ZeroDivisionError: division by zero; the value \

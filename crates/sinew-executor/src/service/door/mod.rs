@@ -8,6 +8,7 @@ mod start;
 mod story;
 mod task;
 
+use sinew_protocol::code;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +37,7 @@ use crate::client::{Client, ClientError};
 use crate::execution::Execution;
 
 /// The executor ends before it could answer.
-const STOPPING: &str = "SINEW-6052";
+const STOPPING: &str = code::EXECUTOR_STOPPING.as_str();
 /// Calls that are answered at once.
 const AT_ONCE: usize = 4_096;
 /// Between tries to open a door.

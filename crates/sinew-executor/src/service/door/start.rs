@@ -1,5 +1,6 @@
 //! A call becomes the start of an execution: its input, who asks, and how deep the calls are already.
 
+use sinew_protocol::code;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,12 +22,6 @@ use super::{Doors, Known, broker, settled, short};
 use crate::call::CIRCLE;
 use crate::reply::{WorkflowInput, input, wants_result};
 
-/// A call says that it is made during a task that it cannot prove.
-const UNPROVED: &str = "SINEW-6051";
-/// The start was refused.
-const REFUSED: &str = "SINEW-6053";
-/// The input of a call cannot be had.
-const NO_INPUT: &str = "SINEW-6054";
 /// The label that says that the caller wants a structured result beside the text.
 pub(super) const STRUCTURED: &str = "a2a.structured";
 /// The most callers before a call, by the header that agents count in.
@@ -58,17 +53,19 @@ impl Doors {
             _ => None,
         });
         let extra = TaskExtra::find(params.metadata.as_ref()).transpose();
-        let given = extra.map_err(|error| bad(NO_INPUT, error.to_string()))?.and_then(|extra| extra.input);
+        let given = extra
+            .map_err(|error| bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string()))?
+            .and_then(|extra| extra.input);
         let value = match (given, input(parts)) {
             (Some(value), _) | (None, Ok(WorkflowInput::Value(value))) => Some(value),
             (None, Ok(WorkflowInput::Artifact(_))) => None,
-            (None, Err(error)) => return Err(bad(NO_INPUT, error.to_string())),
+            (None, Err(error)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), error.to_string())),
         };
         match value {
             None => command.input_artifact = address,
             Some(value) => match named_artifact(params) {
                 None => self.give(&mut command, value).await?,
-                Some(Err(text)) => return Err(bad(NO_INPUT, text)),
+                Some(Err(text)) => return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text)),
                 Some(Ok(named)) => match self.artifact_of_caller(params, &named).await? {
                     Some(NamedContent::Value(value)) => self.give(&mut command, value).await?,
                     Some(NamedContent::Address(address)) => command.input_artifact = Some(address),
@@ -77,7 +74,7 @@ impl Doors {
                             "the caller's execution has no artifact '{named}': a call during a task may name its \
                              artifacts, others send the artifact as a part with its url"
                         );
-                        return Err(bad(NO_INPUT, text));
+                        return Err(bad(code::CALL_INPUT_UNAVAILABLE.as_str(), text));
                     }
                 },
             },
@@ -148,7 +145,7 @@ impl Doors {
 
     /// Depth and names of the workflows above, from the journal of the execution during whose task the call is made.
     async fn above(&self, params: &SendMessageRequest) -> Result<(u32, Vec<String>), A2aError> {
-        let unproved = |text: &str| error_of(&Fault::invalid(UNPROVED, text));
+        let unproved = |text: &str| error_of(&Fault::invalid(code::CALL_WITHOUT_PROOF.as_str(), text));
         let Some(calling) = CallingTask::find(params.metadata.as_ref()) else { return Ok((0, Vec::new())) };
         let calling = calling.map_err(|error| unproved(&error.to_string()))?;
         if !calling.holds(&self.shared.key) {
@@ -250,10 +247,11 @@ fn refusal(verdict: &Verdict, caller: &Token) -> Option<A2aError> {
         return None;
     }
     // Executors word reasons as `CODE: text`.
-    let (code, text) = verdict.reason.split_once(": ").unwrap_or((REFUSED, &verdict.reason));
+    let (code, text) =
+        verdict.reason.split_once(": ").unwrap_or((code::START_REFUSED.as_str(), &verdict.reason));
     let (code, text) = match sinew_protocol::code::page(code) {
         Some(_) => (code, text),
-        None => (REFUSED, verdict.reason.as_str()),
+        None => (code::START_REFUSED.as_str(), verdict.reason.as_str()),
     };
     Some(error_of(&Fault::invalid(code.to_owned(), short(text, 1_000))))
 }

@@ -1,5 +1,6 @@
 //! `sinew agent` without a mesh: ready-made agents from files, in this process.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,9 +39,12 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
         })
         .collect();
     if rows.is_empty() {
-        return Err(Failure::new(Exit::NotFound, "SINEW-5092", "no agent file was found").hint(
-            "agent files end in .agent.yaml; name files or folders, or start with: sinew new agent NAME",
-        ));
+        return Err(Failure::new(
+            Exit::NotFound,
+            code::NO_AGENT_FILE_FOUND.as_str(),
+            "no agent file was found",
+        )
+        .hint("agent files end in .agent.yaml; name files or folders, or start with: sinew new agent NAME"));
     }
     output.value(&rows, |rows| {
         let names: Vec<String> = rows.iter().map(|row| words::name(row.name)).collect();
@@ -97,7 +101,11 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::RUNTIME_CANNOT_START.as_str(),
+            format!("cannot start the runtime: {error}"),
+        )
     })?;
     let reply = runtime.block_on(async {
         let watch = async {
@@ -114,8 +122,8 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         };
         tokio::select! {
             reply = agent.call(task) => reply,
-            () = watch => Err(Fault::cancelled("SINEW-6005", "cancelled")),
-            () = interrupt => Err(Fault::cancelled("SINEW-6005", "cancelled")),
+            () = watch => Err(Fault::cancelled(code::EXECUTION_CANCELLED.as_str(), "cancelled")),
+            () = interrupt => Err(Fault::cancelled(code::EXECUTION_CANCELLED.as_str(), "cancelled")),
         }
     });
     kept.finish(output);
@@ -162,8 +170,11 @@ pub(super) fn find(named: &Named) -> Result<Arc<Agent>, Failure> {
     }
     let set = load(&named.agents)?;
     set.get(&named.name).cloned().ok_or_else(|| {
-        let failure =
-            Failure::new(Exit::NotFound, "SINEW-5091", format!("there is no agent '{}'", named.name));
+        let failure = Failure::new(
+            Exit::NotFound,
+            code::NO_SUCH_AGENT.as_str(),
+            format!("there is no agent '{}'", named.name),
+        );
         match sinew_source::did_you_mean(&named.name, set.names()) {
             Some(near) => failure.hint(format!("did you mean '{near}'?")),
             None => failure.hint("see `sinew agent list`"),

@@ -1,5 +1,6 @@
 //! `sinew agent` on a mesh: cards as they are announced, calls through the A2A door.
 
+use sinew_protocol::code;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::tree;
 use crate::views::words;
 
 /// No agent of this name is on the mesh.
-const NO_SUCH_AGENT: &str = "SINEW-5091";
+const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 /// How long an answer is waited for when nobody says.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -211,7 +212,7 @@ async fn ask(
     let reply = mesh.call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
     let unreadable = |why: String| {
         let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
-        Failure::new(Exit::Failed, "SINEW-7056", text)
+        Failure::new(Exit::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
     };
     let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;
     let mut result = match response.into_result() {
@@ -225,7 +226,7 @@ async fn ask(
             "agent '{agent}' asks for more: {}",
             words::one_line(&format!("{:?}", task.status.state), 40)
         );
-        return Err(Failure::new(Exit::Waiting, "SINEW-7056", text));
+        return Err(Failure::new(Exit::Waiting, code::MESSAGE_CANNOT_BE_READ.as_str(), text));
     }
     let result = read_result(&task).map_err(|error| unreadable(error.to_string()))?;
     if let Some(fault) = result.fault {

@@ -1,5 +1,6 @@
 //! `sinew agent ping`: whether an agent answers at its door, and how soon.
 
+use sinew_protocol::code;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,9 +16,6 @@ use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::views::words;
-
-/// The answer of an agent cannot be read.
-const UNREADABLE: &str = "SINEW-7056";
 
 /// Arguments of `sinew agent ping`.
 #[derive(Args, Debug)]
@@ -71,7 +69,7 @@ async fn card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard,
     let reply = mesh.call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
     let unreadable = |why: String| {
         let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
-        Failure::new(Exit::Failed, UNREADABLE, text)
+        Failure::new(Exit::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)
     };
     let response = Response::read(&reply.body).map_err(|error| unreadable(error.to_string()))?;
     let card = response.into_result().map_err(|error| files::failed(&fault_of(&error)))?;

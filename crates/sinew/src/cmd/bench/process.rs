@@ -1,5 +1,6 @@
 //! Child processes of a bench, and what processes cost: CPU time and memory, as the kernel counts them.
 
+use sinew_protocol::code;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,8 +16,6 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::exit::{Exit, Failure};
 
-/// A process of a bench died or does not answer.
-const DEAD: &str = "SINEW-8080";
 /// Longer than any single measurement takes.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -94,7 +93,11 @@ impl Worker {
 }
 
 fn dead(role: &str, reason: &str) -> Failure {
-    Failure::new(Exit::Failed, DEAD, format!("the bench's process '{role}' failed: {reason}"))
+    Failure::new(
+        Exit::Failed,
+        code::BENCH_PROCESS_FAILED.as_str(),
+        format!("the bench's process '{role}' failed: {reason}"),
+    )
 }
 
 /// A port that nobody listens on.

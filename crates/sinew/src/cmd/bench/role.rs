@@ -1,5 +1,6 @@
 //! The processes of a bench: the agent, the bare agent of the floor, and the driver that measures.
 
+use sinew_protocol::code;
 use std::io::BufRead as _;
 
 use clap::{Args, Subcommand};
@@ -17,8 +18,6 @@ use crate::cmd::serve::{self, ExecutorArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// A process of a benchmark failed.
-const BROKEN: &str = "SINEW-8081";
 /// The agents; the workflows name them.
 pub(super) const QUEUED: &str = "bench_queued";
 pub(super) const DIRECT: &str = "bench_direct";
@@ -72,7 +71,7 @@ pub(super) fn play(role: &Role, output: &Output) -> Result<Exit, Failure> {
         });
         return serve::executor(args, output);
     }
-    let failed = |reason: String| Failure::new(Exit::Failed, BROKEN, reason);
+    let failed = |reason: String| Failure::new(Exit::Failed, code::BENCH_CANNOT_GO_ON.as_str(), reason);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,5 +1,6 @@
 //! One server with everything that a bench needs on it.
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 
 use sinew_mesh::connect::Connect;
@@ -14,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::load::Options;
 
 /// The folder of the workflows cannot be written.
-const FOLDER: &str = "SINEW-8082";
+const FOLDER: &str = code::BENCH_WORKFLOWS_NOT_WRITABLE.as_str();
 
 /// Decisions of an execution that is work for executors.
 pub(super) const DECISIONS: usize = 24;

@@ -1,14 +1,11 @@
 //! Whether the credentials may do what their role needs, and no more.
 
 use sinew_mesh::{Mesh, MeshError};
+use sinew_protocol::code;
 use sinew_protocol::permission::{OWN_RIGHTS, Role, compare};
 
 use super::{Check, Doctor, State};
 
-/// A right is missing.
-const MISSING: &str = "SINEW-7025";
-/// A right is too wide.
-const WIDE: &str = "SINEW-7026";
 /// Rights that are named before the rest is counted.
 const NAMED: usize = 5;
 
@@ -19,7 +16,13 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         Err(MeshError::Forbidden { .. }) => {
             let text =
                 format!("the right to publish to {OWN_RIGHTS} is missing, so the others cannot be compared");
-            return say(doctor, State::Fail, text, Some(MISSING), Some(table(roles, mesh)));
+            return say(
+                doctor,
+                State::Fail,
+                text,
+                Some(code::CREDENTIALS_LACK_RIGHT.as_str()),
+                Some(table(roles, mesh)),
+            );
         }
         Err(error) => return doctor.failed("rights", error.into()),
     };
@@ -36,7 +39,13 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
             "the server asks nobody for a password: whoever reaches it may do everything"
         };
         let hint = "sinew mesh permissions --format nats --user NAME:ROLE:LOGIN";
-        return say(doctor, State::Warn, text.to_owned(), Some(WIDE), Some(hint.to_owned()));
+        return say(
+            doctor,
+            State::Warn,
+            text.to_owned(),
+            Some(code::CREDENTIALS_TOO_WIDE.as_str()),
+            Some(hint.to_owned()),
+        );
     };
     let found = compare(mesh.namespace(), mesh.caller(), &granted, roles);
     let of = found.roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" and ");
@@ -44,11 +53,11 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
     let hint = || Some(table(&found.roles, mesh));
     if !found.missing.is_empty() {
         let text = format!("as {of} {name} needs the right to {}", listed(&found.missing));
-        say(doctor, State::Fail, text, Some(MISSING), hint());
+        say(doctor, State::Fail, text, Some(code::CREDENTIALS_LACK_RIGHT.as_str()), hint());
     }
     if !found.wide.is_empty() {
         let text = format!("as {of} {name} does not need the right to {}", listed(&found.wide));
-        say(doctor, State::Warn, text, Some(WIDE), hint());
+        say(doctor, State::Warn, text, Some(code::CREDENTIALS_TOO_WIDE.as_str()), hint());
     }
     if found.missing.is_empty() && found.wide.is_empty() {
         say(doctor, State::Ok, format!("{name} may do what {of} needs, and no more"), None, None);

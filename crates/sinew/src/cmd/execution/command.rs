@@ -1,5 +1,6 @@
 //! Commands to executions that go on: which executions are meant, the question before several are changed, and the answers.
 
+use sinew_protocol::code;
 use std::io::{BufRead as _, IsTerminal as _};
 
 use clap::Args;
@@ -13,9 +14,6 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
 use crate::views::{Standing, words};
-
-/// A command would change several executions and was not confirmed.
-const UNCONFIRMED: &str = "SINEW-8027";
 
 /// Executions to change.
 #[derive(Args, Debug)]
@@ -123,8 +121,10 @@ async fn tell_dry_run(
 
 /// Asks on a terminal; elsewhere nobody can answer.
 pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
-    let refused =
-        || Failure::new(Exit::Usage, UNCONFIRMED, format!("not confirmed: {what}")).hint("say --yes");
+    let refused = || {
+        Failure::new(Exit::Usage, code::NOT_CONFIRMED.as_str(), format!("not confirmed: {what}"))
+            .hint("say --yes")
+    };
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(refused());
     }

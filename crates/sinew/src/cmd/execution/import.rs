@@ -1,5 +1,6 @@
 //! `sinew execution import`: an execution from a file enters the history of a mesh.
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,11 +16,6 @@ use crate::output::Output;
 use crate::record::{self, Record};
 use crate::remote::Remote;
 use crate::views::Standing;
-
-/// An execution with this id is on the mesh already.
-const EXISTS: &str = "SINEW-8028";
-/// Only what has ended can be imported.
-const NOT_ENDED: &str = "SINEW-8029";
 
 const IMPORT_EXAMPLES: &str = "Examples:
   sinew execution import run.json
@@ -47,14 +43,18 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
     if !standing.is_over() {
         return Err(Failure::new(
             Exit::Conflict,
-            NOT_ENDED,
+            code::EXECUTION_NOT_ENDED.as_str(),
             format!("it has not ended: it is {}", standing.as_str()),
         ));
     }
     let remote = Remote::open(&args.mesh).await?;
     let id = record.execution.id().clone();
     if remote.client.record(&id).await?.is_some() {
-        return Err(Failure::new(Exit::Conflict, EXISTS, format!("the mesh has an execution {id} already")));
+        return Err(Failure::new(
+            Exit::Conflict,
+            code::EXECUTION_EXISTS.as_str(),
+            format!("the mesh has an execution {id} already"),
+        ));
     }
     deploy::store(remote.mesh(), record.plan(), None).await?;
     let state = record.execution.state();

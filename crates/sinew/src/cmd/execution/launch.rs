@@ -1,5 +1,6 @@
 //! New executions that are made of old ones: their input, the outputs that are kept, and the start.
 
+use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::remote::Remote;
 use crate::views::words;
 
 /// An output that another execution cannot be given.
-pub(super) const NOT_GIVEN: &str = "SINEW-8043";
+pub(super) const NOT_GIVEN: &str = code::OUTPUT_NOT_TRANSFERABLE.as_str();
 
 /// Handling of the new execution.
 #[derive(Args, Debug)]

@@ -21,6 +21,7 @@ pub(crate) mod retry;
 mod tree;
 pub(crate) mod watch;
 
+use sinew_protocol::code;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -36,7 +37,7 @@ use crate::views::scene::MeshPresence;
 use crate::views::words;
 
 /// A command that needs a mesh was given a file.
-const NEEDS_MESH: &str = "SINEW-8022";
+const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
 
 /// Commands for executions.
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,7 @@
 //! `sinew execution replay`: the rounds of an execution are decided again, offline.
 
 use clap::Args;
+use sinew_protocol::code;
 
 use super::Which;
 use crate::exit::{Exit, Failure};
@@ -8,9 +9,6 @@ use crate::output::Output;
 use crate::views::replay;
 use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::{self, Options};
-
-/// This version decides otherwise.
-const DIFFERS: &str = "SINEW-8023";
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sinew execution replay run.json
@@ -63,7 +61,7 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
     let (recorded, decided) = (&difference.recorded, &difference.decided);
     Err(Failure::new(
         Exit::Failed,
-        DIFFERS,
+        code::ROUND_DECIDED_DIFFERENTLY.as_str(),
         format!("round {} is decided otherwise: recorded {recorded}, now {decided}", difference.round),
     ))
 }

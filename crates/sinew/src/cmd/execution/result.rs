@@ -3,15 +3,13 @@
 use clap::Args;
 use serde_json::Value;
 use sinew_engine::ActivationEnd;
+use sinew_protocol::code;
 
 use super::tree::no_such_node;
 use super::{Found, Which};
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::views::{Standing, words};
-
-/// The execution or the node has no output.
-const NO_RESULT: &str = "SINEW-8026";
 
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest
@@ -97,6 +95,6 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
 }
 
 fn none_yet(why: &str) -> Failure {
-    Failure::new(Exit::Conflict, NO_RESULT, format!("there is no result yet: {why}"))
+    Failure::new(Exit::Conflict, code::NO_RESULT_YET.as_str(), format!("there is no result yet: {why}"))
         .hint("`sinew execution watch ID` follows it to its end")
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use sinew_executor::local;
+use sinew_protocol::code;
 
 use super::Which;
 use crate::exit::{Exit, Failure};
@@ -11,7 +12,7 @@ use crate::views::scene::Scene;
 use crate::views::tree::{self, Options};
 
 /// The execution has no node of this name.
-pub(super) const NO_SUCH_NODE: &str = "SINEW-8025";
+pub(super) const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
 
 const TREE_EXAMPLES: &str = "Examples:
   sinew execution tree @latest

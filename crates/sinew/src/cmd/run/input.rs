@@ -1,5 +1,6 @@
 //! Values from the command line.
 
+use sinew_protocol::code;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -61,7 +62,7 @@ pub(crate) fn value(text: &str, flag: &str) -> Result<Value, Failure> {
 }
 
 fn bad_json(flag: &str, why: &str) -> Failure {
-    Failure::new(Exit::Usage, "SINEW-8007", format!("{flag} is not JSON: {why}"))
+    Failure::new(Exit::Usage, code::ARGUMENT_NOT_JSON.as_str(), format!("{flag} is not JSON: {why}"))
         .hint("quote it for your shell, or name a file with @FILE")
 }
 

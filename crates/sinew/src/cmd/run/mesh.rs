@@ -1,5 +1,6 @@
 //! `sinew run` on a mesh: starts an execution there, and follows it if nobody says otherwise.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -30,9 +31,6 @@ use crate::tree;
 use crate::views::scene::{MeshPresence, Scene};
 use crate::views::tree::Options;
 use crate::views::{Standing, waiting, words};
-
-/// A flag has no meaning here.
-const ELSEWHERE: &str = "SINEW-8022";
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
@@ -97,7 +95,7 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
         Some((flag, _, instead)) => {
             let text = format!("{flag} has no meaning on a mesh");
-            Err(Failure::new(Exit::Usage, ELSEWHERE, text).hint(*instead))
+            Err(Failure::new(Exit::Usage, code::MESH_REQUIRED.as_str(), text).hint(*instead))
         }
     }
 }

@@ -5,6 +5,7 @@ mod mesh;
 mod person;
 mod show;
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -165,7 +166,11 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         program,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8005", format!("cannot start the runtime: {error}"))
+        Failure::new(
+            Exit::Failed,
+            code::RUNTIME_CANNOT_START.as_str(),
+            format!("cannot start the runtime: {error}"),
+        )
     })?;
     let ended = runtime.block_on(execute(args, &loaded, task, output));
     // Programs of agents that are still there end with the runtime; threads that are stuck must not hold it up.

@@ -1,5 +1,6 @@
 //! `sinew serve agent`: ready-made agents as processes of the mesh.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -45,8 +46,12 @@ pub(crate) struct AgentArgs {
 pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Failure> {
     let set = agents::load(&args.paths, Path::new("./workflow.yaml"))?;
     if set.is_empty() {
-        return Err(Failure::new(Exit::NotFound, "SINEW-5091", "there is no agent file in these places")
-            .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
+        return Err(Failure::new(
+            Exit::NotFound,
+            code::NO_SUCH_AGENT.as_str(),
+            "there is no agent file in these places",
+        )
+        .hint("their names end with .agent.yaml; `sinew new agent NAME` makes one"));
     }
     sinew_agents::remove_stale_task_folders();
     let stop = Stop::listen()?;
@@ -87,7 +92,11 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
                 stop.token.cancel();
             }
             Err(error) => {
-                failed = Some(Failure::new(Exit::Failed, "SINEW-5090", format!("an agent died: {error}")));
+                failed = Some(Failure::new(
+                    Exit::Failed,
+                    code::AGENT_DIED.as_str(),
+                    format!("an agent died: {error}"),
+                ));
                 stop.token.cancel();
             }
         }

@@ -1,5 +1,6 @@
 //! A test file: what it says, with the place of each case and expectation.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -10,9 +11,6 @@ use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Spa
 use super::stub::{Stubs, duration};
 use crate::exit::{Exit, Failure};
 use crate::load;
-
-/// A test file says two things at once, or something that cannot be.
-const CONTRADICTION: &str = "SINEW-8033";
 
 /// A test file.
 #[derive(Debug)]
@@ -88,7 +86,9 @@ pub(super) fn read(path: &Path) -> Result<TestFile, Failure> {
 }
 
 fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Option<Case> {
-    let mut say = |span: Span, text: &str| found.push(Diagnostic::error(CONTRADICTION, text).at(span));
+    let mut say = |span: Span, text: &str| {
+        found.push(Diagnostic::error(code::TEST_FILE_CONTRADICTS_ITSELF.as_str(), text).at(span))
+    };
     let name = node.get("name")?;
     let Some(subject) = subject(path, node).or_else(|| subject(path, file)) else {
         say(name.span, "the case has no workflow: name a file with `workflow`, or give a `definition`");

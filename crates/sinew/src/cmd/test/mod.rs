@@ -10,6 +10,7 @@ mod run;
 mod stub;
 mod update;
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -329,11 +330,15 @@ fn rewrite(path: &Path, text: &str, edits: Vec<update::Edit>, output: &Output) -
     let mark = if old.starts_with('\u{feff}') { "\u{feff}" } else { "" };
     if old.trim_start_matches('\u{feff}') != text {
         let why = format!("{} was changed while its tests ran", path.display());
-        return Err(Failure::new(Exit::Conflict, "SINEW-8034", why));
+        return Err(Failure::new(Exit::Conflict, code::TEST_FILE_CHANGED_WHILE_ITS_TESTS_RAN.as_str(), why));
     }
     let new = update::apply(text, edits);
     std::fs::write(path, format!("{mark}{new}")).map_err(|error| {
-        Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+        Failure::new(
+            Exit::Failed,
+            code::FILE_CANNOT_BE_WRITTEN.as_str(),
+            format!("cannot write {}: {error}", path.display()),
+        )
     })?;
     let name = path.display().to_string();
     let diff = similar::TextDiff::from_lines(text, &new);
@@ -349,7 +354,11 @@ fn draw(coverage: &Coverage, out: &Path) -> Result<(), Failure> {
         let svg = sinew_diagram::svg(&covered.drawing())
             .map_err(|error| Failure::new(Exit::Failed, error.code(), error.to_string()))?;
         std::fs::write(&path, svg).map_err(|error| {
-            Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+            Failure::new(
+                Exit::Failed,
+                code::FILE_CANNOT_BE_WRITTEN.as_str(),
+                format!("cannot write {}: {error}", path.display()),
+            )
         })?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Stubs: what agents answer in a case.
 
+use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,11 +13,6 @@ use sinew_script::Function;
 use sinew_source::{Node, Span};
 
 use crate::cmd::run::input;
-
-/// A stub failed, as the test says.
-const STUB_FAILED: &str = "SINEW-8030";
-/// An agent was asked that the test does not list.
-const NOT_LISTED: &str = "SINEW-8031";
 
 /// All stubs of a case.
 #[derive(Clone, Default)]
@@ -164,7 +160,7 @@ fn fault(node: &Node) -> Fault {
         _ => FaultKind::Failure,
     };
     let message = node.as_str().or_else(|| text("message")).unwrap_or_default();
-    let code = text("code").unwrap_or(STUB_FAILED).to_owned();
+    let code = text("code").unwrap_or(code::STUB_FAILED_AS_TEST_SAYS.as_str()).to_owned();
     let fault = Fault::new(kind, code, message);
     match node.get("retryable").and_then(Node::as_bool) {
         Some(retryable) => fault.with_retryable(retryable),
@@ -215,7 +211,8 @@ impl Stub for Player {
             input: Arc::clone(&call.ask.input),
         });
         let Some((key, answers)) = self.stubs.find(&label, call) else {
-            let fault = Fault::error(NOT_LISTED, format!("no stub for agent '{agent}'"));
+            let fault =
+                Fault::error(code::TEST_AGENT_NOT_LISTED.as_str(), format!("no stub for agent '{agent}'"));
             self.unlisted.push((agent, label));
             return Stubbed::now(Err(fault.with_retryable(false)));
         };

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use sinew_dialects::Loss;
+use sinew_protocol::code;
 
 use super::describe::Which;
 use super::{suggest, trial};
@@ -93,7 +94,7 @@ fn impossible(losses: &[Loss], output: &Output) -> Failure {
         .collect();
     Failure::new(
         Exit::Failed,
-        "SINEW-2003",
+        code::DIALECT_CANNOT_EXPRESS_WORKFLOW.as_str(),
         format!("the workflow cannot be said in sam: {}", stops.join("; ")),
     )
 }

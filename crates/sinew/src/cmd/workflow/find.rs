@@ -1,5 +1,6 @@
 //! Workflow files in files and folders.
 
+use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use sinew_agents::AgentSet;
@@ -11,11 +12,9 @@ use crate::load::{self, Loaded, Options};
 use crate::ready_made::add_ready_made;
 
 /// No workflow was found.
-pub(super) const NOTHING_FOUND: &str = "SINEW-8010";
+pub(super) const NOTHING_FOUND: &str = code::NO_WORKFLOW_FILE_FOUND.as_str();
 /// A file is larger than its limit.
-const TOO_LARGE: &str = "SINEW-1006";
-/// The folder of a workflow has agent files, and none declares an agent that is named.
-const NO_AGENT_FILE: &str = "SINEW-2292";
+const TOO_LARGE: &str = code::FILE_TOO_LARGE.as_str();
 /// Folders that hold other people's files or our own leavings.
 const PASSED_BY: [&str; 2] = ["node_modules", "target"];
 
@@ -127,8 +126,10 @@ fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
 
 /// The finding about an agent that no file beside the workflow declares.
 fn missing_agent(name: &str, at: Option<Span>, agents: &AgentSet) -> Diagnostic {
-    let finding =
-        Diagnostic::warning(NO_AGENT_FILE, format!("no agent file beside the workflow declares '{name}'"));
+    let finding = Diagnostic::warning(
+        code::AGENT_WITHOUT_FILE.as_str(),
+        format!("no agent file beside the workflow declares '{name}'"),
+    );
     let finding = finding.hint(agents::advice_on_missing(name, agents));
     match at {
         Some(at) => finding.at(at),

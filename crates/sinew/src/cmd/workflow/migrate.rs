@@ -1,5 +1,6 @@
 //! `sinew workflow migrate`: from older output shapes to the standard message.
 
+use sinew_protocol::code;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,8 +12,6 @@ use crate::exit::{Exit, Failure};
 use crate::load;
 use crate::output::{Format, Output};
 
-/// No file needs a migration, or (with --check) one does.
-const MIGRATION: &str = "SINEW-2307";
 /// The dialect that has older shapes.
 const DIALECT: &str = "agentteam";
 
@@ -56,14 +55,18 @@ pub(super) fn migrate(args: &MigrateArgs, output: &Output) -> Result<Exit, Failu
     if dialect != DIALECT {
         let text =
             format!("{} is of the dialect {dialect}: it has no older output shapes", args.file.display());
-        return Err(Failure::new(Exit::Failed, MIGRATION, text));
+        return Err(Failure::new(Exit::Failed, code::MIGRATION_FAILED.as_str(), text));
     }
     let folder = load::folder_of(&args.file);
     let migration =
         agentteam::migrate(&document, &|wanted| load::read_beside(&folder, std::path::Path::new(wanted)));
     if let Some(out) = &args.out {
         std::fs::write(out, &migration.text).map_err(|error| {
-            Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", out.display()))
+            Failure::new(
+                Exit::Failed,
+                code::FILE_CANNOT_BE_WRITTEN.as_str(),
+                format!("cannot write {}: {error}", out.display()),
+            )
         })?;
     }
     let text = (!args.check && args.out.is_none()).then_some(migration.text.as_str());
@@ -94,7 +97,7 @@ fn say(migration: &agentteam::Migration, document: &Document, check: bool, outpu
     if !migration.rest.is_empty() && !output.quiet {
         let mut left = Diagnostics::new(document.sources.clone());
         for note in &migration.rest {
-            left.push(Diagnostic::warning(MIGRATION, note.what.clone()).at(note.span));
+            left.push(Diagnostic::warning(code::MIGRATION_FAILED.as_str(), note.what.clone()).at(note.span));
         }
         output.note_block(sinew_source::render_text(&left, output.color_err).trim_end());
     }

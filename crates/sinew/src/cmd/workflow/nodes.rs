@@ -1,5 +1,6 @@
 //! `sinew workflow nodes`: what types of nodes take and give.
 
+use sinew_protocol::code;
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -10,9 +11,6 @@ use sinew_source::did_you_mean;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::views::words;
-
-/// No type of this name.
-const UNKNOWN_TYPE: &str = "SINEW-2304";
 
 const EXAMPLES: &str = "Examples:
   sinew workflow nodes
@@ -109,7 +107,7 @@ fn canvas_kinds(args: &NodesArgs, output: &Output) -> Result<Exit, Failure> {
             None => format!("the types are {}", names.join(", ")),
         };
         let text = format!("there is no node type '{wanted}'");
-        return Err(Failure::new(Exit::NotFound, UNKNOWN_TYPE, text).hint(hint));
+        return Err(Failure::new(Exit::NotFound, code::NODE_TYPE_WITHOUT_SPEC.as_str(), text).hint(hint));
     };
     if output.format == Format::Name {
         output.line(&wanted);
@@ -167,7 +165,12 @@ fn unknown(wanted: &str) -> Failure {
         Some(near) => format!("did you mean '{near}'?"),
         None => format!("the types are {}", types.join(", ")),
     };
-    Failure::new(Exit::NotFound, UNKNOWN_TYPE, format!("there is no node type '{wanted}'")).hint(hint)
+    Failure::new(
+        Exit::NotFound,
+        code::NODE_TYPE_WITHOUT_SPEC.as_str(),
+        format!("there is no node type '{wanted}'"),
+    )
+    .hint(hint)
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {

@@ -1,5 +1,6 @@
 //! `sinew workflow render`: one drawing of the graph, in every form.
 
+use sinew_protocol::code;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -117,7 +118,11 @@ pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure
     match &args.out {
         Some(path) => {
             std::fs::write(path, bytes).map_err(|error| {
-                Failure::new(Exit::Failed, "SINEW-8006", format!("cannot write {}: {error}", path.display()))
+                Failure::new(
+                    Exit::Failed,
+                    code::FILE_CANNOT_BE_WRITTEN.as_str(),
+                    format!("cannot write {}: {error}", path.display()),
+                )
             })?;
             output.note(&format!("wrote {}", path.display()));
         }

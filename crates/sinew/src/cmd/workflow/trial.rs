@@ -1,5 +1,6 @@
 //! `sinew workflow convert --try`: one conversion function on sample data.
 
+use sinew_protocol::code;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -11,8 +12,6 @@ use crate::exit::{Exit, Failure};
 use crate::load;
 use crate::output::{Format, Output};
 
-/// There is no function to try.
-const NOTHING_TO_TRY: &str = "SINEW-2306";
 /// The dialect that has conversion functions.
 const DIALECT: &str = "agentteam";
 
@@ -37,7 +36,7 @@ pub(super) fn read(which: &Which) -> Result<Document, Failure> {
     if dialect != DIALECT {
         let text =
             format!("{} is of the dialect {dialect}: it has no conversion functions", which.file.display());
-        return Err(Failure::new(Exit::Failed, NOTHING_TO_TRY, text)
+        return Err(Failure::new(Exit::Failed, code::CONVERSION_FUNCTION_MISSING.as_str(), text)
             .hint("only agentteam has them on its connections"));
     }
     Ok(document)
@@ -48,8 +47,12 @@ fn parse(text: &str) -> Result<Value, Failure> {
     match text.strip_prefix('@') {
         Some(file) => load::read_data(Path::new(file)),
         None => serde_json::from_str(text).map_err(|error| {
-            Failure::new(Exit::Usage, "SINEW-8007", format!("--sample is not JSON: {error}"))
-                .hint("quote it for your shell, or name a file with @FILE")
+            Failure::new(
+                Exit::Usage,
+                code::ARGUMENT_NOT_JSON.as_str(),
+                format!("--sample is not JSON: {error}"),
+            )
+            .hint("quote it for your shell, or name a file with @FILE")
         }),
     }
 }
@@ -65,7 +68,8 @@ fn nothing(error: &TrialRefusal, file: &Path) -> Failure {
         }
         TrialRefusal::NoFunction(_) => (Exit::Failed, "it carries what it gets".to_owned()),
     };
-    Failure::new(exit, NOTHING_TO_TRY, format!("{}: {error}", file.display())).hint(hint)
+    Failure::new(exit, code::CONVERSION_FUNCTION_MISSING.as_str(), format!("{}: {error}", file.display()))
+        .hint(hint)
 }
 
 /// Returns the outcome of the sample.
