@@ -158,7 +158,7 @@ impl TemporaryOf for Failure {
     }
 }
 
-/// What each child does first.
+/// Prepares a child process.
 pub(crate) fn prepare(place: &Place) -> Fallible<()> {
     let log = std::env::var(sinew_protocol::env::LOG).unwrap_or_else(|_| "warn".to_owned());
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).with_ansi(false).init();

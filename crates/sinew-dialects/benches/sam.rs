@@ -1,4 +1,4 @@
-//! What lowering costs, and what templates and conditions cost while a workflow runs.
+//! Cost of lowering, and of templates and conditions while a workflow runs.
 //!
 //! `cargo bench -p sinew-dialects`
 #![expect(clippy::expect_used, reason = "a bench that cannot run stops")]

@@ -20,7 +20,7 @@ use sinew_plan::{
 
 use crate::Dialect;
 
-/// What a node is in `sam`.
+/// Form of a node in `sam`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Portability {
     /// Only hands the execution's input on: what follows it starts the workflow.
@@ -29,7 +29,7 @@ pub enum Portability {
     Agent {
         /// The agent.
         agent: String,
-        /// What to do, in words.
+        /// Instruction in words.
         instruction: Option<String>,
         /// Its input, with `sam` templates; none = what the node before it gave.
         input: Option<Value>,
@@ -59,7 +59,7 @@ pub struct PlanGraph<'p> {
     outgoing: Vec<Vec<EdgeIndex>>,
     ids: BTreeMap<&'p str, NodeIndex>,
     labels: BTreeMap<&'p str, NodeIndex>,
-    /// What the dialect keeps at the plan, once it was asked for.
+    /// The dialect's data of the plan, once it was decoded.
     extra: OnceCell<Option<Box<dyn Any>>>,
 }
 
@@ -114,12 +114,12 @@ impl<'p> PlanGraph<'p> {
     }
 }
 
-/// Something the conversion loses.
+/// A part of the workflow that the conversion loses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// The node.
     pub node: String,
-    /// What is lost, in one sentence.
+    /// Description of the lost part, in one sentence.
     pub what: String,
     /// True if it makes the conversion impossible.
     pub fatal: bool,
@@ -130,7 +130,7 @@ pub struct Loss {
 pub struct Converted {
     /// The document, to be written as YAML.
     pub document: Value,
-    /// What it does not say.
+    /// Parts that it cannot express.
     pub losses: Vec<Loss>,
 }
 
@@ -380,7 +380,7 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// What the nodes at the end gave, by id. Only one of several branches may have run, hence `coalesce`.
+    /// Returns the outputs of the last nodes, by id. Only one of several branches may have run, hence `coalesce`.
     fn output_mapping(&self) -> Value {
         let last = (0..self.plan.nodes.len() as NodeIndex).filter(|node| {
             let works = matches!(

@@ -1,4 +1,4 @@
-//! What every dialect offers, and how a file's dialect is found.
+//! Operations of a dialect, and the detection of a file's dialect.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ pub trait Dialect: Sync {
         None
     }
 
-    /// What a node would be in a `sam` workflow; `losses` takes sentences on what would mean something else there.
-    /// By default: agents with nothing but their name, and nothing else.
+    /// Translates a node to `sam`; `losses` takes sentences on parts that would have another meaning there.
+    /// By default only agents that have nothing but their name are translated.
     fn portable(&self, graph: &PlanGraph<'_>, node: NodeIndex, _losses: &mut Vec<String>) -> Portability {
         let node = graph.plan().node(node);
         match (&node.op, &node.agent) {
@@ -71,7 +71,7 @@ pub trait Dialect: Sync {
     }
 }
 
-/// What lowering may depend on beside the file.
+/// Inputs of lowering beside the file.
 pub struct LowerOptions<'a> {
     /// Name for a workflow whose file has none: the file's stem.
     pub default_name: &'a str,

@@ -19,11 +19,11 @@ use crate::{Dialect, LowerOptions, Lowered};
 /// Timers further off than this fire only when a test says so, in milliseconds.
 const PATIENCE: Time = 10_000;
 
-/// What a stub does with an ask.
+/// Behaviour of a stub on a request.
 pub(crate) struct Stubbed {
     /// Virtual milliseconds until the answer.
     pub(crate) after: Time,
-    /// What is said at once.
+    /// Progress reported at once.
     pub(crate) progress: Vec<Value>,
     /// The answer.
     pub(crate) result: Result<TaskReply, Fault>,
@@ -168,7 +168,7 @@ impl Bench {
     }
 }
 
-/// What a worker answers to an evaluation.
+/// Returns a worker's answer to an evaluation.
 #[expect(clippy::disallowed_methods, reason = "the shell of these tests")]
 fn evaluated(ask: &TaskRequest) -> TaskReply {
     let outcomes = sinew_script::CallBatch::read(&ask.input).expect("a batch of calls").perform();
@@ -221,7 +221,7 @@ pub(crate) fn judge(dialect: &str, kind: &str, run: impl Fn(&Value, &mut Wrong))
     assert_eq!(failed, 0);
 }
 
-/// What is wrong with a case, and which of its expectations are left out.
+/// Defects of a case, and the expectations that are left out.
 #[derive(Default)]
 pub(crate) struct Wrong(Vec<String>, Vec<&'static str>);
 

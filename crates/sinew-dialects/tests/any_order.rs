@@ -57,7 +57,7 @@ struct Subject {
     graph: Arc<IndexedPlan>,
     adapter: &'static dyn Adapter,
     input: Value,
-    /// What agents and people may say.
+    /// Answers that agents and people may give.
     words: Vec<Value>,
 }
 
@@ -243,7 +243,7 @@ impl World<'_> {
         panic!("it goes on for ever");
     }
 
-    /// What every history must hold: one outcome for each activation, tasks with ids of their own, one end at a time.
+    /// Checks every history: one outcome for each activation, tasks with ids of their own, one end at a time.
     fn check_facts(&self) {
         let mut outcomes: BTreeSet<ActivationId> = BTreeSet::new();
         let mut closed: BTreeSet<ActivationId> = BTreeSet::new();

@@ -20,7 +20,7 @@ mod targets;
 /// Seconds one input may take in a debug build; a hang takes for ever.
 const LONGEST: u64 = 20;
 
-/// What reading and checking these files must say. Others must only do no harm.
+/// Expected findings for these files. Other files must only do no harm.
 const REFUSED: &[(&str, &str)] = &[
     ("alias_bomb.yaml", "SINEW-1007"),
     ("alias_of_itself.yaml", "SINEW-1011"),

@@ -58,7 +58,7 @@ pub enum FactKind {
     Paused,
     /// An operator resumed it.
     Resumed,
-    /// Somebody asked for the end.
+    /// A user or a parent requested cancellation.
     CancelRequested,
     /// The graph is done; exit nodes may follow.
     Concluded,

@@ -204,7 +204,7 @@ fn branches_are_told_with_their_fields() {
     }
 }
 
-/// Whatever artifact an event names is there, with the value that the node or the execution has.
+/// Each artifact that an event names exists, with the value that the node or the execution has.
 #[test]
 fn artifacts_that_events_name_are_there() {
     for execution in runs() {

@@ -248,7 +248,7 @@ struct Dialer {
     denials: Denials,
 }
 
-/// What happens to one connection; ends when its client has ended.
+/// Serves one connection; ends when its client has ended.
 type Losses = mpsc::UnboundedReceiver<ConnectionChange>;
 
 /// A change of a connection.

@@ -204,7 +204,7 @@ fn words(node: &PlanNode, shared: &BTreeSet<&str>) -> (String, Vec<String>) {
         (_, kind) => heading(kind),
     };
     let mut lines = Vec::new();
-    // What an editor shows as an icon stands here as a word.
+    // The icon of an editor stands here as a word.
     let look = |key: &str| node.extra.pointer(&format!("/look/{key}")).and_then(Value::as_str);
     if let (Some(category), Some(icon)) = (look("category"), look("icon")) {
         lines.push(format!("{category} · {icon}"));

@@ -158,7 +158,7 @@ fn dev_deploys_what_is_saved() {
     told.wait_for("deployed orders@");
     let second = version();
     assert_ne!(first, second);
-    // What is broken is told of, and what is deployed stays.
+    // A broken file is reported, and the deployed version stays.
     world.write("workflows/orders.yaml", "workflow: [");
     told.wait_for("nothing was deployed");
     assert_eq!(version(), second);

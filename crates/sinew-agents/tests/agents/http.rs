@@ -292,7 +292,7 @@ async fn the_input_may_describe_the_whole_request() {
         Say::Reply("302 Found", "Location: http://169.254.169.254/", Vec::new()),
     ];
     let server = Server::start(script).await;
-    // What a node of a canvas graph sends: its parameters.
+    // A node of a canvas graph sends its parameters.
     let input = json!({ "params": {
         "url": server.url("/orders?x=1"), "method": "put", "query": { "q": "a&b" }, "headers": { "X-Key": "k" },
         "body": { "n": 1 },
@@ -312,7 +312,7 @@ async fn the_input_may_describe_the_whole_request() {
     // A redirect is an answer; it is not followed.
     let output = described(true).output(json!({ "url": server.url("/") })).await.unwrap();
     assert_eq!(output["response"]["status"], 302);
-    // Whom to ask comes from data, so private addresses are refused before any connection.
+    // The address comes from data, so private addresses are refused before any connection.
     for host in ["127.0.0.1", "localhost", "169.254.169.254", "[::1]", "0x7f.0.0.1"] {
         let url = format!("http://{host}:{}/", server.address.port());
         let fault = described(false).call(json!({ "url": url })).await.unwrap_err();

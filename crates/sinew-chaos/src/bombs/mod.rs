@@ -51,7 +51,7 @@ const WARM_UPS: usize = 8;
 /// How to throw bombs.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct BombArgs {
-    /// What the bombs follow from; a random number when absent.
+    /// Seed of the bombs; a random number when absent
     #[arg(long)]
     seed: Option<u64>,
     /// Where everything is written and kept; a temporary folder when absent.
@@ -154,7 +154,7 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     let mut thrown = thrown?;
     let quiet_after = time_to_quiet(last).await;
     thrown.collect().await;
-    // Whatever was thrown, everybody is there as before.
+    // After all bombs, the innocent executions must end as before.
     load.warm_up().await;
     let mut report = BombReport {
         kind: "bombs",
@@ -187,7 +187,7 @@ fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
     roles.map(|what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(tally))).collect()
 }
 
-/// What has to hold.
+/// Checks the bars of a bomb run.
 fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String>) {
     for problem in innocent_problems {
         report.demand(false, problem);

@@ -1,4 +1,4 @@
-//! What a bomb run says at its end, for people and for programs.
+//! Report of a bomb run, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

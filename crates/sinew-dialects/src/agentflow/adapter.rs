@@ -1,4 +1,4 @@
-//! What the engine asks: what a node does, where its output goes.
+//! Answers to the engine: the work of a node, and the targets of its output.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
 const BRANCH: &str = "branch";
-/// What an approval leaves in the state.
+/// Key of an approval's answer in the state.
 pub(super) const APPROVAL: &str = "approval";
 /// Orders what ran after each answer; see `native`.
 pub(super) const SEGMENT: &str = "segment";
@@ -119,7 +119,7 @@ impl Adapter for AgentFlowAdapter {
     }
 }
 
-/// What the dialect keeps of a node.
+/// Returns the dialect's data of a node.
 pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra, Fault> {
     let node = ctx.node_of(act);
     serde_json::from_value(node.extra.clone()).map_err(|error| {
@@ -128,7 +128,7 @@ pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra
     })
 }
 
-/// What came before; the execution's input where a node is started directly.
+/// Returns the output before this node; the execution's input where a node is started directly.
 fn previous(ctx: &AdapterContext<'_>, act: ActivationId) -> SharedJson {
     ctx.act(act).inputs.first().map(|arrived| Arc::clone(&arrived.value)).unwrap_or_default()
 }

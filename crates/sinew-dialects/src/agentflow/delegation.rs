@@ -28,7 +28,7 @@ const RESULTS: &str = "subagent_results";
 /// Member of the context of asks to agents below: what the agent at the top was asked.
 const ROOT_CONTENT: &str = "rootContent";
 
-/// What follows the replies of an agent node so far.
+/// Next step after the replies of an agent node so far.
 pub(super) enum DelegationStep {
     /// The agent, or one below it, is asked next.
     Ask(Box<TaskRequest>),

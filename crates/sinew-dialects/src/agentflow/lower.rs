@@ -20,16 +20,16 @@ use crate::{LowerOptions, Lowered};
 
 /// Times one connection may be taken. Reject loops need a few; a cycle that never ends must not run for ever.
 const EDGE_BUDGET: u32 = 1_000;
-/// Who is asked when neither the file nor the caller names an agent.
+/// Agent if neither the file nor the caller names one.
 const DEFAULT_AGENT: &str = "agent";
 
-/// What the adapter reads of a node.
+/// Data of a node for the adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Extra {
-    /// What running it means.
+    /// Operation of the node.
     #[serde(flatten)]
     pub(super) work: Work,
-    /// What an agent is told about itself and the agents below it.
+    /// Settings of an agent and of the agents below it, for the agent.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) own: Value,
     /// Connections to nodes that do not exist.

@@ -48,13 +48,13 @@ impl FlowConnection {
     }
 }
 
-/// What running a node means.
+/// Operation of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub(super) enum Work {
     /// Emits the initial input.
     Start {
-        /// What the file gives, an empty text otherwise.
+        /// Value from the file; empty text if the file gives none.
         initial: Value,
     },
     /// Asks an agent.
@@ -66,7 +66,7 @@ pub(super) enum Work {
     },
     /// Waits for a person.
     Approval {
-        /// What the person reads.
+        /// Text that the person reads.
         prompt: String,
     },
     /// A type this version does not know: a warning, and null.

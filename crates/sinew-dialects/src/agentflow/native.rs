@@ -74,7 +74,7 @@ pub(super) fn last_text(ctx: &AdapterContext<'_>) -> Option<String> {
     outputs(ctx).into_iter().rev().find_map(|(_, value)| value.as_str().map(str::to_owned))
 }
 
-/// What every node left, in the order in which nodes first did.
+/// Returns the output of each node, in the order of first outputs.
 fn outputs(ctx: &AdapterContext<'_>) -> Map<String, Value> {
     let mut ended: Vec<(u64, ActivationId)> = (0..ctx.state.acts.len() as ActivationId)
         .filter(|act| ctx.act(*act).end == Some(ActivationEnd::Succeeded))

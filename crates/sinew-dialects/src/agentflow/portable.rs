@@ -1,4 +1,4 @@
-//! What a node would be in a `sam` workflow.
+//! Translates nodes to a `sam` workflow.
 //!
 //! The text that agents work on is put together by operators of `sam`, so that an answer `{"text": …}` counts as its text
 //! there, too. Conditions look at that text in lower case, as they do here.
@@ -97,7 +97,7 @@ fn choice(
     let default = ports.get("false").copied();
     for (n, condition) in conditions.iter().enumerate() {
         let expected = condition.value.trim().to_lowercase();
-        // Nothing is expected to match nothing.
+        // An empty expectation matches no text.
         if expected.is_empty() {
             continue;
         }
@@ -166,7 +166,7 @@ impl PreviousValue<'_> {
     }
 }
 
-/// What came before: the one node that works before it, past conditions, which hand on what they got.
+/// Returns the one node that works before this one. Conditions in between pass on their input.
 fn previous<'g>(graph: &PlanGraph<'g>, node: NodeIndex) -> Result<PreviousValue<'g>, String> {
     let plan = graph.plan();
     let several = || "what it works on depends on which of several branches ran".to_owned();

@@ -7,9 +7,9 @@ use sinew_plan::NodeOperation;
 use super::model::{AGENT_NAME, Work};
 use super::{adapter, delegation, text};
 
-/// What an approval's log entry says.
+/// Text of an approval's log entry.
 pub(super) const WAITING: &str = "Waiting for user approval";
-/// Who logs what no node is to blame for.
+/// Source of log entries that belong to no node.
 const SYSTEM: &str = "system";
 
 /// Puts an entry into the log that cannot be told from the engine's own facts.
@@ -93,7 +93,7 @@ fn noted(note: &Value) -> Option<NativeEvent> {
     Some(entry(text("nodeId")?, text("type")?, text("content")?))
 }
 
-/// What an agent says about the agents below it is logged as JSON.
+/// Returns the log entry of an agent's report about the agents below it, as JSON.
 fn subagent_event(ctx: &AdapterContext<'_>, act: ActivationId, event: &Value) -> Option<NativeEvent> {
     let kind = event.get("type").and_then(Value::as_str)?;
     if !matches!(kind, "subagent_call_start" | "subagent_call_end" | "subagent_call_error") {

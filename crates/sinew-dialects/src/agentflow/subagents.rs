@@ -139,7 +139,7 @@ impl<'g> DelegationTree<'g> {
         Self { agents: graph.nodes.iter().filter_map(agent).collect(), below }
     }
 
-    /// What an agent is given of itself: its settings and, as tools, the agents below it. Call it on checked links only.
+    /// Returns an agent's settings and, as tools, the agents below it. Requires checked links.
     pub(super) fn tree(&self, id: &str, agent: &Agent) -> Value {
         let below = self.below.get(id).into_iter().flatten().filter_map(|child| {
             let settings = self.agents.get(child)?;

@@ -18,8 +18,8 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// What an agent is told: its prompt with the previous output put in, or the previous output itself. An error if the
-/// output is put in so often that the prompt grows too large.
+/// Returns the instruction of an agent: its prompt with the previous output filled in, or the previous output itself. Fails
+/// if the filled prompt is too large.
 pub(super) fn prompt(template: &str, previous: &str) -> Result<String, FillError> {
     if template.trim().is_empty() {
         return Ok(previous.to_owned());
@@ -65,7 +65,7 @@ impl ApprovalDecision {
         if self.approved { "approve" } else { "reject" }
     }
 
-    /// What the log says.
+    /// Returns the text of the log entry.
     pub(super) fn log(&self) -> String {
         let done = if self.approved { "approved" } else { "rejected" };
         match self.note.trim() {

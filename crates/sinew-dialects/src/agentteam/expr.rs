@@ -64,7 +64,7 @@ pub(super) struct ExpressionScope {
     pub(super) now: u64,
     /// Budget of all patterns together.
     pub(super) budget: RefCell<MatchBudget>,
-    /// What all templates may fill in together.
+    /// Budget that all templates share.
     pub(super) filled: FillBudget,
 }
 

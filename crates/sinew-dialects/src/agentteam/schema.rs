@@ -20,7 +20,7 @@ pub(super) enum SchemaChecks {
     Warn,
     /// The node fails.
     Fail,
-    /// Nothing is checked.
+    /// No check.
     Off,
 }
 

@@ -1,4 +1,4 @@
-//! What a conversion gives is run beside what it was made of, with the same answers of agents.
+//! Conversions are run beside their sources, with the same answers of agents.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -129,7 +129,7 @@ pub(super) fn extra(node: &PlanNode) -> CanvasNodeData {
     serde_json::from_value(node.extra.clone()).unwrap_or_default()
 }
 
-/// Nothing ran, nothing leaves.
+/// Returns the output of a node that did not run: no value leaves.
 fn silent() -> ActivationOutput {
     ActivationOutput::new(json!({}))
 }

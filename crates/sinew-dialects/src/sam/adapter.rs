@@ -1,4 +1,4 @@
-//! What the engine asks this dialect while it decides.
+//! Answers of this dialect to the engine while it decides.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -289,7 +289,7 @@ impl<'c> StartingNode<'c> {
         }
     }
 
-    /// What has arrived, in the order of `wait_for`.
+    /// Returns the arrived values, in the order of `wait_for`.
     fn join(&self, wait_for: &[String], strategy: Strategy) -> NodeDecision {
         let plan = self.ctx.plan();
         let arrived: Vec<NodeIndex> = self
@@ -335,7 +335,7 @@ fn branched(output: Value, branch: Option<&String>) -> NodeDecision {
     NodeDecision::Done(made)
 }
 
-/// What follows when all children ended well.
+/// Returns the step after all children have succeeded.
 fn gathered(
     ctx: &AdapterContext<'_>,
     program: &CompiledPlan,

@@ -10,7 +10,7 @@ use super::model::WorkflowDefinition;
 use super::parse;
 use super::read::ParseFindings;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug, Default)]
 pub(super) struct FileContent {
     /// Workflows by name, in file order.

@@ -247,7 +247,7 @@ impl PlanLowering<'_> {
     }
 }
 
-/// What is written on the way from a branching node to one of its targets; none if it is no target.
+/// Returns the label of the edge from a branching node to one of its targets; `None` for other nodes.
 fn branch_label(work: &Work, target: &str) -> Option<String> {
     let label = match work {
         Work::Conditional { true_branch, .. } if true_branch == target => "True",
@@ -276,7 +276,7 @@ fn as_node(branch: &Branch) -> NodeDef {
     }
 }
 
-/// What the plan keeps of a node: its definition, and the fields that events about its kind have.
+/// Returns the plan's data of a node: its definition, and the fields of events about its kind.
 fn node_extra(node: &NodeDef) -> Result<Value, Fault> {
     let mut kept = extra(node)?;
     if let Some(fields) = event_fields(&node.work) {

@@ -68,7 +68,7 @@ impl Dialect for Sam {
         let mut found = Vec::new();
         let content = file::read(&document, options.default_name, &mut found);
         let mut lowered = Vec::new();
-        // What reading warned of goes with the first workflow: it is told once.
+        // Warnings of reading are reported once, with the first workflow.
         let is_warning = |item: &&Diagnostic| item.severity == sinew_source::Severity::Warning;
         let mut while_reading: Vec<Diagnostic> = found.iter().filter(is_warning).cloned().collect();
         for (name, definition) in &content.workflows {

@@ -12,7 +12,7 @@ use sinew_source::Span;
 /// A workflow, without its nodes' engine side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowDefinition {
-    /// What it does, for people and models.
+    /// Purpose of the workflow, for people and models.
     pub description: String,
     /// The author's version.
     #[serde(default = "first_version")]
@@ -54,7 +54,7 @@ pub struct WorkflowDefinition {
     pub(super) places: KeyPlaces,
 }
 
-/// What the application file says beside the definition.
+/// Settings of the application file beside the definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowSettings {
     /// A name for people.
@@ -77,7 +77,7 @@ pub struct WorkflowSettings {
 /// Exit handlers, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitHandlers {
-    /// Whatever the outcome.
+    /// Node that runs after any outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub always: Option<String>,
     /// After success.
@@ -129,7 +129,7 @@ pub struct RetryBackoff {
     /// Before the first new attempt; one second when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Value>,
-    /// What the wait is multiplied with each time; 2 when not given.
+    /// Factor between two waits; 2 when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
     /// The longest wait.
@@ -142,7 +142,7 @@ pub struct RetryBackoff {
 pub struct NodeDef {
     /// Its id.
     pub id: String,
-    /// What it does.
+    /// Operation of the node.
     #[serde(flatten)]
     pub work: Work,
     /// Nodes it waits for.
@@ -155,7 +155,7 @@ pub struct NodeDef {
     pub(super) places: KeyPlaces,
 }
 
-/// What a node does.
+/// Operation of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Work {
@@ -246,7 +246,7 @@ pub struct Call {
     /// Template of the input; none = worked out from the dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What to do, in words, with templates.
+    /// Instruction in words, with templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Schema of the input instead of the agent's own.
@@ -277,7 +277,7 @@ pub struct Case {
 pub struct Branch {
     /// Its id.
     pub id: String,
-    /// Who is asked.
+    /// Agent that is asked.
     pub agent_name: String,
     /// Template of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]

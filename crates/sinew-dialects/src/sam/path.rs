@@ -1,4 +1,4 @@
-//! What stands between `{{` and `}}`: a path to a value, and how it is looked up.
+//! The text between `{{` and `}}`: a path to a value, and its look-up.
 //!
 //! Templates are forgiving: a path that leads nowhere is null. One case is an error where the caller says so
 //! ([`MissingField::Refused`]): a field that the output of a completed node lacks. Conditions are strict throughout, so
@@ -74,7 +74,7 @@ impl PathValue<'_> {
     }
 }
 
-/// What becomes of a field that the output of a completed node lacks.
+/// Treatment of a field that the output of a completed node lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissingField {
     /// An error: inputs and mappings that name it are wrong.
@@ -83,13 +83,13 @@ pub(super) enum MissingField {
     Null,
 }
 
-/// What paths can be looked up in.
+/// Values that paths are looked up in.
 pub(super) trait TemplateScope {
     /// The workflow's input; none before it is known.
     fn input(&self) -> Option<&Value>;
     /// `{"status": …, "error": …}`, once the graph is done.
     fn workflow(&self) -> Option<&Value>;
-    /// What the nearest map around works on.
+    /// Returns the item of the nearest map around.
     fn item(&self) -> Option<&Value>;
     /// Position of that item.
     fn index(&self) -> Option<u32>;

@@ -21,7 +21,7 @@ pub(super) struct CompiledPlan {
     pub(super) nodes: Vec<CompiledNode>,
     /// Nodes by id.
     ids: BTreeMap<String, NodeIndex>,
-    /// Who runs each node as a body.
+    /// Nodes that run each node as their body.
     pub(super) owners: Vec<Vec<NodeIndex>>,
     /// The workflow's output.
     pub(super) output: Template,

@@ -9,13 +9,13 @@ use super::duration;
 /// The members of one object. Every key that is asked for is known; [`ObjectFields::close`] complains about the rest.
 pub(super) struct ObjectFields<'n> {
     members: &'n [Member],
-    /// What messages call the object: `agent node 'a'`.
+    /// Name of the object in messages: `agent node 'a'`.
     pub(super) what: String,
     pub(super) span: Span,
     known: Vec<&'static str>,
 }
 
-/// What was found wrong.
+/// Findings of reading.
 pub(super) type ParseFindings = Vec<Diagnostic>;
 
 /// A key and its aliases; the first is the one messages name.
@@ -199,7 +199,7 @@ impl<'n> ObjectFields<'n> {
         list
     }
 
-    /// What messages call a key of this object.
+    /// Returns the name of a key of this object in messages.
     pub(super) fn key(&self, keys: Keys) -> String {
         format!("'{}' of {}", keys.first().unwrap_or(&""), self.what)
     }

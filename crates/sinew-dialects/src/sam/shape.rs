@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{NodeDef, Work, WorkflowDefinition};
 
-/// Who runs inside whom, and who runs at the end.
+/// Nodes that run inside others, and nodes that run at the end.
 #[derive(Debug, Default)]
 pub(super) struct GraphShape {
     /// Maps and loops by the node they run.
@@ -30,7 +30,7 @@ impl GraphShape {
         !self.owners.contains_key(id) && !self.exits.contains(id)
     }
 
-    /// Who must be done before something that depends on `id`: a body is done when those that run it are.
+    /// Returns the nodes that must be done before a node that depends on `id`: for a body, the nodes that run it.
     pub(super) fn stands_for<'a>(&'a self, id: &'a str) -> Vec<&'a str> {
         let mut seen = BTreeSet::new();
         let mut open = vec![id];

@@ -139,7 +139,7 @@ impl Template {
         }
     }
 
-    /// What is wrong with it whatever it is resolved in.
+    /// Returns the defect that it has in any scope.
     pub(super) fn check(&self) -> Option<String> {
         match self {
             Self::Broken(name) => Some(needs_list(name)),

@@ -21,7 +21,7 @@ fn recorded(kind: &str) -> Vec<Value> {
     cases
 }
 
-/// What we must do: what the source does, except where its case says otherwise. None where the case binds nobody.
+/// Returns the expectations of a case: those of the source, except where the case differs on purpose. `None` without any.
 fn wanted(case: &Value) -> Option<Value> {
     let mut wanted = case["expect"].clone();
     match (case["stance"].as_str().unwrap(), case.get("want")) {

@@ -1,4 +1,4 @@
-//! What a definition must hold beyond its shape: ids, references, branches, cycles, schemas, templates, conditions.
+//! Rules of a definition beyond its form: ids, references, branches, cycles, schemas, templates, conditions.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};

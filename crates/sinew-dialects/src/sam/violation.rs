@@ -4,7 +4,7 @@ use serde_json::Value;
 use sinew_script::python_repr;
 use sinew_source::{Schema, Violation};
 
-/// What is wrong with a value, the outermost violation first; empty where nothing is.
+/// Returns the violations of a value, the outermost one first; empty if there are none.
 ///
 /// The texts are those the source engine gives agents to correct themselves by, so unlike other diagnostics they
 /// repeat (short) values: they go to the agent that sent them.

@@ -1,4 +1,4 @@
-//! What templates and conditions of an activation can see of its execution.
+//! View of an execution for templates and conditions of an activation.
 
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, NodeView, ScopeId, SharedJson};
@@ -163,7 +163,7 @@ pub(super) fn failed_first(ctx: &AdapterContext<'_>, mut act: ActivationId) -> A
     act
 }
 
-/// What events and messages call an activation: `a`, `map_0`, `loop_iter_2`, a branch's id.
+/// Returns the name of an activation in events and messages: `a`, `map_0`, `loop_iter_2`, a branch's id.
 pub(super) fn name(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
     let one = ctx.act(act);
     let node = ctx.node_of(act);

@@ -1,4 +1,4 @@
-//! What the engine asks: what a node does, what its answers mean, which edge is taken.
+//! Answers to the engine: the work of a node, the meaning of its answers, the edge that is taken.
 
 use sinew_protocol::code;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) const STEP_BUDGET: &str = code::SWENY_STEP_BUDGET_USED_UP.as_str();
 const JUDGE: &str = "judge";
 /// Tag of asks between two attempts.
 const REFLECT: &str = "reflect";
-/// What the default edge is called among the choices.
+/// Name of the default edge among the choices.
 const DEFAULT: &str = "None of the above / default path";
 
 /// The dialect as the engine sees it.
@@ -125,7 +125,7 @@ impl Adapter for SwenyAdapter {
     }
 }
 
-/// What the dialect keeps of the workflow.
+/// Returns the dialect's data of the workflow.
 pub(super) fn plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
     PlanExtra::deserialize(&plan.extra).map_err(|error| broken_plan(&error))
 }
@@ -244,7 +244,7 @@ fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<WorkAttempt<'a>> {
     attempts
 }
 
-/// What follows the replies so far.
+/// Returns the step after the replies so far.
 fn go_on(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
     let plan = plan_extra(ctx.plan())?;
     let node = node_extra(ctx, act)?;

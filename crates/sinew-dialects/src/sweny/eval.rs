@@ -51,7 +51,7 @@ impl EvalVerdict {
     }
 }
 
-/// What judging came to so far.
+/// Outcome of judging so far.
 pub(super) enum JudgingOutcome {
     /// All evaluators have spoken, in order.
     All(Vec<EvalVerdict>),
@@ -209,7 +209,7 @@ fn model_verdict(evaluator: &Evaluator, answer: Option<Answer>) -> EvalVerdict {
     EvalVerdict::new(&evaluator.name, EvalKind::Judge, pass, reasoning)
 }
 
-/// What a model answered: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.
+/// Decodes a model's answer: `VERDICT: word` and `REASONING: text` on lines of their own, or the same as an object.
 fn answer(replied: &RecordedReply) -> Option<Answer> {
     let output = &replied.result.as_ref().ok()?.output;
     if let Some(verdict) = output.get("verdict").and_then(Value::as_str) {

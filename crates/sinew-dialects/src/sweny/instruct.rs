@@ -1,4 +1,4 @@
-//! What agents are told: rules, background, skills, the node's own words; and what a second attempt is told first.
+//! Instructions of agents: rules, background, skills, the node's own words, and the preamble of a second attempt.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::source;
 
 /// Between parts of an instruction.
 const RULE: &str = "\n\n---\n\n";
-/// What a model is asked between two attempts, unless the file has its own question.
+/// Question to a model between two attempts, unless the file has its own question.
 const REFLECT: &str = "The attempt below did not pass its evaluation. Say in a few sentences what went wrong and what \
     the next attempt must do differently.";
 
@@ -62,7 +62,7 @@ pub(super) fn given(sources: Option<&Value>) -> Vec<(usize, &Value)> {
     }
 }
 
-/// What a node is given beside its instruction: tools, servers, model.
+/// Returns the context of a node beside its instruction: tools, servers, model.
 pub(super) fn surroundings(plan: &PlanExtra, id: &str, node: &NodeExtra) -> Value {
     let work = &node.work;
     let skills = || work.skills.iter().filter_map(|id| plan.skills.get(id).map(|skill| (id, skill)));
@@ -115,7 +115,7 @@ pub(super) fn question(hint: Option<&Hint>) -> Option<String> {
     }
 }
 
-/// What stands before the instruction of a new attempt.
+/// Returns the text before the instruction of a new attempt.
 pub(super) fn preamble(hint: Option<&Hint>, reflection: Option<&str>, failing: &[&EvalVerdict]) -> String {
     let lines: Vec<String> = failing.iter().map(|verdict| verdict.line()).collect();
     let failed = format!("## Previous attempt failed evaluation\n\n{}", lines.join("\n"));
@@ -134,7 +134,7 @@ pub(super) fn again(preamble: &str, instruction: &str) -> String {
     format!("{preamble}{RULE}{instruction}")
 }
 
-/// What a judge is told.
+/// Returns the instruction of a judge.
 pub(super) fn rubric(rubric: &str, pass_when: &str) -> String {
     format!(
         "Judge the result of a workflow step (its data and its tool calls) by this rubric:\n\n{rubric}\n\n\
@@ -143,6 +143,6 @@ pub(super) fn rubric(rubric: &str, pass_when: &str) -> String {
     )
 }
 
-/// What is asked where a node's edges have conditions.
+/// Question where a node's edges have conditions.
 pub(super) const ROUTE: &str =
     "Based on the results so far, which of these conditions holds? Answer with the id of one choice.";

@@ -20,9 +20,9 @@ use crate::{LowerOptions, Lowered};
 
 /// Visits of nodes in one run, unless the file says otherwise.
 const MAX_STEPS: u32 = 200;
-/// Who is asked when the caller names nobody.
+/// Agent if the caller names none.
 const DEFAULT_AGENT: &str = "agent";
-/// Who judges when the file names no model.
+/// Model of judges if the file names none.
 const JUDGE_MODEL: &str = "claude-haiku-4-5";
 /// Why an edge without a condition was taken.
 const ONLY_PATH: &str = "only path";
@@ -55,7 +55,7 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         fatal |= !found.is_empty();
     }
     if malformed {
-        // Nothing is read for a file that cannot be used as it is written.
+        // Sources are read for valid files only.
         diagnostics.extend(found);
         return Err(sorted(diagnostics));
     }

@@ -46,7 +46,7 @@ pub(super) struct FileNode {
     pub(super) work: Work,
 }
 
-/// What the plan keeps of a node as it stands in the file.
+/// Plan data of a node as the file has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Work {
     #[serde(default)]
@@ -81,7 +81,7 @@ impl Work {
     }
 }
 
-/// What the adapter reads of a node.
+/// Data of a node for the adapter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NodeExtra {
     /// The resolved text.
@@ -94,7 +94,7 @@ pub(super) struct NodeExtra {
     pub(super) work: Work,
 }
 
-/// What the adapter reads of the workflow.
+/// Data of the workflow for the adapter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct PlanExtra {
@@ -115,7 +115,7 @@ pub(super) struct PlanExtra {
     pub(super) model: Option<String>,
 }
 
-/// Who does what.
+/// Agents by kind of work.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AgentRoles {
@@ -127,7 +127,7 @@ pub(super) struct AgentRoles {
 /// Resolved sources of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ResolvedTexts {
-    /// Nothing is inherited.
+    /// Inherits no rules and no context.
     pub(super) only: bool,
     pub(super) texts: Vec<String>,
 }
@@ -141,7 +141,7 @@ pub(super) struct FileEdge {
     pub(super) max_iterations: Option<f64>,
 }
 
-/// Something to read: a text, a file, a URL.
+/// A source to read: a text, a file, a URL.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Source {
@@ -163,7 +163,7 @@ pub(super) enum NodeSources {
     },
 }
 
-/// What a skill gives the nodes that list it.
+/// Parts of a skill for the nodes that list it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Skill {
@@ -249,7 +249,7 @@ pub(super) struct Evaluator {
     pub(super) model: Option<String>,
 }
 
-/// What an evaluator looks at.
+/// Subject of an evaluator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EvalKind {
@@ -271,7 +271,7 @@ impl EvalKind {
     }
 }
 
-/// What must hold; all of it.
+/// Rules that must all hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EvalRule {
@@ -304,7 +304,7 @@ pub(super) enum MatchTest {
     Matches(String),
 }
 
-/// What must hold before a node runs.
+/// Rules that must hold before a node runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NodeRequirements {
     #[serde(default)]
@@ -315,7 +315,7 @@ pub(super) struct NodeRequirements {
     pub(super) on_fail: OnFail,
 }
 
-/// What a node becomes whose requirements do not hold.
+/// Outcome of a node whose requirements do not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OnFail {
@@ -332,7 +332,7 @@ pub(super) struct Retry {
     pub(super) instruction: Option<Hint>,
 }
 
-/// What a new attempt is told first.
+/// First part of a new attempt's instruction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Hint {

@@ -1,4 +1,4 @@
-//! What a node would be in a `sam` workflow.
+//! Translates nodes to a `sam` workflow.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -61,7 +61,7 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     }
 }
 
-/// What a node sees: the input, and what every node before it gave. Before a node is a chain.
+/// Returns the context of a node: the input, and the output of each node of the chain before it.
 fn context(graph: &PlanGraph<'_>, node: NodeIndex) -> Value {
     let plan = graph.plan();
     let mut chain = Vec::new();

@@ -70,7 +70,7 @@ fn started(ctx: &AdapterContext<'_>) -> Vec<NativeEvent> {
     ]
 }
 
-/// What an agent said while working: tool calls and progress.
+/// Returns the event of an agent's progress: a tool call or a message.
 fn told(ctx: &AdapterContext<'_>, act: ActivationId, said: &Value) -> Option<NativeEvent> {
     let node = &ctx.node_of(act).id;
     if let Some(text) = said.as_str() {

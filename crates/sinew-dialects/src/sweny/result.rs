@@ -1,4 +1,4 @@
-//! What a node came to, and how later nodes, routes and callers see it.
+//! Result of a node, and its views for later nodes, routes and callers.
 
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -34,7 +34,7 @@ impl NodeResult {
         Self { status, data, tool_calls: Vec::new(), evals: Vec::new() }
     }
 
-    /// What an agent's answer means. It may answer with a whole result (`status`, `data`, `toolCalls`), or with data.
+    /// Decodes an agent's answer: a whole result (`status`, `data`, `toolCalls`), or data.
     pub(super) fn of_reply(reply: &Result<std::sync::Arc<TaskReply>, Fault>, work: &Work) -> Self {
         let reply = match reply {
             Ok(reply) => reply,
@@ -156,12 +156,12 @@ pub(super) fn results<'a>(ctx: &AdapterContext<'a>) -> IndexMap<&'a str, (Activa
     results
 }
 
-/// What nodes see: the input and what every node left.
+/// Returns the view of nodes: the input and the result of every node.
 pub(super) fn context(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |_, result| result.seen(None))
 }
 
-/// What routes see: of nodes that declare their output, only what they declare.
+/// Returns the view of routes: of nodes that declare their output, only the declared part.
 pub(super) fn route_view(ctx: &AdapterContext<'_>) -> Value {
     view(ctx, |act, result| {
         let work = work(ctx, act);

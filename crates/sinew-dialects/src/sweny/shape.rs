@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use sinew_protocol::code;
 use sinew_source::{Diagnostic, Node, Span, did_you_mean};
 
-/// What a value must look like.
+/// Form of a value.
 pub(super) enum Shape {
     /// A text; with `true` it must not be empty.
     Text(bool),
@@ -30,7 +30,7 @@ pub(super) enum Shape {
     Source,
     /// Sources of a node: a list, or a list that replaces what it would inherit.
     Sources,
-    /// What a retry is told: a text, `{auto: true}` or `{reflect: text}`.
+    /// Preamble of a retry: a text, `{auto: true}` or `{reflect: text}`.
     Hint,
 }
 

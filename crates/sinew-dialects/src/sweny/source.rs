@@ -9,7 +9,7 @@ use sinew_source::{Diagnostic, Diagnostics, Span};
 
 use super::model::Source;
 
-/// What a source names.
+/// Kind of a source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Inline,
@@ -47,7 +47,7 @@ impl Source {
 pub(super) struct Reader<'a> {
     read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
     cache: BTreeMap<String, Result<String, String>>,
-    /// What was read, by its place in the workflow.
+    /// Records of the sources, by their place in the workflow.
     pub(super) records: Map<String, Value>,
     pub(super) found: Vec<Diagnostic>,
 }
@@ -140,7 +140,7 @@ pub(super) fn read_input(
     Err(diagnostics)
 }
 
-/// What a source of the input was before it was read.
+/// Returns a source of the input as it was before it was read.
 pub(super) fn origin(source: &Value) -> Option<Source> {
     serde_json::from_value(source.get(ORIGIN).unwrap_or(source).clone()).ok()
 }
@@ -152,7 +152,7 @@ pub(super) fn inline(source: &Value) -> Option<String> {
     (kind == Kind::Inline).then(|| text.to_owned())
 }
 
-/// What the trace keeps of a source.
+/// Returns the trace's record of a source.
 pub(super) fn record(source: &Source, text: &str) -> Value {
     let (kind, name) = source.named();
     let (kind, resolver) = match kind {

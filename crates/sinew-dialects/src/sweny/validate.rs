@@ -1,4 +1,4 @@
-//! What the form cannot say: rules between members, and the graph.
+//! Rules that the form cannot express: rules between members, and of the graph.
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +129,7 @@ fn evaluator(node: &Node, place: &str, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is wrong with a workflow's graph.
+/// Defects of a workflow's graph.
 pub(super) struct GraphFindings {
     /// True if no plan can be made of it; otherwise it could run, although it should not.
     pub(super) fatal: bool,

@@ -79,7 +79,7 @@ fn decisions() -> Vec<World> {
     worlds
 }
 
-/// What chance seldom finds.
+/// Histories that random inputs seldom reach.
 fn corners() -> Vec<World> {
     let retry = json!({ "limit": 1, "delay_ms": 30 });
     let slow = json!({ "limit": 1, "delay_ms": 300 });

@@ -170,7 +170,7 @@ fn halting_adapters(name: &str) -> Option<&'static dyn Adapter> {
     adapters(name)
 }
 
-/// What the owner of the shard has in hand, as it has noted.
+/// The note of the owner about its work in hand.
 async fn noted(mesh: &TestMesh) -> usize {
     let (note, _) = mesh.mesh.fleet().takeover_note(0).await.unwrap();
     let note: Value = serde_json::from_slice(&note).unwrap_or_default();

@@ -47,7 +47,7 @@ pub(crate) struct Description {
     pub(crate) waiting: Vec<Wait>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
-    /// What went wrong without failing a node: conversions that raised, values that break a contract.
+    /// Problems that did not fail a node: conversions that raised, values that break a contract.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<NodeWarning>,
     /// How often an operator retried it.
@@ -60,13 +60,13 @@ pub(crate) struct Description {
     pub(crate) next: Vec<String>,
 }
 
-/// Something that went wrong at a node and did not fail it.
+/// A problem at a node that did not fail it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NodeWarning {
     /// The node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// What, in one sentence.
+    /// Description in one sentence.
     pub(crate) message: String,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> D
     }
 }
 
-/// What went wrong without failing a node, in the order of the facts.
+/// Returns the problems that did not fail a node, in the order of the facts.
 fn warnings(record: &Record) -> Vec<NodeWarning> {
     let mut found = Vec::new();
     record.execution.replay(|ctx, fact| {

@@ -32,7 +32,7 @@ pub(crate) struct Wait {
     /// The sentence without times.
     #[serde(skip)]
     pub(crate) subject: String,
-    /// Something speaks against its coming soon.
+    /// A sign that its end is not near.
     #[serde(skip)]
     pub(crate) is_late: bool,
     /// Since when.

@@ -104,7 +104,7 @@ fn the_live_tree_shows_every_change_and_ends_whole() {
     world.write("chain.yaml", CHAIN);
     let mut seen = terminal(&world, &["run", "chain.yaml"], 160, 50);
     gate.begun();
-    // Nothing happens any more: what happened last is seen all the same.
+    // The last change is seen although no other change follows.
     seen.wait_for("the end of the first node", PATIENCE, |screen| {
         screen.contains("✓ first   succeeded") && screen.contains("◐ second  running")
     });

@@ -56,7 +56,7 @@ impl Condition {
 #[error("{}", failed(.text, .reason))]
 pub(super) struct UnreadableCondition {
     text: String,
-    /// What is wrong, without the condition's text.
+    /// Description of the defect, without the condition's text.
     pub(super) reason: String,
 }
 

@@ -448,7 +448,7 @@ impl ConditionParser {
         self.list(")").map(|(args, _)| args)
     }
 
-    /// What stands in the brackets after a value.
+    /// Parses the brackets after a value.
     fn subscript(&mut self, on: Expr) -> Result<Expr, String> {
         let mut bounds = [None, None, None];
         let mut at = 0;

@@ -14,7 +14,7 @@ use super::super::Sam;
 use super::super::world::name;
 use crate::Dialect;
 
-/// What the agents of a case do, in the words of the cases.
+/// Behaviour of the agents of a case, in the words of the cases.
 pub(super) type Stubs = Value;
 
 /// A call of an agent.
@@ -26,7 +26,7 @@ pub(super) struct Call {
     ended: Option<Time>,
 }
 
-/// What is due at some time.
+/// A due event.
 enum Due {
     Reply { run: usize, act: ActivationId, attempt: u32, result: Result<TaskReply, Fault>, call: usize },
     Cancel,
@@ -35,7 +35,7 @@ enum Due {
 struct Run {
     machine: Machine<()>,
     depth: u32,
-    /// Who called it.
+    /// Execution that called it.
     caller: Option<(usize, ActivationId, u32)>,
 }
 

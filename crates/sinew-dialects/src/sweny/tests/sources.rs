@@ -94,7 +94,7 @@ fn an_input_brings_files_that_whoever_starts_it_reads() {
         assert_eq!(sources[place][key], want, "{place} {key}");
     }
 
-    // Nobody read it: it is refused, and nothing runs.
+    // A source that was not read is refused, and no node runs.
     let mut bench = Bench::new(lower(&Sweny, &workflow).unwrap().plan, Sweny.adapter());
     bench.start(given, &mut stub);
     assert!(bench.asked.is_empty());
