@@ -61,6 +61,8 @@ pub(crate) struct Surroundings {
     /// Id of the node, where the activation's label says more.
     pub(crate) node: Option<String>,
     pub(crate) path: Vec<(String, u32)>,
+    /// User on whose behalf the execution runs; empty if the request names none.
+    pub(crate) user: String,
     pub(crate) purpose: String,
     pub(crate) request: Value,
 }
@@ -69,6 +71,7 @@ impl Surroundings {
     /// Words the request around the input, as A2A requests carry it.
     fn value(&self, about: &About) -> Value {
         json!({
+            "user": self.user,
             "workflow": about.workflow,
             "execution": about.execution.as_str(),
             "node": self.node.as_ref().unwrap_or(&about.node),

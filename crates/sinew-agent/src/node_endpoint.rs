@@ -60,6 +60,7 @@ impl NodeWork {
             surroundings: Some(Arc::new(Surroundings {
                 node: request.node.map(std::borrow::Cow::into_owned),
                 path: request.path,
+                user: request.user.map(std::borrow::Cow::into_owned).unwrap_or_default(),
                 purpose: request.purpose.into_owned(),
                 request: request.context.map(std::borrow::Cow::into_owned).unwrap_or_default(),
             })),
@@ -136,7 +137,8 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let slot = match Arc::clone(&site.slots).try_acquire_owned() {
         Ok(slot) if !site.is_slow() => slot,
         slot => {
-            spawn(site, context, input, None, slot.ok());
+            let span = task_span(&context);
+            spawn(site, context, input, None, slot.ok(), span);
             return None;
         }
     };
@@ -146,15 +148,15 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let kept = if agent.agent.output_retries > 0 { input.clone() } else { Value::Null };
     let mut call = begin_call(agent, input, &context);
     let began = std::time::Instant::now();
-    let polled = task_span(&context)
-        .in_scope(|| call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())));
+    let span = task_span(&context);
+    let polled = span.in_scope(|| call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())));
     if began.elapsed() > MAX_POLL_TIME {
         site.mark_slow();
     }
     let said = match polled {
         std::task::Poll::Ready(said) => said,
         std::task::Poll::Pending => {
-            spawn(site, context, kept, Some(FirstCall::Running(call)), Some(slot));
+            spawn(site, context, kept, Some(FirstCall::Running(call)), Some(slot), span);
             return None;
         }
     };
@@ -176,7 +178,7 @@ fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
         }
         _ => {}
     }
-    spawn(site, context, kept, Some(FirstCall::Said(said)), Some(slot));
+    spawn(site, context, kept, Some(FirstCall::Said(said)), Some(slot), span);
     None
 }
 
@@ -187,8 +189,9 @@ fn spawn(
     input: Value,
     first: Option<FirstCall>,
     slot: Option<OwnedSemaphorePermit>,
+    span: tracing::Span,
 ) {
-    let (site, tracker, span) = (Arc::clone(site), site.going_on.clone(), task_span(&context));
+    let (site, tracker) = (Arc::clone(site), site.going_on.clone());
     tracker.spawn(async move { carry_out(&site, &context, input, first, slot).await }.instrument(span));
 }
 
@@ -229,9 +232,10 @@ async fn attempt(
 ) -> Result<Ended, GivenUp> {
     let agent = &site.agent;
     let until = Instant::now() + crate::work::time_left(agent, context);
-    let _slot = match slot {
-        Some(slot) => slot,
-        None => tokio::select! {
+    let _slot = if let Some(slot) = slot {
+        slot
+    } else {
+        tokio::select! {
             biased;
             () = site.halt.cancelled() => return Err(GivenUp),
             () = context.cancel().cancelled() => {
@@ -241,7 +245,7 @@ async fn attempt(
                 return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
             slot = Arc::clone(&site.slots).acquire_owned() => slot.map_err(|_| GivenUp)?,
-        },
+        }
     };
     if first.is_none()
         && let Err(fault) = check_input(agent, input, context)

@@ -73,7 +73,7 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
     match &*FORM {
         Ok(form) => diagnostics.extend(check_node(form, &document.root)),
         Err(problem) => {
-            diagnostics.push(Diagnostic::error(code::AGENT_FILE_CANNOT_BE_USED.as_str(), problem.clone()))
+            diagnostics.push(Diagnostic::error(code::AGENT_FILE_CANNOT_BE_USED.as_str(), problem.clone()));
         }
     }
     if diagnostics.has_errors() {

@@ -26,8 +26,8 @@ workflow:
   description: Everything that can be cut in two
   nodes:
     - {id: first, type: agent, agent_name: alpha, input: {value: "{{workflow.input.value}}", pad: "{{workflow.input.pad}}"}}
-    - {id: spread, type: map, depends_on: [first], items: "{{first.output.items}}", node: item, concurrency_limit: 2}
-    - {id: item, type: agent, agent_name: beta, input: {value: "{{_map_item.value}}"}}
+    - {id: spread, type: map, depends_on: [first], items: "{{first.output.items}}", node: part, concurrency_limit: 2}
+    - {id: part, type: agent, agent_name: beta, input: {value: "{{_map_item.value}}"}}
     - {id: side, type: agent, agent_name: gamma, depends_on: [first], input: {value: "{{first.output.value}}"}}
     - id: flaky
       type: agent

@@ -159,7 +159,7 @@ impl ExecutionTree {
                         }
                         RequestTarget::Workflow(_) => {} // it runs already: sent again after a crash
                         RequestTarget::Agent(_) | RequestTarget::Evaluation => {
-                            out.send(now, self.call(key, ask, deadline))
+                            out.send(now, self.call(key, ask, deadline));
                         }
                     }
                 }

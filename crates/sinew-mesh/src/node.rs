@@ -100,14 +100,13 @@ impl Mesh {
 impl NodeCaller {
     /// Sends a task; false if the connection did not take it in time, so that it has to be sent again.
     pub async fn send(&mut self, agent: &str, token: &ResultToken, body: Bytes) -> bool {
-        let subject = match self.subjects.get(agent) {
-            Some(subject) => subject.clone(),
-            None => {
-                let name = self.mesh.subject(&Subject::Node { agent: Token::of(agent) });
-                let subject = async_nats::Subject::from(name);
-                self.subjects.insert(agent.to_owned(), subject.clone());
-                subject
-            }
+        let subject = if let Some(subject) = self.subjects.get(agent) {
+            subject.clone()
+        } else {
+            let name = self.mesh.subject(&Subject::Node { agent: Token::of(agent) });
+            let subject = async_nats::Subject::from(name);
+            self.subjects.insert(agent.to_owned(), subject.clone());
+            subject
         };
         crash::point("node.before");
         let reply = format!("{}.{}", self.inbox, token.as_str());

@@ -1,5 +1,4 @@
 //! Health and metrics of a service. A test of its own process: metrics are counted per process.
-#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;

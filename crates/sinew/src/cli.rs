@@ -212,7 +212,7 @@ mod tests {
                 }
             }
         }
-        let mut checked = 0;
+        let (mut checked, mut wrong) = (0, Vec::new());
         for file in files {
             let text = std::fs::read_to_string(root.join(&file)).unwrap();
             for line in command_lines(&text) {
@@ -243,10 +243,17 @@ mod tests {
                             error.kind(),
                             clap::error::ErrorKind::InvalidValue | clap::error::ErrorKind::ValueValidation
                         );
-                    assert!(is_incomplete || is_placeholder, "{file}: `sinew {line}`: {error}");
+                    if !is_incomplete && !is_placeholder {
+                        let reason = error.to_string();
+                        wrong.push(format!(
+                            "{file}: `sinew {line}`: {}",
+                            reason.lines().next().unwrap_or_default()
+                        ));
+                    }
                 }
             }
         }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
         assert!(checked > 100, "{checked}");
     }
 

@@ -202,7 +202,7 @@ fn random_canvas(dice: &mut Dice) -> Value {
         }
         if dice.one_in(3) {
             let values = ["err", "Hello", "A1", "(", "{{PREVIOUS_OUTPUT}}"];
-            let conditions: Vec<Value> = (0..1 + dice.roll(2))
+            let conditions: Vec<Value> = (0..=dice.roll(2))
                 .map(|_| json!({ "operator": *dice.pick(&["contains", "equal"]), "value": *dice.pick(&values[..4]) }))
                 .collect();
             ends.extend((0..conditions.len()).map(|n| (id.clone(), format!("condition-{n}"))));
@@ -251,7 +251,7 @@ fn random_canvases_ask_the_same_or_are_refused() {
         let answer = |ask: &TaskRequest| {
             let text = ask.input["text"].as_str().expect("agents are given a text");
             let word = words[(text.len() + ask.target.name().len()) % words.len()];
-            if text.len() % 2 == 0 { json!({ "text": word }) } else { json!(word) }
+            if text.len().is_multiple_of(2) { json!({ "text": word }) } else { json!(word) }
         };
         for input in [json!({}), json!({ "text": "Err or not" })] {
             let (before, after) =

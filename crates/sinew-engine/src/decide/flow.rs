@@ -208,7 +208,7 @@ impl Decider<'_> {
         match self.graph.plan().node(node).join {
             JoinRule::Each => batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) }),
             JoinRule::Once if token.fan.is_some() => {
-                batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) })
+                batch.due.push(DueJoin { node, fan: token.fan, take: Some(1) });
             }
             JoinRule::Once => match slot.and_then(|slot| slot.last) {
                 // The first token of the round makes it; the others of the round are gathered.

@@ -51,7 +51,7 @@ impl Decider<'_> {
                 self.step(act, step);
             }
             TimerKind::Person => {
-                self.take_answer(act, PersonAnswer { timed_out: true, ..PersonAnswer::default() })
+                self.take_answer(act, PersonAnswer { timed_out: true, ..PersonAnswer::default() });
             }
             TimerKind::Activation => self.activation_timeout(act),
             TimerKind::Wall => {}

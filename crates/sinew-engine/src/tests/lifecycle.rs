@@ -29,7 +29,7 @@ fn changes(world: &World) -> BTreeSet<(&'static str, &'static str, &'static str)
                     assert_eq!(from, Some(one.phase), "{fact:?} changes the phase of activation {act}");
                 } else if TRANSITIONS.iter().any(|row| row.fact == fact.kind()) {
                     let change = (from, fact.kind(), one.phase);
-                    assert!(TRANSITIONS.iter().any(|row| is(row, change)), "no row for {change:?}");
+                    assert!(TRANSITIONS.iter().any(|row| is(*row, change)), "no row for {change:?}");
                     found.insert(words(change));
                 } else {
                     assert_eq!(from, Some(one.phase), "{fact:?} has no row and changes a phase");
@@ -40,7 +40,7 @@ fn changes(world: &World) -> BTreeSet<(&'static str, &'static str, &'static str)
     found
 }
 
-fn is(row: &Transition, change: Change) -> bool {
+fn is(row: Transition, change: Change) -> bool {
     (row.from, row.fact, row.to) == change
 }
 

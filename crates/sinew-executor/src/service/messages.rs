@@ -64,12 +64,7 @@ impl Shared {
     }
 
     /// Words a task in the short form. `None` if it is too large: then its input has to be stored first.
-    pub(super) fn node_request(
-        &self,
-        call: &Call,
-        meta: &ExecutionMeta,
-        token: &ResultToken,
-    ) -> Option<Bytes> {
+    pub(super) fn node_request(call: &Call, meta: &ExecutionMeta, token: &ResultToken) -> Option<Bytes> {
         let (ask, attempt) = (&call.ask, call.key.attempt);
         let (execution, task, activation) = (&call.execution, &call.task, &call.activation);
         let ids = NodeRequestIds { execution, task, activation, attempt, token };
@@ -82,9 +77,10 @@ impl Shared {
         request.suggested_output_filename =
             Cow::Owned(output_name(&call.workflow, &call.label, call.task.as_str()));
         request.deadline = call.deadline;
+        request.user = Some(Cow::Borrowed(user_of(meta)));
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
-        request.path = call.path.clone();
+        request.path.clone_from(&call.path);
         request.instruction = ask.instruction.as_deref().map(Cow::Borrowed);
         request.context = (!ask.context.is_null()).then_some(Cow::Borrowed(&ask.context));
         request.traceparent = span.as_deref().map(Cow::Borrowed);
@@ -129,7 +125,7 @@ impl Shared {
     ) -> Result<(HeaderMap, Bytes), MeshError> {
         let agent = call.ask.target.name();
         if self.cards.get(agent).is_some_and(|announced| card::takes_node_requests(&announced.card))
-            && let Some(body) = self.node_request(call, meta, &ResultToken::of(&self.key, &call.task))
+            && let Some(body) = Self::node_request(call, meta, &ResultToken::of(&self.key, &call.task))
         {
             let mut headers = HeaderMap::new();
             let result_subject = self.result_subject(call, &Token::of(agent));
@@ -153,7 +149,7 @@ impl Shared {
         });
         let sender = Sender {
             app: meta.workflow.clone(),
-            user: if meta.user.is_empty() { meta.caller.to_string() } else { meta.user.clone() },
+            user: user_of(meta).to_owned(),
             session: meta.execution.to_string(),
             task: meta.parent.as_ref().map_or_else(|| meta.execution.to_string(), |p| p.task.to_string()),
             vocabulary: self.vocabulary,
@@ -327,4 +323,9 @@ fn point_to(request: &mut SendMessageRequest, address: &str) {
         Some(url) => address.clone_into(url),
         None => request.message.parts.push(Part::url(address).with_media_type(JSON)),
     }
+}
+
+/// Returns the user on whose behalf an execution runs: the named one, else its caller.
+fn user_of(meta: &ExecutionMeta) -> &str {
+    if meta.user.is_empty() { meta.caller.as_str() } else { &meta.user }
 }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::Shared;
 use super::agent_line::AgentLine;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
 use super::intake::{self, Arrival, Done, Handle};
@@ -112,7 +113,7 @@ impl NodeCalls {
         chain: Vec<String>,
     ) -> Option<Job> {
         let token = ResultToken::of(&self.shared.key, &call.task);
-        let Some(body) = self.shared.node_request(&call, &meta, &token) else {
+        let Some(body) = Shared::node_request(&call, &meta, &token) else {
             return Some(Job::Task { call, meta, chain });
         };
         if self.calls.contains_key(&token) {

@@ -114,7 +114,7 @@ fn who_may_hear_what() {
     assert_eq!(hears(Role::Agent, "other", Some("reviewer")), "");
     assert_eq!(hears(Role::Client, "billing", None), "event progress");
     assert_eq!(hears(Role::Operator, "o", None), "event card progress");
-    assert_eq!(hears(Role::Executor, "x1", None), "rpc progress control query");
+    assert_eq!(hears(Role::Executor, "x1", None), "event rpc progress control query");
     assert_eq!(hears(Role::Provisioner, "p", None), "");
     for role in Role::ALL {
         let permissions = of(role, "reviewer");

@@ -54,6 +54,9 @@ pub struct WorkflowNodeRequest<'a> {
     /// Time by which the answer must be there, in milliseconds since 1970 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
+    /// User on whose behalf the execution runs.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Cow<'a, str>>,
     /// Reason for asking: the node's own work, or a question about it.
     #[serde(borrow)]
     pub purpose: Cow<'a, str>,
@@ -116,6 +119,7 @@ impl<'a> WorkflowNodeRequest<'a> {
             activation: ids.activation.clone(),
             attempt: ids.attempt,
             deadline: None,
+            user: None,
             purpose: Cow::Borrowed(""),
             node: None,
             path: Vec::new(),

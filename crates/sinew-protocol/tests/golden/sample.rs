@@ -296,6 +296,7 @@ pub(crate) fn node_requests() -> Vec<(&'static str, Vec<u8>)> {
     full.output_schema = Some(Cow::Owned(json!({"type": "string"})));
     full.suggested_output_filename = Cow::Borrowed("order_intake_review_0a1b2c3d.json");
     full.deadline = Some(1_795_251_660_123);
+    full.user = Some(Cow::Borrowed("ada"));
     full.purpose = Cow::Borrowed("work");
     full.node = Some(Cow::Borrowed("review"));
     full.path = vec![("each".to_owned(), 3)];

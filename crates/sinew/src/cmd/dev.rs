@@ -16,6 +16,7 @@ use sinew_executor::service::{Service, ServiceOptions};
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
+use sinew_protocol::code;
 
 use self::next::{NextCommand, next_command};
 use self::reload::{FileChange, FileWatch};
@@ -243,11 +244,10 @@ async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
     let server = Server::start(ServerOptions { store, port, ..ServerOptions::default() }).await;
     server.map_err(|error| {
         let failure = Failure::from(error);
-        match failure.code {
-            "SINEW-7012" => {
-                failure.hint("install one with deploy/get-nats.sh, or name a running one with --nats")
-            }
-            _ => failure,
+        if failure.code == code::NO_NATS_SERVER_FOUND.as_str() {
+            failure.hint("install one with deploy/get-nats.sh, or name a running one with --nats")
+        } else {
+            failure
         }
     })
 }

@@ -51,6 +51,10 @@ fn emitted() -> BTreeMap<String, BTreeSet<(String, Vec<String>)>> {
             for call in call.captures_iter(product) {
                 let arguments = &call[2];
                 let name = arguments.strip_prefix('"').and_then(|rest| rest.split('"').next());
+                // The table itself starts all of its counters.
+                if arguments.starts_with("metric.name") && file.ends_with("sinew-telemetry/src/metric.rs") {
+                    continue;
+                }
                 let name =
                     name.unwrap_or_else(|| panic!("{}: a metric without a plain name", file.display()));
                 let labels = label.captures_iter(arguments).map(|label| label[1].to_owned()).collect();

@@ -134,7 +134,7 @@ impl World {
     pub(crate) fn new(more: &str) -> Self {
         let world = Self::with(&accounts(&[]), more);
         for tenant in [NORTH, SOUTH] {
-            world.ok(&tenant, "provisioner", &["mesh", "provision", "--shards", "2"]);
+            world.ok(&tenant, "provisioner", &["mesh", "provision", "--shards", "2", "--keep-events"]);
         }
         world
     }

@@ -135,12 +135,11 @@ impl Watched {
             if like(&screen) {
                 return screen;
             }
-            match self.parts.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(part) => self.screen.extend(part),
-                Err(_) => {
-                    kill(self.child.id());
-                    panic!("{what} was not seen within {patience:?}, but\n{screen}");
-                }
+            if let Ok(part) = self.parts.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                self.screen.extend(part)
+            } else {
+                kill(self.child.id());
+                panic!("{what} was not seen within {patience:?}, but\n{screen}");
             }
         }
     }

@@ -476,7 +476,8 @@ pub(super) fn subscript<'a>(
             return Err(format!("TypeError: {kind} indices must be integers or slices, not {name}"));
         }
     };
-    let at = at.and_then(|at| usize::try_from(if at < 0 { at + length as i64 } else { at }).ok());
+    let from_end = i64::try_from(length).unwrap_or(i64::MAX);
+    let at = at.and_then(|at| usize::try_from(if at < 0 { at + from_end } else { at }).ok());
     let at = at.filter(|at| *at < length);
     let at = at.ok_or_else(|| format!("IndexError: {kind} index out of range"))?;
     Ok(match on {

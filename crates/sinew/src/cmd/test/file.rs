@@ -87,7 +87,7 @@ pub(super) fn read(path: &Path) -> Result<TestFile, Failure> {
 
 fn case(path: &Path, file: &Node, node: &Node, found: &mut Diagnostics) -> Option<Case> {
     let mut say = |span: Span, text: &str| {
-        found.push(Diagnostic::error(code::TEST_FILE_CONTRADICTS_ITSELF.as_str(), text).at(span))
+        found.push(Diagnostic::error(code::TEST_FILE_CONTRADICTS_ITSELF.as_str(), text).at(span));
     };
     let name = node.get("name")?;
     let Some(subject) = subject(path, node).or_else(|| subject(path, file)) else {
