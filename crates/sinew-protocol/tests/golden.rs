@@ -218,7 +218,7 @@ fn what_was_written_down_is_read() {
         }
         seen.insert(kind);
     }
-    assert_eq!(seen.len(), 14, "{seen:?}");
+    assert_eq!(seen.len(), 15, "{seen:?}");
 }
 
 #[test]

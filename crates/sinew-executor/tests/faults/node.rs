@@ -40,7 +40,7 @@ impl PlayedAgent {
 
     async fn next(&mut self) -> HeldTask {
         let next = tokio::time::timeout(PATIENCE, self.tasks.next());
-        let Message { payload, reply, .. } = next.await.expect("a task comes").unwrap();
+        let Message { payload, reply, .. } = next.await.unwrap().unwrap();
         let request = WorkflowNodeRequest::read(&payload).unwrap();
         let reply = reply.unwrap().to_string();
         assert!(reply.ends_with(request.result_token.as_str()), "the answer's subject ends in the token");
@@ -59,6 +59,9 @@ fn good(task: &TaskId, value: &str) -> Vec<u8> {
 fn replies(facts: &[Fact]) -> usize {
     facts.iter().filter(|fact| matches!(fact, Fact::Replied { .. } | Fact::Late { .. })).count()
 }
+
+/// Name of a case, the answer for the right and a neighbouring task, and the code of the expected fault.
+type AnswerCase = (&'static str, fn(&TaskId, &TaskId) -> Vec<u8>, Option<&'static str>);
 
 /// An agent that holds one task tries to answer another one's, by every neighbour of its own subject.
 #[tokio::test]
@@ -115,8 +118,7 @@ async fn answers_of_the_right_agent_mean_what_they_say() {
     let executor = mesh.executor("exec").await;
     let client = mesh.client().await;
     let other = TaskId::parse("another-task").unwrap();
-    type Case = (&'static str, fn(&TaskId, &TaskId) -> Vec<u8>, Option<&'static str>);
-    let cases: [Case; 8] = [
+    let cases: [AnswerCase; 8] = [
         ("an output", |task, _| good(task, "fine"), None),
         ("a failure", |task, _| failed(task, "agents' own"), Some("agents' own")),
         ("empty", |_, _| Vec::new(), Some("SINEW-7002")),

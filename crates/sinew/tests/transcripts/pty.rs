@@ -136,7 +136,7 @@ impl Watched {
                 return screen;
             }
             if let Ok(part) = self.parts.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                self.screen.extend(part)
+                self.screen.extend(part);
             } else {
                 kill(self.child.id());
                 panic!("{what} was not seen within {patience:?}, but\n{screen}");
