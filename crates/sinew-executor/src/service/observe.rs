@@ -69,7 +69,7 @@ fn conversions(ctx: &AdapterContext<'_>, act: ActivationId, result: &Result<Arc<
 
 /// Whether somebody collects spans here.
 fn collects_spans() -> bool {
-    tracing::enabled!(target: "sinew::span", tracing::Level::DEBUG)
+    tracing::event_enabled!(target: "sinew::span", tracing::Level::DEBUG)
 }
 
 /// The trace that a task belongs to: its activation's span if spans are collected here, else the client's.
