@@ -117,6 +117,13 @@ mod tests {
     }
 
     #[test]
+    fn an_end_says_its_word_once() {
+        assert_eq!(ending("cancelled", "cancelled: enough"), "cancelled: enough");
+        assert_eq!(ending("failure", "cancelled: enough"), "failure: cancelled: enough");
+        assert_eq!(ending("cancelled", "cancelledly"), "cancelled: cancelledly");
+    }
+
+    #[test]
     fn times_are_rfc_3339() {
         assert_eq!(instant(1_500), "1970-01-01T00:00:01.500Z");
         assert_eq!((count(1, "node").as_str(), count(0, "node").as_str()), ("1 node", "0 nodes"));

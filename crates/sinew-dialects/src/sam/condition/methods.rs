@@ -1,6 +1,6 @@
 //! Functions, methods, subscripts and members of a condition: the part of `simpleeval` beyond operators.
 //!
-//! Whatever a call makes pays for its bytes first, like the results of operators.
+//! The result of a call is paid for in bytes before it is made, like the results of operators.
 
 use std::borrow::Cow;
 

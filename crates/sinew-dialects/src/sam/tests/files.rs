@@ -359,3 +359,32 @@ fn a_converted_workflow_is_the_same_plan() {
     }
     assert!(count > 20, "{count}");
 }
+
+/// Skills of a definition are skills of the card, with all the members that a card needs.
+#[test]
+fn skills_reach_the_card() {
+    let of = |skills: Value| {
+        let workflow = json!({ "description": "d", "output_mapping": {}, "skills": skills,
+            "nodes": [{"id": "a", "type": "agent", "agent_name": "A"}] });
+        super::lower(&json!({ "workflow": workflow })).map(|lowered| Sam.card_skills(&lowered[0].plan))
+    };
+    let whole =
+        json!({ "id": "ship", "name": "Ship", "description": "Ships", "tags": ["goods"], "examples": ["x"] });
+    assert_eq!(of(json!([whole])).unwrap(), [whole]);
+    let filled = json!({ "id": "ship", "name": "ship", "description": "ship", "tags": ["workflow"] });
+    assert_eq!(of(json!([{ "id": "ship" }])).unwrap(), [filled]);
+    assert_eq!(of(json!([])).unwrap(), [] as [Value; 0]);
+    for wrong in [json!(["ship"]), json!([{ "name": "n" }]), json!([{ "id": "a", "tags": [1] }])] {
+        assert!(of(wrong.clone()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn reserved_words_are_no_ids() {
+    for id in ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"] {
+        let workflow = json!({ "description": "d", "output_mapping": {},
+            "nodes": [{"id": id, "type": "agent", "agent_name": "A"}] });
+        let found = super::lower(&json!({ "workflow": workflow })).unwrap_err();
+        assert!(found.items.iter().any(|item| item.code == "SINEW-2126"), "{found}");
+    }
+}

@@ -279,3 +279,35 @@ fn named_artifact(params: &SendMessageRequest) -> Option<Result<ArtifactRef, Str
     let read = ArtifactName::parse(name).map(|name| ArtifactRef { name, version });
     Some(read.map_err(|error| error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sinew_protocol::a2a::{Message, Part};
+
+    use super::*;
+
+    #[test]
+    fn inputs_are_named_as_the_specification_has_it() {
+        let named = |metadata: Value, parts: Vec<Part>| {
+            let message = Message::user("m", parts);
+            let params =
+                SendMessageRequest { tenant: None, message, configuration: None, metadata: Some(metadata) };
+            named_artifact(&params).map(|named| named.map(|named| named.to_string()))
+        };
+        let text = || vec![Part::text("Invoking workflow with input artifact: wi_F.json")];
+        let metadata = |named: Value| json!({ "invoked_with_artifacts": named });
+        let versioned = json!([{ "filename": "wi_F.json", "version": 1 }, { "filename": "other.json" }]);
+        assert_eq!(named(metadata(versioned), text()), Some(Ok("wi_F.json:v1".to_owned())));
+        assert_eq!(
+            named(metadata(json!([{ "filename": "wi_F.json" }])), text()),
+            Some(Ok("wi_F.json".to_owned()))
+        );
+        assert_eq!(named(json!({}), text()), None);
+        let data = vec![Part::data(json!({ "a": 1 }))];
+        assert_eq!(named(metadata(json!([{ "filename": "wi_F.json" }])), data), None);
+        for wrong in [json!([]), json!("wi_F.json"), json!([{ "filename": "../x" }]), json!([{}])] {
+            assert!(named(metadata(wrong.clone()), text()).is_some_and(|named| named.is_err()), "{wrong}");
+        }
+    }
+}
