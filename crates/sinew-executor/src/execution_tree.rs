@@ -11,10 +11,10 @@ use sinew_engine::{
 };
 use sinew_protocol::{ExecutionId, Fault};
 
-pub use crate::call::{Call, TaskKey};
-use crate::call::{activation_key, circle};
 use crate::execution::Execution;
-use crate::library::{Library, Program};
+pub use sinew_shard::{Call, TaskKey};
+use sinew_shard::{Library, Program};
+use sinew_shard::{activation_key, call_cycle};
 
 /// No workflow of this name is known.
 const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
@@ -201,7 +201,7 @@ impl ExecutionTree {
         let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
         chain.push(parent.program().name().to_owned());
         let depth = start.map_or(0, |start| start.depth) + 1;
-        if let Some(fault) = circle(&program, &chain) {
+        if let Some(fault) = call_cycle(&program, &chain) {
             // As any failure of a sub-workflow.
             let result = Err(Fault { retryable: true, ..fault });
             let _ = self.feed(
@@ -238,6 +238,6 @@ impl ExecutionTree {
 
     fn call(&self, key: TaskKey, ask: Arc<TaskRequest>, deadline: Option<Time>) -> Call {
         let execution = &self.runs[key.run].execution;
-        crate::call::call(execution.id(), execution.program(), execution.state(), key, ask, deadline)
+        sinew_shard::call_of(execution.id(), execution.program(), execution.state(), key, ask, deadline)
     }
 }

@@ -15,8 +15,8 @@ use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Fault, Token};
 
 use super::open::{Cold, Open, Stored, Unfit};
-use super::view::{self, RowState};
-use crate::library::Program;
+use sinew_shard::Program;
+use sinew_shard::summary::{self, RowState};
 
 /// Verdicts on commands to executions that are not open, kept for whoever asks late.
 pub(super) const VERDICTS: usize = 1_000;
@@ -362,9 +362,10 @@ impl Book {
 
     /// One row for every execution that is open.
     pub(super) fn summaries(&self) -> Vec<Summary> {
-        let open = self.open.values().map(|open| view::summary(&open.stored, RowState::of(open.state())));
-        let cold = self.cold.values().map(|cold| view::summary(&cold.stored, cold.row.clone()));
-        let broken = self.broken().map(|(stored, fault)| view::broken(stored, fault));
+        let open =
+            self.open.values().map(|open| summary::summary(&open.stored.meta, RowState::of(open.state())));
+        let cold = self.cold.values().map(|cold| summary::summary(&cold.stored.meta, cold.row.clone()));
+        let broken = self.broken().map(|(stored, fault)| summary::held_summary(&stored.meta, fault));
         open.chain(cold).chain(broken).collect()
     }
 

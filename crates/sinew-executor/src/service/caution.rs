@@ -15,7 +15,7 @@ use tracing::warn;
 use super::Shared;
 use super::intake::Handle;
 use super::shard::End;
-use super::takeover::{TakeoverNote, WorkItem};
+use sinew_shard::{TakeoverNote, WorkItem};
 
 /// Clears what this process has noted about a shard. The process stops its work there and lives, so that what it has in
 /// hand ends no owner. A note of another process stays.

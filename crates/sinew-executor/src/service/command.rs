@@ -58,7 +58,7 @@ impl Shard {
         // Depth and chain bound recursion, so only executors may say how deep a start is.
         let believed = meta.parent.is_some() || command.behalf.is_some();
         let (depth, chain) = if believed { (command.depth, command.chain) } else { (0, Vec::new()) };
-        let ready = program.and_then(|program| match crate::call::circle(&program, &chain) {
+        let ready = program.and_then(|program| match sinew_shard::call_cycle(&program, &chain) {
             None => Ok((program, input?, mode?)),
             Some(fault) => Err(fault),
         });
@@ -173,7 +173,7 @@ fn decision(open: &Open, caller: &Token, approve: ApproveCommand) -> Result<Engi
         let named = approve
             .node
             .as_deref()
-            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
+            .is_none_or(|node| ctx.node_of(act).id == node || sinew_shard::events::label(&ctx, act) == node);
         named && approve.activation.is_none_or(|wanted| wanted == act)
     };
     let all: Vec<u32> = state.waiting().collect();

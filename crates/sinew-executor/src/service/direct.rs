@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::intake::{self, Arrival, Done, Handle};
-use crate::call::Call;
+use sinew_shard::Call;
 
 /// The agent's door answered with something else than a task.
 pub(super) const NO_TASK: &str = code::DIRECT_CALL_WITHOUT_RESULT.as_str();

@@ -89,7 +89,7 @@ fn events(shared: &Shared, jobs: &mut Vec<Job>, open: &Open, now: Time, round: u
     let ctx = open.ctx();
     for (index, fact) in facts.iter().enumerate() {
         observe::fact(&ctx, meta, now, fact);
-        for message in crate::events::project(&ctx, &meta.execution, fact) {
+        for message in sinew_shard::events::project(&ctx, &meta.execution, fact) {
             let kind = Token::of(message.kind(shared.vocabulary));
             let subject =
                 Subject::Event { workflow: workflow.clone(), execution: meta.execution.clone(), kind };

@@ -23,10 +23,10 @@ use tracing::{debug, error, warn};
 
 use super::Shared;
 use super::book::Book;
-use super::identity::StartIdentity;
 use super::open::{Open, Stored};
-use super::takeover::MAX_ITEM_DEATHS;
-use crate::library::Program;
+use sinew_shard::MAX_ITEM_DEATHS;
+use sinew_shard::Program;
+use sinew_shard::StartIdentity;
 
 /// Attempts to set a message aside before it is dropped; each takes up to half a minute.
 const MAX_QUARANTINE_ATTEMPTS: u32 = 3;

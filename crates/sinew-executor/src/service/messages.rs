@@ -23,8 +23,8 @@ use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
 use sinew_source::violation_code;
 
 use super::{Shared, observe};
-use crate::call::Call;
-use crate::request::{CardSchemas, Sender, output_name, request};
+use sinew_shard::Call;
+use sinew_shard::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
 
@@ -282,7 +282,7 @@ impl Shared {
                 |fault| Fault { retryable: true, ..fault },
             )),
         };
-        let name = crate::reply::result_name(&meta.workflow, meta.execution.as_str())?;
+        let name = sinew_shard::reply::result_name(&meta.workflow, meta.execution.as_str())?;
         let (end, artifacts) = match result {
             Ok(value) => {
                 let bytes: Bytes = serde_json::to_vec(&value).unwrap_or_default().into();

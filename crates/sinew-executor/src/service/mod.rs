@@ -4,7 +4,6 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
-mod agent_line;
 mod announce;
 mod book;
 mod caution;
@@ -13,7 +12,6 @@ mod direct;
 mod door;
 mod effects;
 mod gate;
-mod identity;
 mod intake;
 mod messages;
 mod node_calls;
@@ -25,8 +23,6 @@ mod programs;
 mod questions;
 mod reader;
 mod shard;
-mod takeover;
-mod view;
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, HashSet};
@@ -52,7 +48,7 @@ use tracing::{debug, error, info, warn};
 
 pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use reader::Reader;
-pub use view::{ended, status, words};
+pub use sinew_shard::summary::{ended, status, words};
 
 use caution::clear_own_note;
 use gate::Gate;

@@ -20,11 +20,11 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::Shared;
-use super::agent_line::AgentLine;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
 use super::intake::{self, Arrival, Done, Handle};
 use super::outbox::Job;
-use crate::call::Call;
+use sinew_shard::AgentLine;
+use sinew_shard::Call;
 
 /// How often it is checked whether the connection was lost, with what was under way on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -13,9 +13,9 @@ use sinew_engine::{
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ActivationKey, Fault, TaskId};
 
-use super::view::RowState;
-use crate::call::{Call, TaskKey, activation_key, call_with_ids};
-use crate::library::Program;
+use sinew_shard::Program;
+use sinew_shard::summary::RowState;
+use sinew_shard::{Call, TaskKey, activation_key, call_with_ids};
 
 /// The dialect's or engine's code broke on an input.
 pub(super) const BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();

@@ -23,8 +23,8 @@ use tracing::{debug, warn};
 
 use super::Shared;
 use super::intake::{Arrival, Done, Handle};
-use crate::call::Call;
 use crate::evaluation::{evaluate, evaluation_owner};
+use sinew_shard::Call;
 
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));

@@ -12,7 +12,7 @@ use sinew_protocol::{ExecutionId, Fault};
 
 use super::book::{Book, VERDICTS};
 use super::open::{Log, Open, Stored, UNREADABLE};
-use crate::library::Program;
+use sinew_shard::Program;
 
 /// Content of a journal as far as it was read.
 #[derive(Default)]

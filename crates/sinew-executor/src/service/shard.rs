@@ -26,7 +26,7 @@ use super::open::{Stored, Unfit};
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::reader::Reader;
-use super::takeover::{MAX_ITEM_DEATHS, WorkItem};
+use sinew_shard::{MAX_ITEM_DEATHS, WorkItem};
 
 /// Messages of one round.
 const BATCH: usize = 512;
@@ -279,8 +279,8 @@ impl Shard {
             let (items, group) = group.into_iter().unzip();
             self.careful_round(items, &[], group, DueWork::None).await?;
         }
-        for group in self.caution.note().split(messages, MAX_CAREFUL_BATCH, WorkItem::of) {
-            let items = group.iter().map(WorkItem::of).collect();
+        for group in self.caution.note().split(messages, MAX_CAREFUL_BATCH, work_item) {
+            let items = group.iter().map(work_item).collect();
             self.careful_round(items, &group, Vec::new(), DueWork::None).await?;
         }
         self.caution.release().await
@@ -313,7 +313,7 @@ impl Shard {
         let began = std::time::Instant::now();
         let (shared, id, book, note) = (&self.shared, self.id, &self.book, self.caution.note());
         let understood = join_all(messages.iter().map(|message| async move {
-            if note.is_condemned(&WorkItem::of(message)) {
+            if note.is_condemned(&work_item(message)) {
                 return intake::condemned(shared, message).await;
             }
             intake::understand(shared, id, message, book).await
@@ -606,6 +606,11 @@ async fn dispatch_calls(shared: &Handle, calls: &mut NodeCalls, jobs: Vec<Job>) 
         }
     }
     rest
+}
+
+/// Returns the item that a message is about.
+fn work_item(received: &Received) -> WorkItem {
+    WorkItem::of_message(received.subject.as_ref(), received.source.as_str(), received.seq)
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

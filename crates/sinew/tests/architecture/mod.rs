@@ -23,12 +23,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-diagram", &[]),
     ("sinew-plan", &["sinew-protocol"]),
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
+    ("sinew-shard", &["sinew-protocol", "sinew-plan", "sinew-engine"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
         "sinew-executor",
-        &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine", "sinew-mesh"],
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-script",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-shard",
+            "sinew-mesh",
+        ],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
@@ -71,6 +80,7 @@ const PURE: &[&str] = &[
     "sinew-script",
     "sinew-plan",
     "sinew-engine",
+    "sinew-shard",
     "sinew-dialects",
     "sinew-diagram",
 ];
