@@ -7,19 +7,18 @@ use std::sync::Arc;
 use serde_json::Value;
 use sinew_engine::{
     Action, EngineInput, ExecutionMode, ExecutionOutcome, Fact, InputRefusal, RequestTarget, TaskReply,
-    TaskRequest, TerminalStatus, Time,
+    TaskRequest, Time,
 };
 use sinew_protocol::{ExecutionId, Fault};
 
 use crate::execution::Execution;
+use sinew_shard::outgoing::child_result;
 pub use sinew_shard::{Call, TaskKey};
 use sinew_shard::{Library, Program};
 use sinew_shard::{activation_key, call_cycle};
 
 /// No workflow of this name is known.
 const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
-/// A sub-workflow did not succeed and said no more about it.
-const SUB_WORKFLOW_FAILED: &str = code::SUB_WORKFLOW_FAILED.as_str();
 
 /// The world outside the engine, as a driver provides it.
 pub trait Outside {
@@ -224,14 +223,7 @@ impl ExecutionTree {
 
     fn finish(&mut self, now: Time, run: usize, outcome: ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
-        let result = match (outcome.status, outcome.output, outcome.fault) {
-            (TerminalStatus::Success, output, _) => Ok(TaskReply::new(output.unwrap_or_default())),
-            (_, _, Some(fault)) => Err(Fault { retryable: true, ..fault }),
-            (status, _, None) => Err(Fault::failure(
-                SUB_WORKFLOW_FAILED,
-                format!("the sub-workflow ended with {}", status.as_str()),
-            )),
-        };
+        let result = child_result(&outcome).map(TaskReply::new);
         let _ =
             self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
     }

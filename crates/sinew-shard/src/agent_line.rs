@@ -33,7 +33,7 @@ impl AgentLine {
     }
 
     /// Gives a free place to the call that waits longest.
-    pub fn next(&mut self) -> Option<ResultToken> {
+    pub fn admit_next(&mut self) -> Option<ResultToken> {
         if !self.has_room() {
             return None;
         }
@@ -98,7 +98,7 @@ mod tests {
         for _ in 0..CALLS_PER_WIDENING {
             line.end();
         }
-        let let_in = std::iter::from_fn(|| line.next()).count();
+        let let_in = std::iter::from_fn(|| line.admit_next()).count();
         assert_eq!(let_in, CALLS_PER_WIDENING + 1, "for each that ended another, and one more is tried");
     }
 
@@ -122,8 +122,8 @@ mod tests {
         assert!(late.iter().all(|token| !line.enter(token)));
         for token in &late {
             line.end();
-            assert_eq!(line.next().as_ref(), Some(token));
-            assert_eq!(line.next(), None);
+            assert_eq!(line.admit_next().as_ref(), Some(token));
+            assert_eq!(line.admit_next(), None);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::bug::seeded_bug;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject};
@@ -89,10 +90,11 @@ impl TakeoverNote {
 
     /// Returns the note with which the next owner begins. `ended` says whether the writer of this note has ended while it
     /// had the items in hand; a writer that lost the shard and lives is not a death.
+    #[must_use]
     pub fn succeed(mut self, process: &str, ended: bool) -> Self {
         process.clone_into(&mut self.process);
         let in_hand = std::mem::take(&mut self.in_hand);
-        if in_hand.is_empty() || !ended {
+        if in_hand.is_empty() || !ended || seeded_bug!(DeathNotCounted) {
             return self;
         }
         let before: BTreeMap<WorkItem, u32> =
@@ -100,7 +102,7 @@ impl TakeoverNote {
         let is_alone = in_hand.len() == 1;
         for item in in_hand {
             let deaths = before.get(&item).copied().unwrap_or_default() + 1;
-            if is_alone && deaths >= MAX_ITEM_DEATHS {
+            if (is_alone && deaths >= MAX_ITEM_DEATHS) || seeded_bug!(CondemnedAtOnce) {
                 self.condemned.push(item);
             } else {
                 self.suspects.push(SuspectItem { item, deaths });
