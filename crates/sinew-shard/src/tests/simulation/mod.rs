@@ -137,12 +137,10 @@ impl World {
                 return;
             }
         }
-        assert_eq!(
-            self.model.open_count(),
-            0,
-            "I1: executions have not ended in {MAX_CALM_STEPS} calm steps"
-        );
-        panic!("I1: the inputs of a shard are not read to their end");
+        let open = self.model.describe_open();
+        assert!(open.is_empty(), "I1: after {MAX_CALM_STEPS} calm steps {open:#?}");
+        let owners: Vec<_> = self.processes.iter().map(|process| process.describe(&self.bus)).collect();
+        panic!("I1: the inputs of a shard are not read to their end: {owners:#?}, {:?}", self.bus.owners);
     }
 
     /// Answers people's questions and takes up what is held; returns whether all is done.

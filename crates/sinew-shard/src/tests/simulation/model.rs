@@ -351,6 +351,17 @@ impl Model {
         open.is_some_and(|one| one.is_paused || one.machine.state().waiting().next().is_some())
     }
 
+    /// Executions that are not closed, in words.
+    pub(super) fn describe_open(&self) -> Vec<String> {
+        let open = self.executions.iter().filter(|(_, one)| one.is_open);
+        let describe = |(id, one): (&ExecutionId, &ModelExecution)| {
+            let (name, shard, ended) = (one.program.name(), one.shard, one.has_ended);
+            let waits = sinew_engine::waiting(one.machine.state());
+            format!("{id} ({name}, shard {shard}, ended: {ended}, hold: {:?}): {waits:?}", one.stored.hold)
+        };
+        open.map(describe).collect()
+    }
+
     /// Executions that are not closed.
     pub(super) fn open_count(&self) -> usize {
         self.executions.values().filter(|one| one.is_open).count()

@@ -100,6 +100,17 @@ impl Process {
         open.map(|(shard, _)| *shard)
     }
 
+    /// How the process stands, in words.
+    pub(super) fn describe(&self, bus: &Bus) -> String {
+        let stage = |(shard, stage): (&u32, &LoopStage)| match stage {
+            LoopStage::Waits { .. } => format!("{shard} waits"),
+            LoopStage::Opens(_) => format!("{shard} opens"),
+            LoopStage::Runs(running) => format!("{shard} runs: {}", running.describe(bus)),
+        };
+        let loops: Vec<String> = self.loops.iter().map(stage).collect();
+        format!("{} leaving {} alone {:?}: {loops:?}", self.id, self.is_leaving, self.alone)
+    }
+
     /// Whether an open shard has read and sent everything.
     pub(super) fn is_done(&self, shard: u32, bus: &Bus) -> bool {
         match self.loops.get(&shard) {

@@ -107,6 +107,13 @@ impl RunningShard {
         }
     }
 
+    /// How the shard stands, in words.
+    pub(super) fn describe(&self, bus: &Bus) -> String {
+        let (commands, results) = (bus.commands.len(), bus.results.len());
+        let (outbox, back, groups) = (self.outbox.len(), self.back.len(), self.groups.len());
+        format!("read {:?} of {commands}, {results}; outbox {outbox}, back {back}, groups {groups}", self.read)
+    }
+
     /// Whether everything is read and sent.
     pub(super) fn is_done(&self, bus: &Bus) -> bool {
         let is_read =
