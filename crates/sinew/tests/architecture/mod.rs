@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-plan", &["sinew-protocol"]),
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
+    ("sinew-model", &["sinew-protocol", "sinew-source"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
@@ -73,6 +74,7 @@ const PURE: &[&str] = &[
     "sinew-engine",
     "sinew-dialects",
     "sinew-diagram",
+    "sinew-model",
 ];
 
 /// Packages that a pure crate must not depend on, however indirectly.
