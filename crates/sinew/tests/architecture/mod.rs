@@ -32,6 +32,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
+        "sinew-inspection",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-dialects",
+            "sinew-diagram",
+            "sinew-executor",
+        ],
+    ),
+    (
         "sinew-chaos",
         &[
             "sinew-protocol",
@@ -50,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
+            "sinew-inspection",
             "sinew-telemetry",
             "sinew-script",
             "sinew-diagram",
