@@ -33,6 +33,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     (
+        "sinew-inspection",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-dialects",
+            "sinew-diagram",
+            "sinew-executor",
+        ],
+    ),
+    (
         "sinew-chaos",
         &[
             "sinew-protocol",
@@ -51,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
+            "sinew-inspection",
             "sinew-telemetry",
             "sinew-script",
             "sinew-diagram",

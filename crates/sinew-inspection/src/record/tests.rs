@@ -4,9 +4,9 @@ use serde_json::json;
 use sinew_engine::TerminalStatus;
 
 use super::*;
-use crate::views::tests::ran;
+use crate::tests::ran;
 
-const GREET: &str = include_str!("../../tests/fixtures/run/greet.yaml");
+const GREET: &str = include_str!("../../../sinew/tests/fixtures/run/greet.yaml");
 
 fn greeted() -> Record {
     let agents: &[(&str, &[_])] = &[

@@ -12,7 +12,7 @@ const GONE: &str = "[redacted]";
 /// The record with all values, questions, comments and messages taken out; names of nodes and agents stay.
 ///
 /// The plan is kept as it is: its digest is what the facts are checked against.
-pub(crate) fn redact(record: &Record) -> Record {
+pub fn redact(record: &Record) -> Record {
     let rounds: Vec<Round> = record.execution.journal().iter().filter_map(round).collect();
     let (id, program) = (record.execution.id().clone(), record.execution.program().clone());
     let mut commands = record.commands.clone();

@@ -6,11 +6,11 @@ use sinew_diagram::{Mark, Status};
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
 use sinew_plan::NodeIndex;
 
-use crate::tree::{self, NodeStatus};
+use crate::node_rows::{self, NodeStatus};
 
 /// State of an execution so far.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub struct DrawnProgress {
     marks: Vec<Mark>,
     taken: Vec<u32>,
     begun: Vec<u32>,
@@ -19,9 +19,9 @@ pub(crate) struct Run {
     outcome: Option<Mark>,
 }
 
-impl Run {
+impl DrawnProgress {
     /// Folds the journal of an execution of this plan.
-    pub(crate) fn of(graph: &IndexedPlan, journal: &[Round]) -> Self {
+    pub fn of(graph: &IndexedPlan, journal: &[Round]) -> Self {
         let plan = graph.plan();
         let mut state = ExecutionState::new();
         let mut taken = vec![0; plan.edges.len()];
@@ -66,32 +66,32 @@ impl Run {
     }
 
     /// How a node stands.
-    pub(super) fn mark(&self, node: NodeIndex) -> Option<Mark> {
+    pub(crate) fn mark(&self, node: NodeIndex) -> Option<Mark> {
         self.marks.get(node as usize).cloned()
     }
 
     /// How often an edge was taken.
-    pub(super) fn taken(&self, edge: usize) -> u32 {
+    pub(crate) fn taken(&self, edge: usize) -> u32 {
         self.taken.get(edge).copied().unwrap_or(0)
     }
 
     /// How often a node began.
-    pub(super) fn begun(&self, node: NodeIndex) -> u32 {
+    pub(crate) fn begun(&self, node: NodeIndex) -> u32 {
         self.begun.get(node as usize).copied().unwrap_or(0)
     }
 
     /// How often a node ended well.
-    pub(super) fn ended(&self, node: NodeIndex) -> u32 {
+    pub(crate) fn ended(&self, node: NodeIndex) -> u32 {
         self.ended.get(node as usize).copied().unwrap_or(0)
     }
 
     /// How often a map, loop or fork ran this child.
-    pub(super) fn children(&self, owner: NodeIndex, body: NodeIndex) -> u32 {
+    pub(crate) fn children(&self, owner: NodeIndex, body: NodeIndex) -> u32 {
         self.children.get(&(owner, body)).copied().unwrap_or(0)
     }
 
     /// How all ended, if it did.
-    pub(super) fn outcome(&self) -> Option<Mark> {
+    pub(crate) fn outcome(&self) -> Option<Mark> {
         self.outcome.clone()
     }
 }
@@ -103,12 +103,12 @@ fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> Mark {
         let status = if skipped { Status::Skipped } else { Status::Planned };
         return Mark { status, note: None };
     };
-    let words: Vec<NodeStatus> = acts.iter().map(|one| tree::word(one)).collect();
+    let words: Vec<NodeStatus> = acts.iter().map(|one| node_rows::word(one)).collect();
     let is_child = last.owner.is_some();
-    let word = if is_child { worst(&words) } else { tree::word(last) };
+    let word = if is_child { worst(&words) } else { node_rows::word(last) };
     let note = match (&last.children, acts.len()) {
         (Some(children), _) => {
-            let started = children.acts.iter().map(|act| tree::word(state.act(*act)));
+            let started = children.acts.iter().map(|act| node_rows::word(state.act(*act)));
             tally(&started.collect::<Vec<_>>())
         }
         (None, 1) if last.tries > 1 => Some(format!("{} attempts", last.tries)),

@@ -10,12 +10,13 @@ use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
-use super::decision::{Decision, decisions};
-use super::scene::{MeshPresence, Scene};
-use super::waiting::{self, Wait};
-use super::{Standing, words};
-use crate::record::{About, Record, caller};
-use crate::tree::{self, NodeStatus};
+use crate::decision::{PersonDecision, decisions};
+use crate::node_rows::{self, NodeStatus};
+use crate::record::{Record, RecordOrigin, caller};
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::waiting::{self, ShownWait, WaitKind};
+use crate::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// Most warnings of one execution that are told.
 const MAX_WARNINGS: usize = 50;
@@ -24,100 +25,120 @@ const SHOWN: usize = 10;
 
 /// All that `describe` says.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Description {
-    pub(crate) execution: String,
-    pub(crate) workflow: String,
+pub struct ExecutionDescription {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
     /// Digest of the plan it runs.
-    pub(crate) version: String,
-    pub(crate) dialect: String,
-    pub(crate) status: Standing,
+    pub version: String,
+    /// Name of the dialect.
+    pub dialect: String,
+    /// Status.
+    pub status: ExecutionStatus,
+    /// On whose behalf it runs.
     #[serde(flatten)]
-    pub(crate) about: About,
+    pub about: RecordOrigin,
+    /// When it began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) started: Time,
+    pub started: Time,
+    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    pub(crate) ended: Option<Time>,
-    pub(crate) duration_ms: Time,
-    pub(crate) nodes: Counts,
-    pub(crate) input: Value,
+    pub ended: Option<Time>,
+    /// Milliseconds from begin to end, or until now.
+    pub duration_ms: Time,
+    /// Nodes by status.
+    pub nodes: NodeCounts,
+    /// The input.
+    pub input: Value,
+    /// The output, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output: Option<Value>,
+    pub output: Option<Value>,
     /// The dialect's own result object.
-    pub(crate) native: Value,
-    pub(crate) waiting: Vec<Wait>,
+    pub native: Value,
+    /// Reasons why it waits.
+    pub waiting: Vec<ShownWait>,
+    /// Description of the failure, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) failure: Option<Failure>,
+    pub failure: Option<FailureDescription>,
     /// Problems that did not fail a node: conversions that raised, values that break a contract.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<NodeWarning>,
+    pub warnings: Vec<NodeWarning>,
     /// How often an operator retried it.
-    pub(crate) retries: u32,
+    pub retries: u32,
     /// Decisions of people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) decisions: Vec<Decision>,
-    pub(crate) commands: Vec<Verdict>,
+    pub decisions: Vec<PersonDecision>,
+    /// Commands that were given, with their callers.
+    pub commands: Vec<Verdict>,
     /// Commands that make sense now.
-    pub(crate) next: Vec<String>,
+    pub next: Vec<String>,
 }
 
 /// A problem at a node that did not fail it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NodeWarning {
+pub struct NodeWarning {
     /// The node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
-    /// Description in one sentence.
-    pub(crate) message: String,
+    pub node: Option<String>,
+    /// ExecutionDescription in one sentence.
+    pub message: String,
 }
 
 /// Nodes by how they stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Counts {
-    pub(crate) total: usize,
-    pub(crate) over: usize,
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
-    pub(crate) failed: usize,
+pub struct NodeCounts {
+    /// Number of nodes.
+    pub total: usize,
+    /// Nodes that have ended.
+    pub over: usize,
+    /// Nodes at work.
+    pub running: usize,
+    /// Reasons why it waits.
+    pub waiting: usize,
+    /// Nodes that failed.
+    pub failed: usize,
 }
 
 /// The first failure, outermost words first.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Failure {
+pub struct FailureDescription {
     /// Where it began; none if no node is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// Message of the execution, then of each node around the failure, then the attempts of the innermost one.
-    pub(crate) chain: Vec<Cause>,
+    pub chain: Vec<FailureCause>,
 }
 
 /// One link of the chain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Cause {
+pub struct FailureCause {
     /// The node; none for the execution itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// Agent that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<String>,
+    pub agent: Option<String>,
     /// Which attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) attempt: Option<u32>,
+    pub attempt: Option<u32>,
     /// When.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    pub(crate) at: Option<Time>,
+    pub at: Option<Time>,
+    /// The fault.
     #[serde(flatten)]
-    pub(crate) fault: Fault,
+    pub fault: Fault,
 }
 
 /// Describes an execution as it is at `now`.
-pub(crate) fn describe(record: &Record, now: Time, presence: &MeshPresence) -> Description {
+pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
     let state = record.execution.state();
-    let status = Standing::of(state);
+    let status = words::status_of(state);
     let until = if state.ended { state.at } else { now.max(state.at) };
-    let waiting = waiting::waits(record, &Scene::of(&record.execution, until, presence));
+    let waiting = waiting::waits(record, &ViewContext::of(&record.execution, until, presence));
     let failure = failure(record);
     let next = next(record, status, &waiting);
-    Description {
+    ExecutionDescription {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: record.execution.program().graph.digest().to_owned(),
@@ -165,11 +186,11 @@ fn warnings(record: &Record) -> Vec<NodeWarning> {
     found
 }
 
-/// Counts nodes by how they stand.
-pub(crate) fn counts(record: &Record, now: Time) -> Counts {
-    let rows = tree::rows(&record.execution, now);
+/// NodeCounts nodes by how they stand.
+pub fn counts(record: &Record, now: Time) -> NodeCounts {
+    let rows = node_rows::rows(&record.execution, now);
     let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
-    Counts {
+    NodeCounts {
         total: rows.len(),
         over: count(NodeStatus::is_over),
         running: count(|word| word == NodeStatus::Running),
@@ -179,13 +200,13 @@ pub(crate) fn counts(record: &Record, now: Time) -> Counts {
 }
 
 /// The first failure with what led to it; none if nothing failed for good.
-pub(crate) fn failure(record: &Record) -> Option<Failure> {
+pub fn failure(record: &Record) -> Option<FailureDescription> {
     let state = record.execution.state();
     let ctx = record.execution.ctx();
     let mut chain = Vec::new();
     let outcome = state.outcome.as_ref();
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
-        chain.push(Cause {
+        chain.push(FailureCause {
             node: None,
             agent: None,
             attempt: None,
@@ -214,17 +235,23 @@ pub(crate) fn failure(record: &Record) -> Option<Failure> {
     chain.dedup_by(|later, earlier| {
         later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none()
     });
-    Some(Failure { node: inner.map(|act| events::label(&ctx, act)), chain })
+    Some(FailureDescription { node: inner.map(|act| events::label(&ctx, act)), chain })
 }
 
-fn cause(record: &Record, act: ActivationId, attempt: Option<u32>, at: Option<Time>, fault: &Fault) -> Cause {
+fn cause(
+    record: &Record,
+    act: ActivationId,
+    attempt: Option<u32>,
+    at: Option<Time>,
+    fault: &Fault,
+) -> FailureCause {
     let ctx = record.execution.ctx();
-    let agent = crate::tree::asked_agent(ctx.act(act));
-    Cause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
+    let agent = crate::node_rows::asked_agent(ctx.act(act));
+    FailureCause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
 }
 
 /// Returns the faults of an activation's attempts, in order.
-fn attempts(record: &Record, wanted: ActivationId) -> Vec<Cause> {
+fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
     let mut found = Vec::new();
     for round in record.execution.journal() {
         for fact in &round.facts {
@@ -240,15 +267,15 @@ fn attempts(record: &Record, wanted: ActivationId) -> Vec<Cause> {
 }
 
 /// Commands that make sense as things stand.
-fn next(record: &Record, status: Standing, waits: &[Wait]) -> Vec<String> {
+fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<String> {
     let id = words::shell(record.id());
     let mut next = Vec::new();
-    for wait in waits.iter().filter(|wait| wait.what == "person").take(3) {
+    for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person).take(3) {
         let node = wait.node.as_deref().unwrap_or_default();
         next.push(format!("sinew approval approve {id} --node {}", words::shell(node)));
     }
     match status {
-        Standing::Failure | Standing::Cancelled => {
+        ExecutionStatus::Failure | ExecutionStatus::Cancelled => {
             if record
                 .execution
                 .state()
@@ -260,17 +287,19 @@ fn next(record: &Record, status: Standing, waits: &[Wait]) -> Vec<String> {
             }
             next.push(format!("sinew execution tree {id}"));
         }
-        Standing::Paused => next.push(format!("sinew execution resume {id}")),
-        Standing::Running | Standing::Waiting => next.push(format!("sinew execution watch {id}")),
-        Standing::Success => next.push(format!("sinew execution result {id}")),
+        ExecutionStatus::Paused => next.push(format!("sinew execution resume {id}")),
+        ExecutionStatus::Running | ExecutionStatus::Waiting => {
+            next.push(format!("sinew execution watch {id}"));
+        }
+        ExecutionStatus::Success => next.push(format!("sinew execution result {id}")),
     }
     next
 }
 
 /// The description for people.
-pub(crate) fn text(description: &Description, now: Time, color: bool) -> String {
+pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> String {
     let mut out = String::new();
-    let (on, off) = if color { (description.status.color(), "\u{1b}[0m") } else { ("", "") };
+    let (on, off) = if color { (words::status_color(description.status), "\u{1b}[0m") } else { ("", "") };
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "{name:<11} {value}");
     };
@@ -292,7 +321,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
             let _ = write!(nodes, ", {count} {word}");
         }
     }
-    let time = tree::duration(description.duration_ms);
+    let time = node_rows::duration(description.duration_ms);
     line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
     line(
         "started",
@@ -368,7 +397,7 @@ pub(crate) fn text(description: &Description, now: Time, color: bool) -> String 
     out
 }
 
-fn waiting_text(out: &mut String, waits: &[Wait]) {
+fn waiting_text(out: &mut String, waits: &[ShownWait]) {
     if waits.is_empty() {
         return;
     }
@@ -388,8 +417,8 @@ fn waiting_text(out: &mut String, waits: &[Wait]) {
     }
 }
 
-fn failure_text(out: &mut String, failure: &Failure, status: Standing) {
-    let word = if status == Standing::Cancelled { "cancelled" } else { "failed" };
+fn failure_text(out: &mut String, failure: &FailureDescription, status: ExecutionStatus) {
+    let word = if status == ExecutionStatus::Cancelled { "cancelled" } else { "failed" };
     let node = failure.node.as_ref().map(|node| format!(" at {}", words::name(node))).unwrap_or_default();
     let _ = writeln!(out, "{word}{node}");
     for cause in &failure.chain {

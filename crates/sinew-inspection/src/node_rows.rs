@@ -10,35 +10,35 @@ use sinew_plan::{NodeIndex, Plan};
 use sinew_source::escape_line;
 
 use crate::node_table::{NodeColumns, NodeLine};
-use crate::views::scene::{MeshPresence, Scene};
+use crate::view_context::{MeshPresence, ViewContext};
 
 /// A line of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Row {
+pub struct NodeRow {
     /// The node's id.
-    pub(crate) node: String,
+    pub node: String,
     /// Its kind in the dialect.
-    pub(crate) kind: String,
+    pub kind: String,
     /// How it stands, as a word.
-    pub(crate) status: NodeStatus,
+    pub status: NodeStatus,
     /// Attempts of its latest activation.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// Activations, when there were several.
-    pub(crate) activations: u32,
+    pub activations: u32,
     /// Milliseconds from begin to end (or now).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) duration_ms: Option<Time>,
+    pub duration_ms: Option<Time>,
     /// Agent that works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<String>,
+    pub agent: Option<String>,
     /// Why it failed or waits, or how its children stand.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
 }
 
-impl Row {
+impl NodeRow {
     /// Attempts as a cell: how often it was tried, or which of its activations this is.
-    pub(crate) fn tries(&self) -> String {
+    pub fn tries(&self) -> String {
         match (self.activations, self.attempts) {
             (_, 0) => "-".to_owned(),
             (0 | 1, attempts) => attempts.to_string(),
@@ -48,9 +48,9 @@ impl Row {
 }
 
 /// How a node stands. A word, because colour alone says nothing to some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum NodeStatus {
+pub enum NodeStatus {
     /// Not reached yet
     Planned,
     /// Waits for its turn
@@ -70,7 +70,20 @@ pub(crate) enum NodeStatus {
 }
 
 impl NodeStatus {
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Planned,
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Skipped,
+        Self::Cancelled,
+    ];
+
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
             Self::Queued => "queued",
@@ -84,17 +97,17 @@ impl NodeStatus {
     }
 
     /// At work or waiting.
-    pub(crate) const fn is_open(self) -> bool {
+    pub const fn is_open(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
 
     /// Returns true if it has ended.
-    pub(crate) const fn is_over(self) -> bool {
+    pub const fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
     }
 
     /// How much a node matters when not all fit: failed nodes first, then open ones.
-    pub(crate) const fn rank(self) -> u8 {
+    pub const fn rank(self) -> u8 {
         match self {
             Self::Failed => 1,
             Self::Running | Self::Waiting => 2,
@@ -104,7 +117,7 @@ impl NodeStatus {
     }
 
     /// Its sign.
-    pub(crate) const fn icon(self, ascii: bool) -> &'static str {
+    pub const fn icon(self, ascii: bool) -> &'static str {
         match (self, ascii) {
             (Self::Planned, false) => "·",
             (Self::Queued, false) => "◌",
@@ -125,7 +138,7 @@ impl NodeStatus {
     }
 
     /// Its colour on a terminal.
-    pub(crate) const fn color(self) -> &'static str {
+    pub const fn color(self) -> &'static str {
         match self {
             Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
             Self::Running => "\u{1b}[36m",
@@ -138,24 +151,24 @@ impl NodeStatus {
 }
 
 /// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks are counted, not listed.
-pub(crate) fn rows(execution: &Execution, now: Time) -> Vec<Row> {
-    rows_in(execution, &Scene::of(execution, now, &MeshPresence::default()))
+pub fn rows(execution: &Execution, now: Time) -> Vec<NodeRow> {
+    rows_in(execution, &ViewContext::of(execution, now, &MeshPresence::default()))
 }
 
 /// Returns the rows of [`rows`] with all that is known beside the execution.
-pub(crate) fn rows_in(execution: &Execution, scene: &Scene) -> Vec<Row> {
+pub fn rows_in(execution: &Execution, context: &ViewContext) -> Vec<NodeRow> {
     let ctx = execution.ctx();
     let plan = ctx.plan();
     (0..plan.nodes.len() as NodeIndex)
         .filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached)
-        .map(|ix| row(&ctx, ix, scene))
+        .map(|ix| row(&ctx, ix, context))
         .collect()
 }
 
 /// Returns the row of one node.
-pub(crate) fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, scene: &Scene) -> Row {
+pub fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, context: &ViewContext) -> NodeRow {
     let node = ctx.plan().node(ix);
-    let mut row = Row {
+    let mut row = NodeRow {
         node: node.id.clone(),
         kind: node.kind.clone(),
         status: NodeStatus::Planned,
@@ -172,32 +185,32 @@ pub(crate) fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, scene: &Scene) -> Row
         }
         return row;
     };
-    row_of(ctx, act, scene)
+    row_of(ctx, act, context)
 }
 
 /// Returns the row of one activation.
-pub(crate) fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, scene: &Scene) -> Row {
+pub fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -> NodeRow {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
-    Row {
+    NodeRow {
         node: node.id.clone(),
         kind: node.kind.clone(),
         status: word(one),
         attempts: one.tasks(),
         activations: one.ordinal + 1,
-        duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(scene.now).saturating_sub(began)),
+        duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(context.now).saturating_sub(began)),
         agent: asked_agent(one).or_else(|| node.agent.clone()),
-        message: message(ctx, act, scene),
+        message: message(ctx, act, context),
     }
 }
 
 /// The agent or workflow that an activation asked last.
-pub(crate) fn asked_agent(one: &Activation) -> Option<String> {
+pub fn asked_agent(one: &Activation) -> Option<String> {
     one.last_task().map(|ask| ask.target.name().to_owned())
 }
 
 /// How one activation stands.
-pub(crate) fn word(one: &Activation) -> NodeStatus {
+pub fn word(one: &Activation) -> NodeStatus {
     match (one.end, one.phase) {
         (Some(ActivationEnd::Succeeded), _) => NodeStatus::Succeeded,
         (Some(ActivationEnd::Failed), _) => NodeStatus::Failed,
@@ -209,7 +222,7 @@ pub(crate) fn word(one: &Activation) -> NodeStatus {
     }
 }
 
-fn message(ctx: &AdapterContext<'_>, act: ActivationId, scene: &Scene) -> Option<String> {
+fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -> Option<String> {
     let one = ctx.act(act);
     if let Some(fault) = &one.fault {
         let said = fault.message.lines().next().unwrap_or_default();
@@ -225,19 +238,20 @@ fn message(ctx: &AdapterContext<'_>, act: ActivationId, scene: &Scene) -> Option
     if one.reused {
         return Some("output given, not run".into());
     }
-    let retried = scene.retried.get(&act).map(|one| format!("attempt {}: {}", one.attempt, one.message));
+    let retried = context.retried.get(&act).map(|one| format!("attempt {}: {}", one.attempt, one.message));
     let Some(waiting) = sinew_engine::waiting_of(ctx.state, act) else { return retried };
-    let left = waiting.until.map(|until| duration(until.saturating_sub(scene.now)));
+    let left = waiting.until.map(|until| duration(until.saturating_sub(context.now)));
     match waiting.what {
         WaitingFor::Agent { name, tries, .. } => {
             let attempt = (tries > 1).then(|| format!("attempt {tries}"));
             let parts: Vec<String> =
-                [scene.presence.concern(&name), attempt, retried].into_iter().flatten().collect();
+                [context.presence.concern(&name), attempt, retried].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
         WaitingFor::Evaluation => Some("a script".to_owned()),
         WaitingFor::Retry { tries } => {
-            let failed = scene.retried.get(&act).map(|one| format!(": {}", one.message)).unwrap_or_default();
+            let failed =
+                context.retried.get(&act).map(|one| format!(": {}", one.message)).unwrap_or_default();
             Some(format!("attempt {tries} failed, next in {}{failed}", left.unwrap_or_default()))
         }
         WaitingFor::Person(wait) => {
@@ -273,7 +287,7 @@ fn count_children(ctx: &AdapterContext<'_>, children: &ChildSet) -> String {
 }
 
 /// Returns column widths that fit all nodes of a plan, so that lines printed one by one stand in columns too.
-pub(crate) fn columns_of(plan: &Plan) -> NodeColumns {
+pub fn columns_of(plan: &Plan) -> NodeColumns {
     let shown = || plan.nodes.iter().filter(|node| !node.inner && !node.attached);
     let wide = |text: &str| escape_line(text).chars().count();
     let name = shown().map(|node| wide(&node.id)).max().unwrap_or(0);
@@ -282,12 +296,12 @@ pub(crate) fn columns_of(plan: &Plan) -> NodeColumns {
 }
 
 /// Returns the rows as lines of a table.
-pub(crate) fn render(rows: &[Row], columns: NodeColumns, color: bool, ascii: bool) -> Vec<String> {
+pub fn render(rows: &[NodeRow], columns: NodeColumns, color: bool, ascii: bool) -> Vec<String> {
     rows.iter().map(|row| columns.line(&cells(row), color, ascii)).collect()
 }
 
 /// Returns a row as the cells of a table.
-pub(crate) fn cells(row: &Row) -> NodeLine {
+pub fn cells(row: &NodeRow) -> NodeLine {
     NodeLine {
         name: escape_line(&row.node).into_owned(),
         kind: String::new(),
@@ -300,7 +314,7 @@ pub(crate) fn cells(row: &Row) -> NodeLine {
 }
 
 /// Milliseconds the way people read them.
-pub(crate) fn duration(ms: Time) -> String {
+pub fn duration(ms: Time) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),
         1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),

@@ -8,12 +8,12 @@ use sinew_engine::{ActivationId, ROOT, Time};
 use sinew_executor::events;
 use sinew_plan::NodeIndex;
 
-use super::scene::Scene;
-use super::{Standing, describe, words};
+use crate::node_rows::{self, NodeRow, NodeStatus, duration};
+use crate::node_table::PictureLine;
 use crate::node_table::{NodeColumns, NodeLine};
-use crate::paint::PictureLine;
 use crate::record::Record;
-use crate::tree::{self, NodeStatus, Row, duration};
+use crate::view_context::ViewContext;
+use crate::{describe, words};
 
 /// Children of one node that are listed; more are counted.
 const MOST: usize = 2_000;
@@ -22,16 +22,16 @@ const MESSAGE: usize = 160;
 
 /// How much of the tree is opened.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub struct TreeOptions {
     /// Levels that are listed; 1 = the workflow's own nodes.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// Children that stand so are counted, not listed.
-    pub(crate) fold: Vec<NodeStatus>,
+    pub fold: Vec<NodeStatus>,
     /// Only this node and what is below it.
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
 }
 
-impl Default for Options {
+impl Default for TreeOptions {
     fn default() -> Self {
         Self { depth: 1, fold: Vec::new(), node: None }
     }
@@ -39,22 +39,24 @@ impl Default for Options {
 
 /// A node, or one activation of it, with what is below.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Branch {
+pub struct TreeBranch {
     /// The node with its place in maps and loops: `each_3`.
-    pub(crate) label: String,
+    pub label: String,
+    /// The node, or the activation.
     #[serde(flatten)]
-    pub(crate) row: Row,
+    pub row: NodeRow,
     /// Children that are counted, by how they stand.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) folded: BTreeMap<&'static str, usize>,
+    pub folded: BTreeMap<&'static str, usize>,
+    /// Children that are listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) children: Vec<Branch>,
+    pub children: Vec<TreeBranch>,
 }
 
 /// The tree of an execution; none if the node that was asked for is not in it.
-pub(crate) fn tree(record: &Record, scene: &Scene, options: &Options) -> Option<Vec<Branch>> {
-    let scene = Scene { now: until(record, scene.now), ..scene.clone() };
-    let grow = Grow { record, scene, options, below: below(record) };
+pub fn tree(record: &Record, context: &ViewContext, options: &TreeOptions) -> Option<Vec<TreeBranch>> {
+    let context = ViewContext { now: until(record, context.now), ..context.clone() };
+    let grow = TreeBuilder { record, context, options, below: below(record) };
     match &options.node {
         None => Some(grow.roots().collect()),
         Some(wanted) => {
@@ -95,20 +97,20 @@ fn until(record: &Record, now: Time) -> Time {
     if state.ended { state.at } else { now.max(state.at) }
 }
 
-struct Grow<'a> {
+struct TreeBuilder<'a> {
     record: &'a Record,
-    scene: Scene,
-    options: &'a Options,
+    context: ViewContext,
+    options: &'a TreeOptions,
     below: BTreeMap<ActivationId, Vec<ActivationId>>,
 }
 
-impl Grow<'_> {
-    fn roots(&self) -> impl Iterator<Item = Branch> + '_ {
+impl TreeBuilder<'_> {
+    fn roots(&self) -> impl Iterator<Item = TreeBranch> + '_ {
         let plan = self.record.plan();
         (0..plan.nodes.len() as NodeIndex).filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached).map(
             |ix| match self.record.execution.state().last(ROOT, ix) {
-                Some(act) => Branch {
-                    row: tree::row(&self.record.execution.ctx(), ix, &self.scene),
+                Some(act) => TreeBranch {
+                    row: node_rows::row(&self.record.execution.ctx(), ix, &self.context),
                     ..self.activation(act, 1)
                 },
                 None => self.planned(ix),
@@ -116,22 +118,22 @@ impl Grow<'_> {
         )
     }
 
-    fn planned(&self, ix: NodeIndex) -> Branch {
-        let row = tree::row(&self.record.execution.ctx(), ix, &self.scene);
-        Branch { label: row.node.clone(), row, folded: BTreeMap::new(), children: Vec::new() }
+    fn planned(&self, ix: NodeIndex) -> TreeBranch {
+        let row = node_rows::row(&self.record.execution.ctx(), ix, &self.context);
+        TreeBranch { label: row.node.clone(), row, folded: BTreeMap::new(), children: Vec::new() }
     }
 
-    fn activation(&self, act: ActivationId, level: usize) -> Branch {
+    fn activation(&self, act: ActivationId, level: usize) -> TreeBranch {
         let ctx = self.record.execution.ctx();
-        let mut branch = Branch {
+        let mut branch = TreeBranch {
             label: events::label(&ctx, act),
-            row: tree::row_of(&ctx, act, &self.scene),
+            row: node_rows::row_of(&ctx, act, &self.context),
             folded: BTreeMap::new(),
             children: Vec::new(),
         };
         if level < self.options.depth {
             for child in self.below.get(&act).into_iter().flatten() {
-                let word = tree::word(ctx.act(*child));
+                let word = node_rows::word(ctx.act(*child));
                 if self.options.fold.contains(&word) || branch.children.len() >= MOST {
                     *branch.folded.entry(word.as_str()).or_default() += 1;
                 } else {
@@ -144,17 +146,17 @@ impl Grow<'_> {
 }
 
 /// The line above the tree.
-pub(crate) fn head(record: &Record, scene: &Scene) -> String {
+pub fn head(record: &Record, context: &ViewContext) -> String {
     let state = record.execution.state();
-    let standing = Standing::of(state);
-    let until = until(record, scene.now);
+    let status = words::status_of(state);
+    let until = until(record, context.now);
     let counts = describe::counts(record, until);
     let mut head = format!(
         "{}  {}@{}  {} {}  {}/{} nodes",
         record.id(),
         words::name(&record.plan().name),
         words::short(record.execution.program().graph.digest()),
-        standing.as_str(),
+        status.as_str(),
         duration(until.saturating_sub(state.started_at)),
         counts.over,
         counts.total
@@ -166,14 +168,14 @@ pub(crate) fn head(record: &Record, scene: &Scene) -> String {
     if let Some(reason) = state.paused.as_ref().filter(|_| !state.ended) {
         let _ = write!(head, ", paused {}", words::one_line(reason, 80));
     }
-    if scene.presence.has_no_executor() && !standing.is_over() {
+    if context.presence.has_no_executor() && !status.is_terminal() {
         head.push_str(", no executor serves it");
     }
     head
 }
 
 /// Returns the tree as lines for people.
-pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
+pub fn lines(branches: &[TreeBranch], color: bool, ascii: bool) -> Vec<String> {
     drawn(branches, TreeStyle { color, ascii, has_kinds: false, width: None })
         .into_iter()
         .map(|line| line.text)
@@ -181,7 +183,7 @@ pub(crate) fn lines(branches: &[Branch], color: bool, ascii: bool) -> Vec<String
 }
 
 /// Returns the same with the kinds of nodes, and with messages as long as they are.
-pub(crate) fn wide(branches: &[Branch], color: bool, ascii: bool) -> Vec<String> {
+pub fn wide(branches: &[TreeBranch], color: bool, ascii: bool) -> Vec<String> {
     drawn(branches, TreeStyle { color, ascii, has_kinds: true, width: None })
         .into_iter()
         .map(|line| line.text)
@@ -190,17 +192,19 @@ pub(crate) fn wide(branches: &[Branch], color: bool, ascii: bool) -> Vec<String>
 
 /// How a tree is drawn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TreeStyle {
-    pub(crate) color: bool,
-    pub(crate) ascii: bool,
+pub struct TreeStyle {
+    /// With colour.
+    pub color: bool,
+    /// With icons and lines in ASCII only.
+    pub ascii: bool,
     /// Kinds of nodes are shown, and messages are as long as they are.
-    pub(crate) has_kinds: bool,
+    pub has_kinds: bool,
     /// Columns of the terminal; none for as many as are needed.
-    pub(crate) width: Option<usize>,
+    pub width: Option<usize>,
 }
 
 /// Returns the tree as lines of a picture, ranked by how much they matter.
-pub(crate) fn drawn(branches: &[Branch], style: TreeStyle) -> Vec<PictureLine> {
+pub fn drawn(branches: &[TreeBranch], style: TreeStyle) -> Vec<PictureLine> {
     let mut rows = Vec::new();
     for branch in branches {
         flatten(branch, "", style.ascii, if style.has_kinds { usize::MAX } else { MESSAGE }, &mut rows);
@@ -221,7 +225,7 @@ pub(crate) fn drawn(branches: &[Branch], style: TreeStyle) -> Vec<PictureLine> {
     lines
 }
 
-fn flatten(branch: &Branch, indent: &str, ascii: bool, most: usize, out: &mut Vec<NodeLine>) {
+fn flatten(branch: &TreeBranch, indent: &str, ascii: bool, most: usize, out: &mut Vec<NodeLine>) {
     let row = &branch.row;
     let name = format!("{indent}{}", branch.label);
     out.push(NodeLine {

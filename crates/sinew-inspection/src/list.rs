@@ -5,46 +5,55 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sinew_engine::Time;
 
-use super::scene::{MeshPresence, Scene};
-use super::{Standing, describe, waiting, words};
+use crate::node_rows::duration;
 use crate::record::Record;
-use crate::tree::duration;
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::{describe, waiting, words};
+use sinew_protocol::query::ExecutionStatus;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Row {
-    pub(crate) execution: String,
-    pub(crate) workflow: String,
-    pub(crate) status: Standing,
+pub struct ExecutionRow {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Status.
+    pub status: ExecutionStatus,
+    /// When it began, milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) started: Time,
+    pub started: Time,
+    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    pub(crate) ended: Option<Time>,
+    pub ended: Option<Time>,
     /// Caller who started it.
-    pub(crate) caller: String,
+    pub caller: String,
     /// Reason of waiting, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) waiting: Option<String>,
+    pub waiting: Option<String>,
     /// Why it failed or was cancelled.
     #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
-    pub(crate) fault: Option<RowFault>,
+    pub fault: Option<RowFault>,
+    /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) labels: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Why an execution failed, in a few words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct RowFault {
-    pub(crate) code: String,
-    pub(crate) message: String,
+pub struct RowFault {
+    /// Operator code.
+    pub code: String,
+    /// Message for people.
+    pub message: String,
     /// The node that failed first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
 }
 
 impl RowFault {
     /// Returns why an execution failed; none if it did not.
-    pub(crate) fn of(record: &Record) -> Option<Self> {
+    pub fn of(record: &Record) -> Option<Self> {
         let failure = describe::failure(record)?;
         let cause = failure.chain.first()?;
         Some(Self {
@@ -55,20 +64,20 @@ impl RowFault {
     }
 }
 
-impl Row {
+impl ExecutionRow {
     /// The row of a record.
-    pub(crate) fn of(record: &Record, now: Time) -> Self {
+    pub fn of(record: &Record, now: Time) -> Self {
         let state = record.execution.state();
         Self {
             execution: record.id().to_owned(),
             workflow: record.plan().name.clone(),
-            status: Standing::of(state),
+            status: words::status_of(state),
             started: state.started_at,
             ended: state.ended.then_some(state.at),
             caller: record.about.caller.clone(),
             waiting: waiting::summary(&waiting::waits(
                 record,
-                &Scene::of(&record.execution, now, &MeshPresence::default()),
+                &ViewContext::of(&record.execution, now, &MeshPresence::default()),
             )),
             fault: state.ended.then(|| RowFault::of(record)).flatten(),
             labels: record.about.labels.clone(),
@@ -78,19 +87,22 @@ impl Row {
 
 /// Which rows are wanted. Empty lists want all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    pub(crate) status: Vec<Standing>,
-    pub(crate) workflow: Vec<String>,
-    pub(crate) labels: Vec<(String, String)>,
+pub struct RowFilter {
+    /// Status.
+    pub status: Vec<ExecutionStatus>,
+    /// Name of the workflow.
+    pub workflow: Vec<String>,
+    /// Labels.
+    pub labels: Vec<(String, String)>,
     /// Started at or after.
-    pub(crate) since: Option<Time>,
+    pub since: Option<Time>,
     /// Started before.
-    pub(crate) until: Option<Time>,
+    pub until: Option<Time>,
 }
 
-impl Wanted {
+impl RowFilter {
     /// True if the row is wanted.
-    pub(crate) fn takes(&self, row: &Row) -> bool {
+    pub fn takes(&self, row: &ExecutionRow) -> bool {
         (self.status.is_empty() || self.status.contains(&row.status))
             && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
             && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
@@ -100,15 +112,15 @@ impl Wanted {
 }
 
 /// Active ones first, then the newest.
-pub(crate) fn sort(rows: &mut [Row]) {
+pub fn sort(rows: &mut [ExecutionRow]) {
     rows.sort_by(|a, b| {
-        let key = |row: &Row| (row.status.is_over(), std::cmp::Reverse(row.started));
+        let key = |row: &ExecutionRow| (row.status.is_terminal(), std::cmp::Reverse(row.started));
         key(a).cmp(&key(b)).then_with(|| a.execution.cmp(&b.execution))
     });
 }
 
 /// The rows for people.
-pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
+pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String {
     let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
     if wide {
         heads.extend(["CALLER", "LABELS"]);
@@ -148,7 +160,11 @@ pub(crate) fn text(rows: &[Row], now: Time, wide: bool, color: bool) -> String {
     let head = painted.next().unwrap_or_default().to_owned();
     let rest = painted.zip(rows).map(|(line, row)| {
         let word = row.status.as_str();
-        line.replacen(&format!("  {word}"), &format!("  {}{word}\u{1b}[0m", row.status.color()), 1)
+        line.replacen(
+            &format!("  {word}"),
+            &format!("  {}{word}\u{1b}[0m", words::status_color(row.status)),
+            1,
+        )
     });
     std::iter::once(head).chain(rest).collect::<Vec<_>>().join("\n")
 }

@@ -1,25 +1,28 @@
 //! Views of records that the in-process driver made in virtual time.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sinew_dialects::LowerOptions;
 use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
 use sinew_executor::execution_tree::Call;
 use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
+use sinew_executor::{Library, Program};
+use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{Fault, Vocabulary};
+use sinew_source::{Limits, LoadOptions, Variables};
 
-use super::events::Words;
-use super::scene::{MeshPresence, Scene};
-use super::tree::Options;
 use super::*;
-use crate::load;
-use crate::record::{self, About, Record};
-use crate::tree::NodeStatus;
+use crate::events::EventWords;
+use crate::node_rows::NodeStatus;
+use crate::record::{self, Record, RecordOrigin};
+use crate::tree::TreeOptions;
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::waiting::WaitKind;
 
-const ORDERS: &str = include_str!("../../tests/fixtures/good/orders.yaml");
-const APPROVAL: &str = include_str!("../../tests/fixtures/test/approval.test.json");
+const ORDERS: &str = include_str!("../../sinew/tests/fixtures/good/orders.yaml");
+const APPROVAL: &str = include_str!("../../sinew/tests/fixtures/test/approval.test.json");
 
 /// Answers by agent, one after the other; the last one again and again. None = silence.
 pub(crate) struct Agents(BTreeMap<&'static str, Vec<Said>>);
@@ -45,6 +48,35 @@ impl Stub for Agents {
     }
 }
 
+/// Returns the workflows of a file, and the first of them.
+fn loaded(file: &str, text: &str) -> (Library, Program) {
+    let document = sinew_source::load(
+        text.as_bytes(),
+        &LoadOptions {
+            name: file,
+            variables: Variables::Kept,
+            read: &|_| Err("none".into()),
+            limits: Limits::default(),
+        },
+    )
+    .unwrap();
+    let dialect = sinew_dialects::detect(&document).unwrap();
+    let options = LowerOptions {
+        default_name: file.split('.').next().unwrap(),
+        read: &|_| Err("none".into()),
+        list: &sinew_dialects::no_list,
+        agents: &BTreeMap::new(),
+    };
+    let workflows = dialect.lower(document, &options).unwrap_or_else(|found| panic!("{found}"));
+    let mut library = Library::default();
+    let programs: Vec<Program> =
+        workflows.into_iter().map(|one| Program::new(one.plan, dialect.adapter()).unwrap()).collect();
+    for program in &programs {
+        library.insert(program.clone());
+    }
+    (library, programs.into_iter().next().unwrap())
+}
+
 /// Runs a workflow until nothing happens any more, or until then.
 pub(crate) fn ran(
     file: &str,
@@ -54,12 +86,9 @@ pub(crate) fn ran(
     signals: &[(Time, Signal)],
     until: Time,
 ) -> Record {
-    let path = Path::new(file);
-    let document = load::document(path, text.as_bytes()).unwrap();
-    let loaded = load::lower(path, document, &load::Options::default()).unwrap();
-    let program = load::program(loaded.dialect, loaded.pick(None).unwrap()).unwrap();
+    let (library, program) = loaded(file, text);
     let agents = agents.iter().map(|(name, answers)| (*name, answers.to_vec())).collect();
-    let mut sim = Sim::new(Arc::new(loaded.library().unwrap()), Agents(agents));
+    let mut sim = Sim::new(Arc::new(library), Agents(agents));
     for (at, signal) in signals {
         sim.signal(*at, signal.clone());
     }
@@ -70,8 +99,8 @@ pub(crate) fn ran(
 const HOUR: Time = 3_600_000;
 
 /// An execution as it is seen after an hour, without a mesh.
-fn seen(record: &Record) -> Scene {
-    Scene::of(&record.execution, HOUR, &MeshPresence::default())
+fn seen(record: &Record) -> ViewContext {
+    ViewContext::of(&record.execution, HOUR, &MeshPresence::default())
 }
 
 fn failed() -> Record {
@@ -118,7 +147,7 @@ fn what_went_wrong_without_failing_a_node_is_told() {
 fn a_failure_is_told_from_the_outside_in() {
     let record = failed();
     let told = describe::describe(&record, HOUR * 2, &MeshPresence::default());
-    assert_eq!(told.status, Standing::Failure);
+    assert_eq!(told.status, ExecutionStatus::Failure);
     assert_eq!((told.nodes.total, told.nodes.failed), (4, 1));
     let failure = told.failure.as_ref().unwrap();
     assert_eq!(failure.node.as_deref(), Some("each_line_1"));
@@ -145,12 +174,12 @@ fn a_failure_is_told_from_the_outside_in() {
 fn a_person_who_is_waited_for_comes_first_with_the_question() {
     let record = asked(&[]);
     let told = describe::describe(&record, HOUR, &MeshPresence::default());
-    assert_eq!(told.status, Standing::Waiting);
+    assert_eq!(told.status, ExecutionStatus::Waiting);
     let wait = &told.waiting[0];
-    assert_eq!((wait.what, wait.node.as_deref()), ("person", Some("ok")));
+    assert_eq!((wait.what, wait.node.as_deref()), (WaitKind::Person, Some("ok")));
     assert!(wait.question.is_some());
     assert!(told.next[0].starts_with("sinew approval approve"), "{:?}", told.next);
-    let row = list::Row::of(&record, HOUR);
+    let row = list::ExecutionRow::of(&record, HOUR);
     assert!(row.waiting.unwrap().starts_with("a person at ok"));
     assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person"));
 }
@@ -159,7 +188,7 @@ fn a_person_who_is_waited_for_comes_first_with_the_question() {
 fn whoever_does_not_answer_is_named_with_since_and_until() {
     let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[], 5_000);
     let told = describe::describe(&record, 65_000, &MeshPresence::default());
-    assert_eq!(told.status, Standing::Running);
+    assert_eq!(told.status, ExecutionStatus::Running);
     let wait = &told.waiting[0];
     assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), 0));
     assert!(wait.text.starts_with("agent checker, for 1m05s"), "{}", wait.text);
@@ -170,31 +199,36 @@ fn a_paused_execution_waits_to_be_resumed() {
     let pause = (10, Signal::Pause("lunch".into()));
     let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[pause], 5_000);
     let told = describe::describe(&record, 6_000, &MeshPresence::default());
-    assert_eq!(told.status, Standing::Paused);
-    assert!(told.waiting.iter().any(|wait| wait.what == "resume" && wait.text.contains("lunch")));
+    assert_eq!(told.status, ExecutionStatus::Paused);
+    assert!(told.waiting.iter().any(|wait| wait.what == WaitKind::Resume && wait.text.contains("lunch")));
     assert!(told.next[0].starts_with("sinew execution resume"));
 }
 
 #[test]
 fn trees_fold_and_open() {
     let record = failed();
-    let grown = |options: Options| tree::tree(&record, &seen(&record), &options).unwrap();
-    let folded = grown(Options::default());
-    let names = |branches: &[tree::Branch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
+    let grown = |options: TreeOptions| tree::tree(&record, &seen(&record), &options).unwrap();
+    let folded = grown(TreeOptions::default());
+    let names =
+        |branches: &[tree::TreeBranch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
     assert_eq!(names(&folded), ["check_order", "route", "each_line", "approve"]);
     assert!(folded.iter().all(|one| one.children.is_empty()));
     assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
-    let open = grown(Options { depth: 9, ..Options::default() });
+    let open = grown(TreeOptions { depth: 9, ..TreeOptions::default() });
     assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
     assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
-    let some = grown(Options { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
+    let some = grown(TreeOptions { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
     assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
     assert_eq!(some[2].folded.get("succeeded"), Some(&2));
-    let one = grown(Options { depth: 9, node: Some("each_line_1".into()), ..Options::default() });
+    let one = grown(TreeOptions { depth: 9, node: Some("each_line_1".into()), ..TreeOptions::default() });
     assert_eq!(names(&one), ["each_line_1"]);
     assert!(
-        tree::tree(&record, &seen(&record), &Options { node: Some("nobody".into()), ..Options::default() })
-            .is_none()
+        tree::tree(
+            &record,
+            &seen(&record),
+            &TreeOptions { node: Some("nobody".into()), ..TreeOptions::default() }
+        )
+        .is_none()
     );
     let lines = tree::lines(&open, false, false);
     assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");
@@ -208,14 +242,16 @@ fn trees_fold_and_open() {
 #[test]
 fn events_have_numbers_that_never_change() {
     let record = failed();
-    for words in [Words::Mesh(Vocabulary::Current), Words::Mesh(Vocabulary::Spec), Words::Facts] {
+    for words in
+        [EventWords::Mesh(Vocabulary::Current), EventWords::Mesh(Vocabulary::Spec), EventWords::Facts]
+    {
         let all = events::lines(&record, words);
         let rounds = record.execution.journal();
         let half = Record::of(
             record.execution.id().clone(),
             record.plan().clone(),
             &rounds[..rounds.len() / 2],
-            About::default(),
+            RecordOrigin::default(),
             Vec::new(),
         )
         .unwrap();
@@ -224,7 +260,7 @@ fn events_have_numbers_that_never_change() {
         assert_eq!(some[..], all[..some.len()]);
         assert!(all.iter().all(|line| !line.kind.is_empty() && !line.show().contains('\n')));
     }
-    let native = events::lines(&asked(&[]), Words::Native);
+    let native = events::lines(&asked(&[]), EventWords::Native);
     assert!(native.iter().any(|line| line.event.to_string().contains("ok")), "{native:#?}");
 }
 
@@ -289,28 +325,31 @@ fn what_was_decided_is_decided_again() {
 
 #[test]
 fn lists_show_what_goes_on_first_and_filter() {
-    let mut rows: Vec<list::Row> =
-        [failed(), asked(&[])].iter().map(|record| list::Row::of(record, HOUR)).collect();
+    let mut rows: Vec<list::ExecutionRow> =
+        [failed(), asked(&[])].iter().map(|record| list::ExecutionRow::of(record, HOUR)).collect();
     rows[0].labels.insert("team".into(), "a".into());
     list::sort(&mut rows);
-    assert_eq!(rows[0].status, Standing::Waiting);
+    assert_eq!(rows[0].status, ExecutionStatus::Waiting);
     let text = list::text(&rows, HOUR, true, false);
     assert!(text.lines().count() == 3 && text.contains("team=a"), "{text}");
-    let count = |wanted: list::Wanted| rows.iter().filter(|row| wanted.takes(row)).count();
-    assert_eq!(count(list::Wanted::default()), 2);
-    assert_eq!(count(list::Wanted { status: vec![Standing::Failure], ..list::Wanted::default() }), 1);
+    let count = |wanted: list::RowFilter| rows.iter().filter(|row| wanted.takes(row)).count();
+    assert_eq!(count(list::RowFilter::default()), 2);
     assert_eq!(
-        count(list::Wanted { labels: vec![("team".into(), "b".into())], ..list::Wanted::default() }),
+        count(list::RowFilter { status: vec![ExecutionStatus::Failure], ..list::RowFilter::default() }),
+        1
+    );
+    assert_eq!(
+        count(list::RowFilter { labels: vec![("team".into(), "b".into())], ..list::RowFilter::default() }),
         0
     );
-    assert_eq!(count(list::Wanted { since: Some(1), ..list::Wanted::default() }), 0);
-    assert_eq!(count(list::Wanted { workflow: vec!["orders".into()], ..list::Wanted::default() }), 1);
+    assert_eq!(count(list::RowFilter { since: Some(1), ..list::RowFilter::default() }), 0);
+    assert_eq!(count(list::RowFilter { workflow: vec!["orders".into()], ..list::RowFilter::default() }), 1);
 }
 
 /// The records that transcripts look at are what the driver makes; `UPDATE=1` writes them anew.
 #[test]
 fn fixtures_are_what_the_driver_makes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/record");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sinew/tests/fixtures/record");
     for (name, record) in [("failed.json", failed()), ("waiting.json", asked(&[]))] {
         let made = serde_json::to_string(&record.to_json()).unwrap() + "\n";
         let file = folder.join(name);

@@ -11,44 +11,50 @@ use sinew_engine::{
 };
 use sinew_executor::Program;
 
-use super::Standing;
 use crate::record::Record;
+use crate::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// Outcome of the replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Report {
-    pub(crate) execution: String,
-    pub(crate) workflow: String,
-    pub(crate) rounds: usize,
-    pub(crate) facts: usize,
-    pub(crate) status: Standing,
+pub struct ReplayReport {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Rounds of the journal.
+    pub rounds: usize,
+    /// Facts of all rounds.
+    pub facts: usize,
+    /// Status.
+    pub status: ExecutionStatus,
     /// Rounds whose inputs were decided again and gave the same facts.
-    pub(crate) decided_again: usize,
+    pub decided_again: usize,
     /// The first that gave others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) difference: Option<Difference>,
+    pub difference: Option<RoundDifference>,
 }
 
 /// A round that this version decides differently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Difference {
+pub struct RoundDifference {
     /// Which, counted from 1.
-    pub(crate) round: usize,
+    pub round: usize,
     /// The first fact that is not the same, as it is in the record.
-    pub(crate) recorded: Value,
+    pub recorded: Value,
     /// And as it is decided now.
-    pub(crate) decided: Value,
+    pub decided: Value,
 }
 
 /// Replays a record. Without `decide`, only the fold is done.
-pub(crate) fn replay(record: &Record, decide: bool) -> Report {
+pub fn replay(record: &Record, decide: bool) -> ReplayReport {
     let rounds = record.execution.journal();
-    let mut report = Report {
+    let mut report = ReplayReport {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         rounds: rounds.len(),
         facts: rounds.iter().map(|round| round.facts.len()).sum(),
-        status: Standing::of(record.execution.state()),
+        status: words::status_of(record.execution.state()),
         decided_again: 0,
         difference: None,
     };
@@ -77,7 +83,7 @@ pub(crate) fn replay(record: &Record, decide: bool) -> Report {
         match found {
             Some(None) => report.decided_again += 1,
             Some(Some((recorded, decided))) => {
-                report.difference = Some(Difference { round: n + 1, recorded, decided });
+                report.difference = Some(RoundDifference { round: n + 1, recorded, decided });
                 return report;
             }
             None => machine = fold(program, &rounds[..=n]),

@@ -5,9 +5,7 @@
 
 mod redact;
 
-use sinew_protocol::code;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,38 +15,44 @@ use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ExecutionId, Token};
 
-use crate::exit::{Exit, Failure};
-use crate::load;
-
-pub(crate) use redact::redact;
+pub use redact::redact;
 
 /// The format this version reads and writes.
 const FORMAT: u64 = 1;
-/// Bytes of an export.
-const MAX_EXPORT_BYTES: u64 = 1 << 30;
+
+/// Reason why data is no record of an execution: which part of it, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecordError(String);
+
+impl RecordError {
+    fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
 
 /// On whose behalf an execution runs, and where it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct About {
+pub struct RecordOrigin {
     /// Caller who started it.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) caller: String,
+    pub caller: String,
     /// The user.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) user: String,
+    pub user: String,
     /// The session.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) session: String,
+    pub session: String,
     /// Labels.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) labels: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
     /// The execution whose activation it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) parent: Option<String>,
+    pub parent: Option<String>,
 }
 
-impl From<ExecutionMeta> for About {
+impl From<ExecutionMeta> for RecordOrigin {
     fn from(meta: ExecutionMeta) -> Self {
         Self {
             caller: caller(&meta.caller),
@@ -61,30 +65,30 @@ impl From<ExecutionMeta> for About {
 }
 
 /// A caller as people know it: the name behind the token of a subject.
-pub(crate) fn caller(token: &Token) -> String {
+pub fn caller(token: &Token) -> String {
     token.name().unwrap_or_else(|| token.to_string())
 }
 
 /// Everything there is to know about one execution.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub struct Record {
     /// On whose behalf.
-    pub(crate) about: About,
+    pub about: RecordOrigin,
     /// The execution: plan, journal, and the fold of it.
-    pub(crate) execution: Execution,
+    pub execution: Execution,
     /// Commands that were given.
-    pub(crate) commands: Vec<Verdict>,
+    pub commands: Vec<Verdict>,
     /// True if values were taken out, so that decisions cannot be made again.
-    pub(crate) redacted: bool,
+    pub redacted: bool,
 }
 
 /// The file as it is written.
 #[derive(Serialize, Deserialize)]
-struct File {
+struct ExportDocument {
     #[serde(default)]
     execution_id: Option<String>,
     #[serde(default)]
-    about: About,
+    about: RecordOrigin,
     #[serde(default)]
     commands: Vec<Verdict>,
     #[serde(default)]
@@ -93,13 +97,13 @@ struct File {
 
 impl Record {
     /// A record of these parts, checked: the fold relies on every fact pointing at something that is there.
-    pub(crate) fn of(
+    pub fn of(
         id: ExecutionId,
         plan: Plan,
         rounds: &[Round],
-        about: About,
+        about: RecordOrigin,
         commands: Vec<Verdict>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RecordError> {
         Self::folded(id, program(plan)?, rounds, about, commands)
     }
 
@@ -107,14 +111,14 @@ impl Record {
         id: ExecutionId,
         program: Program,
         rounds: &[Round],
-        about: About,
+        about: RecordOrigin,
         commands: Vec<Verdict>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RecordError> {
         let mut state = ExecutionState::new();
         for (n, round) in rounds.iter().enumerate() {
             for fact in &round.facts {
                 sinew_engine::fold(&program.graph, &mut state, round.at, fact)
-                    .map_err(|bad| format!("its round {}: {bad}", n + 1))?;
+                    .map_err(|bad| RecordError::new(format!("its round {}: {bad}", n + 1)))?;
             }
         }
         let execution = Execution::recover(id, program, rounds);
@@ -122,20 +126,27 @@ impl Record {
     }
 
     /// A record as the mesh holds it, with the program it names.
-    pub(crate) fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, String> {
+    pub fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, RecordError> {
         let ExecutionRecord { meta, rounds, commands, .. } = stored;
         let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
-        let rounds = rounds.collect::<Result<Vec<_>, _>>().map_err(|error| format!("its rounds: {error}"))?;
-        Self::folded(meta.execution.clone(), program, &rounds, About::from(meta), commands)
+        let rounds = rounds
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
+        Self::folded(meta.execution.clone(), program, &rounds, RecordOrigin::from(meta), commands)
     }
 
     /// An execution that this process ran.
-    pub(crate) fn local(execution: &Execution) -> Self {
-        Self { about: About::default(), execution: execution.clone(), commands: Vec::new(), redacted: false }
+    pub fn local(execution: &Execution) -> Self {
+        Self {
+            about: RecordOrigin::default(),
+            execution: execution.clone(),
+            commands: Vec::new(),
+            redacted: false,
+        }
     }
 
     /// As a document: plan, journal, and who asked.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut document = json!({
             "format": FORMAT,
             "workflow": self.execution.program().name(),
@@ -153,81 +164,59 @@ impl Record {
 
     /// The record as it was after so many rounds.
     #[must_use]
-    pub(crate) fn until(&self, round: usize) -> Self {
+    pub fn until(&self, round: usize) -> Self {
         let journal = self.execution.journal();
         let rounds = &journal[..round.min(journal.len())];
         let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
         Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
     }
 
-    /// Writes it to a file.
-    pub(crate) fn write(&self, file: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_vec(&self.to_json()).unwrap_or_default();
-        std::fs::write(file, text).map_err(|error| {
-            Failure::new(
-                Exit::Failed,
-                code::FILE_CANNOT_BE_WRITTEN.as_str(),
-                format!("cannot write {}: {error}", file.display()),
-            )
-        })
-    }
-
     /// The plan.
-    pub(crate) fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &Plan {
         self.execution.program().graph.plan()
     }
 
     /// Its id as text.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.execution.id().as_str()
     }
 
     /// When the last thing happened to it.
-    pub(crate) fn at(&self) -> Time {
+    pub fn at(&self) -> Time {
         self.execution.state().at
     }
 }
 
-/// Reads an export.
-pub(crate) fn read(path: &Path) -> Result<Record, Failure> {
-    let bytes = load::read_up_to(path, MAX_EXPORT_BYTES)?;
-    parse(&bytes).map_err(|why| {
-        let name = if path == Path::new("-") { "<stdin>".into() } else { path.display().to_string() };
-        Failure::new(
-            Exit::Failed,
-            code::NOT_EXPORT_OF_EXECUTION.as_str(),
-            format!("{name} is no export of an execution: {why}"),
-        )
-        .hint("make one with `sinew run FILE --export EXPORT.json` or `sinew execution export ID`")
-    })
-}
-
 /// Reads an export from its bytes.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Record, String> {
-    let mut file: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
+    let mut file: Value =
+        serde_json::from_slice(bytes).map_err(|error| RecordError::new(error.to_string()))?;
     match file.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => {}
-        Some(other) => return Err(format!("it has format {other}, this version reads {FORMAT}")),
-        None => return Err("it has no 'format'".to_owned()),
+        Some(other) => {
+            return Err(RecordError::new(format!("it has format {other}, this version reads {FORMAT}")));
+        }
+        None => return Err(RecordError::new("it has no 'format'")),
     }
-    let plan: Plan =
-        serde_json::from_value(file["plan"].take()).map_err(|error| format!("its plan: {error}"))?;
-    let rounds: Vec<Round> =
-        serde_json::from_value(file["rounds"].take()).map_err(|error| format!("its rounds: {error}"))?;
-    let File { execution_id, about, commands, redacted } =
-        serde_json::from_value(file).map_err(|error| error.to_string())?;
+    let plan: Plan = serde_json::from_value(file["plan"].take())
+        .map_err(|error| RecordError::new(format!("its plan: {error}")))?;
+    let rounds: Vec<Round> = serde_json::from_value(file["rounds"].take())
+        .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
+    let ExportDocument { execution_id, about, commands, redacted } =
+        serde_json::from_value(file).map_err(|error| RecordError::new(error.to_string()))?;
     let id = match execution_id {
-        Some(text) => ExecutionId::parse(&text).map_err(|error| error.to_string())?,
+        Some(text) => ExecutionId::parse(&text).map_err(|error| RecordError::new(error.to_string()))?,
         None => ExecutionId::of("local", "export", &plan.name),
     };
     Ok(Record { redacted, ..Record::of(id, plan, &rounds, about, commands)? })
 }
 
 /// The plan with the adapter of its dialect.
-pub(crate) fn program(plan: Plan) -> Result<Program, String> {
-    let dialect = sinew_dialects::by_name(&plan.dialect)
-        .ok_or_else(|| format!("its plan: this version has no dialect '{}'", plan.dialect))?;
-    Program::new(plan, dialect.adapter()).map_err(|error| format!("its plan: {error}"))
+pub fn program(plan: Plan) -> Result<Program, RecordError> {
+    let dialect = sinew_dialects::by_name(&plan.dialect).ok_or_else(|| {
+        RecordError::new(format!("its plan: this version has no dialect '{}'", plan.dialect))
+    })?;
+    Program::new(plan, dialect.adapter()).map_err(|error| RecordError::new(format!("its plan: {error}")))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use sinew_engine::{ExecutionState, Time};
 use sinew_executor::events;
 use sinew_protocol::Vocabulary;
 
-use super::words;
 use crate::record::Record;
+use crate::words;
 
 /// Vocabulary of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub enum EventWords {
     /// Messages of the mesh protocol.
     Mesh(Vocabulary),
     /// The dialect's own events.
@@ -22,27 +22,28 @@ pub(crate) enum Words {
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Line {
+pub struct EventLine {
     /// `round.index`: the round, counted from 1, and the place in it.
-    pub(crate) seq: String,
+    pub seq: String,
     #[serde(skip)]
     place: (usize, usize),
+    /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) at: Time,
+    pub at: Time,
     /// Kind of the event.
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub kind: String,
     /// The node it is about, with its place in maps and loops.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// The event itself.
-    pub(crate) event: Value,
+    pub event: Value,
     #[serde(skip)]
     text: String,
 }
 
 /// All events of a record. More facts make more lines and change none: whoever follows goes on where it stopped.
-pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
+pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
     let program = record.execution.program();
     let mut state = ExecutionState::new();
     let mut found = Vec::new();
@@ -55,10 +56,10 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
             let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
                 index += 1;
                 let seq = format!("{}.{index}", n + 1);
-                found.push(Line { seq, place: (n + 1, index), at: round.at, kind, node, event, text });
+                found.push(EventLine { seq, place: (n + 1, index), at: round.at, kind, node, event, text });
             };
             match whose {
-                Words::Mesh(words) => {
+                EventWords::Mesh(words) => {
                     for message in events::project(&ctx, record.execution.id(), fact) {
                         let event = message.to_json(words);
                         let word = |key: &str| event[key].as_str().map(str::to_owned);
@@ -72,7 +73,7 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
                         );
                     }
                 }
-                Words::Native => {
+                EventWords::Native => {
                     for event in program.adapter.project(&ctx, fact) {
                         let kind = ["type", "event", "kind", "event_type"]
                             .iter()
@@ -83,7 +84,7 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
                         push(kind, node, event.json, event.line);
                     }
                 }
-                Words::Facts => {
+                EventWords::Facts => {
                     let event = serde_json::to_value(fact).unwrap_or_default();
                     let act = event["act"].as_u64().and_then(|act| u32::try_from(act).ok());
                     let node = act
@@ -104,19 +105,19 @@ pub(crate) fn lines(record: &Record, whose: Words) -> Vec<Line> {
     found
 }
 
-impl Line {
+impl EventLine {
     /// Round and place in it, as numbers.
-    pub(crate) const fn place(&self) -> (usize, usize) {
+    pub const fn place(&self) -> (usize, usize) {
         self.place
     }
 
     /// True if it is about this node, or a child of it.
-    pub(crate) fn is_about(&self, wanted: &str) -> bool {
+    pub fn is_about(&self, wanted: &str) -> bool {
         self.node.as_deref().is_some_and(|node| is_about(node, wanted))
     }
 
     /// The line for people.
-    pub(crate) fn show(&self) -> String {
+    pub fn show(&self) -> String {
         let at = words::instant(self.at);
         let node = words::name(self.node.as_deref().unwrap_or("-"));
         format!(
@@ -131,7 +132,7 @@ impl Line {
 }
 
 /// True if a node, with its place in maps and loops, is this one or a child of it.
-pub(crate) fn is_about(node: &str, wanted: &str) -> bool {
+pub fn is_about(node: &str, wanted: &str) -> bool {
     let Some(rest) = node.strip_prefix(wanted) else { return false };
     let place = rest.strip_prefix("_iter").unwrap_or(rest);
     rest.is_empty() || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))

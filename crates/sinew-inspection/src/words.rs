@@ -1,12 +1,29 @@
 //! Words and columns that views share.
 
-use sinew_engine::Time;
+use sinew_engine::{ExecutionState, Time};
+use sinew_protocol::query::ExecutionStatus;
 use sinew_source::{escape_line, escape_text};
 
-use crate::tree;
+use crate::node_rows;
+
+/// Returns how an execution stands.
+pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
+    sinew_engine::execution_status(state, &sinew_engine::waiting(state))
+}
+
+/// Returns the colour of a status on a terminal.
+pub const fn status_color(status: ExecutionStatus) -> &'static str {
+    match status {
+        ExecutionStatus::Running => "\u{1b}[36m",
+        ExecutionStatus::Waiting | ExecutionStatus::Paused => "\u{1b}[33m",
+        ExecutionStatus::Success => "\u{1b}[32m",
+        ExecutionStatus::Failure => "\u{1b}[31m",
+        ExecutionStatus::Cancelled => "\u{1b}[35m",
+    }
+}
 
 /// Returns a time as data: RFC 3339 in UTC, with milliseconds, so that texts sort as times do.
-pub(crate) fn instant(at: Time) -> String {
+pub fn instant(at: Time) -> String {
     i64::try_from(at)
         .ok()
         .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
@@ -14,19 +31,17 @@ pub(crate) fn instant(at: Time) -> String {
 }
 
 /// Returns a number with its noun: `1 node`, `2 nodes`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// A time as serde writes it.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-pub(crate) fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: serde::Serializer>(at: &Time, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&instant(*at))
 }
 
 /// The same for a time that may not be there.
-#[expect(clippy::ref_option, reason = "serde passes references")]
-pub(crate) fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => serialize(at, serializer),
         None => serializer.serialize_none(),
@@ -34,12 +49,12 @@ pub(crate) fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> R
 }
 
 /// `12s ago`.
-pub(crate) fn ago(at: Time, now: Time) -> String {
-    format!("{} ago", tree::duration(now.saturating_sub(at)))
+pub fn ago(at: Time, now: Time) -> String {
+    format!("{} ago", node_rows::duration(now.saturating_sub(at)))
 }
 
 /// Lays out rows in columns, the first of them the heads; the last column is as long as it is. Cells are escaped.
-pub(crate) fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
+pub fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
     let cells = |row: &R| row.as_ref().iter().map(|cell| escape_line(cell).into_owned()).collect();
     let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let wide = |text: &str| text.chars().count();
@@ -58,7 +73,7 @@ pub(crate) fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
 }
 
 /// Returns at most so many characters of the first line, escaped.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, most: usize) -> String {
     let mut lines = text.lines();
     let first = escape_line(lines.next().unwrap_or_default()).into_owned();
     if first.chars().count() <= most && lines.next().is_none() {
@@ -68,23 +83,23 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 }
 
 /// Returns a name or another text that has to stay on its line, escaped and as long as it is.
-pub(crate) fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     escape_line(text).into_owned()
 }
 
 /// Returns text of others for a terminal, escaped; lines stay.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     escape_text(text).into_owned()
 }
 
 /// The part of a digest that people compare.
-pub(crate) fn short(digest: &str) -> &str {
+pub fn short(digest: &str) -> &str {
     let hex = digest.strip_prefix("sha256:").unwrap_or(digest);
     hex.get(..12).unwrap_or(hex)
 }
 
 /// A word as a word of a shell: quoted when it holds anything a shell might read.
-pub(crate) fn shell(word: &str) -> String {
+pub fn shell(word: &str) -> String {
     let plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '=' | ',');
     if !word.is_empty() && word.chars().all(plain) {
@@ -94,7 +109,7 @@ pub(crate) fn shell(word: &str) -> String {
 }
 
 /// How an execution ended and why, on one line: the word is not said twice.
-pub(crate) fn ending(status: &str, message: &str) -> String {
+pub fn ending(status: &str, message: &str) -> String {
     let told = message.strip_prefix(status).is_some_and(|rest| rest.starts_with(':'));
     if told { message.to_owned() } else { format!("{status}: {message}") }
 }

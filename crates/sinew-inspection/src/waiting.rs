@@ -7,69 +7,95 @@ use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
 use sinew_executor::events;
 
-use super::scene::Scene;
-use super::words;
+use crate::node_rows::duration;
 use crate::record::Record;
-use crate::tree::duration;
+use crate::view_context::ViewContext;
+use crate::words;
 
 /// The words for an execution whose shard no executor serves.
-pub(crate) const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
+pub const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
+
+/// Kind of a reason of waiting; serialised as its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// An executor that serves the shard.
+    Executor,
+    /// An answer of an agent.
+    Agent,
+    /// A script that is evaluated.
+    Script,
+    /// The next attempt.
+    Retry,
+    /// A time.
+    Timer,
+    /// A decision of a person.
+    Person,
+    /// Children of a map, loop or fork.
+    Children,
+    /// A turn within limits of concurrency.
+    Turn,
+    /// An operator who resumes the execution.
+    Resume,
+    /// The end of the time of the execution.
+    End,
+}
 
 /// One thing that is waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Wait {
+pub struct ShownWait {
     /// The node, with its place in maps and loops; none for the whole execution.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// The activation: what an answer names when a node waits several times.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) activation: Option<u32>,
+    pub activation: Option<u32>,
     /// For what, as a word.
     #[serde(rename = "for")]
-    pub(crate) what: &'static str,
+    pub what: WaitKind,
     /// The same as a sentence.
-    pub(crate) text: String,
+    pub text: String,
     /// The sentence without times.
     #[serde(skip)]
-    pub(crate) subject: String,
+    pub subject: String,
     /// A sign that its end is not near.
     #[serde(skip)]
-    pub(crate) is_late: bool,
+    pub is_late: bool,
     /// Since when.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) since: Time,
+    pub since: Time,
     /// Until when, if there is an end to it.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
-    pub(crate) until: Option<Time>,
+    pub until: Option<Time>,
     /// The agent that is waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<String>,
+    pub agent: Option<String>,
     /// Question for the person.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) question: Option<Question>,
+    pub question: Option<PersonQuestion>,
 }
 
 /// Question for a person.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Question {
+pub struct PersonQuestion {
     /// Text that the person reads.
-    pub(crate) prompt: String,
+    pub prompt: String,
     /// The data to judge.
-    pub(crate) data: Value,
+    pub data: Value,
     /// Persons who may decide; anyone when empty.
-    pub(crate) allowed: Vec<String>,
+    pub allowed: Vec<String>,
 }
 
 /// Returns everything that is waited for: an executor first, then persons, then in the order in which it began.
-pub(crate) fn waits(record: &Record, scene: &Scene) -> Vec<Wait> {
-    let (ctx, now) = (record.execution.ctx(), scene.now);
+pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
+    let (ctx, now) = (record.execution.ctx(), context.now);
     if ctx.state.ended {
         return Vec::new();
     }
-    let executor = scene.presence.has_no_executor().then(|| Wait {
+    let executor = context.presence.has_no_executor().then(|| ShownWait {
         node: None,
         activation: None,
-        what: "executor",
+        what: WaitKind::Executor,
         text: NO_EXECUTOR.to_owned(),
         subject: NO_EXECUTOR.to_owned(),
         is_late: true,
@@ -78,38 +104,40 @@ pub(crate) fn waits(record: &Record, scene: &Scene) -> Vec<Wait> {
         agent: None,
         question: None,
     });
-    let mut waits: Vec<Wait> = sinew_engine::waiting(ctx.state)
+    let mut waits: Vec<ShownWait> = sinew_engine::waiting(ctx.state)
         .into_iter()
         // Children wait for themselves.
         .filter(|waiting| !matches!(waiting.what, WaitingFor::Children { .. }))
         .map(|waiting| {
             let (mut agent, mut question, mut concern) = (None, None, None);
-            let retried = waiting.act.and_then(|act| scene.retried.get(&act));
+            let retried = waiting.act.and_then(|act| context.retried.get(&act));
             let (what, text) = match &waiting.what {
                 WaitingFor::Agent { name, tries, .. } => {
                     agent = Some(name.clone());
-                    concern = scene.presence.concern(name);
+                    concern = context.presence.concern(name);
                     let again = if *tries > 1 { format!(", attempt {tries}") } else { String::new() };
-                    ("agent", format!("agent {name}{again}"))
+                    (WaitKind::Agent, format!("agent {name}{again}"))
                 }
-                WaitingFor::Evaluation => ("script", "a script that is evaluated".to_owned()),
+                WaitingFor::Evaluation => (WaitKind::Script, "a script that is evaluated".to_owned()),
                 WaitingFor::Retry { tries } => {
                     let why = retried.map(|one| format!(" ({})", one.message)).unwrap_or_default();
-                    ("retry", format!("the next attempt; {tries} failed{why}"))
+                    (WaitKind::Retry, format!("the next attempt; {tries} failed{why}"))
                 }
-                WaitingFor::Sleep => ("timer", "time to pass".to_owned()),
+                WaitingFor::Sleep => (WaitKind::Timer, "time to pass".to_owned()),
                 WaitingFor::Person(wait) => {
-                    question = Some(Question {
+                    question = Some(PersonQuestion {
                         prompt: wait.prompt.clone(),
                         data: Value::clone(&wait.data),
                         allowed: wait.allowed.clone(),
                     });
-                    ("person", person(&wait.allowed))
+                    (WaitKind::Person, person(&wait.allowed))
                 }
-                WaitingFor::Children { .. } => ("children", "its children".to_owned()),
-                WaitingFor::Turn => ("turn", "its turn".to_owned()),
-                WaitingFor::Resume { reason } => ("resume", format!("somebody to resume it ({reason})")),
-                WaitingFor::Wall => ("end", "the end of its time".to_owned()),
+                WaitingFor::Children { .. } => (WaitKind::Children, "its children".to_owned()),
+                WaitingFor::Turn => (WaitKind::Turn, "its turn".to_owned()),
+                WaitingFor::Resume { reason } => {
+                    (WaitKind::Resume, format!("somebody to resume it ({reason})"))
+                }
+                WaitingFor::Wall => (WaitKind::End, "the end of its time".to_owned()),
             };
             let left = |until: Time| match until.checked_sub(now) {
                 Some(left) => format!(", {} left", duration(left)),
@@ -117,7 +145,7 @@ pub(crate) fn waits(record: &Record, scene: &Scene) -> Vec<Wait> {
             };
             let until = waiting.until.map(left).unwrap_or_default();
             let since = duration(now.saturating_sub(waiting.since));
-            Wait {
+            ShownWait {
                 node: waiting.act.map(|act| events::label(&ctx, act)),
                 activation: waiting.act,
                 what,
@@ -134,7 +162,7 @@ pub(crate) fn waits(record: &Record, scene: &Scene) -> Vec<Wait> {
             }
         })
         .collect();
-    waits.sort_by_key(|wait| wait.what != "person");
+    waits.sort_by_key(|wait| wait.what != WaitKind::Person);
     waits.splice(0..0, executor);
     waits
 }
@@ -144,15 +172,15 @@ fn person(allowed: &[String]) -> String {
 }
 
 /// All of it in one line: what a list shows.
-pub(crate) fn summary(waits: &[Wait]) -> Option<String> {
-    if let Some(wait) = waits.iter().find(|wait| wait.what == "executor") {
+pub fn summary(waits: &[ShownWait]) -> Option<String> {
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Executor) {
         return Some(wait.text.clone());
     }
-    if let Some(wait) = waits.iter().find(|wait| wait.what == "person") {
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Person) {
         let prompt = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
         return Some(format!("a person at {}: {prompt}", wait.node.as_deref().unwrap_or("-")));
     }
-    if let Some(wait) = waits.iter().find(|wait| wait.what == "resume") {
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Resume) {
         return Some(wait.text.clone());
     }
     let mut agents: BTreeMap<&str, usize> = BTreeMap::new();

@@ -6,54 +6,65 @@ use sinew_engine::{ActivationId, Fact, Time};
 use sinew_executor::events;
 use sinew_protocol::Fault;
 
-use super::scene::Scene;
-use super::words;
-use crate::output;
+use crate::node_rows::{self, NodeStatus, duration};
 use crate::record::Record;
-use crate::tree::{self, NodeStatus, duration};
+use crate::view_context::ViewContext;
+use crate::words;
 
 /// Lines of a value that the text shows; the data have all of it.
 const MAX_VALUE_LINES: usize = 40;
 
 /// One activation of a node.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct NodeDescription {
+pub struct NodeDescription {
     /// The node with its place in maps and loops.
-    pub(crate) node: String,
-    pub(crate) kind: String,
-    pub(crate) status: NodeStatus,
+    pub node: String,
+    /// Kind of the node in its dialect.
+    pub kind: String,
+    /// Status.
+    pub status: NodeStatus,
+    /// Agent that works on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) agent: Option<String>,
-    pub(crate) attempts: u32,
+    pub agent: Option<String>,
+    /// Attempts of the latest activation.
+    pub attempts: u32,
+    /// Milliseconds from begin to end, or until now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) duration_ms: Option<Time>,
+    pub duration_ms: Option<Time>,
+    /// Message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
+    /// Instruction that the agent gets.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) instruction: Option<String>,
+    pub instruction: Option<String>,
     /// Input of the agent or workflow in the latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) input: Option<Value>,
+    pub input: Option<Value>,
+    /// The output, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output: Option<Value>,
+    pub output: Option<Value>,
+    /// The fault of the latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<Fault>,
+    pub error: Option<Fault>,
     /// Attempts that failed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) failed_attempts: Vec<FailedAttempt>,
+    pub failed_attempts: Vec<FailedAttempt>,
 }
 
 /// An attempt that failed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct FailedAttempt {
-    pub(crate) attempt: u32,
+pub struct FailedAttempt {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) at: Time,
-    pub(crate) error: Fault,
+    pub at: Time,
+    /// The fault of the latest attempt.
+    pub error: Fault,
 }
 
 /// Returns the latest activation of a node, or the one that a label names; none if no activation has the name.
-pub(crate) fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
+pub fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
     let ctx = record.execution.ctx();
     let acts = 0..ctx.state.acts.len() as ActivationId;
     let by_label = acts.clone().rev().find(|act| events::label(&ctx, *act) == named);
@@ -61,10 +72,10 @@ pub(crate) fn find_activation(record: &Record, named: &str) -> Option<Activation
 }
 
 /// Describes an activation.
-pub(crate) fn describe_node(record: &Record, act: ActivationId, scene: &Scene) -> NodeDescription {
+pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) -> NodeDescription {
     let ctx = record.execution.ctx();
     let one = ctx.act(act);
-    let row = tree::row_of(&ctx, act, scene);
+    let row = node_rows::row_of(&ctx, act, context);
     let ask = one.last_task();
     let mut failed_attempts = Vec::new();
     for round in record.execution.journal() {
@@ -93,7 +104,7 @@ pub(crate) fn describe_node(record: &Record, act: ActivationId, scene: &Scene) -
 }
 
 /// The description for people.
-pub(crate) fn node_text(description: &NodeDescription, now: Time) -> String {
+pub fn node_text(description: &NodeDescription, now: Time) -> String {
     let mut lines = Vec::new();
     let mut line = |name: &str, value: String| lines.push(format!("{name:<11} {value}"));
     line("node", format!("{} ({})", words::name(&description.node), words::one_line(&description.kind, 40)));
@@ -106,16 +117,16 @@ pub(crate) fn node_text(description: &NodeDescription, now: Time) -> String {
         line("message", words::one_line(message, 300));
     }
     if let Some(instruction) = &description.instruction {
-        line("instruction", output::indented(&shortened(instruction)));
+        line("instruction", sinew_source::indented(&shortened(instruction)));
     }
     for (name, value) in [("input", &description.input), ("output", &description.output)] {
         if let Some(value) = value {
             let text = serde_json::to_string_pretty(value).unwrap_or_default();
-            line(name, output::indented(&shortened(&text)));
+            line(name, sinew_source::indented(&shortened(&text)));
         }
     }
     if let Some(error) = &description.error {
-        line("error", format!("{} [{}]", output::indented(&error.message), words::name(&error.code)));
+        line("error", format!("{} [{}]", sinew_source::indented(&error.message), words::name(&error.code)));
     }
     for failed in &description.failed_attempts {
         let message = words::one_line(&failed.error.message, 300);

@@ -6,46 +6,48 @@ use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{InputRefusal, RetryRequest};
 
-use super::words;
+use crate::node_rows::{self, NodeStatus};
 use crate::record::Record;
-use crate::tree::{self, NodeStatus};
+use crate::words;
 
 /// Columns that an input gets.
 const INPUT_WIDTH: usize = 60;
 
 /// Effects that a retry would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Preview {
-    pub(crate) execution: String,
-    pub(crate) workflow: String,
+pub struct RetryPreview {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
     /// Digest of the plan: an execution goes on with the version it was started with.
-    pub(crate) version: String,
+    pub version: String,
     /// Outputs that are used again.
-    pub(crate) keep: Vec<String>,
+    pub keep: Vec<String>,
     /// Nodes that run again, with how many of their children do (0: it has none).
-    pub(crate) rerun: BTreeMap<String, u32>,
+    pub rerun: BTreeMap<String, u32>,
     /// Nodes that start afresh because they depend on one that runs again.
-    pub(crate) reset: Vec<String>,
+    pub reset: Vec<String>,
     /// Nodes that are not touched: they did not run, or stay failed, and nothing before them runs again.
-    pub(crate) untouched: Vec<String>,
+    pub untouched: Vec<String>,
     /// Input that replaces the node's input, or the input with which the execution begins anew.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) input: Option<Value>,
+    pub input: Option<Value>,
 }
 
 /// Plans a retry by the engine's own rule.
-pub(crate) fn preview(record: &Record, retry: &RetryRequest) -> Result<Preview, InputRefusal> {
+pub fn preview(record: &Record, retry: &RetryRequest) -> Result<RetryPreview, InputRefusal> {
     let program = record.execution.program();
     let graph = &program.graph;
     let plan = record.execution.machine().plan_retry(retry)?;
     let touched =
         |id: &String| plan.keep.contains(id) || plan.rerun.contains_key(id) || plan.reset.contains(id);
-    let untouched = tree::rows(&record.execution, record.at())
+    let untouched = node_rows::rows(&record.execution, record.at())
         .into_iter()
         .filter(|row| !touched(&row.node))
         .map(|row| row.node)
         .collect();
-    Ok(Preview {
+    Ok(RetryPreview {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: graph.digest().to_owned(),
@@ -58,8 +60,8 @@ pub(crate) fn preview(record: &Record, retry: &RetryRequest) -> Result<Preview, 
 }
 
 /// The preview for people.
-pub(crate) fn text(preview: &Preview, record: &Record) -> String {
-    let rows = tree::rows(&record.execution, record.at());
+pub fn text(preview: &RetryPreview, record: &Record) -> String {
+    let rows = node_rows::rows(&record.execution, record.at());
     let word =
         |id: &str| rows.iter().find(|row| row.node == id).map_or(NodeStatus::Planned, |row| row.status);
     let mut lines = Vec::new();

@@ -5,38 +5,40 @@ use serde_json::Value;
 use sinew_engine::{Fact, PersonAnswer, Time};
 use sinew_executor::events;
 
-use super::words;
 use crate::record::Record;
+use crate::words;
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Decision {
+pub struct PersonDecision {
     /// The node that asked, with its place in maps and loops.
-    pub(crate) node: String,
+    pub node: String,
     /// `approved`, `rejected`, `answered` or `timed out`.
     #[serde(rename = "decision")]
-    pub(crate) word: &'static str,
+    pub word: &'static str,
     /// The person; none if the time ran out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) by: Option<String>,
+    pub by: Option<String>,
+    /// Milliseconds since 1970 UTC.
     #[serde(serialize_with = "words::serialize")]
-    pub(crate) at: Time,
+    pub at: Time,
+    /// Comment of the person, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) comment: Option<String>,
+    pub comment: Option<String>,
     /// The answer, if it says more than yes or no.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Value>,
+    pub data: Option<Value>,
 }
 
 /// Returns the decisions of an execution, in order.
-pub(crate) fn decisions(record: &Record) -> Vec<Decision> {
+pub fn decisions(record: &Record) -> Vec<PersonDecision> {
     let ctx = record.execution.ctx();
     let mut found = Vec::new();
     for round in record.execution.journal() {
         for fact in &round.facts {
             if let Fact::Answered { act, answer } = fact {
                 let (word, data) = word(answer);
-                found.push(Decision {
+                found.push(PersonDecision {
                     node: events::label(&ctx, *act),
                     word,
                     by: answer.by.clone(),
@@ -64,9 +66,9 @@ fn word(answer: &PersonAnswer) -> (&'static str, Option<Value>) {
     }
 }
 
-impl Decision {
+impl PersonDecision {
     /// Returns the decision as a line for people.
-    pub(crate) fn line(&self, now: Time) -> String {
+    pub fn line(&self, now: Time) -> String {
         let by = self.by.as_ref().map(|by| format!(" by {}", words::one_line(by, 60))).unwrap_or_default();
         let data =
             self.data.as_ref().map(|data| format!(" with {}", words::one_line(&data.to_string(), 120)));

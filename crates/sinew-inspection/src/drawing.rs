@@ -1,6 +1,6 @@
 //! A plan as a drawing: one node per node, worded for people, with where it starts and where it ends.
 //!
-//! Place in the flow: `Plan (+ Run) ──draw──▶ Drawing`, which `sinew-diagram` turns into Mermaid, SVG, PNG, DOT or
+//! Place in the flow: `Plan (+ DrawnProgress) ──draw──▶ Drawing`, which `sinew-diagram` turns into Mermaid, SVG, PNG, DOT or
 //! text. It knows operations, not dialects; a few words are looked up in what a dialect keeps at a node.
 
 mod run;
@@ -13,11 +13,11 @@ use serde_json::Value;
 use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeColor, Shape};
 use sinew_plan::{ExitCondition, NodeIndex, NodeOperation, Plan, PlanNode};
 
-pub(crate) use run::Run;
+pub use run::DrawnProgress;
 
 /// Draws a plan; with a run, how far it came.
-pub(crate) fn draw(plan: &Plan, direction: Direction, run: Option<&Run>) -> Drawing {
-    let mut sketch = Sketch { plan, run, drawing: Drawing { direction, ..Drawing::default() } };
+pub fn draw(plan: &Plan, direction: Direction, run: Option<&DrawnProgress>) -> Drawing {
+    let mut sketch = DrawingBuilder { plan, run, drawing: Drawing { direction, ..Drawing::default() } };
     sketch.nodes();
     sketch.flow();
     sketch.children();
@@ -25,13 +25,13 @@ pub(crate) fn draw(plan: &Plan, direction: Direction, run: Option<&Run>) -> Draw
     sketch.drawing
 }
 
-struct Sketch<'a> {
+struct DrawingBuilder<'a> {
     plan: &'a Plan,
-    run: Option<&'a Run>,
+    run: Option<&'a DrawnProgress>,
     drawing: Drawing,
 }
 
-impl Sketch<'_> {
+impl DrawingBuilder<'_> {
     /// Start, where no node of the plan is one, then all nodes in file order.
     fn nodes(&mut self) {
         let plan = self.plan;
@@ -134,7 +134,7 @@ impl Sketch<'_> {
         }
         self.terminal(finish, "Finish");
         if let Some(node) = self.drawing.nodes.last_mut() {
-            node.status = self.run.and_then(Run::outcome);
+            node.status = self.run.and_then(DrawnProgress::outcome);
         }
     }
 

@@ -2,28 +2,50 @@
 
 use std::fmt::Write as _;
 
-use crate::tree::NodeStatus;
+use crate::node_rows::NodeStatus;
 
 /// Columns of a message that are worth more than other columns of the table.
 const MIN_MESSAGE_COLUMNS: usize = 32;
 /// Columns of a name when the terminal is narrow.
 const NARROW_NAME_COLUMNS: usize = 20;
 
+/// A line of a picture, and how much it matters when not all lines fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PictureLine {
+    /// The line, with its styles.
+    pub text: String,
+    /// 0 for lines that always stay; lines of higher ranks are left out first.
+    pub rank: u8,
+}
+
+impl From<String> for PictureLine {
+    fn from(text: String) -> Self {
+        Self { text, rank: 0 }
+    }
+}
+
 /// The cells of one line. Without a status the line is a note under its name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeLine {
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) status: Option<NodeStatus>,
-    pub(crate) attempts: String,
-    pub(crate) time: String,
-    pub(crate) agent: String,
-    pub(crate) message: String,
+pub struct NodeLine {
+    /// Name.
+    pub name: String,
+    /// Kind of the node in its dialect.
+    pub kind: String,
+    /// Status.
+    pub status: Option<NodeStatus>,
+    /// Attempts of the latest activation.
+    pub attempts: String,
+    /// Time from begin to end.
+    pub time: String,
+    /// Agent that works on it.
+    pub agent: String,
+    /// Message for people.
+    pub message: String,
 }
 
 /// Columns of a table and their widths. The message is last and as long as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeColumns {
+pub struct NodeColumns {
     name: usize,
     kind: Option<usize>,
     has_attempts: bool,
@@ -34,18 +56,20 @@ pub(crate) struct NodeColumns {
 
 impl NodeColumns {
     /// All columns but the kind.
-    pub(crate) const fn new(name: usize, agent: usize) -> Self {
+    pub const fn new(name: usize, agent: usize) -> Self {
         Self { name, kind: None, has_attempts: true, has_time: true, agent: Some(agent), cuts_names: false }
     }
 
     /// Returns the same with a column for the kind of a node.
-    pub(crate) const fn with_kind(self, kind: usize) -> Self {
+    #[must_use]
+    pub const fn with_kind(self, kind: usize) -> Self {
         Self { kind: Some(kind), ..self }
     }
 
     /// Returns columns that leave room for messages of this length. Agents go first, then attempts and times; names are cut
     /// last. Icon, name, status and message stay.
-    pub(crate) fn fitted(mut self, width: Option<usize>, message: usize) -> Self {
+    #[must_use]
+    pub fn fitted(mut self, width: Option<usize>, message: usize) -> Self {
         let Some(width) = width else { return self };
         let wanted = message.min(MIN_MESSAGE_COLUMNS);
         let fits = |columns: &Self| columns.before_message() + wanted < width;
@@ -75,7 +99,7 @@ impl NodeColumns {
     }
 
     /// Returns the line of headings.
-    pub(crate) fn heads(&self) -> String {
+    pub fn heads(&self) -> String {
         let head = NodeLine {
             name: "NODE".to_owned(),
             kind: "KIND".to_owned(),
@@ -89,7 +113,7 @@ impl NodeColumns {
     }
 
     /// Returns one line.
-    pub(crate) fn line(&self, line: &NodeLine, color: bool, ascii: bool) -> String {
+    pub fn line(&self, line: &NodeLine, color: bool, ascii: bool) -> String {
         let Some(status) = line.status else { return format!("  {}", line.name) };
         let paint = if color { (status.color(), "\u{1b}[0m") } else { ("", "") };
         let icon = format!("{}{}{} ", paint.0, status.icon(ascii), paint.1);

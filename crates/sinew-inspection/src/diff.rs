@@ -8,21 +8,22 @@ use serde_json::Value;
 use sinew_engine::{ActivationId, Time};
 use sinew_executor::events;
 
-use super::events::is_about;
-use super::scene::{MeshPresence, Scene};
-use super::tree::{self, Branch, Options};
-use super::{Standing, words};
+use crate::events::is_about;
+use crate::node_rows::{NodeStatus, duration};
 use crate::record::Record;
-use crate::tree::{NodeStatus, duration};
+use crate::tree::{self, TreeBranch, TreeOptions};
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 100;
 
 /// Two executions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Comparison {
+pub struct ExecutionComparison {
     /// True if they did the same.
-    pub(crate) same: bool,
+    pub same: bool,
     first: Side,
     second: Side,
     /// Patch from the first input to the second.
@@ -39,7 +40,7 @@ struct Side {
     execution: String,
     workflow: String,
     version: String,
-    status: Standing,
+    status: ExecutionStatus,
     duration_ms: Time,
 }
 
@@ -72,7 +73,12 @@ struct ComparedNode {
 }
 
 /// Compares two executions as they are at `now`; of one node only, if it is named. None if neither has that node.
-pub(crate) fn compare(first: &Record, second: &Record, now: Time, node: Option<&str>) -> Option<Comparison> {
+pub fn compare(
+    first: &Record,
+    second: &Record,
+    now: Time,
+    node: Option<&str>,
+) -> Option<ExecutionComparison> {
     let (one, mut two) = (stood(first, now), stood(second, now));
     let mut pairs: Vec<(String, Option<ComparedNode>, Option<ComparedNode>)> = Vec::new();
     for (label, a) in one {
@@ -98,7 +104,7 @@ pub(crate) fn compare(first: &Record, second: &Record, now: Time, node: Option<&
     if nodes.is_empty() && node.is_some() {
         return None;
     }
-    let mut told = Comparison {
+    let mut told = ExecutionComparison {
         same: nodes.iter().all(|node| node.same),
         first: side(first, now),
         second: side(second, now),
@@ -122,7 +128,7 @@ fn side(record: &Record, now: Time) -> Side {
         execution: record.id().to_owned(),
         workflow: record.plan().name.clone(),
         version: record.execution.program().graph.digest().to_owned(),
-        status: Standing::of(state),
+        status: words::status_of(state),
         duration_ms: until.saturating_sub(state.started_at),
     }
 }
@@ -134,8 +140,8 @@ fn output(record: &Record) -> Value {
 
 /// How every node stood, the last time if it ran several times.
 fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
-    fn flatten(branches: Vec<Branch>, found: &mut IndexMap<String, ComparedNode>) {
-        for Branch { label, row, children, .. } in branches {
+    fn flatten(branches: Vec<TreeBranch>, found: &mut IndexMap<String, ComparedNode>) {
+        for TreeBranch { label, row, children, .. } in branches {
             let (attempts, duration_ms) = (row.attempts, row.duration_ms);
             let stood =
                 ComparedNode { status: row.status, attempts, duration_ms, fault: None, output: Value::Null };
@@ -144,9 +150,9 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
         }
     }
     let mut found = IndexMap::new();
-    let all = Options { depth: usize::MAX, ..Options::default() };
+    let all = TreeOptions { depth: usize::MAX, ..TreeOptions::default() };
     flatten(
-        tree::tree(record, &Scene::of(&record.execution, now, &MeshPresence::default()), &all)
+        tree::tree(record, &ViewContext::of(&record.execution, now, &MeshPresence::default()), &all)
             .unwrap_or_default(),
         &mut found,
     );
@@ -162,7 +168,7 @@ fn stood(record: &Record, now: Time) -> IndexMap<String, ComparedNode> {
 }
 
 /// Returns the JSON Patch from one value to the other. Each operation also states the old value, which the standard allows.
-pub(crate) fn patch(before: &Value, after: &Value) -> Vec<Value> {
+pub fn patch(before: &Value, after: &Value) -> Vec<Value> {
     let operations = serde_json::to_value(json_patch::diff(before, after)).unwrap_or_default();
     let Value::Array(mut operations) = operations else { return Vec::new() };
     for operation in &mut operations {
@@ -175,7 +181,7 @@ pub(crate) fn patch(before: &Value, after: &Value) -> Vec<Value> {
 }
 
 /// The comparison for people.
-pub(crate) fn text(told: &Comparison, ascii: bool) -> String {
+pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
     let heads = ["", "EXECUTION", "WORKFLOW", "STATUS", "TIME"];
     let mut sides = vec![heads.map(str::to_owned).to_vec()];
     for (word, side) in [("first", &told.first), ("second", &told.second)] {
