@@ -42,7 +42,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 pub use programs::{Adapters, Programs, store_plan};
-pub use sinew_shard::summary::{ended, status, words};
+pub use sinew_shard::summary::{ended, words};
 
 use gate::Gate;
 use shard::NOTE_TIMEOUT;

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-shard", &["sinew-protocol", "sinew-plan", "sinew-engine"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
+    ("sinew-model", &["sinew-protocol", "sinew-source"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
@@ -40,6 +41,18 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
+    (
+        "sinew-inspection",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-dialects",
+            "sinew-diagram",
+            "sinew-executor",
+        ],
+    ),
     (
         "sinew-chaos",
         &[
@@ -59,6 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
+            "sinew-inspection",
             "sinew-telemetry",
             "sinew-script",
             "sinew-diagram",
@@ -83,6 +97,7 @@ const PURE: &[&str] = &[
     "sinew-shard",
     "sinew-dialects",
     "sinew-diagram",
+    "sinew-model",
 ];
 
 /// Packages that a pure crate must not depend on, however indirectly.
