@@ -21,9 +21,10 @@ macro_rules! seeded_bug {
 pub(crate) use seeded_bug;
 
 #[cfg(test)]
-pub(crate) use tests::{SeededBug, is_on, switch};
+pub(crate) use tests::{SeededBug, is_on};
 
 #[cfg(test)]
+#[expect(dead_code, reason = "switched on by the simulation")]
 mod tests {
     use std::cell::Cell;
 

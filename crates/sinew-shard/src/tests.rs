@@ -1,6 +1,3 @@
-//! Unit tests in short hand, the simulation of a mesh, and the seeded bugs that both have to catch.
+//! Unit tests of rules that several files share.
 
-mod bugs;
-pub(crate) mod kit;
-mod seeds;
-mod simulation;
+mod membership;
