@@ -379,7 +379,7 @@ impl Shard {
         self.outbox.close(GRACE).await;
         let now = self.clock.now();
         while let Ok(input) = self.back.try_recv() {
-            // Nothing else is decided any more: results that came late are asked for again by the next owner.
+            // No other input is decided any more: the next owner asks again for results that came late.
             if matches!(input, ShardInput::Archived { .. }) {
                 self.state.handle_input(now, input, &*self.shared);
             }

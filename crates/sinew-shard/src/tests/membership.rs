@@ -1,4 +1,4 @@
-//! Who lives, and who should own which shard.
+//! Tests of leases and of even shares of shards.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
