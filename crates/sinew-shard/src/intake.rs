@@ -181,7 +181,7 @@ pub enum Lookup {
 #[derive(Debug)]
 pub enum Found {
     /// To [`Lookup::Record`]; `None` if there is no such record.
-    Record(Result<Option<ExecutionRecord>, Fault>),
+    Record(Result<Option<Box<ExecutionRecord>>, Fault>),
     /// To [`Lookup::Program`] and [`Lookup::Plan`].
     Program(Result<Program, Fault>),
     /// To [`Lookup::Value`].
@@ -263,7 +263,7 @@ impl PendingInput {
             }
             (IntakeStep::CommandRecord(mut command), Found::Record(record)) => match record {
                 Ok(Some(record)) => {
-                    IntakeStep::CommandPlan(command, Box::new(StoredExecution::of_record(record)))
+                    IntakeStep::CommandPlan(command, Box::new(StoredExecution::of_record(*record)))
                 }
                 Ok(None) => IntakeStep::Ready(ShardInput::Command(command)),
                 Err(fault) => {
@@ -298,7 +298,7 @@ impl PendingInput {
 }
 
 /// Compares a start with the closed execution of its id: an id stays with its execution.
-fn compared(mut start: Box<StartInput>, record: Result<Option<ExecutionRecord>, Fault>) -> IntakeStep {
+fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecord>>, Fault>) -> IntakeStep {
     let same = match record {
         Ok(Some(_)) if seeded_bug!(ClosedIdBeginsAgain) => Ok(false),
         Ok(Some(record)) => start.identity.compare(&record.meta).map(|()| true),

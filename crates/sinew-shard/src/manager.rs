@@ -160,13 +160,14 @@ impl ShardManager {
             return actions;
         }
         match end {
-            LoopEnd::Drained if is_leaving => self.release(shard, &mut actions),
+            LoopEnd::Drained | LoopEnd::Lost | LoopEnd::Died if is_leaving => {
+                self.release(shard, &mut actions);
+            }
             LoopEnd::Drained => self.open(shard, Duration::ZERO, false, &mut actions),
             LoopEnd::Fenced => {
                 self.unsure.insert(shard, is_leaving);
                 actions.push(ManagerAction::ReadOwner(shard));
             }
-            LoopEnd::Lost | LoopEnd::Died if is_leaving => self.release(shard, &mut actions),
             LoopEnd::Lost => self.open(shard, REOPEN_PAUSE, false, &mut actions),
             LoopEnd::Died => self.open(shard, REOPEN_PAUSE, true, &mut actions),
         }

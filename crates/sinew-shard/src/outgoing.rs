@@ -45,7 +45,7 @@ pub enum Outgoing {
     /// An execution has ended: archive its record, then answer the task that it was started by.
     Finish {
         /// All that is known of the execution.
-        record: ExecutionRecord,
+        record: Box<ExecutionRecord>,
         /// How it ended.
         outcome: ExecutionOutcome,
         /// When it began, in milliseconds since 1970 UTC.
@@ -85,7 +85,7 @@ impl Outgoing {
                 Self::CancelTask { call }
             }
             Action::Finish(outcome) => Self::Finish {
-                record: active.stored.record(),
+                record: Box::new(active.stored.record()),
                 outcome,
                 started: state.started_at,
                 ended: state.at,

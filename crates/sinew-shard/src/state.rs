@@ -235,7 +235,7 @@ impl ShardState {
         self.position = sequence;
         self.stored_positions = commit.positions;
         self.table.committed(sequence, &commit);
-        if !(seeded_bug!(PositionsAheadOfFacts) && !self.builder.is_empty()) {
+        if !seeded_bug!(PositionsAheadOfFacts) || self.builder.is_empty() {
             self.release_effects();
         }
     }

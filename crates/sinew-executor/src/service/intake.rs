@@ -81,7 +81,7 @@ async fn find(shared: &Shared, lookup: Lookup) -> Found {
         Lookup::Record(execution) => {
             let read = || async {
                 let Some((_, bytes)) = shared.mesh.get_history(&execution).await? else { return Ok(None) };
-                Ok(Some(ExecutionRecord::decode(&bytes)?))
+                Ok(Some(Box::new(ExecutionRecord::decode(&bytes)?)))
             };
             Found::Record(retry_transient(read).await)
         }
