@@ -31,7 +31,7 @@ const LARGEST_BEAT: usize = 64 * 1024;
 
 /// Heartbeat of an executor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct ExecutorHeartbeat {
     /// The shards it owns.
     pub shards: Vec<u32>,
     /// Its version.
@@ -48,7 +48,7 @@ pub struct Beat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its last heartbeat.
-    pub beat: Beat,
+    pub beat: ExecutorHeartbeat,
     /// Changes with every word.
     pub revision: u64,
     /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
@@ -71,7 +71,7 @@ pub struct Fleet {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Owner {
+struct ShardOwner {
     owner: String,
 }
 
@@ -84,7 +84,7 @@ impl Mesh {
 
 impl Fleet {
     /// Says that an executor is there.
-    pub async fn beat(&self, id: &str, beat: &Beat) -> Result<(), MeshError> {
+    pub async fn beat(&self, id: &str, beat: &ExecutorHeartbeat) -> Result<(), MeshError> {
         let body = serde_json::to_vec(beat)
             .map_err(|error| MeshError::Malformed { what: "a heartbeat", reason: error.to_string() })?;
         self.put(&fleet_key::executor(&Token::of(id)), HeaderMap::new(), body.into()).await
@@ -127,7 +127,7 @@ impl Fleet {
 
     /// Takes a shard whose record is at this revision (0: it has none); false if somebody else was faster.
     pub async fn claim(&self, shard: u32, id: &str, revision: u64) -> Result<bool, MeshError> {
-        let body = serde_json::to_vec(&Owner { owner: id.to_owned() })
+        let body = serde_json::to_vec(&ShardOwner { owner: id.to_owned() })
             .map_err(|error| MeshError::Malformed { what: "a claim", reason: error.to_string() })?;
         Ok(self.mesh.put_at(&fleet_key::shard(shard), body.into(), revision).await?.is_some())
     }
@@ -197,7 +197,7 @@ impl Fleet {
 }
 
 fn owner(body: &[u8]) -> Option<String> {
-    let read: Owner = serde_json::from_slice(body).ok()?;
+    let read: ShardOwner = serde_json::from_slice(body).ok()?;
     (!read.owner.is_empty()).then_some(read.owner)
 }
 

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use sinew_mesh::fleet::{Beat, Fleet, Member};
+use sinew_mesh::fleet::{ExecutorHeartbeat, Fleet, Member};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Connect, Mesh, Provision};
 use sinew_shard::membership::{LastHeartbeat, LeaseWatch, rebalance};
@@ -19,8 +19,8 @@ async fn mesh(server: &Server) -> Mesh {
     mesh
 }
 
-fn beat(nth: u64) -> Beat {
-    Beat { shards: vec![1, 2], version: "1".into(), place: "here".into(), nth }
+fn beat(nth: u64) -> ExecutorHeartbeat {
+    ExecutorHeartbeat { shards: vec![1, 2], version: "1".into(), place: "here".into(), nth }
 }
 
 #[tokio::test]

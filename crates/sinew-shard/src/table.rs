@@ -35,7 +35,7 @@ pub(crate) struct ExecutionTable {
     /// Executions that wait for an operator, with the reason; never dropped, never acted on.
     held: IndexMap<ExecutionId, (StoredExecution, Fault)>,
     /// Estimated bytes that active executions may take.
-    memory_limit_bytes: usize,
+    pub(crate) memory_limit_bytes: usize,
     /// The active execution that eviction looks at next.
     next_to_evict: usize,
     /// Bytes of rounds of active and evicted executions, counted as they change: every commit asks.

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sinew_mesh::quarantine::Suspect;
-use sinew_mesh::{Received, Source};
+use sinew_mesh::quarantine::SuspectMessage;
+use sinew_mesh::{ReceivedMessage, Source};
 use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_shard::{
@@ -26,7 +26,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub(super) type Handle = Arc<Shared>;
 
 /// Returns the stream of a message.
-pub(super) fn stream_of(received: &Received) -> InputStream {
+pub(super) fn stream_of(received: &ReceivedMessage) -> InputStream {
     match received.source {
         Source::Commands => InputStream::Commands,
         Source::Results => InputStream::Results,
@@ -34,11 +34,11 @@ pub(super) fn stream_of(received: &Received) -> InputStream {
 }
 
 /// Returns the piece of work that a message is about.
-pub(super) fn work_item(received: &Received) -> WorkItem {
+pub(super) fn work_item(received: &ReceivedMessage) -> WorkItem {
     message_of(received, None).work_item()
 }
 
-fn message_of<'a>(received: &'a Received, traceparent: Option<&'a str>) -> InboxMessage<'a> {
+fn message_of<'a>(received: &'a ReceivedMessage, traceparent: Option<&'a str>) -> InboxMessage<'a> {
     InboxMessage {
         stream: stream_of(received),
         seq: received.seq,
@@ -53,7 +53,7 @@ pub(super) async fn read(
     shared: &Shared,
     state: &ShardState,
     note: &TakeoverNote,
-    received: &Received,
+    received: &ReceivedMessage,
 ) -> ShardInput {
     let trace = sinew_mesh::trace::TraceParent::of(&received.headers).map(|trace| trace.to_string());
     let message = message_of(received, trace.as_deref());
@@ -109,13 +109,13 @@ pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
 }
 
 /// Puts a message into the quarantine.
-async fn quarantine(shared: &Shared, received: &Received, reason: &QuarantineReason) {
+async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: &QuarantineReason) {
     let code = reason.code;
     // Not the reason: it may quote the message. The quarantine has both.
     warn!(subject = %received.name, seq = received.seq, code, "message set aside");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {}", reason.text);
-    let suspect = || Suspect {
+    let suspect = || SuspectMessage {
         stream: received.source.as_str(),
         seq: received.seq,
         time: received.time,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
-use sinew_mesh::history::Closed;
+use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
@@ -178,7 +178,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
         }
         Outgoing::Finish { record, outcome, started, ended, reopened } => {
             let execution = record.meta.execution.clone();
-            let closed = Closed {
+            let closed = ClosedExecution {
                 execution: execution.clone(),
                 workflow: record.meta.workflow.clone(),
                 status: outcome.status.as_str().to_owned(),

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use sinew_engine::Time;
 use sinew_mesh::journal::ServerClock;
 use sinew_mesh::node::NodeReply;
-use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, crash};
+use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, code};
@@ -251,7 +251,11 @@ impl Shard {
     }
 
     /// Does the work of one turn in groups, each of which is noted before it is touched.
-    async fn careful_turn(&mut self, messages: Vec<Received>, inputs: Vec<ShardInput>) -> Result<(), End> {
+    async fn careful_turn(
+        &mut self,
+        messages: Vec<ReceivedMessage>,
+        inputs: Vec<ShardInput>,
+    ) -> Result<(), End> {
         let due = self.state.due_executions(self.clock.now(), MAX_CAREFUL_BATCH);
         for group in self.care.split_turn(due, inputs, messages, work_item) {
             let WorkGroup { items, due, inputs, messages } = group;
@@ -269,7 +273,7 @@ impl Shard {
     /// One round: everything that came in is decided, stored in one message, and acted upon.
     async fn round(
         &mut self,
-        messages: &[Received],
+        messages: &[ReceivedMessage],
         inputs: Vec<ShardInput>,
         due: DueWork,
     ) -> Result<(), End> {

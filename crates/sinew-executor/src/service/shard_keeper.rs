@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_mesh::MeshError;
-use sinew_mesh::fleet::{Beat, Fleet, Snapshot};
+use sinew_mesh::fleet::{ExecutorHeartbeat, Fleet, Snapshot};
 use sinew_mesh::position::STREAM_BEHIND;
 use sinew_protocol::code;
 use sinew_shard::membership::{FleetView, LastHeartbeat};
@@ -106,7 +106,7 @@ impl ShardKeeper {
     /// Sends a heartbeat, and takes or gives shards so that all executors have the same number.
     async fn rebalance(&mut self) -> Result<(), MeshError> {
         self.heartbeats += 1;
-        let beat = Beat {
+        let beat = ExecutorHeartbeat {
             shards: self.manager.shards().collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             place: format!("process {}", std::process::id()),
