@@ -173,7 +173,7 @@ impl ExecutionTree {
                         (RequestTarget::Agent(_) | RequestTarget::Evaluation, _) => out.cancel(key),
                     }
                 }
-                Action::Finish(outcome) => self.finish(now, run, outcome, out),
+                Action::Finish(outcome) => self.finish(now, run, &outcome, out),
             }
         }
     }
@@ -221,9 +221,9 @@ impl ExecutionTree {
         let _ = self.feed(now, self.runs.len() - 1, input, out);
     }
 
-    fn finish(&mut self, now: Time, run: usize, outcome: ExecutionOutcome, out: &mut dyn Outside) {
+    fn finish(&mut self, now: Time, run: usize, outcome: &ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
-        let result = child_result(&outcome).map(TaskReply::new);
+        let result = child_result(outcome).map(TaskReply::new);
         let _ =
             self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
     }
