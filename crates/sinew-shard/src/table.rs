@@ -85,6 +85,22 @@ impl ExecutionTable {
         self.keep(open);
     }
 
+    /// Takes back [`ExecutionTable::reopen`] of the same commit.
+    pub(crate) fn forget_reopened(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId) {
+        if seeded_bug!(RefusedRetryReopens) {
+            return;
+        }
+        commit.forget(execution);
+        if let Some(open) = self.active.swap_remove(execution) {
+            let size = open.stored.rounds.size();
+            self.bytes = self.bytes.saturating_sub(size);
+            self.active_bytes = self.active_bytes.saturating_sub(size);
+            if let Some(due) = open.due {
+                self.due.remove(&(due, execution.clone()));
+            }
+        }
+    }
+
     /// Keeps an active execution.
     pub(crate) fn keep(&mut self, open: ActiveExecution) {
         let execution = open.stored.meta.execution.clone();
