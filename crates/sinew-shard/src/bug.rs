@@ -93,6 +93,8 @@ mod tests {
         LivingOwnersShardClaimed,
         /// A shard is not released on leaving.
         LeavingKeepsShards,
+        /// A shard too many that is left from a process of the same name is not released.
+        UnservedShardKept,
         /// A held execution is worked on.
         HoldNotKept,
         /// A death with work in hand is not counted.

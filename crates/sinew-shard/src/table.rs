@@ -441,5 +441,12 @@ fn checkpoint(commit: &mut CommitBuilder, stored: &StoredExecution) {
     if seeded_bug!(CheckpointWithoutLastRound) {
         record.rounds.pop();
     }
-    *commit.entry(&stored.meta.execution) = Entry::checkpoint(record);
+    let entry = commit.entry(&stored.meta.execution);
+    // Verdicts of the same commit that were given before the execution began are of no record yet.
+    let earlier = entry.commands.extract_if(.., |verdict| !record.commands.contains(verdict));
+    let earlier: Vec<Verdict> = earlier.collect();
+    if !seeded_bug!(CheckpointWithoutVerdicts) {
+        record.commands.splice(0..0, earlier);
+    }
+    *entry = Entry::checkpoint(record);
 }

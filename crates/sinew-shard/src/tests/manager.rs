@@ -106,6 +106,10 @@ stories! {
         end 1 drained | release 1
         poll 2 a,- a,b | -
     ";
+    a_shard_too_many_of_a_process_of_the_same_name_is_released: "
+        poll 0 a,a a,b | release 1, open 0
+        poll 1 a,- a,b | -
+    ";
     a_stolen_shard_is_stopped_and_not_released: "
         poll 0 a,a a | open 0, open 1
         poll 1 a,b a,b | stop 1

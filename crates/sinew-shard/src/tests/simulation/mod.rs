@@ -38,7 +38,7 @@ const STORM_STEPS: u64 = 400;
 /// Most steps without faults until everything has ended.
 const MAX_CALM_STEPS: u64 = 12_000;
 /// Workflows that clients start.
-const WORKFLOWS: [&str; 8] = ["one", "line", "wide", "nap", "ask", "parent", "loop", "script"];
+const WORKFLOWS: [&str; 8] = ["one", "line", "wide", "nap", "ask", "parent", "one", "script"];
 
 /// One history.
 struct World {
