@@ -73,6 +73,9 @@ fn describe(action: ManagerAction) -> String {
 
 macro_rules! stories {
     ($($name:ident: $script:literal;)*) => {
+        /// All stories.
+        pub(super) const ALL: &[&str] = &[$($script,)*];
+
         $(#[test]
         fn $name() {
             check($script);

@@ -32,9 +32,50 @@ fn start(id: &str) -> (Subject, String) {
     (subject, command.to_json())
 }
 
-fn small() -> ShardConfig {
+/// A shard whose journal is worn soon.
+pub(super) fn small() -> ShardConfig {
     ShardConfig { compaction_threshold_bytes: 800, ..config("me", 0, 1) }
 }
+
+/// Stories of a shard with a small journal: what is worn is compacted and purged.
+pub(super) const COMPACTIONS: &[&str] = &[
+    "
+        start x one | began x, task x.a#1
+        start y one | began y, task y.a#1
+        y.a ok | finish y success
+        archive y | purged 1
+        start z one | began z, task z.a#1
+        z.a ok | finish z success
+        archive z | -
+        pause x | yes
+        takeover | task x.a#1, purged 1
+        resume x | yes
+        x.a ok | finish x success
+    ",
+    "
+        start x one | began x, task x.a#1
+        x.a ok | finish x success
+        archive x | -
+        start y one | began y, task y.a#1
+        y.a ok | finish y success, purged 2
+        archive y | -
+        takeover | -
+    ",
+    "
+        all start x one; start y nap | began x, began y, task x.a#1
+        hold x | held x
+        evict | -
+        start z one | began z, task z.a#1
+        z.a ok | finish z success
+        archive z | purged 1
+        start w one | began w, task w.a#1
+        w.a ok | finish w success
+        archive w | -
+        takeover | purged 1
+        resume x | task x.a#1, yes
+        at 700 | task y.a#1
+    ",
+];
 
 #[test]
 fn a_state_without_inputs_stores_nothing() {
@@ -230,57 +271,15 @@ fn code() -> &'static str {
 
 #[test]
 fn a_worn_journal_is_compacted_and_purged() {
-    check_with(
-        small(),
-        "
-        start x one | began x, task x.a#1
-        start y one | began y, task y.a#1
-        y.a ok | finish y success
-        archive y | purged 1
-        start z one | began z, task z.a#1
-        z.a ok | finish z success
-        archive z | -
-        pause x | yes
-        takeover | task x.a#1, purged 1
-        resume x | yes
-        x.a ok | finish x success
-    ",
-    );
+    check_with(small(), COMPACTIONS[0]);
 }
 
 #[test]
 fn a_journal_without_open_executions_shrinks_to_its_end() {
-    check_with(
-        small(),
-        "
-        start x one | began x, task x.a#1
-        x.a ok | finish x success
-        archive x | -
-        start y one | began y, task y.a#1
-        y.a ok | finish y success, purged 2
-        archive y | -
-        takeover | -
-    ",
-    );
+    check_with(small(), COMPACTIONS[1]);
 }
 
 #[test]
 fn evicted_and_held_executions_are_compacted_too() {
-    check_with(
-        small(),
-        "
-        all start x one; start y nap | began x, began y, task x.a#1
-        hold x | held x
-        evict | -
-        start z one | began z, task z.a#1
-        z.a ok | finish z success
-        archive z | purged 1
-        start w one | began w, task w.a#1
-        w.a ok | finish w success
-        archive w | -
-        takeover | purged 1
-        resume x | task x.a#1, yes
-        at 700 | task y.a#1
-    ",
-    );
+    check_with(small(), COMPACTIONS[2]);
 }

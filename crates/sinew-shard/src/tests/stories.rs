@@ -4,6 +4,9 @@ use super::script::check;
 
 macro_rules! stories {
     ($($name:ident: $script:literal;)*) => {
+        /// All stories of the group.
+        pub(in crate::tests) const ALL: &[&str] = &[$($script,)*];
+
         $(#[test]
         fn $name() {
             check($script);
@@ -11,7 +14,7 @@ macro_rules! stories {
     };
 }
 
-mod starts {
+pub(super) mod starts {
     use super::check;
 
     stories! {
@@ -94,7 +97,7 @@ mod starts {
     }
 }
 
-mod results {
+pub(super) mod results {
     use super::check;
 
     stories! {
@@ -228,7 +231,7 @@ mod results {
     }
 }
 
-mod commands {
+pub(super) mod commands {
     use super::check;
 
     stories! {
@@ -401,7 +404,7 @@ mod commands {
     }
 }
 
-mod timers {
+pub(super) mod timers {
     use super::check;
 
     stories! {
@@ -474,7 +477,7 @@ mod timers {
     }
 }
 
-mod takeovers {
+pub(super) mod takeovers {
     use super::check;
 
     stories! {
@@ -636,7 +639,7 @@ mod takeovers {
     }
 }
 
-mod children {
+pub(super) mod children {
     use super::check;
 
     stories! {
