@@ -130,6 +130,7 @@ mod tests {
             plan: String::new(),
             caller: caller.clone(),
             user: String::new(),
+            user_config: Value::Null,
             session: String::new(),
             labels: BTreeMap::new(),
             created: 1,

@@ -279,6 +279,7 @@ async fn start_child(
             agent: workflow,
         }),
         user: meta.user.clone(),
+        user_config: meta.user_config.clone(),
         session: meta.session.clone(),
         labels: meta.labels.clone(),
         idempotency_key: None,
