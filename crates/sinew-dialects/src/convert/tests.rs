@@ -370,6 +370,17 @@ fn random_graph(dice: &mut Dice) -> Value {
         ends.push((id.clone(), "output"));
         agents.push(id);
     }
+    // A condition that opens for nothing is refused, so most of them open for an agent.
+    for (n, (from, _)) in ends.iter().filter(|(_, handle)| *handle == "true").enumerate() {
+        let id = format!("t{n}");
+        edges.push(
+            json!({ "id": format!("{from}-{id}"), "source": from, "sourceHandle": "true", "target": id,
+            "targetHandle": "input", "data": { "channel": "flow" } }),
+        );
+        nodes.push(
+            json!({ "id": id, "type": "agent", "data": { "model": "m", "instructions": "Be brief." } }),
+        );
+    }
     json!({ "nodes": nodes, "edges": edges })
 }
 
@@ -408,7 +419,7 @@ fn random_graphs_ask_the_same_or_are_refused() {
             same += 1;
         }
     }
-    assert!(same > SEEDS / 2, "only {same} runs were compared");
+    assert!(same > 30, "only {same} runs were compared");
 }
 
 /// A random team: a tree of agents under a trigger, now and then with something that `sam` cannot say.

@@ -1,7 +1,7 @@
 //! The README, typed word for word on a terminal of 80 columns, in a copy of the checkout.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::pty::Watched;
@@ -170,8 +170,10 @@ fn the_mesh_and_the_incident_are_as_the_readme_shows_them() {
     world.write("bad/pricing.agent.yaml", PRICING);
     world.write("bad/booking.agent.yaml", BROKEN);
     world.write("mended/booking.agent.yaml", BOOKING);
-    let serve =
-        |folder: &str| Role(shell(&world, &format!("exec sinew serve agent {folder}")).spawn().unwrap());
+    let serve = |folder: &str| {
+        let mut command = shell(&world, &format!("exec sinew serve agent {folder}"));
+        Role(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    };
     let bad = serve("bad");
     typed(&world, "sinew workflow deploy flows", 0);
     typed(&world, "sinew run incident --mesh -p amount=21 --watch", 1);
@@ -189,14 +191,15 @@ fn the_mesh_and_the_incident_are_as_the_readme_shows_them() {
             agents.push(serve("mended"));
             world.write("good/pricing.agent.yaml", PRICING);
         }
-        let seen = typed(&world, &line, 0);
+        // Like diff(1), the command ends with 1 where executions differ.
+        let seen = typed(&world, &line, i32::from(line.contains(" diff ")));
         let wanted = match &line {
             line if line.contains(" list ") => "the script failed",
             line if line.contains(" describe ") => "execution retry",
             line if line.contains(" logs ") => "ZeroDivisionError",
             line if line.contains("--dry-run") => "price",
             line if line.contains("--watch") => "succeeded",
-            line if line.contains(" diff ") => "workflow",
+            line if line.contains(" diff ") => "first",
             _ => "",
         };
         assert!(seen.contains(wanted), "$ {line}: no {wanted:?} in\n{seen}");

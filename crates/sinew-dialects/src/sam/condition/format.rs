@@ -322,9 +322,12 @@ fn general(size: f64, digits: usize, as_text: bool, alternate: bool) -> String {
     let exponent = scientific.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     let exponent = exponent.unwrap_or_default();
     let most = i32::try_from(digits).unwrap_or(i32::MAX) - i32::from(as_text);
-    let trimmed = |text: &str| match text.contains('.') && !alternate {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let trimmed = |text: &str| {
+        if text.contains('.') && !alternate {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
     };
     if exponent < -4 || exponent >= most {
         let mantissa = scientific.split_once('e').map_or("", |(mantissa, _)| mantissa);

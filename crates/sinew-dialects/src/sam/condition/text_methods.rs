@@ -244,19 +244,22 @@ fn with_texts<'a>(
         (ConditionMethod::Count, [""]) => Operand::Int((on.chars().count() + 1).into()),
         (ConditionMethod::Count, [part]) => Operand::Int(on.matches(part).count().into()),
         (ConditionMethod::Replace, [old, new]) => replaced(on, old, new, usize::MAX, fuel)?,
-        (ConditionMethod::Split | ConditionMethod::RightSplit, []) => list_of(on.split_whitespace(), fuel)?,
-        (ConditionMethod::Split | ConditionMethod::RightSplit, [""]) => {
+        (
+            ConditionMethod::Split
+            | ConditionMethod::RightSplit
+            | ConditionMethod::Partition
+            | ConditionMethod::RightPartition,
+            [""],
+        ) => {
             return Err("ValueError: empty separator".to_owned());
         }
+        (ConditionMethod::Split | ConditionMethod::RightSplit, []) => list_of(on.split_whitespace(), fuel)?,
         (ConditionMethod::Split | ConditionMethod::RightSplit, [separator]) => {
             list_of(on.split(separator), fuel)?
         }
         (ConditionMethod::SplitLines, []) => list_of(lines(on, false).into_iter(), fuel)?,
         (ConditionMethod::ExpandTabs, []) => {
             return text_method(on, method, &[Operand::Int(8.into())], fuel);
-        }
-        (ConditionMethod::Partition | ConditionMethod::RightPartition, [""]) => {
-            return Err("ValueError: empty separator".to_owned());
         }
         (ConditionMethod::Partition, [separator]) => {
             let (head, tail) = on.split_once(separator).unwrap_or((on, ""));
@@ -273,7 +276,7 @@ fn with_texts<'a>(
         (ConditionMethod::IsDigit, []) => Operand::Bool(is_of(&DIGIT, on)),
         (ConditionMethod::IsDecimal, []) => Operand::Bool(is_of(&DECIMAL, on)),
         (ConditionMethod::IsTitle, []) => {
-            Operand::Bool(on.chars().any(|c| c.is_uppercase()) && title(on) == on)
+            Operand::Bool(on.chars().any(char::is_uppercase) && title(on) == on)
         }
         (ConditionMethod::IsIdentifier, []) => Operand::Bool(is_of(&IDENTIFIER, on)),
         (ConditionMethod::IsPrintable, []) => Operand::Bool(is_of(&PRINTABLE, on)),
