@@ -16,7 +16,9 @@ impl ToolDeclaration {
             "description": self.description,
             "parameters": parameters,
         });
-        if let Some(parameters) = strict(&optional_take_null(parameters)) {
+        // Workflows take null for what is left out; other tools have to be asked for what their schema says.
+        let demanded = if self.takes_artifact { optional_take_null(parameters) } else { parameters };
+        if let Some(parameters) = strict(&demanded) {
             function["parameters"] = parameters;
             function["strict"] = true.into();
         }

@@ -77,6 +77,10 @@ fn optional_parameters_take_null_where_all_are_demanded() {
         function["parameters"]["properties"]["kind"],
         json!({"type": ["string", "null"], "enum": ["a", null]})
     );
+    // Another tool has no use for null.
+    let other =
+        ToolDeclaration { takes_artifact: false, ..WorkflowTool::new("w", Some(&schema)).declaration() };
+    assert_eq!(other.openai()["function"].get("strict"), None);
 }
 
 #[test]
