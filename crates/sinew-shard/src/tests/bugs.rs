@@ -4,11 +4,13 @@ use std::panic::catch_unwind;
 
 use super::script::{check, check_with};
 use super::stories::{children, commands, results, starts, takeovers, timers};
-use super::{manager, state};
+use super::{care, manager, state};
 use crate::bug::{SeededBug, switch};
 
 /// Whether a story ends otherwise while the bug is switched on.
 fn is_caught() -> bool {
+    let tests: [fn(); 2] =
+        [state::a_compacted_journal_keeps_verdicts, care::an_item_is_condemned_at_its_third_death];
     let shards = [starts::ALL, results::ALL, commands::ALL, timers::ALL, takeovers::ALL, children::ALL];
     let fails = |tell: fn(&str), stories: &'static [&'static str]| {
         stories.iter().any(|story| catch_unwind(move || tell(story)).is_err())
@@ -16,6 +18,7 @@ fn is_caught() -> bool {
     shards.iter().any(|stories| fails(check, stories))
         || fails(manager::check, manager::ALL)
         || fails(|story| check_with(state::small(), story), state::COMPACTIONS)
+        || tests.into_iter().any(|test| catch_unwind(test).is_err())
 }
 
 #[test]

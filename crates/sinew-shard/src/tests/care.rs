@@ -135,6 +135,16 @@ fn large_turns_are_split() {
 }
 
 #[test]
+pub(super) fn an_item_is_condemned_at_its_third_death() {
+    let mut stored = Vec::new();
+    for begun in 1..=4 {
+        let mut care = TakeoverCare::new(&stored, &format!("p{begun}"), false);
+        assert_eq!(care.note().is_condemned(&item("x")), begun > 3, "process {begun}");
+        stored = care.hold(&[item("x")]).to_vec();
+    }
+}
+
+#[test]
 fn only_the_own_note_is_cleared() {
     for (stored, cleared) in [
         (note("me", &["x"], &[]), true),

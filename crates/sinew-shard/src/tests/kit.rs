@@ -74,7 +74,7 @@ impl Adapter for PlainDialect {
 
 /// A plan of nodes with settings (`op`, `agent`, `body`, `retry`, `attempt_timeout_ms`, others are `extra`) and edges
 /// such as `a>b`.
-fn plan(name: &str, edges: &str, nodes: Value) -> Plan {
+fn plan(name: &str, edges: &str, nodes: &Value) -> Plan {
     let nodes = nodes.as_object().cloned().unwrap_or_default();
     let ids: Vec<&String> = nodes.keys().collect();
     let index = |id: &str| ids.iter().position(|known| *known == id).unwrap_or_else(|| panic!("no {id}"));
@@ -125,11 +125,11 @@ pub(crate) fn library() -> &'static Library {
         let retry = json!({ "limit": 2, "delay_ms": 300 });
         let mut library = Library::default();
         for plan in [
-            plan("one", "", json!({ "a": {} })),
+            plan("one", "", &json!({ "a": {} })),
             plan(
                 "line",
                 "a>b b>c",
-                json!({
+                &json!({
                     "a": { "retry": retry },
                     "b": { "attempt_timeout_ms": 2_000, "retry": retry },
                     "c": { "agent": "direct" },
@@ -138,19 +138,19 @@ pub(crate) fn library() -> &'static Library {
             plan(
                 "wide",
                 "m>z",
-                json!({ "m": { "op": "map", "body": "w" }, "w": { "retry": retry }, "z": {} }),
+                &json!({ "m": { "op": "map", "body": "w" }, "w": { "retry": retry }, "z": {} }),
             ),
-            plan("nap", "s>a", json!({ "s": { "op": "delay" }, "a": { "agent": "direct" } })),
-            plan("ask", "h>a", json!({ "h": { "op": "human" }, "a": {} })),
-            plan("vote", "", json!({ "h": { "op": "human", "allowed": "ada" } })),
+            plan("nap", "s>a", &json!({ "s": { "op": "delay" }, "a": { "agent": "direct" } })),
+            plan("ask", "h>a", &json!({ "h": { "op": "human" }, "a": {} })),
+            plan("vote", "", &json!({ "h": { "op": "human", "allowed": "ada" } })),
             plan(
                 "parent",
                 "k>a",
-                json!({ "k": { "op": "workflow", "agent": "line", "retry": retry }, "a": {} }),
+                &json!({ "k": { "op": "workflow", "agent": "line", "retry": retry }, "a": {} }),
             ),
-            plan("loop", "", json!({ "k": { "op": "workflow", "agent": "loop" } })),
-            plan("script", "", json!({ "e": { "op": "pure", "evaluate": true } })),
-            plan("broken", "", json!({ "x": { "op": "pure", "panic": true } })),
+            plan("loop", "", &json!({ "k": { "op": "workflow", "agent": "loop" } })),
+            plan("script", "", &json!({ "e": { "op": "pure", "evaluate": true } })),
+            plan("broken", "", &json!({ "x": { "op": "pure", "panic": true } })),
         ] {
             library.insert(Program::new(plan, &PlainDialect).unwrap());
         }

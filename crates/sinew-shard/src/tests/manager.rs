@@ -4,6 +4,7 @@
 //! `end N drained|fenced|lost|died`, `owner N NAME`, `anew`, `leave`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::manager::{LoopEnd, ManagerAction, ShardManager};
@@ -18,10 +19,10 @@ pub(super) fn check(script: &str) {
         let (input, follows) = line.split_once('|').unwrap_or((line, ""));
         let words: Vec<&str> = input.split_whitespace().collect();
         let actions = tell(&mut manager, nth as u64, &words);
-        let actions: Vec<String> = actions.into_iter().map(describe).collect();
+        let actions: Vec<String> = actions.iter().map(describe).collect();
         let actions = if actions.is_empty() { "-".to_owned() } else { actions.join(", ") };
-        told.push_str(&format!("{} | {actions}\n", input.trim()));
-        expected.push_str(&format!("{} | {}\n", input.trim(), follows.trim()));
+        let _ = writeln!(told, "{} | {actions}", input.trim());
+        let _ = writeln!(expected, "{} | {}", input.trim(), follows.trim());
     }
     assert_eq!(told, expected, "\n{told}");
 }
@@ -57,11 +58,11 @@ fn tell(manager: &mut ShardManager, nth: u64, words: &[&str]) -> Vec<ManagerActi
     }
 }
 
-fn describe(action: ManagerAction) -> String {
+fn describe(action: &ManagerAction) -> String {
     match action {
         ManagerAction::Open { shard, pause, died } => {
             let pause = if pause.is_zero() { "" } else { " later" };
-            let died = if died { " after a panic" } else { "" };
+            let died = if *died { " after a panic" } else { "" };
             format!("open {shard}{pause}{died}")
         }
         ManagerAction::Stop(shard) => format!("stop {shard}"),

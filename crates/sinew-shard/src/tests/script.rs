@@ -10,6 +10,7 @@
 //! (quarantined), `stored`, `purged N` (messages left), `held ID`, `lost`; `-` for none.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -64,8 +65,8 @@ pub(super) fn check_with(config: ShardConfig, script: &str) {
         let (input, consequences) = line.split_once('|').unwrap_or((line, ""));
         let follows = story.tell(input.trim());
         let follows = if follows.is_empty() { "-".to_owned() } else { follows.join(", ") };
-        told.push_str(&format!("{} | {follows}\n", input.trim()));
-        expected.push_str(&format!("{} | {}\n", input.trim(), consequences.trim()));
+        let _ = writeln!(told, "{} | {follows}", input.trim());
+        let _ = writeln!(expected, "{} | {}", input.trim(), consequences.trim());
     }
     assert_eq!(told, expected, "\n{told}");
 }
@@ -285,7 +286,11 @@ impl Story {
                 ShardNotice::CommandDecided { .. } => None,
             });
         }
+        let (positions, read) = (self.state.positions(), self.messages.len() as u64);
+        assert!(positions.commands <= read && positions.results <= read, "positions pass what was read");
         if let Some(pending) = self.state.poll_commit() {
+            assert_eq!(pending.after, self.sequence, "a commit names the position that it comes after");
+            assert!(self.state.poll_outgoing().is_none(), "nothing leaves before its commit is stored");
             if std::mem::take(&mut self.loses) {
                 self.state.handle_lost();
                 follows.push("lost".to_owned());

@@ -270,6 +270,20 @@ fn code() -> &'static str {
 }
 
 #[test]
+pub(super) fn a_compacted_journal_keeps_verdicts() {
+    let mut story = Story::new(small());
+    story.tell("start x one");
+    assert_eq!(story.tell("pause x id c"), ["yes"]);
+    for nth in 0..9 {
+        story.tell(&format!("start y{nth} one"));
+        story.tell(&format!("y{nth}.a ok"));
+        story.tell(&format!("archive y{nth}"));
+    }
+    story.tell("takeover");
+    assert!(story.tell("pause x id c").is_empty(), "it was decided");
+}
+
+#[test]
 fn a_worn_journal_is_compacted_and_purged() {
     check_with(small(), COMPACTIONS[0]);
 }
