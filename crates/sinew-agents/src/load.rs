@@ -12,14 +12,14 @@ use sinew_source::{
 
 use crate::agent::{Agent, Runner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, HostReferences, Http, RequestTemplate, Script, Surroundings};
+use crate::run::{Command, HostReferences, Http, RequestTemplate, Script, Surroundings, build_model};
 use crate::template::{Environment, Template};
 
 /// A complaint about the part of the file at a JSON pointer.
-struct Complaint {
-    pointer: String,
-    code: &'static str,
-    message: String,
+pub(crate) struct Complaint {
+    pub(crate) pointer: String,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
 }
 
 impl Complaint {
@@ -81,7 +81,7 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
         return Err(diagnostics);
     }
     match serde_json::from_value(document.root.to_json()) {
-        Ok(file) => build(file, path, &document, environment).map_err(|complaints| {
+        Ok(file) => build(file, path, bytes, &document, environment).map_err(|complaints| {
             diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
             diagnostics.sort();
             diagnostics
@@ -122,6 +122,7 @@ fn place(document: &Document, complaint: &Complaint) -> Diagnostic {
 fn build(
     file: AgentFile,
     path: &Path,
+    bytes: &[u8],
     document: &Document,
     environment: &Arc<Environment>,
 ) -> Result<Agent, Vec<Complaint>> {
@@ -136,11 +137,14 @@ fn build(
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
-    let runner = match (&file.run.script, &file.run.command, &file.run.http) {
-        (Some(script), None, None) => build_script(script, &folder).map(Runner::Script),
-        (None, Some(command), None) => build_command(command, &folder).map(Runner::Command),
-        (None, None, Some(http)) => build_http(http).map(Runner::Http),
-        _ => Err(vec![Complaint::new("/run", "expected exactly one of script, command and http")]),
+    let runner = match (&file.run.script, &file.run.command, &file.run.http, &file.run.model) {
+        (Some(script), None, None, None) => build_script(script, &folder).map(Runner::Script),
+        (None, Some(command), None, None) => build_command(command, &folder).map(Runner::Command),
+        (None, None, Some(http), None) => build_http(http).map(Runner::Http),
+        (None, None, None, Some(model)) => {
+            build_model(model, &folder, bytes).map(|agent| Runner::Model(Box::new(agent)))
+        }
+        _ => Err(vec![Complaint::new("/run", "expected exactly one of script, command, http and model")]),
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
@@ -209,7 +213,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
             }
             Err(problem) => problem,
         };
-        complaints.push(Complaint::new(format!("/run/command/env/{}", escape(name)), problem));
+        complaints.push(Complaint::new(format!("/run/command/env/{}", escape_key(name)), problem));
     }
     let (names, references): (Vec<(String, &String)>, _) = match &file.references {
         ReferenceFile::Names(names) => (
@@ -217,7 +221,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
             HostReferences::local(names),
         ),
         ReferenceFile::Hosts(hosts) => {
-            (hosts.keys().map(|name| (escape(name), name)).collect(), HostReferences::new(hosts.clone()))
+            (hosts.keys().map(|name| (escape_key(name), name)).collect(), HostReferences::new(hosts.clone()))
         }
     };
     for (place, name) in names {
@@ -278,6 +282,6 @@ fn build_http(file: &HttpFile) -> Result<Http, Vec<Complaint>> {
 }
 
 /// A key as a step of a JSON pointer.
-fn escape(key: &str) -> String {
+pub(crate) fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-model", &["sinew-protocol", "sinew-source"]),
-    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
+    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script", "sinew-model"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
         "sinew-executor",
@@ -72,6 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-dialects",
             "sinew-agents",
             "sinew-executor",
+            "sinew-model",
             "sinew-mesh",
             "sinew-agent",
         ],
