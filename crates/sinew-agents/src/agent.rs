@@ -15,7 +15,7 @@ use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
 use crate::peers::PeerDescription;
 use crate::run::{AgentCase, CaseOutcome};
-use crate::run::{AgentProfile, Command, Http, Limits, ModelAgent, Output, Script, Surroundings};
+use crate::run::{AgentProfile, Command, Http, Limits, ModelAgent, Output, RunnerSurroundings, Script};
 use crate::template::Environment;
 
 /// Longest time for one call, unless the file says otherwise.
@@ -26,17 +26,17 @@ const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 /// A ready-made agent.
 pub struct Agent {
     file: AgentFile,
-    runner: Runner,
+    runner: AgentRunner,
     input: Option<Schema>,
     output: Option<Schema>,
     slots: Semaphore,
-    around: Surroundings,
+    around: RunnerSurroundings,
     /// Where the file gives the name, for complaints about it.
     pub(crate) place: (Sources, Span),
 }
 
 #[derive(Debug)]
-pub(crate) enum Runner {
+pub(crate) enum AgentRunner {
     Script(Script),
     Command(Command),
     Http(Http),
@@ -46,9 +46,9 @@ pub(crate) enum Runner {
 impl Agent {
     pub(crate) fn new(
         file: AgentFile,
-        runner: Runner,
+        runner: AgentRunner,
         (input, output): (Option<Schema>, Option<Schema>),
-        around: Surroundings,
+        around: RunnerSurroundings,
         place: (Sources, Span),
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
@@ -130,10 +130,10 @@ impl Agent {
         };
         let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts, usage, events } = match &self.runner {
-            Runner::Script(script) => script.run(call, &limits).await,
-            Runner::Command(command) => command.run(call, &limits, &self.around).await,
-            Runner::Http(http) => http.run(call, &limits, &self.around).await,
-            Runner::Model(model) => model.run(self.profile(), call, &limits, &self.around).await,
+            AgentRunner::Script(script) => script.run(call, &limits).await,
+            AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
+            AgentRunner::Http(http) => http.run(call, &limits, &self.around).await,
+            AgentRunner::Model(model) => model.run(self.profile(), call, &limits, &self.around).await,
         }?;
         check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
             .map_err(|found| found.or(AgentError::Output))?;
@@ -155,12 +155,12 @@ impl Agent {
 
     /// Whether the agent calls a language model.
     pub fn is_model(&self) -> bool {
-        matches!(self.runner, Runner::Model(_))
+        matches!(self.runner, AgentRunner::Model(_))
     }
 
     /// Plays a case of a model agent with a scripted model, in virtual time. `None` for other agents.
     pub fn rehearse(&self, case: &AgentCase) -> Option<Result<CaseOutcome, Fault>> {
-        let Runner::Model(model) = &self.runner else { return None };
+        let AgentRunner::Model(model) = &self.runner else { return None };
         Some(model.rehearse(self.profile(), case).map_err(Fault::from))
     }
 
@@ -187,12 +187,12 @@ fn skill(skill: &Skill) -> AgentSkill {
 }
 
 /// Why a value was refused.
-enum Refused {
+enum RefusedValue {
     Violations(Vec<String>),
     Unusable(AgentError),
 }
 
-impl Refused {
+impl RefusedValue {
     fn or(self, violations: impl FnOnce(Vec<String>) -> AgentError) -> AgentError {
         match self {
             Self::Violations(found) => violations(found),
@@ -207,23 +207,23 @@ fn check(
     own: Option<&Value>,
     agents: Option<&Schema>,
     value: &Value,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedValue> {
     let compiled = own
         .map(Schema::compile)
         .transpose()
-        .map_err(|error| Refused::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
+        .map_err(|error| RefusedValue::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
     let Some(schema) = compiled.as_ref().or(agents) else {
         return Ok(());
     };
     schema.check(value).map_err(|violations| {
         if violations.iter().any(sinew_source::Violation::is_over_budget) {
-            return Refused::Unusable(AgentError::CheckBudget { which });
+            return RefusedValue::Unusable(AgentError::CheckBudget { which });
         }
         let show = |violation: &sinew_source::Violation| {
             let pointer = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
             format!("{pointer}: {}", violation.message)
         };
-        Refused::Violations(violations.iter().map(show).collect())
+        RefusedValue::Violations(violations.iter().map(show).collect())
     })
 }
 

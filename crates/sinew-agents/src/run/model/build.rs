@@ -25,14 +25,14 @@ use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
 use super::tools::{BuiltinTool, SkillText, ToolRule, ToolSettings, ToolSource};
-use crate::load::{Complaint, escape_key};
+use crate::load::{FileComplaint, escape_key};
 use crate::model_file::{
     ApproveEntry, BuiltinName, EffectName, FallbackClass, ModelEntry, ModelFile, OutputModeName,
     PeerSelector, ProviderName, SchemaAbilityName, TaintEntry, ToolAbilityName, ToolEntry, TrustName,
     UnknownEntry,
 };
 use crate::run::http::is_connection_header;
-use crate::template::{Piece, Template};
+use crate::template::{Template, TemplatePiece};
 
 /// File with models beside the agent file.
 const MODELS_FILE: &str = "models.yaml";
@@ -46,7 +46,7 @@ const USUAL_MAX_OUTPUT: u64 = 4_096;
 /// Findings about one agent file.
 struct ModelBuilder<'a> {
     folder: &'a Path,
-    found: Vec<Complaint>,
+    found: Vec<FileComplaint>,
 }
 
 /// Builds a model agent. `text` is the agent file, of which the digest is kept.
@@ -54,7 +54,7 @@ pub(crate) fn build_model(
     file: &ModelFile,
     folder: &Path,
     text: &[u8],
-) -> Result<ModelAgent, Vec<Complaint>> {
+) -> Result<ModelAgent, Vec<FileComplaint>> {
     let mut builder = ModelBuilder { folder, found: Vec::new() };
     let agent = builder.build(file, text);
     match agent {
@@ -65,7 +65,7 @@ pub(crate) fn build_model(
 
 impl ModelBuilder<'_> {
     fn complain(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
-        self.found.push(Complaint {
+        self.found.push(FileComplaint {
             pointer: format!("/run/model{}", pointer.into()),
             code: code::MODEL_FILE_NOT_VALID.as_str(),
             message: message.into(),
@@ -253,7 +253,7 @@ impl ModelBuilder<'_> {
     /// A key is exactly one variable of the environment: a key in a file ends up in a repository.
     fn key(&mut self, at: &str, key: &str) -> Option<Template> {
         match Template::parse(key) {
-            Ok(template) if matches!(template.pieces(), [Piece::Env { .. }]) => Some(template),
+            Ok(template) if matches!(template.pieces(), [TemplatePiece::Env { .. }]) => Some(template),
             Ok(_) => {
                 self.complain(at, "a key must come from the environment: write ${env:NAME}");
                 None
@@ -281,7 +281,9 @@ impl ModelBuilder<'_> {
                 }
             };
             match Template::parse(value) {
-                Ok(template) if template.pieces().iter().all(|piece| !matches!(piece, Piece::Value(_))) => {
+                Ok(template)
+                    if template.pieces().iter().all(|piece| !matches!(piece, TemplatePiece::Value(_))) =>
+                {
                     headers.push((header, template));
                 }
                 Ok(_) => self.complain(place, "data may not stand in the headers of a model"),

@@ -19,9 +19,9 @@ use super::endpoint::{FilledHeaders, ModelEndpoint};
 use super::tools::ToolTable;
 use super::{AgentProfile, ModelAgent};
 use crate::call::Call;
-use crate::clean::Secrets;
+use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
-use crate::run::{Limits, Output, Surroundings};
+use crate::run::{Limits, Output, RunnerSurroundings};
 use crate::steps::{MemorySteps, StepAppend, Steps};
 
 /// Text of an answer goes to those who watch in pieces of about so many bytes.
@@ -42,7 +42,7 @@ impl ModelAgent {
         profile: AgentProfile<'_>,
         call: &Call,
         limits: &Limits,
-        around: &Surroundings,
+        around: &RunnerSurroundings,
     ) -> Result<Output, AgentError> {
         tokio::select! {
             biased;
@@ -55,14 +55,14 @@ impl ModelAgent {
         &self,
         profile: AgentProfile<'_>,
         call: &Call,
-        around: &Surroundings,
+        around: &RunnerSurroundings,
     ) -> Result<Output, AgentError> {
         let request = call.context.get("request").unwrap_or(&Value::Null);
         let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
         let records = steps.read().await.map_err(AgentError::Host)?;
         let state = ConversationState::fold(&records);
         let begun_at = state.begun_at.unwrap_or_else(now_ms);
-        let mut secrets = Secrets::default();
+        let mut secrets = ResolvedSecrets::default();
         let models = self.models(request);
         let headers: Vec<FilledHeaders> = models
             .iter()
@@ -146,7 +146,7 @@ struct Conversation<'a> {
     call: &'a Call,
     models: &'a [&'a ModelEndpoint],
     headers: &'a [FilledHeaders],
-    secrets: &'a Secrets,
+    secrets: &'a ResolvedSecrets,
     tools: &'a ToolTable,
     steps: &'a dyn Steps,
     by: String,
@@ -404,7 +404,7 @@ impl Conversation<'_> {
 }
 
 /// Without the values that the environment gave to headers and keys.
-fn without_secrets(value: &Value, secrets: &Secrets) -> Value {
+fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
     match value {
         Value::String(text) => Value::String(secrets.hide(text)),
         Value::Array(items) => items.iter().map(|item| without_secrets(item, secrets)).collect(),

@@ -13,9 +13,9 @@ use sinew_model::script::ModelScript;
 use sinew_model::{ModelRefusal, ModelSpec, ModelTurn, Prompt, RefusalKind, TurnDelta};
 use tokio::time::{Instant, timeout_at};
 
-use crate::clean::{Secrets, clean};
+use crate::clean::{ResolvedSecrets, clean};
 use crate::run::http::{check_literal_address, http_client, retry_after};
-use crate::template::{Environment, Template, Unfilled};
+use crate::template::{Environment, Template, UnfilledTemplate};
 
 /// Most bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
@@ -46,7 +46,11 @@ pub(crate) type FilledHeaders = Result<HeaderMap, String>;
 
 impl ModelEndpoint {
     /// Fills the headers from the environment. The values are secrets from then on.
-    pub(crate) fn fill_headers(&self, environment: &Environment, secrets: &mut Secrets) -> FilledHeaders {
+    pub(crate) fn fill_headers(
+        &self,
+        environment: &Environment,
+        secrets: &mut ResolvedSecrets,
+    ) -> FilledHeaders {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut fill = |template: &Template, prefix: &str| -> Result<HeaderValue, String> {
@@ -62,8 +66,8 @@ impl ModelEndpoint {
                     |name| secrets.read(environment, name),
                 )
                 .map_err(|unfilled| match unfilled {
-                    Unfilled::Unset(name) => format!("environment variable '{name}' is not set"),
-                    Unfilled::Value(reason) => reason,
+                    UnfilledTemplate::Unset(name) => format!("environment variable '{name}' is not set"),
+                    UnfilledTemplate::Value(reason) => reason,
                 })?;
             let mut value = HeaderValue::from_str(&format!("{prefix}{filled}"))
                 .map_err(|_| "a header's value holds a character that no header may hold".to_owned())?;
@@ -86,7 +90,7 @@ impl ModelEndpoint {
         prompt: &Prompt,
         asked: usize,
         headers: &FilledHeaders,
-        secrets: &Secrets,
+        secrets: &ResolvedSecrets,
         deltas: &mut (dyn FnMut(TurnDelta) + Send),
     ) -> Result<ModelTurn, ModelRefusal> {
         if let Some(script) = &self.script {

@@ -13,7 +13,7 @@ use sinew_protocol::code;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Span};
 
 use super::check::Mismatch;
-use super::report::Verdict;
+use super::report::CaseVerdict;
 use super::{diff, stub};
 use crate::exit::{Exit, Failure};
 use crate::load;
@@ -24,13 +24,13 @@ pub(crate) fn schema() -> Value {
 }
 
 /// Runs the cases of a test file whose names hold `filter`. `None` if the file is not about an agent.
-pub(super) fn judge(path: &Path, filter: Option<&str>) -> Option<Result<Vec<Verdict>, Failure>> {
+pub(super) fn judge(path: &Path, filter: Option<&str>) -> Option<Result<Vec<CaseVerdict>, Failure>> {
     let document = load::read(path).ok().and_then(|bytes| load::document(path, &bytes).ok())?;
     document.root.get("agent")?;
     Some(verdicts(path, &document, filter))
 }
 
-fn verdicts(path: &Path, document: &Document, filter: Option<&str>) -> Result<Vec<Verdict>, Failure> {
+fn verdicts(path: &Path, document: &Document, filter: Option<&str>) -> Result<Vec<CaseVerdict>, Failure> {
     let schema = Schema::compile(&schema())
         .map_err(|error| Failure::new(Exit::Failed, error.code(), error.to_string()))?;
     let mut found = Diagnostics::new(document.sources.clone());
@@ -63,7 +63,7 @@ fn verdicts(path: &Path, document: &Document, filter: Option<&str>) -> Result<Ve
                 return Err(Failure::diagnostics(diagnostics));
             }
         };
-        all.push(Verdict {
+        all.push(CaseVerdict {
             file: path.display().to_string(),
             sources: document.sources.clone(),
             span,
