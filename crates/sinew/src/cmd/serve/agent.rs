@@ -186,7 +186,7 @@ impl Peers for MeshPeers {
 
     fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
         async move {
-            let asked = self.0.call(&call.agent, call.input);
+            let asked = self.0.call_keyed(&call.agent, &call.key, call.input);
             tokio::select! {
                 biased;
                 () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
