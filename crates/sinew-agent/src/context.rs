@@ -253,7 +253,7 @@ impl Context {
     /// input is worded in another way.
     pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.call_keyed(self, agent, key, input).await,
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
             None => Err(offline(NO_PEER)),
         }
     }

@@ -99,12 +99,13 @@ impl Peers {
     /// The same under a key of the caller's choice: a repeated call of the key is the same message, whatever its input.
     pub(crate) async fn call_keyed(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         agent: &str,
         key: &str,
         input: Value,
     ) -> Result<Value, Failure> {
-        let id = format!("{}-{}", context.activation(), &sha256(format!("{agent}\n{key}").as_bytes())[..24]);
+        let id =
+            format!("{}-{}", context.about.activation, &sha256(format!("{agent}\n{key}").as_bytes())[..24]);
         let request = self.request(context, agent, &id, input).await?;
         self.ask(context, agent, &id, request).await
     }
