@@ -118,7 +118,7 @@ fn stays_data(order: &str, way: usize) {
     };
     assert_eq!((text.as_str(), results.len()), ("Where is A-17?", 1), "{order} {way}");
     let frame: Value = serde_json::from_str(&results[0].content).unwrap();
-    let keys: Vec<&String> = frame.as_object().unwrap().keys().collect();
+    let keys: Vec<&str> = frame.as_object().unwrap().keys().map(String::as_str).collect();
     let word = if way == 3 { "error" } else { "content" };
     assert_eq!((keys, &frame["from"]), (vec!["from", word], &json!("test:ask")), "{order} {way}");
     let hidden = |c: char| {
