@@ -467,6 +467,7 @@ impl ModelBuilder<'_> {
                     name: script.name.clone(),
                     description: script.description.clone(),
                     parameters,
+                    takes_artifact: false,
                     output_schema: None,
                 },
                 function,

@@ -168,6 +168,7 @@ impl ToolTable {
                 name: tool.name(),
                 description: format!("Run the workflow '{}'. {}", peer.name, peer.description),
                 parameters: tool.input_schema,
+                takes_artifact: false,
                 output_schema: peer.output_schema.clone(),
             };
             let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
@@ -185,6 +186,7 @@ impl ToolTable {
             name: tool_name("peer_", &peer.name),
             description: format!("Ask the agent '{}'. {}", peer.name, peer.description).trim().to_owned(),
             parameters,
+            takes_artifact: false,
             output_schema: peer.output_schema.clone(),
         };
         let action = ToolAction::Peer { agent: peer.name.clone(), takes_text };
@@ -198,6 +200,7 @@ impl ToolTable {
             name: name.to_owned(),
             description: description.to_owned(),
             parameters,
+            takes_artifact: false,
             output_schema: None,
         };
         let effect = match builtin {
