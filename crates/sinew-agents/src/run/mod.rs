@@ -4,7 +4,6 @@ mod address;
 mod command;
 mod http;
 mod left_behind;
-mod references;
 mod script;
 mod task_folder;
 
@@ -18,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
-pub(crate) use references::HostReferences;
 pub(crate) use script::Script;
 pub use task_folder::remove_stale_task_folders;
 

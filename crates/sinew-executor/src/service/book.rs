@@ -317,18 +317,22 @@ impl Book {
 
     /// Archived and answered: the execution leaves memory with the next commit, unless it was reopened meanwhile.
     pub(super) fn close(&mut self, stage: &mut Stage, execution: &ExecutionId, reopened: u32) {
-        let Some(open) = self.wake(execution) else { return };
-        if !open.state().ended || open.state().reopened != reopened {
+        let open = self.open.get(execution).map(|open| (&open.stored, open.due, open.ended()));
+        let cold = || self.cold.get(execution).map(|cold| (&cold.stored, cold.due, cold.ended));
+        let Some((stored, due, ended)) = open.or_else(cold) else { return };
+        if ended != Some(reopened) {
             return;
         }
-        let (due, size) = (open.due, open.stored.rounds.size());
+        let size = stored.rounds.size();
         stage.entry(execution).kind = EntryKind::Closed;
         if let Some(due) = due {
             self.due.remove(&(due, execution.clone()));
         }
         self.bytes = self.bytes.saturating_sub(size);
-        self.folded = self.folded.saturating_sub(size);
-        self.open.swap_remove(execution);
+        if self.open.swap_remove(execution).is_some() {
+            self.folded = self.folded.saturating_sub(size);
+        }
+        self.cold.remove(execution);
     }
 
     /// An open execution that is folded, as every one is that something happened to in this round.

@@ -24,6 +24,7 @@ mod output_check;
 mod programs;
 mod questions;
 mod reader;
+mod round_time;
 mod shard;
 mod takeover;
 mod view;

@@ -4,6 +4,7 @@ use sinew_protocol::code;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sinew_engine::{
@@ -12,6 +13,7 @@ use sinew_engine::{
 };
 use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ActivationKey, Fault, TaskId};
+use tracing::debug;
 
 use super::view::RowState;
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
@@ -21,6 +23,9 @@ use crate::library::Program;
 pub(super) const BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
 /// A journal cannot be folded with the plan it names.
 pub(super) const UNREADABLE: &str = code::JOURNAL_CANNOT_BE_FOLDED.as_str();
+
+/// Decisions that take longer are told.
+const SLOW_DECISION: Duration = Duration::from_millis(20);
 
 /// Facts of an execution as they stand in the journal; what they mean is not known yet.
 #[derive(Clone, Debug)]
@@ -117,6 +122,8 @@ pub(super) struct Cold {
     pub(super) due: Option<Time>,
     /// Its row in lists, so that a list folds nothing.
     pub(super) row: RowState,
+    /// How often it was reopened, once it has ended: closing it folds nothing.
+    pub(super) ended: Option<u32>,
 }
 
 impl Cold {
@@ -160,13 +167,19 @@ impl Open {
 
     /// Keeps what the journal holds, and no more.
     pub(super) fn cool(self) -> Cold {
-        let row = RowState::of(self.machine.state());
-        Cold { stored: self.stored, program: self.program, due: self.due, row }
+        let state = self.machine.state();
+        let (row, ended) = (RowState::of(state), self.ended());
+        Cold { stored: self.stored, program: self.program, due: self.due, row, ended }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.
     pub(super) fn input(&mut self, now: Time, input: EngineInput) -> Result<Decided, Unfit> {
+        let began = Instant::now();
         let decided = catch_unwind(AssertUnwindSafe(|| self.machine.handle(now, input)));
+        if began.elapsed() > SLOW_DECISION {
+            let (took, meta) = (began.elapsed().as_millis() as u64, &self.stored.meta);
+            debug!(execution = %meta.execution, workflow = meta.workflow, took, "a decision took long");
+        }
         let sinew_engine::Decided { round, actions } = match decided {
             Ok(Ok(decided)) => decided,
             Ok(Err(refused)) => return Err(Unfit::Refused(refused)),
@@ -230,6 +243,12 @@ impl Open {
 
     pub(super) fn state(&self) -> &ExecutionState {
         self.machine.state()
+    }
+
+    /// How often it was reopened before it ended; `None` while it goes on.
+    pub(super) fn ended(&self) -> Option<u32> {
+        let state = self.machine.state();
+        state.ended.then_some(state.reopened)
     }
 
     pub(super) fn ctx(&self) -> AdapterContext<'_> {

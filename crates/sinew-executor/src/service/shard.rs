@@ -26,6 +26,7 @@ use super::open::{Stored, Unfit};
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::reader::Reader;
+use super::round_time::RoundTime;
 use super::takeover::{MAX_ITEM_DEATHS, WorkItem};
 
 /// Messages of one round.
@@ -310,7 +311,7 @@ impl Shard {
         arrivals: Vec<Arrival>,
         due: DueWork,
     ) -> Result<(), End> {
-        let began = std::time::Instant::now();
+        let mut time = RoundTime::start();
         let (shared, id, book, note) = (&self.shared, self.id, &self.book, self.caution.note());
         let understood = join_all(messages.iter().map(|message| async move {
             if note.is_condemned(&WorkItem::of(message)) {
@@ -320,7 +321,9 @@ impl Shard {
         }))
         .await;
         let mut arrivals: Vec<Arrival> = understood.into_iter().chain(arrivals).collect();
+        time.part("decoded");
         self.check_outputs(&mut arrivals).await;
+        time.part("checked");
         crash::point("round.understood");
         let now = self.clock.now();
         let mut stage = Stage::default();
@@ -344,18 +347,22 @@ impl Shard {
             }
         }
         self.compact(&mut stage);
+        time.part("decided");
         if stage.is_empty() {
+            time.tell(self.id, messages.len(), 0);
             self.book.cool();
             return Ok(());
         }
         let commit = stage.commit(&self.shared.owner, self.book.positions);
         let body = commit.encode();
-        self.wear.bytes += body.len();
+        let bytes = body.len();
+        self.wear.bytes += bytes;
         let sequence = self.journal.append(body).await?;
+        time.part("stored");
         self.book.committed(sequence, &commit);
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(commit.entries.len() as f64);
-        metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
+        metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
         // Actions leave before events: agents and callers wait for actions.
         let (acts, shown): (Vec<_>, Vec<_>) =
             stage.effects.into_iter().partition(|effect| matches!(effect, Effect::Act { .. }));
@@ -363,6 +370,8 @@ impl Shard {
         self.outbox.send(effects::jobs(&self.shared, &self.book, now, shown));
         self.book.cool();
         self.purge().await;
+        time.part("acted");
+        time.tell(self.id, messages.len(), bytes);
         Ok(())
     }
 
