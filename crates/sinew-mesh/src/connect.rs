@@ -25,11 +25,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::context::{Context, Contexts};
-use crate::denied::Denials;
+use crate::denied::DeniedOperations;
 use crate::error::MeshError;
-use crate::mesh::{Inboxes, Line, Mesh, WeakMesh, random_token};
+use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh, random_token};
 use crate::pull::{pause, unreachable};
-use crate::screen::{ScreenedRoute, Upstream};
+use crate::screen::{ScreenedRoute, UpstreamServer};
 use crate::version::Version;
 
 /// Where a server is looked for when nobody says where.
@@ -103,7 +103,7 @@ impl fmt::Debug for Connect {
 
 /// Credentials of the connection.
 #[derive(Clone, PartialEq, Eq)]
-enum Auth {
+enum ConnectionCredentials {
     Nobody,
     Creds(PathBuf),
     Nkey(PathBuf),
@@ -113,11 +113,11 @@ enum Auth {
 }
 
 /// All settings, wherever they came from.
-struct Settings {
+struct ConnectionSettings {
     servers: Vec<ServerAddr>,
     /// Where the addresses came from, for people.
     origin: String,
-    auth: Auth,
+    auth: ConnectionCredentials,
     cert: Option<(PathBuf, PathBuf)>,
     ca: Option<PathBuf>,
     tls_first: bool,
@@ -151,10 +151,10 @@ impl Connect {
         let version = env!("CARGO_PKG_VERSION");
         let name =
             if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
-        let dialer = Dialer { settings, name, prefix, denials: Denials::default() };
+        let dialer = ConnectionMaker { settings, name, prefix, denials: DeniedOperations::default() };
         let (line, losses) = Box::pin(dialer.direct()).await?;
         dialer.settings.check(&line.client).await?;
-        let inboxes = Inboxes { prefix: dialer.prefix.clone(), renewed: true };
+        let inboxes = ReplyInboxes { prefix: dialer.prefix.clone(), renewed: true };
         let namespace = dialer.settings.namespace.clone();
         let mesh = Mesh::over(line, inboxes, &namespace, caller, dialer.denials.clone());
         tokio::spawn(Box::pin(watch_losses(mesh.downgrade(), dialer, losses)));
@@ -162,7 +162,7 @@ impl Connect {
     }
 
     /// Puts all layers together. Reads contexts, nothing else.
-    fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settings, MeshError> {
+    fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<ConnectionSettings, MeshError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let file = |name: &str| variable(name).map(PathBuf::from);
         let given = |value: Option<String>| value.filter(|value| !value.is_empty());
@@ -199,7 +199,10 @@ impl Connect {
             )?,
             in_context(&context)?,
         ];
-        let auth = layers.into_iter().find(|auth| *auth != Auth::Nobody).unwrap_or(Auth::Nobody);
+        let auth = layers
+            .into_iter()
+            .find(|auth| *auth != ConnectionCredentials::Nobody)
+            .unwrap_or(ConnectionCredentials::Nobody);
 
         let pairs = [
             (self.cert, self.key),
@@ -227,7 +230,7 @@ impl Connect {
         {
             return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is no subject".to_owned()));
         }
-        Ok(Settings {
+        Ok(ConnectionSettings {
             servers,
             origin,
             auth,
@@ -248,16 +251,16 @@ impl Connect {
 }
 
 /// Makes connections with the same settings, one after the other.
-struct Dialer {
-    settings: Settings,
+struct ConnectionMaker {
+    settings: ConnectionSettings,
     name: String,
     /// Every inbox begins with this.
     prefix: String,
-    denials: Denials,
+    denials: DeniedOperations,
 }
 
 /// Serves one connection; ends when its client has ended.
-type Losses = mpsc::UnboundedReceiver<ConnectionChange>;
+type ConnectionChanges = mpsc::UnboundedReceiver<ConnectionChange>;
 
 /// A change of a connection.
 enum ConnectionChange {
@@ -267,9 +270,9 @@ enum ConnectionChange {
     Connected,
 }
 
-impl Dialer {
+impl ConnectionMaker {
     /// A connection to the server itself.
-    async fn direct(&self) -> Result<(Line, Losses), MeshError> {
+    async fn direct(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
         let mut options = settings.signed(ConnectOptions::new())?.0;
         if let Some(ca) = &settings.ca {
@@ -290,9 +293,9 @@ impl Dialer {
     }
 
     /// A connection on which every frame is checked before the client library reads it.
-    async fn screened(&self) -> Result<(Line, Losses), MeshError> {
+    async fn screened(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
-        let upstream = Upstream {
+        let upstream = UpstreamServer {
             servers: settings.servers.clone(),
             ca: settings.ca.clone(),
             cert: settings.cert.clone(),
@@ -313,7 +316,7 @@ impl Dialer {
         options: ConnectOptions,
         servers: Vec<ServerAddr>,
         route: Option<Arc<ScreenedRoute>>,
-    ) -> Result<(Line, Losses), MeshError> {
+    ) -> Result<(Line, ConnectionChanges), MeshError> {
         let heard = self.denials.clone();
         // The client may outlive the mesh and connect again: the port stays this process's for as long.
         let held = route.clone();
@@ -393,7 +396,7 @@ impl LossRecord {
 
 /// Replaces the connection by a screened one when messages break it, and that by a direct one when none has come for a
 /// while, until nobody uses the mesh any more.
-async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
+async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: ConnectionChanges) {
     let mut record = LossRecord::default();
     let mut calm = dialer.settings.screen_calm;
     loop {
@@ -454,7 +457,7 @@ async fn screen_is_calm(mesh: &WeakMesh, calm: Duration) {
 }
 
 /// Connects to the server itself again. Without a connection everything stays as it is, and is tried again after a wait.
-async fn leave_screen(mesh: &WeakMesh, dialer: &Dialer) -> Option<Losses> {
+async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<ConnectionChanges> {
     match dialer.direct().await {
         Ok((line, losses)) => {
             mesh.upgrade()?.renew(line);
@@ -469,29 +472,29 @@ async fn leave_screen(mesh: &WeakMesh, dialer: &Dialer) -> Option<Losses> {
     }
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// The options with the credentials, and the user's name if they say it.
     fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
         let mut named = None;
         let options = match &self.auth {
-            Auth::Nobody => options,
-            Auth::User(user, password) => {
+            ConnectionCredentials::Nobody => options,
+            ConnectionCredentials::User(user, password) => {
                 named = Some(user.clone());
                 options.user_and_password(user.clone(), password.clone())
             }
-            Auth::Token(token) => options.token(token.clone()),
-            Auth::Nkey(path) => {
+            ConnectionCredentials::Token(token) => options.token(token.clone()),
+            ConnectionCredentials::Nkey(path) => {
                 let seed = secret(var::NATS_NKEY, path)?;
                 let seed = seed.lines().map(str::trim).find(|line| line.starts_with("SU"));
                 options.nkey(seed.unwrap_or_default().to_owned())
             }
-            Auth::Creds(path) => {
+            ConnectionCredentials::Creds(path) => {
                 let creds = secret(var::NATS_CREDS, path)?;
                 named = name_in(&creds);
                 let reason = format!("{}: this is no file of NATS credentials", path.display());
                 options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
             }
-            Auth::Jwt { jwt, seed } => {
+            ConnectionCredentials::Jwt { jwt, seed } => {
                 let creds = format!(
                     "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
                      -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
@@ -535,8 +538,11 @@ impl Settings {
             ConnectErrorKind::AuthorizationViolation => MeshError::NotAllowed { address, reason },
             // The client could not sign what the server asked it to.
             ConnectErrorKind::Authentication => {
-                let setting =
-                    if matches!(self.auth, Auth::Nkey(_)) { var::NATS_NKEY } else { var::NATS_CREDS };
+                let setting = if matches!(self.auth, ConnectionCredentials::Nkey(_)) {
+                    var::NATS_NKEY
+                } else {
+                    var::NATS_CREDS
+                };
                 bad(setting, "its key is damaged".to_owned())
             }
             _ => MeshError::NothingListens { address, reason },
@@ -551,10 +557,10 @@ impl Settings {
 }
 
 /// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
-fn servers(url: &str) -> Result<(Vec<ServerAddr>, Auth), MeshError> {
+fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
     let wrong = || bad(var::NATS_URL, "this is no address of a NATS server".to_owned());
     let mut servers = Vec::new();
-    let mut auth = Auth::Nobody;
+    let mut auth = ConnectionCredentials::Nobody;
     for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {
         let mut address = address.parse::<ServerAddr>().map_err(|_| wrong())?.into_inner();
         if address.host_str().is_none_or(str::is_empty) {
@@ -567,8 +573,8 @@ fn servers(url: &str) -> Result<(Vec<ServerAddr>, Auth), MeshError> {
         match (user.is_empty(), password) {
             (true, None) => {}
             (true, Some(_)) => return Err(wrong()),
-            (false, None) => auth = Auth::Token(user),
-            (false, Some(password)) => auth = Auth::User(user, password),
+            (false, None) => auth = ConnectionCredentials::Token(user),
+            (false, Some(password)) => auth = ConnectionCredentials::User(user, password),
         }
         address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
         let server = ServerAddr::from_url(address).map_err(|_| wrong())?;
@@ -588,25 +594,25 @@ fn auth(
     nkey: Option<PathBuf>,
     user: Option<String>,
     password: Option<String>,
-) -> Result<Auth, MeshError> {
+) -> Result<ConnectionCredentials, MeshError> {
     Ok(match (creds, nkey, user, password) {
-        (Some(creds), ..) => Auth::Creds(creds),
-        (None, Some(nkey), ..) => Auth::Nkey(nkey),
-        (None, None, Some(user), Some(password)) => Auth::User(user, password),
-        (None, None, Some(token), None) => Auth::Token(token),
+        (Some(creds), ..) => ConnectionCredentials::Creds(creds),
+        (None, Some(nkey), ..) => ConnectionCredentials::Nkey(nkey),
+        (None, None, Some(user), Some(password)) => ConnectionCredentials::User(user, password),
+        (None, None, Some(token), None) => ConnectionCredentials::Token(token),
         (None, None, None, Some(_)) => {
             return Err(bad(var::NATS_PASSWORD, "a password needs its user".to_owned()));
         }
-        (None, None, None, None) => Auth::Nobody,
+        (None, None, None, None) => ConnectionCredentials::Nobody,
     })
 }
 
-fn in_context(context: &Context) -> Result<Auth, MeshError> {
+fn in_context(context: &Context) -> Result<ConnectionCredentials, MeshError> {
     if let (Some(jwt), Some(seed)) = (&context.user_jwt, &context.user_seed) {
-        return Ok(Auth::Jwt { jwt: jwt.clone(), seed: seed.clone() });
+        return Ok(ConnectionCredentials::Jwt { jwt: jwt.clone(), seed: seed.clone() });
     }
     if let Some(token) = &context.token {
-        return Ok(Auth::Token(token.clone()));
+        return Ok(ConnectionCredentials::Token(token.clone()));
     }
     auth(
         context.creds.clone().map(PathBuf::from),

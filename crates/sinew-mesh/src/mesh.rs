@@ -8,13 +8,13 @@ use data_encoding::HEXLOWER;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
 
-use crate::denied::Denials;
+use crate::denied::DeniedOperations;
 use crate::layout::Layout;
 use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
 #[derive(Clone)]
-pub struct Mesh(Arc<Inner>);
+pub struct Mesh(Arc<MeshState>);
 
 /// The connection that a mesh uses now.
 pub(crate) struct Line {
@@ -26,22 +26,22 @@ pub(crate) struct Line {
 
 /// Where answers to requests are heard.
 #[derive(Clone, Debug)]
-pub(crate) struct Inboxes {
+pub(crate) struct ReplyInboxes {
     /// Every inbox begins with this; it is what the caller may subscribe to.
     pub(crate) prefix: String,
     /// Whether a lost connection is replaced by another one.
     pub(crate) renewed: bool,
 }
 
-struct Inner {
+struct MeshState {
     line: RwLock<Line>,
     /// Counts the connections that were used.
     number: watch::Sender<u64>,
-    inboxes: Inboxes,
+    inboxes: ReplyInboxes,
     namespace: String,
     caller: Token,
     layout: OnceCell<Layout>,
-    denials: Denials,
+    denials: DeniedOperations,
 }
 
 impl Mesh {
@@ -51,19 +51,19 @@ impl Mesh {
         let jetstream = jetstream::new(client.clone());
         let inbox = client.new_inbox();
         let prefix = inbox.rsplit_once('.').map_or(inbox.as_str(), |(prefix, _)| prefix).to_owned();
-        let inboxes = Inboxes { prefix, renewed: false };
+        let inboxes = ReplyInboxes { prefix, renewed: false };
         let line = Line { client, jetstream, route: None };
-        Self::over(line, inboxes, namespace, Token::of(caller), Denials::default())
+        Self::over(line, inboxes, namespace, Token::of(caller), DeniedOperations::default())
     }
 
     pub(crate) fn over(
         line: Line,
-        inboxes: Inboxes,
+        inboxes: ReplyInboxes,
         namespace: &str,
         caller: Token,
-        denials: Denials,
+        denials: DeniedOperations,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(MeshState {
             line: RwLock::new(line),
             number: watch::Sender::new(0),
             inboxes,
@@ -155,7 +155,7 @@ impl Mesh {
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
     }
 
-    pub(crate) fn denials(&self) -> &Denials {
+    pub(crate) fn denials(&self) -> &DeniedOperations {
         &self.0.denials
     }
 
@@ -171,7 +171,7 @@ pub(crate) fn random_token() -> String {
 }
 
 /// A [`Mesh`] that does not keep its connection open.
-pub(crate) struct WeakMesh(Weak<Inner>);
+pub(crate) struct WeakMesh(Weak<MeshState>);
 
 impl WeakMesh {
     /// The mesh, as long as somebody uses it.

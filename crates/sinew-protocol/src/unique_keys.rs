@@ -68,32 +68,32 @@ pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
 }
 
 fn check_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
-    let mut found = Findings { twice: None, left: Some(max_values) };
+    let mut found = KeyFindings { twice: None, left: Some(max_values) };
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let checked = Unique { place: &Place::Root, found: &mut found }.deserialize(&mut reader);
+    let checked = UniqueValue { place: &KeyPlace::Root, found: &mut found }.deserialize(&mut reader);
     match (found, checked) {
-        (Findings { twice: Some(twice), .. }, _) => Err(BadJson::DuplicateKey(twice)),
-        (Findings { left: None, .. }, _) => Err(BadJson::TooManyValues(max_values)),
+        (KeyFindings { twice: Some(twice), .. }, _) => Err(BadJson::DuplicateKey(twice)),
+        (KeyFindings { left: None, .. }, _) => Err(BadJson::TooManyValues(max_values)),
         (_, Err(error)) => Err(error.into()),
         (_, Ok(())) => Ok(reader.end()?),
     }
 }
 
 /// State of a walk over JSON.
-struct Findings {
+struct KeyFindings {
     twice: Option<DuplicateKey>,
     /// Values that may still come; `None` after one too many.
     left: Option<usize>,
 }
 
 /// The way from the root to an object.
-enum Place<'p> {
+enum KeyPlace<'p> {
     Root,
-    Member(&'p Place<'p>, &'p str),
-    Item(&'p Place<'p>, usize),
+    Member(&'p KeyPlace<'p>, &'p str),
+    Item(&'p KeyPlace<'p>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for KeyPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -104,12 +104,12 @@ impl fmt::Display for Place<'_> {
 }
 
 /// Walks over a value and keeps nothing of it.
-struct Unique<'p, 'f> {
-    place: &'p Place<'p>,
-    found: &'f mut Findings,
+struct UniqueValue<'p, 'f> {
+    place: &'p KeyPlace<'p>,
+    found: &'f mut KeyFindings,
 }
 
-impl<'de> DeserializeSeed<'de> for Unique<'_, '_> {
+impl<'de> DeserializeSeed<'de> for UniqueValue<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -121,7 +121,7 @@ impl<'de> DeserializeSeed<'de> for Unique<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Unique<'_, '_> {
+impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,8 +147,8 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
-            let place = Place::Item(self.place, index);
-            if items.next_element_seed(Unique { place: &place, found: self.found })?.is_none() {
+            let place = KeyPlace::Item(self.place, index);
+            if items.next_element_seed(UniqueValue { place: &place, found: self.found })?.is_none() {
                 break;
             }
         }
@@ -156,9 +156,9 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut seen: HashSet<Cow<'de, str>> = HashSet::new();
-        while let Some(key) = members.next_key_seed(Key)? {
-            let place = Place::Member(self.place, &key);
-            members.next_value_seed(Unique { place: &place, found: self.found })?;
+        while let Some(key) = members.next_key_seed(BorrowedKey)? {
+            let place = KeyPlace::Member(self.place, &key);
+            members.next_value_seed(UniqueValue { place: &place, found: self.found })?;
             if seen.contains(&key) {
                 let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);
                 self.found.twice = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
@@ -171,9 +171,9 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
 }
 
 /// A key, borrowed where it is written without escapes.
-struct Key;
+struct BorrowedKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for BorrowedKey {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -181,7 +181,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for BorrowedKey {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,7 +31,7 @@ pub use environment::{
     Variable, VariableError, VariableReference, VariableRules, Variables, is_reserved_variable,
     is_variable_name,
 };
-pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
+pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 pub use host_references::HostReferences;
 pub use load::{Document, LoadOptions, load, load_data};
 pub use loader::Limits;

@@ -29,7 +29,7 @@ use crate::exit::{Exit, Failure};
 use crate::load::{Loaded, Options, VariableArgs};
 use crate::output::Output;
 use crate::ready_made::add_ready_made;
-use crate::views::words;
+use sinew_inspection::words;
 
 /// Where a NATS server usually listens.
 const USUAL_PORT: u16 = 4222;
@@ -125,7 +125,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
         () = stop.asked() => {}
     }
-    let banner = Banner {
+    let banner = DevBanner {
         args,
         url: mesh_at.nats.clone().unwrap_or_default(),
         namespace: mesh.namespace(),
@@ -253,7 +253,7 @@ async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
 }
 
 /// Started services, and the next commands to type.
-struct Banner<'a> {
+struct DevBanner<'a> {
     args: &'a DevArgs,
     url: String,
     namespace: &'a str,
@@ -266,7 +266,7 @@ struct Banner<'a> {
     next: NextCommand,
 }
 
-impl Banner<'_> {
+impl DevBanner<'_> {
     fn say(&self, output: &Output) {
         let store = match (self.server, self.args.ephemeral) {
             (None, _) => None,

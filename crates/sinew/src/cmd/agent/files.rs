@@ -10,15 +10,16 @@ use sinew_agents::{Agent, AgentSet, Call, CancellationToken};
 use sinew_protocol::Fault;
 
 use super::{CallArgs, Named};
+use crate::agents;
 use crate::artifacts::Kept;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::views::words;
-use crate::{agents, tree};
+use crate::output::Output;
+use sinew_inspection::node_rows;
+use sinew_inspection::words;
 
 /// A line of the list.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedAgentFile<'a> {
     name: &'a str,
     version: &'a str,
     description: &'a str,
@@ -28,9 +29,9 @@ struct Listed<'a> {
 
 pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let set = load(paths)?;
-    let rows: Vec<Listed<'_>> = set
+    let rows: Vec<ListedAgentFile<'_>> = set
         .iter()
-        .map(|agent| Listed {
+        .map(|agent| ListedAgentFile {
             name: agent.name(),
             version: agent.version(),
             description: agent.description(),
@@ -49,7 +50,7 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
     output.value(&rows, |rows| {
         let names: Vec<String> = rows.iter().map(|row| words::name(row.name)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        let line = |(row, name): (&Listed<'_>, &String)| {
+        let line = |(row, name): (&ListedAgentFile<'_>, &String)| {
             let (version, description) = (words::name(row.version), words::one_line(row.description, 200));
             format!("{name:<width$}  {version:<8}  {description}").trim_end().to_owned()
         };
@@ -79,10 +80,10 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
             "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
             words::name(agent.name()),
             words::name(agent.version()),
-            output::indented(agent.description()),
+            sinew_source::indented(agent.description()),
             schema("input_schema"),
             schema("output_schema"),
-            tree::duration(agent.timeout().as_millis() as u64),
+            node_rows::duration(agent.timeout().as_millis() as u64),
             agent.concurrency(),
         )
     });
@@ -111,7 +112,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         let watch = async {
             while let Some(value) = said.recv().await {
                 let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
-                output.note_block(&output::indented(&text.unwrap_or_else(|| value.to_string())));
+                output.note_block(&sinew_source::indented(&text.unwrap_or_else(|| value.to_string())));
             }
             std::future::pending::<()>().await;
         };

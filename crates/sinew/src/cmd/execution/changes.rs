@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_mesh::card::Cards;
-use sinew_mesh::event::{EventFilter, Events, From};
+use sinew_mesh::event::{EventFilter, EventStart, Events};
 use tokio::time::Instant;
 
 use super::{Found, NEEDS_MESH};
 use crate::cmd::agent::online;
 use crate::exit::{Exit, Failure};
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::scene::MeshPresence;
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::MeshPresence;
 
 /// Shortest time between two reads of an execution.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl Changes {
             return Err(Failure::new(Exit::Usage, NEEDS_MESH, "an execution in a file does not go on"));
         };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
-        let events = remote.mesh().events(&filter, From::Now).await?;
+        let events = remote.mesh().events(&filter, EventStart::Now).await?;
         let cards = online(remote.mesh()).await;
         // Events between the first read and the subscription are in this record.
         let record = Arc::new(remote.record(record.execution.id()).await?);

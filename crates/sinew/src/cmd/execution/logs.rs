@@ -16,10 +16,10 @@ use super::Which;
 use super::changes::Changes;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::events::{self, Line, Words, is_about};
-use crate::views::words;
+use sinew_inspection::events::{self, EventLine, EventWords, is_about};
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 /// Between two looks for a task that somebody told of and nobody knows.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
 impl LogsArgs {
     /// Returns the log lines of the facts.
     fn stored(&self, record: &Record) -> Vec<Value> {
-        let lines = events::lines(record, Words::Facts);
+        let lines = events::lines(record, EventWords::Facts);
         lines.iter().filter_map(spoken).filter(|said| self.takes(said)).collect()
     }
 
@@ -140,23 +140,23 @@ impl LogsArgs {
 }
 
 /// Agent and node of a task.
-struct Who {
+struct TaskAgent {
     node: String,
     attempt: u32,
     agent: String,
 }
 
 /// The tasks that an execution has given to agents.
-fn tasks(record: &Record) -> HashMap<TaskId, Who> {
+fn tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
     let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
     let mut known = HashMap::new();
     for act in 0..ctx.state.acts.len() as u32 {
         let one = ctx.act(act);
-        let Some(asked) = crate::tree::asked_agent(one) else { continue };
+        let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
         let key = activation_key(id, program, ctx.state, act);
         for attempt in 1..=one.attempt {
             let (node, agent) = (sinew_executor::events::label(&ctx, act), asked.clone());
-            known.insert(TaskId::of(id, &key, attempt), Who { node, attempt, agent });
+            known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
         }
     }
     known
@@ -167,7 +167,7 @@ async fn live(
     args: &LogsArgs,
     remote: &Remote,
     feed: &mut ProgressFeed,
-    known: &RefCell<HashMap<TaskId, Who>>,
+    known: &RefCell<HashMap<TaskId, TaskAgent>>,
     output: &Output,
 ) {
     while let Some(progress) = feed.next().await {
@@ -186,7 +186,7 @@ async fn live(
 }
 
 /// Returns the progress message of an agent; `None` if the update holds none.
-fn heard(progress: &Progress, who: &Who) -> Option<Value> {
+fn heard(progress: &Progress, who: &TaskAgent) -> Option<Value> {
     let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
         return None;
     };
@@ -218,7 +218,7 @@ fn worded(value: &Value) -> String {
 }
 
 /// A fact that says something to people who look for what went on.
-fn spoken(line: &Line) -> Option<Value> {
+fn spoken(line: &EventLine) -> Option<Value> {
     let fact = &line.event;
     let (level, text) = match line.kind.as_str() {
         "progressed" => ("info", worded(&fact["value"])),

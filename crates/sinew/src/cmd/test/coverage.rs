@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use sinew_diagram::{Direction, Drawing, Mark, Status};
+use sinew_diagram::{Direction, Drawing, NodeMark, Status};
 use sinew_engine::Fact;
 use sinew_executor::Execution;
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
@@ -114,7 +114,7 @@ impl Covered {
     /// The workflow's drawing: what was reached stands as done, the rest as left out.
     pub(super) fn drawing(&self) -> Drawing {
         let plan = self.plan();
-        let mut drawing = crate::drawing::draw(plan, Direction::default(), None);
+        let mut drawing = sinew_inspection::drawing::draw(plan, Direction::default(), None);
         let reached = |id: &str| plan.find(id).map(|ix| self.node(ix));
         for node in &mut drawing.nodes {
             let status = match reached(&node.id) {
@@ -122,7 +122,7 @@ impl Covered {
                 Some(false) => Status::Skipped,
                 None => continue,
             };
-            node.status = Some(Mark { status, note: None });
+            node.status = Some(NodeMark { status, note: None });
         }
         for edge in &mut drawing.edges {
             let own = self.edges().find(|ix| {
