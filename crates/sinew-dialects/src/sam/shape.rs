@@ -61,7 +61,9 @@ pub(super) fn owner_ends(count: usize, only_owner: impl Fn(usize) -> Option<usiz
             ends[at] = Some(None);
             at = owner;
         };
-        walk.into_iter().for_each(|node| ends[node] = Some(end));
+        for node in walk {
+            ends[node] = Some(end);
+        }
     }
     ends.into_iter().map(Option::flatten).collect()
 }
