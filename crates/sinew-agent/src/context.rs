@@ -259,6 +259,16 @@ impl Context {
         }
     }
 
+    /// The same as [`call`](Self::call) under a key that is unique within this activation. All attempts of the activation
+    /// that call under the key are one call: the agent that was asked before answers without working again, even if the
+    /// input is worded in another way.
+    pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
+        match &self.inner.peers {
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
+            None => Err(offline(NO_PEER)),
+        }
+    }
+
     /// The workflows and the other agents that are there now, as tools for a language model.
     pub async fn tools(&self) -> Vec<ToolDeclaration> {
         match &self.inner.peers {

@@ -96,7 +96,7 @@ impl Command {
             .await
             .map_err(|error| AgentError::Host(error.to_string()))??;
         let artifacts = store(folder.path().to_owned(), call).await?;
-        Ok(super::Output { value, artifacts })
+        Ok(super::Output { artifacts, ..super::Output::from(value) })
     }
 
     /// Returns what the program reads.
