@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ExecutionId, TaskId};
+use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
@@ -152,6 +153,15 @@ impl Context {
             Some(surroundings) => self.inner.worded.get_or_init(|| surroundings.value(&self.inner.about)),
             None => &self.inner.about.context,
         }
+    }
+
+    /// Returns the MCP servers that the workflow's file names for this task, by skill, with values of this process's
+    /// environment in the place of `${NAME}`. Each name goes to the hosts only that `references` binds it to; other names
+    /// fail, unless they have a default. No other text of a task is a reference. The result holds secrets: keep it out of
+    /// outputs, logs and errors.
+    pub fn mcp_servers(&self, references: &HostReferences) -> Result<Map<String, Value>, VariableError> {
+        let request = self.context().get("request").unwrap_or(&Value::Null);
+        references.servers_of(request, &|name| std::env::var(name).ok(), &mut |_| {})
     }
 
     /// The user on whose behalf the execution runs; empty if nobody is named.

@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock};
 
 use sinew_files::{read_file, read_text_file};
 use sinew_source::{
-    Diagnostic, Diagnostics, Document, Limits, LoadOptions, Schema, Sources, Variables, check_node,
-    is_reserved_variable, is_variable_name,
+    Diagnostic, Diagnostics, Document, HostReferences, Limits, LoadOptions, Schema, Sources, Variables,
+    check_node, is_reserved_variable, is_variable_name,
 };
 
 use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, HostReferences, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
+use crate::run::{Command, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
 use crate::template::{Environment, Template};
 
 /// A complaint about the part of the file at a JSON pointer.

@@ -5,7 +5,6 @@ mod command;
 mod http;
 mod left_behind;
 mod model;
-mod references;
 mod script;
 mod task_folder;
 
@@ -22,7 +21,6 @@ pub(crate) use http::{Http, RequestTemplate};
 pub(crate) use model::build::build_model;
 pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
 pub(crate) use model::{AgentProfile, ModelAgent};
-pub(crate) use references::HostReferences;
 pub(crate) use script::Script;
 pub use task_folder::remove_stale_task_folders;
 

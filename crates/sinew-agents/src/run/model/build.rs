@@ -581,8 +581,8 @@ fn skill_of(folder: &str, text: &str) -> SkillText {
         let Some((key, value)) = line.split_once(':') else { continue };
         let value = value.trim().trim_matches(['"', '\'']);
         match key {
-            "name" => skill.name = value.to_owned(),
-            "description" => skill.description = value.to_owned(),
+            "name" => value.clone_into(&mut skill.name),
+            "description" => value.clone_into(&mut skill.description),
             _ => {}
         }
     }
