@@ -24,7 +24,7 @@ fn agent(server: &Server, model: &Value, more: &Value) -> Fixture {
 }
 
 fn stream(events: &[Value]) -> Say {
-    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let body = events.iter().map(|event| format!("data: {event}\n\n")).collect::<Vec<_>>().concat();
     Say::Reply("200 OK", "Content-Type: text/event-stream", format!("{body}data: [DONE]\n\n").into_bytes())
 }
 

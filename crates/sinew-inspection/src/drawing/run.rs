@@ -75,6 +75,7 @@ impl DrawnProgress {
     }
 
     /// Says at each node what it waits for; the first of several reasons.
+    #[must_use]
     pub fn with_waits(mut self, waits: &[ShownWait]) -> Self {
         let mut told = BTreeSet::new();
         for wait in waits {
