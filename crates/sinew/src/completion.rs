@@ -100,8 +100,7 @@ impl WordKind {
             (_, "ID|@latest" | "ID|@latest|FILE" | "ID|FILE", _) => Self::Execution,
             (_, "NODE", _) => Self::Node,
             ("agent", "NAME", _) if arg.is_positional() => Self::Agent,
-            ("tool", "NAME", _) if arg.is_positional() => Self::Workflow,
-            ("workflow", "NAME", _) if arg.is_positional() => Self::Workflow,
+            ("tool" | "workflow", "NAME", _) if arg.is_positional() => Self::Workflow,
             (_, "FILE|NAME" | "FILE|NAME|-", _) => Self::WorkflowOrFile,
             _ => return None,
         })

@@ -1,5 +1,5 @@
 //! Words that shells are offered while somebody types.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,9 @@
 //! The part of PromQL that the alerts use, evaluated over two scrapes: what a rule says that Prometheus would see.
+#![expect(
+    clippy::expect_used,
+    clippy::float_cmp,
+    reason = "a rule that cannot be evaluated fails its test; PromQL compares exactly"
+)]
 
 use std::collections::BTreeMap;
 
@@ -84,13 +89,18 @@ impl ScrapeWindow {
                     ("increase", [range]) => self.increase(range),
                     ("rate", [range]) => {
                         let mut all = self.increase(range);
-                        all.iter_mut().for_each(|one| one.value /= self.seconds);
+                        for one in &mut all {
+                            one.value /= self.seconds;
+                        }
                         all
                     }
-                    ("absent", [inner]) => match self.vector(inner).is_empty() {
-                        true => vec![Sample { labels: SeriesLabels::new(), value: 1.0 }],
-                        false => Vec::new(),
-                    },
+                    ("absent", [inner]) => {
+                        if self.vector(inner).is_empty() {
+                            vec![Sample { labels: SeriesLabels::new(), value: 1.0 }]
+                        } else {
+                            Vec::new()
+                        }
+                    }
                     ("histogram_quantile", [quantile, buckets]) => {
                         let Evaluated::Scalar(quantile) = self.evaluate(quantile) else {
                             panic!("no quantile")
