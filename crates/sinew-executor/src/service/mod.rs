@@ -50,6 +50,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, error, info, warn};
 
+pub use door::{TaskEvent, count_task_events, task_events};
 pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use reader::Reader;
 pub use view::{ended, status, words};
