@@ -110,7 +110,8 @@ impl Mesh {
 
     /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.
     pub(crate) fn renew(&self, line: Line) {
-        let old = std::mem::replace(&mut *self.shared.line.write().unwrap_or_else(PoisonError::into_inner), line);
+        let old =
+            std::mem::replace(&mut *self.shared.line.write().unwrap_or_else(PoisonError::into_inner), line);
         self.shared.number.send_modify(|number| *number += 1);
         drop(old);
     }

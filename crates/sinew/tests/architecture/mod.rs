@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine", "sinew-mesh"],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
+    ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-executor", "sinew-mesh"]),
     (
         "sinew-chaos",
         &[
@@ -60,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-executor",
             "sinew-mesh",
             "sinew-agent",
+            "sinew-gateway",
         ],
     ),
 ];
@@ -89,6 +91,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("opentelemetry", "sinew-telemetry"),
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
+    ("axum", "sinew-gateway"),
 ];
 
 /// Lines past which a file has a second job hiding in it.

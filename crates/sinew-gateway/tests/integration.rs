@@ -1,0 +1,9 @@
+//! Tests of the gateway: a real nats-server, real executors and agents, a real HTTP client.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod bindings;
+mod cards;
+mod decisions;
+mod hostile;
+mod streams;
+mod support;
