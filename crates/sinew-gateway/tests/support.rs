@@ -45,7 +45,7 @@ pub(crate) fn review() -> String {
         "nodes": [
             { "id": "t", "name": "t", "type": "TRIGGER", "subtype": "MANUAL", "configurations": {} },
             { "id": "h", "name": "h", "type": "HUMAN_IN_THE_LOOP", "subtype": "MANUAL_REVIEW",
-              "configurations": { "reviewers": ["ada"], "question": "Is this right?" } }
+              "configurations": { "reviewers": ["gateway"], "question": "Is this right?" } }
         ],
         "connections": [{ "id": "c", "from_node": "t", "to_node": "h", "output_key": "result" }],
         "triggers": ["t"]
