@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sinew_protocol::query::ExecutionStatus;
 
 use crate::ask::TaskRequest;
 use crate::decide::ATTEMPT_TIMED_OUT;
-use crate::fact::{ExecutionOutcome, Fact, PersonRequest};
+use crate::fact::{ExecutionOutcome, Fact, PersonRequest, TerminalStatus};
 use crate::graph::IndexedPlan;
 use crate::state::{ActivationPhase, ExecutionState, TimerKind};
 use crate::{ActivationId, Time};
@@ -175,6 +176,32 @@ pub fn waiting(state: &ExecutionState) -> Vec<OpenWait> {
         .into_iter()
         .chain((0..state.acts.len() as ActivationId).filter_map(|act| waiting_of(state, act)))
         .collect()
+}
+
+/// Returns how an execution stands, from its state and from [`waiting`] of it: it waits for a person when no other work
+/// goes on.
+pub fn execution_status(state: &ExecutionState, waits: &[OpenWait]) -> ExecutionStatus {
+    if state.ended {
+        return match state.outcome.as_ref().map(|outcome| outcome.status) {
+            Some(TerminalStatus::Success) => ExecutionStatus::Success,
+            Some(TerminalStatus::Cancelled) => ExecutionStatus::Cancelled,
+            Some(TerminalStatus::Failure) | None => ExecutionStatus::Failure,
+        };
+    }
+    if state.paused.is_some() {
+        return ExecutionStatus::Paused;
+    }
+    let works = |wait: &OpenWait| {
+        matches!(
+            wait.what,
+            WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
+        )
+    };
+    let person = |wait: &OpenWait| matches!(wait.what, WaitingFor::Person(_));
+    if !waits.iter().any(works) && waits.iter().any(person) {
+        return ExecutionStatus::Waiting;
+    }
+    ExecutionStatus::Running
 }
 
 /// Returns the reason why one activation waits; `None` if it is at work in the engine or over.

@@ -307,6 +307,14 @@ impl Hasher {
     }
 }
 
+/// Key of a call that a conversation makes: the place of the call, never its content. `activation` names the conversation,
+/// `reset` counts how often it began afresh, `turn` and `index` count from 0.
+pub fn call_key(activation: &str, reset: u32, turn: u32, index: u32) -> String {
+    let numbers = [reset, turn, index].map(u32::to_le_bytes);
+    let fields = [activation.as_bytes(), &numbers[0], &numbers[1], &numbers[2]];
+    digest("call", fields).as_ref().to_owned()
+}
+
 fn digest<const N: usize>(kind: &str, fields: [&[u8]; N]) -> Arc<str> {
     let mut hash = Hasher::new(kind);
     for field in fields {

@@ -125,6 +125,18 @@ fn write_escape(out: &mut String, c: char) {
     }
 }
 
+/// Returns text of others whose further lines are indented, so that none looks like a line of ours.
+pub fn indented(text: &str) -> String {
+    let text = escape_text(text);
+    let mut lines = text.lines();
+    let mut out = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        out.push_str(if line.starts_with("  ") { "\n" } else { "\n  " });
+        out.push_str(line);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,5 +211,10 @@ mod tests {
         document = escape_line(&document).into_owned();
         let read: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(read["text"], all);
+    }
+
+    #[test]
+    fn further_lines_of_a_message_are_indented() {
+        assert_eq!(indented("one\nhint: two\n    three\u{1b}"), "one\n  hint: two\n    three\\u001b");
     }
 }

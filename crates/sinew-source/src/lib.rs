@@ -30,7 +30,7 @@ pub use environment::{
     Variable, VariableError, VariableReference, VariableRules, Variables, is_reserved_variable,
     is_variable_name, resolve_references,
 };
-pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
+pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 pub use load::{Document, LoadOptions, load, load_data};
 pub use loader::Limits;
 pub use render::{render_github, render_json, render_sarif, render_text, summary};

@@ -17,7 +17,7 @@ use sinew_protocol::Fault;
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
-use crate::views::words;
+use sinew_inspection::words;
 
 /// No agent of the name is known here.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();

@@ -14,11 +14,11 @@ use sinew_plan::Plan;
 use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
 use sinew_source::Diagnostics;
 
-use crate::drawing;
 use crate::exit::{Exit, Failure};
 use crate::load::Loaded;
 use crate::remote::Remote;
-use crate::views::words;
+use sinew_inspection::drawing;
+use sinew_inspection::words;
 
 /// A drawing larger than this is left out of the card: whoever wants it makes it of the plan.
 const MOST_DRAWING: usize = 24 * 1024;
@@ -104,7 +104,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
         card: serde_json::to_value(announcement.card(mesh.namespace())).unwrap_or_default(),
         mermaid: mermaid.unwrap_or_default(),
         at: local::now(),
-        by: crate::record::caller(mesh.caller()),
+        by: sinew_inspection::record::caller(mesh.caller()),
     }
 }
 

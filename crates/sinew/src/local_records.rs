@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use sinew_executor::Execution;
 
 use crate::exit::{Exit, Failure};
-use crate::record::{self, Record};
+use crate::export_file;
 use crate::remote::SEVERAL;
+use sinew_inspection::record::Record;
 
 /// The folder of all executions of a folder.
 pub(crate) const EXECUTIONS_FOLDER: &str = ".sinew/executions";
@@ -41,7 +42,7 @@ pub(crate) fn keep(execution: &Execution) -> Result<(), Failure> {
             format!("cannot write {}: {error}", folder.display()),
         )
     })?;
-    Record::local(execution).write(&folder.join(RECORD_FILE))?;
+    export_file::write(&Record::local(execution), &folder.join(RECORD_FILE))?;
     prune(list(Path::new(EXECUTIONS_FOLDER)), SystemTime::now());
     Ok(())
 }
@@ -51,7 +52,7 @@ pub(crate) fn newest(limit: usize) -> Vec<Record> {
     list(Path::new(EXECUTIONS_FOLDER))
         .iter()
         .take(limit)
-        .filter_map(|one| record::read(&one.path).ok())
+        .filter_map(|one| export_file::read(&one.path).ok())
         .collect()
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn find(text: &str) -> Result<Option<Record>, Failure> {
         let text = format!("'{text}' begins several executions of this folder");
         return Err(Failure::new(Exit::Usage, SEVERAL, text).hint("give more of its characters"));
     }
-    record::read(&first.path).map(Some)
+    export_file::read(&first.path).map(Some)
 }
 
 /// All records below a folder, newest first.

@@ -13,21 +13,18 @@ mod connect;
 mod deadline;
 mod deploy;
 mod dev_file;
-mod drawing;
 mod exit;
+mod export_file;
 mod load;
 mod local_records;
-mod node_table;
 mod output;
 mod paint;
 mod ready_made;
-mod record;
 mod remote;
 mod short_help;
 mod signals;
 mod status;
-mod tree;
-mod views;
+mod status_words;
 
 use std::process::ExitCode;
 

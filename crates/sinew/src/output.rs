@@ -7,7 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters};
+use sinew_source::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
 
 use crate::exit::Failure;
 
@@ -234,18 +234,6 @@ pub(crate) fn escaped_line(text: &str, color: bool) -> Cow<'_, str> {
     escape(text, EscapePolicy { keep_line_breaks: false, keep_styles: color })
 }
 
-/// Returns text of others whose further lines are indented, so that none looks like a line of ours.
-pub(crate) fn indented(text: &str) -> String {
-    let text = escape_text(text);
-    let mut lines = text.lines();
-    let mut out = lines.next().unwrap_or_default().to_owned();
-    for line in lines {
-        out.push_str(if line.starts_with("  ") { "\n" } else { "\n  " });
-        out.push_str(line);
-    }
-    out
-}
-
 /// A failure as programs read it.
 pub(crate) fn document(failure: &Failure) -> Value {
     let mut error = json!({ "error": { "code": failure.code, "message": failure.message } });
@@ -307,10 +295,5 @@ mod tests {
             let json = serde_json::to_string_pretty(&value).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&escaped(&json, false)).unwrap(), value, "{json}");
         }
-    }
-
-    #[test]
-    fn further_lines_of_a_message_are_indented() {
-        assert_eq!(indented("one\nhint: two\n    three\u{1b}"), "one\n  hint: two\n    three\\u001b");
     }
 }

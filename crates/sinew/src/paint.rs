@@ -2,24 +2,12 @@
 
 use std::io::Write as _;
 
+use sinew_inspection::node_table::PictureLine;
+
 use crate::output;
 
 /// Size of a terminal that does not tell its size, in columns and rows.
 const USUAL_SIZE: (usize, usize) = (100, 40);
-
-/// A line of a picture, and how much it matters when not all lines fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PictureLine {
-    pub(crate) text: String,
-    /// 0 for lines that always stay; lines of higher ranks are left out first.
-    pub(crate) rank: u8,
-}
-
-impl From<String> for PictureLine {
-    fn from(text: String) -> Self {
-        Self { text, rank: 0 }
-    }
-}
 
 /// Returns the columns of the terminal that stderr is.
 pub(crate) fn terminal_width() -> usize {

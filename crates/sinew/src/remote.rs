@@ -18,10 +18,12 @@ use sinew_protocol::{ExecutionId, Token};
 use crate::cmd::agent::online;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::record::{self, Record};
-use crate::views::list::{Row, RowFault};
-use crate::views::scene::MeshPresence;
-use crate::views::{Standing, words};
+use crate::status_words::status_of_word;
+use sinew_inspection::list::{ExecutionRow, RowFault};
+use sinew_inspection::record::{self, Record};
+use sinew_inspection::view_context::MeshPresence;
+use sinew_inspection::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// No execution has this id, or begins with it.
 pub(crate) const NO_SUCH_EXECUTION: &str = code::EXECUTION_NOT_FOUND.as_str();
@@ -153,7 +155,11 @@ impl Remote {
     }
 
     /// Open executions and the latest closed ones: at most `limit` of those.
-    pub(crate) async fn rows(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Row>, Failure> {
+    pub(crate) async fn rows(
+        &self,
+        filter: &HistoryFilter,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Failure> {
         let summaries = self.client.open().await?;
         let heartbeats = if summaries.iter().any(|summary| !summary.agents.is_empty()) {
             Some(Self::heartbeats(&online(self.mesh()).await))
@@ -161,12 +167,13 @@ impl Remote {
             None
         };
         let presence = MeshPresence { agents: heartbeats, has_owner: None };
-        let mut rows: Vec<Row> = summaries.into_iter().map(|summary| open(summary, &presence)).collect();
+        let mut rows: Vec<ExecutionRow> =
+            summaries.into_iter().map(|summary| open(summary, &presence)).collect();
         for closed in self.mesh().list_history(filter, limit).await? {
             // One that was just closed may be told of by its owner still.
             let row = self::closed(closed);
             match rows.iter_mut().find(|known| known.execution == row.execution) {
-                Some(known) if !known.status.is_over() && known.started <= row.started => {}
+                Some(known) if !known.status.is_terminal() && known.started <= row.started => {}
                 Some(known) => *known = row,
                 None => rows.push(row),
             }
@@ -177,15 +184,15 @@ impl Remote {
     /// Fills in what only the records of closed executions know: labels, and why they failed.
     pub(crate) async fn with_details(
         &self,
-        rows: Vec<Row>,
+        rows: Vec<ExecutionRow>,
         details: RowDetails,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<ExecutionRow>, Failure> {
         let filled = futures_util::stream::iter(rows).map(|mut row| async move {
-            let is_wanted = row.status.is_over()
-                && (details == RowDetails::All || !matches!(row.status, Standing::Success));
+            let is_wanted = row.status.is_terminal()
+                && (details == RowDetails::All || !matches!(row.status, ExecutionStatus::Success));
             if is_wanted && let Some(stored) = self.client.record(&parse(&row.execution)?).await? {
                 row.labels.clone_from(&stored.meta.labels);
-                if row.status != Standing::Success {
+                if row.status != ExecutionStatus::Success {
                     // A record that cannot be folded is listed all the same.
                     let folded = self.client.folded(&stored).await.ok();
                     let record =
@@ -195,7 +202,7 @@ impl Remote {
             }
             Ok(row)
         });
-        filled.buffered(AT_ONCE).collect::<Vec<Result<Row, Failure>>>().await.into_iter().collect()
+        filled.buffered(AT_ONCE).collect::<Vec<Result<ExecutionRow, Failure>>>().await.into_iter().collect()
     }
 
     /// Gives a command and waits for what became of it.
@@ -229,12 +236,12 @@ pub(crate) fn waiting_for(summary: &Summary, presence: &MeshPresence) -> Option<
     concern.or_else(|| summary.waiting.clone())
 }
 
-fn open(summary: Summary, presence: &MeshPresence) -> Row {
+fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
     let waiting = waiting_for(&summary, presence);
-    Row {
+    ExecutionRow {
         execution: summary.execution.to_string(),
         workflow: summary.workflow,
-        status: Standing::parse(summary.status.as_str()),
+        status: status_of_word(summary.status.as_str()),
         started: summary.started,
         ended: summary.ended,
         caller: record::caller(&summary.caller),
@@ -244,12 +251,12 @@ fn open(summary: Summary, presence: &MeshPresence) -> Row {
     }
 }
 
-fn closed(closed: Closed) -> Row {
+fn closed(closed: Closed) -> ExecutionRow {
     let caller = Token::parse(&closed.caller).ok().map(|token| record::caller(&token));
-    Row {
+    ExecutionRow {
         execution: closed.execution.to_string(),
         workflow: closed.workflow,
-        status: Standing::parse(&closed.status),
+        status: status_of_word(&closed.status),
         started: closed.started,
         ended: Some(closed.ended),
         caller: caller.unwrap_or(closed.caller),

@@ -14,8 +14,8 @@ use sinew_protocol::stream::STREAMS;
 
 use crate::exit::{Exit, Failure};
 use crate::remote::{Remote, waiting_for};
-use crate::views::Standing;
-use crate::views::scene::MeshPresence;
+use crate::status_words::status_of_word;
+use sinew_inspection::view_context::MeshPresence;
 
 /// All of it, at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -125,7 +125,7 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         if summary.waiting.as_deref().is_some_and(|waiting| waiting.starts_with(AN_OPERATOR)) {
             status.set_aside.push(summary.execution.to_string());
         }
-        *status.executions.entry(Standing::parse(summary.status.as_str()).as_str()).or_default() += 1;
+        *status.executions.entry(status_of_word(summary.status.as_str()).as_str()).or_default() += 1;
     }
     let unseen = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(

@@ -53,7 +53,7 @@ use tracing::{debug, error, info, warn};
 pub use door::{TaskEvent, count_task_events, task_events};
 pub use programs::{Adapters, Programs, store_plan};
 pub(crate) use reader::Reader;
-pub use view::{ended, status, words};
+pub use view::{ended, words};
 
 use caution::clear_own_note;
 use gate::Gate;

@@ -1,6 +1,6 @@
 //! Answers of a shard's owner about its executions.
 
-use sinew_engine::{ExecutionState, OpenWait, TerminalStatus, WaitingFor, waiting};
+use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
 
@@ -24,7 +24,7 @@ impl RowState {
     pub(super) fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };
         Self {
-            status: status(state, &waits),
+            status: execution_status(state, &waits),
             started: state.started_at,
             ended: ended(state),
             waiting: words(&waits),
@@ -60,31 +60,6 @@ pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
         agents: Vec::new(),
     };
     summary(stored, row)
-}
-
-/// How an execution stands.
-pub fn status(state: &ExecutionState, waits: &[OpenWait]) -> ExecutionStatus {
-    if state.ended {
-        return match state.outcome.as_ref().map(|outcome| outcome.status) {
-            Some(TerminalStatus::Success) => ExecutionStatus::Success,
-            Some(TerminalStatus::Cancelled) => ExecutionStatus::Cancelled,
-            Some(TerminalStatus::Failure) | None => ExecutionStatus::Failure,
-        };
-    }
-    if state.paused.is_some() {
-        return ExecutionStatus::Paused;
-    }
-    let works = |wait: &OpenWait| {
-        matches!(
-            wait.what,
-            WaitingFor::Agent { .. } | WaitingFor::Evaluation | WaitingFor::Retry { .. } | WaitingFor::Sleep
-        )
-    };
-    let person = |wait: &OpenWait| matches!(wait.what, WaitingFor::Person(_));
-    if !waits.iter().any(works) && waits.iter().any(person) {
-        return ExecutionStatus::Waiting;
-    }
-    ExecutionStatus::Running
 }
 
 /// When it ended.

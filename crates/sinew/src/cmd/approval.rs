@@ -11,13 +11,13 @@ use sinew_protocol::command::{ApproveCommand, Command};
 use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::record::Record;
+use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::decision;
-use crate::views::scene::{MeshPresence, Scene};
-use crate::views::waiting::{self, Wait};
-use crate::views::words;
+use sinew_inspection::decision;
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::waiting::{self, ShownWait, WaitKind};
+use sinew_inspection::words;
 
 /// Records fetched at the same time.
 const AT_ONCE: usize = 16;
@@ -160,14 +160,14 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn table(rows: &[(String, String, Wait)], now: u64) -> String {
+fn table(rows: &[(String, String, ShownWait)], now: u64) -> String {
     let heads = ["EXECUTION", "WORKFLOW", "NODE", "SINCE", "DUE", "WHO", "QUESTION"];
     let mut lines = vec![heads.map(str::to_owned).to_vec()];
     for (id, workflow, wait) in rows {
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {
-            Some(left) => format!("in {}", crate::tree::duration(left)),
+            Some(left) => format!("in {}", sinew_inspection::node_rows::duration(left)),
             None => "now".to_owned(),
         });
         lines.push(vec![
@@ -196,11 +196,13 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 /// The question for people: what it is about, who asks since when, and the commands that answer it.
-fn question_text(record: &Record, wait: &Wait, now: u64) -> String {
+fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
     let question = wait.question.as_ref();
     let node = wait.node.as_deref().unwrap_or_default();
-    let pretty = |value: &Value| output::indented(&serde_json::to_string_pretty(value).unwrap_or_default());
-    let mut lines = vec![question.map(|question| output::indented(&question.prompt)).unwrap_or_default()];
+    let pretty =
+        |value: &Value| sinew_source::indented(&serde_json::to_string_pretty(value).unwrap_or_default());
+    let mut lines =
+        vec![question.map(|question| sinew_source::indented(&question.prompt)).unwrap_or_default()];
     if let Some(question) = question.filter(|question| !question.data.is_null()) {
         lines.push(pretty(&question.data));
     }
@@ -213,7 +215,7 @@ fn question_text(record: &Record, wait: &Wait, now: u64) -> String {
         line(
             "due",
             match until.checked_sub(now) {
-                Some(left) => format!("in {}", crate::tree::duration(left)),
+                Some(left) => format!("in {}", sinew_inspection::node_rows::duration(left)),
                 None => "now".to_owned(),
             },
         );
@@ -261,7 +263,7 @@ async fn decide(args: &OneArgs, decision: Decision, output: &Output) -> Result<E
             reject: decision.reject,
         }))
         .await?;
-    let by = crate::record::caller(&verdict.caller);
+    let by = sinew_inspection::record::caller(&verdict.caller);
     let word = if decision.reject { "rejected" } else { "approved" };
     let document = json!({ "execution": id.as_str(), "node": node, "status": word, "by": by });
     output.value(&document, |_| format!("{word} '{node}' of {id} as {by}"));
@@ -270,12 +272,12 @@ async fn decide(args: &OneArgs, decision: Decision, output: &Output) -> Result<E
 
 impl OneArgs {
     /// The one question that is meant.
-    async fn find(&self) -> Result<(Remote, ExecutionId, Wait), Failure> {
+    async fn find(&self) -> Result<(Remote, ExecutionId, ShownWait), Failure> {
         let remote = Remote::open(&self.mesh).await?;
         let id = remote.find(&self.id).await?;
         let record = remote.record(&id).await?;
         let all = people(&record);
-        let meant = |wait: &Wait| {
+        let meant = |wait: &ShownWait| {
             let node = wait.activation.map(|act| record.execution.ctx().node_of(act).id.as_str());
             self.node
                 .as_deref()
@@ -301,8 +303,8 @@ impl OneArgs {
     }
 }
 
-fn people(record: &Record) -> Vec<Wait> {
-    let scene = Scene::of(&record.execution, local::now(), &MeshPresence::default());
-    let waits = waiting::waits(record, &scene);
-    waits.into_iter().filter(|wait| wait.what == "person").collect()
+fn people(record: &Record) -> Vec<ShownWait> {
+    let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
+    let waits = waiting::waits(record, &context);
+    waits.into_iter().filter(|wait| wait.what == WaitKind::Person).collect()
 }

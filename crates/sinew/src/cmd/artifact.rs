@@ -17,9 +17,9 @@ use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
 use crate::load;
 use crate::output::Output;
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::words;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 /// The execution has no such artifact.
 const NO_SUCH_ARTIFACT: &str = code::NO_SUCH_ARTIFACT.as_str();

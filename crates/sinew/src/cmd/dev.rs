@@ -30,7 +30,7 @@ use crate::exit::{Exit, Failure};
 use crate::load::{Loaded, Options, VariableArgs};
 use crate::output::Output;
 use crate::ready_made::add_ready_made;
-use crate::views::words;
+use sinew_inspection::words;
 
 /// Where a NATS server usually listens.
 const USUAL_PORT: u16 = 4222;

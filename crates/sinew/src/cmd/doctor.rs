@@ -18,7 +18,7 @@ use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
 use crate::status::{self, Status};
-use crate::views::words;
+use sinew_inspection::words;
 
 /// Bytes a server should take in one message: events, results and commits are cut to less.
 const PAYLOAD: usize = 1024 * 1024;

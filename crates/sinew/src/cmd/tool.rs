@@ -19,8 +19,9 @@ use crate::deadline::Deadline;
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::tree::Options;
-use crate::views::{Standing, words};
+use sinew_inspection::tree::TreeOptions;
+use sinew_inspection::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// No workflow is there for this tool.
 const NO_SUCH_TOOL: &str = code::NO_SUCH_TOOL.as_str();
@@ -219,7 +220,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         wait_until_known(&remote, &id, &workflow, output).await?;
         let record = remote.record(&id).await?;
         let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
-        let how = Follow { options: Options::default(), deadline, people: false, show: false };
+        let how = Follow { options: TreeOptions::default(), deadline, people: false, show: false };
         follow(changes, &how, output).await
     };
     let Ok(followed) = deadline.bound(followed).await else {
@@ -227,8 +228,8 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         return Ok(Exit::TimedOut);
     };
     let record = followed?;
-    let standing = Standing::of(record.execution.state());
-    if standing == Standing::Waiting {
+    let status = words::status_of(record.execution.state());
+    if status == ExecutionStatus::Waiting {
         return Err(Failure::new(
             Exit::Waiting,
             code::CALL_WAITS_FOR_PERSON.as_str(),
@@ -236,7 +237,7 @@ async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         )
         .hint(format!("sinew approval show {id}; the answer comes with: sinew execution result {id}")));
     }
-    let Some(outcome) = record.execution.state().outcome.clone().filter(|_| standing.is_over()) else {
+    let Some(outcome) = record.execution.state().outcome.clone().filter(|_| status.is_terminal()) else {
         output.note(&format!("--timeout ran out; it goes on: sinew execution watch {id}"));
         return Ok(Exit::TimedOut);
     };

@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-plan", &["sinew-protocol"]),
     ("sinew-engine", &["sinew-protocol", "sinew-plan"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
+    ("sinew-model", &["sinew-protocol", "sinew-source"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
@@ -32,6 +33,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
     ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-executor", "sinew-mesh"]),
+    (
+        "sinew-inspection",
+        &[
+            "sinew-protocol",
+            "sinew-source",
+            "sinew-plan",
+            "sinew-engine",
+            "sinew-dialects",
+            "sinew-diagram",
+            "sinew-executor",
+        ],
+    ),
     (
         "sinew-chaos",
         &[
@@ -51,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-protocol",
             "sinew-source",
             "sinew-files",
+            "sinew-inspection",
             "sinew-telemetry",
             "sinew-script",
             "sinew-diagram",
@@ -75,6 +89,7 @@ const PURE: &[&str] = &[
     "sinew-engine",
     "sinew-dialects",
     "sinew-diagram",
+    "sinew-model",
 ];
 
 /// Packages that a pure crate must not depend on, however indirectly.

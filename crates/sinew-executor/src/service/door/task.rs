@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use sinew_engine::{WaitingFor, waiting};
+use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_mesh::artifact::Place;
 use sinew_protocol::a2a::{
     A2aError, ContextId, Message, Part, Task, TaskId as A2aTaskId, TaskState, TaskStatus, format_timestamp,
@@ -32,7 +32,7 @@ pub(super) fn task_id(execution: &ExecutionId, workflow: &str) -> TaskId {
 /// Whether nothing goes on but that a person is waited for.
 pub(super) fn asks(folded: &Execution) -> bool {
     let state = folded.state();
-    !state.ended && view::status(state, &waiting(state)) == ExecutionStatus::Waiting
+    !state.ended && execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
 }
 
 pub(super) fn session(meta: &ExecutionMeta) -> &str {

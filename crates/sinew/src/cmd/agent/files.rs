@@ -10,11 +10,12 @@ use sinew_agents::{Agent, AgentSet, Call, CancellationToken};
 use sinew_protocol::Fault;
 
 use super::{CallArgs, Named};
+use crate::agents;
 use crate::artifacts::Kept;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::views::words;
-use crate::{agents, tree};
+use crate::output::Output;
+use sinew_inspection::node_rows;
+use sinew_inspection::words;
 
 /// A line of the list.
 #[derive(Serialize)]
@@ -79,10 +80,10 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
             "{} {}\n{}\n\n  input       {}\n  output      {}\n  timeout     {}\n  concurrency {}",
             words::name(agent.name()),
             words::name(agent.version()),
-            output::indented(agent.description()),
+            sinew_source::indented(agent.description()),
             schema("input_schema"),
             schema("output_schema"),
-            tree::duration(agent.timeout().as_millis() as u64),
+            node_rows::duration(agent.timeout().as_millis() as u64),
             agent.concurrency(),
         )
     });
@@ -111,7 +112,7 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
         let watch = async {
             while let Some(value) = said.recv().await {
                 let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
-                output.note_block(&output::indented(&text.unwrap_or_else(|| value.to_string())));
+                output.note_block(&sinew_source::indented(&text.unwrap_or_else(|| value.to_string())));
             }
             std::future::pending::<()>().await;
         };

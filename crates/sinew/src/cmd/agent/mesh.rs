@@ -17,9 +17,9 @@ use sinew_protocol::{Fault, header};
 use super::{CallArgs, files};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Format, Output};
-use crate::tree;
-use crate::views::words;
+use crate::output::{Format, Output};
+use sinew_inspection::node_rows;
+use sinew_inspection::words;
 
 /// No agent of this name is on the mesh.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
@@ -81,7 +81,7 @@ fn table(cards: &Cards, all: &[Arc<Announced>], wide: bool) -> String {
             words::one_line(&one.card.name, 60),
             card::kind(&one.card).word().to_owned(),
             words::one_line(&one.card.version, 20),
-            format!("{} ago", tree::duration(age.as_millis() as u64)),
+            format!("{} ago", node_rows::duration(age.as_millis() as u64)),
         ];
         if wide {
             let skills: Vec<&str> = one.card.skills.iter().map(|skill| skill.id.as_str()).collect();
@@ -129,7 +129,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             schema.map_or_else(|| "any JSON".to_owned(), |schema| words::one_line(&schema.to_string(), 300))
         };
         let skills: Vec<&str> = card.skills.iter().map(|skill| skill.id.as_str()).collect();
-        let heard = format!("{} ago", tree::duration(age.as_millis() as u64));
+        let heard = format!("{} ago", node_rows::duration(age.as_millis() as u64));
         let delivery = format!("{:?}", card::delivery(card)).to_lowercase();
         [
             format!(
@@ -138,7 +138,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
                 words::one_line(&card.version, 40),
                 card::kind(card).word()
             ),
-            output::indented(&card.description),
+            sinew_source::indented(&card.description),
             String::new(),
             format!("  input     {}", schema(card::input_schema(card))),
             format!("  output    {}", schema(card::output_schema(card))),

@@ -15,7 +15,7 @@ use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::views::words;
+use sinew_inspection::words;
 
 /// Arguments of `sinew agent ping`.
 #[derive(Args, Debug)]

@@ -8,7 +8,7 @@ use sinew_plan::NodeOperation;
 
 use crate::cmd::run::input;
 use crate::load::{self, Loaded};
-use crate::views::words;
+use sinew_inspection::words;
 
 /// A command to type next.
 #[derive(Clone, Debug, PartialEq)]

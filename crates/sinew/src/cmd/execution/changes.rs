@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::{Found, NEEDS_MESH};
 use crate::cmd::agent::online;
 use crate::exit::{Exit, Failure};
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::scene::MeshPresence;
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::MeshPresence;
 
 /// Shortest time between two reads of an execution.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -13,7 +13,8 @@ use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::{Standing, words};
+use sinew_inspection::words;
+use sinew_protocol::query::ExecutionStatus;
 
 /// Executions to change.
 #[derive(Args, Debug)]
@@ -100,13 +101,13 @@ async fn tell_dry_run(
 ) -> Result<Exit, Failure> {
     let mut rows: Vec<Value> = Vec::new();
     for id in ids {
-        let standing = Standing::of(remote.record(id).await?.execution.state());
+        let status = words::status_of(remote.record(id).await?.execution.state());
         let fits = match verb {
-            "pause" => !standing.is_over() && standing != Standing::Paused,
-            "resume" => standing == Standing::Paused,
-            _ => !standing.is_over(),
+            "pause" => !status.is_terminal() && status != ExecutionStatus::Paused,
+            "resume" => status == ExecutionStatus::Paused,
+            _ => !status.is_terminal(),
         };
-        rows.push(json!({ "execution": id.as_str(), "status": standing, "would": fits.then_some(verb) }));
+        rows.push(json!({ "execution": id.as_str(), "status": status, "would": fits.then_some(verb) }));
     }
     output.value(&rows, |rows| {
         let line = |row: &Value| {

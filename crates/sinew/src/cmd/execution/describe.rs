@@ -7,9 +7,9 @@ use super::Which;
 use super::tree::no_such_node;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::views::describe;
-use crate::views::node_description::{describe_node, find_activation, node_text};
-use crate::views::scene::Scene;
+use sinew_inspection::describe;
+use sinew_inspection::node_description::{describe_node, find_activation, node_text};
+use sinew_inspection::view_context::ViewContext;
 
 const DESCRIBE_EXAMPLES: &str = "Examples:
   sinew execution describe @latest
@@ -37,9 +37,9 @@ pub(super) async fn describe(args: &DescribeArgs, output: &Output) -> Result<Exi
     let found = args.which.open().await?;
     let now = local::now();
     if let Some(node) = &args.node {
-        let scene = Scene::of(&found.record.execution, now, &found.presence().await?);
+        let context = ViewContext::of(&found.record.execution, now, &found.presence().await?);
         let Some(act) = find_activation(&found.record, node) else { return Err(no_such_node(node)) };
-        let told = describe_node(&found.record, act, &scene);
+        let told = describe_node(&found.record, act, &context);
         output.value(&told, |told| node_text(told, now));
         return Ok(Exit::Ok);
     }

@@ -8,7 +8,7 @@ use super::tree::NO_SUCH_NODE;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::views::diff::{compare, text};
+use sinew_inspection::diff::{compare, text};
 
 const EXAMPLES: &str = "Examples:
   sinew execution diff x7f3 y81c

@@ -7,7 +7,7 @@ use super::Which;
 use super::changes::Changes;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::views::events::{self, Line, Words};
+use sinew_inspection::events::{self, EventLine, EventWords};
 
 const EVENTS_EXAMPLES: &str = "Examples:
   sinew execution events @latest
@@ -55,20 +55,21 @@ pub(crate) struct EventsArgs {
 /// Shows events.
 pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, Failure> {
     let whose = match (args.native, args.facts, args.spec) {
-        (true, ..) => Words::Native,
-        (_, true, _) => Words::Facts,
-        (.., true) => Words::Mesh(Vocabulary::Spec),
-        _ => Words::Mesh(Vocabulary::Current),
+        (true, ..) => EventWords::Native,
+        (_, true, _) => EventWords::Facts,
+        (.., true) => EventWords::Mesh(Vocabulary::Spec),
+        _ => EventWords::Mesh(Vocabulary::Current),
     };
     let from = args.from.as_deref().map(seq).transpose()?.unwrap_or_default();
-    let takes = |line: &Line| {
+    let takes = |line: &EventLine| {
         line.place() >= from
             && (args.kinds.is_empty() || args.kinds.contains(&line.kind))
             && args.node.as_deref().is_none_or(|wanted| line.is_about(wanted))
     };
     let found = args.which.open().await?;
     if !args.follow {
-        let mut lines: Vec<Line> = events::lines(&found.record, whose).into_iter().filter(takes).collect();
+        let mut lines: Vec<EventLine> =
+            events::lines(&found.record, whose).into_iter().filter(takes).collect();
         if args.reverse {
             lines.reverse();
         }
@@ -93,7 +94,7 @@ pub(super) async fn events(args: &EventsArgs, output: &Output) -> Result<Exit, F
     }
 }
 
-fn print(line: &Line, output: &Output) {
+fn print(line: &EventLine, output: &Output) {
     match output.format {
         Format::Jsonl => output.text(&serde_json::to_string(line).unwrap_or_default()),
         Format::Name => output.line(&line.kind),

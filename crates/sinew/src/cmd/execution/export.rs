@@ -6,8 +6,9 @@ use clap::Args;
 
 use super::Which;
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::output::Output;
-use crate::record;
+use sinew_inspection::record;
 
 const EXPORT_EXAMPLES: &str = "Examples:
   sinew execution export @latest -O run.json
@@ -42,7 +43,7 @@ pub(super) async fn export(args: &ExportArgs, output: &Output) -> Result<Exit, F
     }
     match &args.out {
         Some(file) => {
-            record.write(file)?;
+            export_file::write(&record, file)?;
             output.note(&format!("wrote {}", file.display()));
         }
         None => output.text(&record.to_json().to_string()),

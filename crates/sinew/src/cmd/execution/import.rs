@@ -12,10 +12,11 @@ use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 use crate::connect::Connection;
 use crate::deploy;
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::output::Output;
-use crate::record::{self, Record};
 use crate::remote::Remote;
-use crate::views::Standing;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 const IMPORT_EXAMPLES: &str = "Examples:
   sinew execution import run.json
@@ -38,13 +39,13 @@ pub(crate) struct ImportArgs {
 
 /// Puts an execution into a mesh's history.
 pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, Failure> {
-    let record = record::read(&args.file)?;
-    let standing = Standing::of(record.execution.state());
-    if !standing.is_over() {
+    let record = export_file::read(&args.file)?;
+    let status = words::status_of(record.execution.state());
+    if !status.is_terminal() {
         return Err(Failure::new(
             Exit::Conflict,
             code::EXECUTION_NOT_ENDED.as_str(),
-            format!("it has not ended: it is {}", standing.as_str()),
+            format!("it has not ended: it is {}", status.as_str()),
         ));
     }
     let remote = Remote::open(&args.mesh).await?;
@@ -61,13 +62,13 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
     let closed = Closed {
         execution: id.clone(),
         workflow: record.plan().name.clone(),
-        status: standing.as_str().to_owned(),
+        status: status.as_str().to_owned(),
         started: state.started_at,
         ended: state.at,
         caller: Token::of(&record.about.caller).to_string(),
     };
     remote.mesh().put_history(&closed, stored(&record).encode()).await?;
-    output.value(&json!({ "execution": id.as_str(), "status": standing }), |_| id.to_string());
+    output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
     Ok(Exit::Ok)
 }
 

@@ -13,9 +13,9 @@ use super::retry::{wait_until_known, watched};
 use super::tree::NO_SUCH_NODE;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::words;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 /// An output that another execution cannot be given.
 pub(super) const NOT_GIVEN: &str = code::OUTPUT_NOT_TRANSFERABLE.as_str();

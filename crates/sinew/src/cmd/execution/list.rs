@@ -11,8 +11,9 @@ use crate::exit::{Exit, Failure};
 use crate::local_records;
 use crate::output::{Format, Output};
 use crate::remote::{Remote, RowDetails};
-use crate::views::Standing;
-use crate::views::list::{self, Row, Wanted};
+use crate::status_words;
+use sinew_inspection::list::{self, ExecutionRow, RowFilter};
+use sinew_protocol::query::ExecutionStatus;
 
 const EXAMPLES: &str = "Examples:
   sinew execution list
@@ -29,8 +30,8 @@ const EXAMPLES: &str = "Examples:
 )]
 pub(crate) struct ListArgs {
     /// Only with this status. May be repeated
-    #[arg(long, value_enum)]
-    status: Vec<Standing>,
+    #[arg(long, value_parser = status_words::execution_status())]
+    status: Vec<ExecutionStatus>,
     /// Only of this workflow. May be repeated
     #[arg(short, long, value_name = "NAME")]
     workflow: Vec<String>,
@@ -65,7 +66,7 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
         let time = text.as_deref().map(input::duration).transpose()?;
         Ok(time.map(|time| now.saturating_sub(time)))
     };
-    let wanted = Wanted {
+    let wanted = RowFilter {
         status: args.status.clone(),
         workflow: args.workflow.clone(),
         labels: input::pairs(&args.labels, "--label")?,
@@ -102,18 +103,22 @@ pub(super) async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failu
 }
 
 /// Returns the executions that ran in this folder; none if there are no records.
-fn local_rows(wanted: &Wanted, now: u64) -> Option<Vec<Row>> {
+fn local_rows(wanted: &RowFilter, now: u64) -> Option<Vec<ExecutionRow>> {
     let records = local_records::newest(MAX_LOCAL_RECORDS);
-    let rows = records.iter().map(|record| Row::of(record, now)).filter(|row| wanted.takes(row));
+    let rows = records.iter().map(|record| ExecutionRow::of(record, now)).filter(|row| wanted.takes(row));
     (!records.is_empty()).then(|| rows.collect())
 }
 
 /// Returns the executions of the mesh, the first of them with labels and reasons as far as they are shown.
-async fn mesh_rows(args: &ListArgs, wanted: &Wanted, output: &Output) -> Result<Vec<Row>, Failure> {
+async fn mesh_rows(
+    args: &ListArgs,
+    wanted: &RowFilter,
+    output: &Output,
+) -> Result<Vec<ExecutionRow>, Failure> {
     let remote = Remote::open(&args.mesh).await?;
     let narrow = |list: &[String]| list.first().filter(|_| list.len() == 1).cloned();
     let status = match args.status.as_slice() {
-        [status] if status.is_over() => Some(status.as_str().to_owned()),
+        [status] if status.is_terminal() => Some(status.as_str().to_owned()),
         _ => None,
     };
     let filter = HistoryFilter {
@@ -128,7 +133,7 @@ async fn mesh_rows(args: &ListArgs, wanted: &Wanted, output: &Output) -> Result<
         rows.retain(|row| wanted.takes(row));
         return Ok(rows);
     }
-    let others = Wanted { labels: Vec::new(), ..wanted.clone() };
+    let others = RowFilter { labels: Vec::new(), ..wanted.clone() };
     rows.retain(|row| others.takes(row));
     list::sort(&mut rows);
     if wanted.labels.is_empty() {

@@ -16,10 +16,10 @@ use super::Which;
 use super::changes::Changes;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::record::Record;
 use crate::remote::Remote;
-use crate::views::events::{self, Line, Words, is_about};
-use crate::views::words;
+use sinew_inspection::events::{self, EventLine, EventWords, is_about};
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 /// Between two looks for a task that somebody told of and nobody knows.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
 impl LogsArgs {
     /// Returns the log lines of the facts.
     fn stored(&self, record: &Record) -> Vec<Value> {
-        let lines = events::lines(record, Words::Facts);
+        let lines = events::lines(record, EventWords::Facts);
         lines.iter().filter_map(spoken).filter(|said| self.takes(said)).collect()
     }
 
@@ -152,7 +152,7 @@ fn tasks(record: &Record) -> HashMap<TaskId, Who> {
     let mut known = HashMap::new();
     for act in 0..ctx.state.acts.len() as u32 {
         let one = ctx.act(act);
-        let Some(asked) = crate::tree::asked_agent(one) else { continue };
+        let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
         let key = activation_key(id, program, ctx.state, act);
         for attempt in 1..=one.attempt {
             let (node, agent) = (sinew_executor::events::label(&ctx, act), asked.clone());
@@ -218,7 +218,7 @@ fn worded(value: &Value) -> String {
 }
 
 /// A fact that says something to people who look for what went on.
-fn spoken(line: &Line) -> Option<Value> {
+fn spoken(line: &EventLine) -> Option<Value> {
     let fact = &line.event;
     let (level, text) = match line.kind.as_str() {
         "progressed" => ("info", worded(&fact["value"])),

@@ -29,12 +29,13 @@ use sinew_protocol::ExecutionId;
 
 use crate::connect::{Connection, block_traced};
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::local_records;
 use crate::output::Output;
-use crate::record::{self, Record};
 use crate::remote::{NO_SUCH_EXECUTION, Remote};
-use crate::views::scene::MeshPresence;
-use crate::views::words;
+use sinew_inspection::record::Record;
+use sinew_inspection::view_context::MeshPresence;
+use sinew_inspection::words;
 
 /// A command that needs a mesh was given a file.
 const NEEDS_MESH: &str = code::MESH_REQUIRED.as_str();
@@ -156,7 +157,7 @@ impl Which {
                     file.display()
                 )));
             }
-            return Ok(Found { record: record::read(file)?, remote: None });
+            return Ok(Found { record: export_file::read(file)?, remote: None });
         }
         if !self.mesh.is_meant(false)
             && let Some(record) = local_records::find(&self.id)?

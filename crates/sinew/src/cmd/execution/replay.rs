@@ -6,9 +6,9 @@ use sinew_protocol::code;
 use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::views::replay;
-use crate::views::scene::{MeshPresence, Scene};
-use crate::views::tree::{self, Options};
+use sinew_inspection::replay;
+use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sinew execution replay run.json
@@ -50,10 +50,10 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
             text.push_str(", every round decided the same again");
         }
         if args.until.is_some() {
-            let scene = Scene::of(&record.execution, record.at(), &MeshPresence::default());
-            let branches = tree::tree(&record, &scene, &Options::default()).unwrap_or_default();
+            let context = ViewContext::of(&record.execution, record.at(), &MeshPresence::default());
+            let branches = tree::tree(&record, &context, &TreeOptions::default()).unwrap_or_default();
             let lines = tree::lines(&branches, output.color, output.ascii);
-            text = format!("{text}\n{}\n{}", tree::head(&record, &scene), lines.join("\n"));
+            text = format!("{text}\n{}\n{}", tree::head(&record, &context), lines.join("\n"));
         }
         text
     });

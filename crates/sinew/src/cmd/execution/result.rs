@@ -9,7 +9,9 @@ use super::tree::no_such_node;
 use super::{Found, Which};
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::views::{Standing, words};
+use crate::status_words::exit_of;
+use sinew_inspection::words;
+use sinew_protocol::query::ExecutionStatus;
 
 const RESULT_EXAMPLES: &str = "Examples:
   sinew execution result @latest
@@ -69,8 +71,8 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
             (None, ..) => Err(none_yet(&format!("node '{node}' is still open"))),
         };
     }
-    let standing = Standing::of(ctx.state);
-    let outcome = ctx.outcome().filter(|_| standing.is_over());
+    let status = words::status_of(ctx.state);
+    let outcome = ctx.outcome().filter(|_| status.is_terminal());
     if args.native {
         print(&record.execution.native_result());
     } else if let Some(value) = outcome.and_then(|outcome| outcome.output.as_deref()) {
@@ -80,17 +82,17 @@ pub(super) async fn result(args: &ResultArgs, output: &Output) -> Result<Exit, F
         return Err(Failure::new(Exit::Failed, crate::exit::known(&fault.code), fault.message.clone())
             .hint(format!("sinew execution describe {}", words::shell(record.id()))));
     }
-    match standing {
-        _ if args.native => Ok(standing.exit()),
-        Standing::Waiting => Err(Failure {
+    match status {
+        _ if args.native => Ok(exit_of(status)),
+        ExecutionStatus::Waiting => Err(Failure {
             exit: Exit::Waiting,
             hint: Some("see `sinew approval list`".to_owned()),
             ..none_yet("the execution waits for a person")
         }),
-        Standing::Running | Standing::Paused => {
-            Err(none_yet(&format!("the execution is {}", standing.as_str())))
+        ExecutionStatus::Running | ExecutionStatus::Paused => {
+            Err(none_yet(&format!("the execution is {}", status.as_str())))
         }
-        over => Ok(over.exit()),
+        over => Ok(exit_of(over)),
     }
 }
 

@@ -18,8 +18,10 @@ use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::remote::Remote;
-use crate::views::tree::Options;
-use crate::views::{Standing, retry, waiting};
+use crate::status_words::exit_of;
+use sinew_inspection::tree::TreeOptions;
+use sinew_inspection::words;
+use sinew_inspection::{retry, waiting};
 
 const RETRY_EXAMPLES: &str = "Examples:
   sinew execution retry @latest --dry-run
@@ -166,11 +168,12 @@ pub(super) async fn watched(
 ) -> Result<Exit, Failure> {
     let record = remote.record(id).await?;
     let changes = Changes::of(Found { record, remote: Some(remote.clone()) }).await?;
-    let how = Follow { options: Options::default(), deadline: Deadline::default(), people: true, show: true };
+    let how =
+        Follow { options: TreeOptions::default(), deadline: Deadline::default(), people: true, show: true };
     let record = follow(changes, &how, output).await?;
-    let standing = Standing::of(record.execution.state());
-    output.value(&json!({ "execution": id.as_str(), "status": standing }), |_| id.to_string());
-    Ok(standing.exit())
+    let status = words::status_of(record.execution.state());
+    output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
+    Ok(exit_of(status))
 }
 
 /// Time after which a missing executor is told of.

@@ -7,9 +7,10 @@ use sinew_protocol::code;
 use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::tree::NodeStatus;
-use crate::views::scene::Scene;
-use crate::views::tree::{self, Options};
+use crate::status_words;
+use sinew_inspection::node_rows::NodeStatus;
+use sinew_inspection::tree::{self, TreeOptions};
+use sinew_inspection::view_context::ViewContext;
 
 /// The execution has no node of this name.
 pub(super) const NO_SUCH_NODE: &str = code::NO_SUCH_NODE.as_str();
@@ -45,7 +46,7 @@ pub(super) struct Folding {
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
     /// Open all levels, but count children with this status. May be repeated
-    #[arg(long, value_enum, value_name = "STATUS")]
+    #[arg(long, value_parser = status_words::node_status(), value_name = "STATUS")]
     fold: Vec<NodeStatus>,
     /// Open all levels
     #[arg(long, conflicts_with_all = ["depth", "fold"])]
@@ -56,20 +57,24 @@ pub(super) struct Folding {
 }
 
 impl Folding {
-    pub(super) fn options(&self) -> Options {
+    pub(super) fn options(&self) -> TreeOptions {
         let all = self.no_fold || !self.fold.is_empty() || self.node.is_some();
         let depth = self.depth.unwrap_or(if all { usize::MAX } else { 1 });
-        Options { depth: depth.clamp(1, MAX_TREE_DEPTH), fold: self.fold.clone(), node: self.node.clone() }
+        TreeOptions {
+            depth: depth.clamp(1, MAX_TREE_DEPTH),
+            fold: self.fold.clone(),
+            node: self.node.clone(),
+        }
     }
 }
 
 /// Shows the nodes of an execution.
 pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failure> {
     let found = args.which.open().await?;
-    let scene = Scene::of(&found.record.execution, local::now(), &found.presence().await?);
+    let context = ViewContext::of(&found.record.execution, local::now(), &found.presence().await?);
     let record = found.record;
     let options = args.folding.options();
-    let Some(branches) = tree::tree(&record, &scene, &options) else {
+    let Some(branches) = tree::tree(&record, &context, &options) else {
         return Err(no_such_node(options.node.as_deref().unwrap_or_default()));
     };
     match output.format {
@@ -77,7 +82,7 @@ pub(super) async fn tree(args: &TreeArgs, output: &Output) -> Result<Exit, Failu
         _ => output.value(&branches, |branches| {
             let drawn = if output.format == Format::Wide { tree::wide } else { tree::lines };
             let lines = drawn(branches, output.color, output.ascii);
-            format!("{}\n{}", tree::head(&record, &scene), lines.join("\n"))
+            format!("{}\n{}", tree::head(&record, &context), lines.join("\n"))
         }),
     }
     Ok(Exit::Ok)

@@ -14,13 +14,16 @@ use super::tree::Folding;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::paint::{Painter, PictureLine, terminal_width};
-use crate::record::Record;
+use crate::paint::{Painter, terminal_width};
 use crate::remote::Remote;
-use crate::tree::{self as rows, NodeStatus};
-use crate::views::scene::{MeshPresence, Scene};
-use crate::views::tree::{self, Options, TreeStyle};
-use crate::views::{Standing, waiting, words};
+use crate::status_words::exit_of;
+use sinew_inspection::node_rows::{self as rows, NodeStatus};
+use sinew_inspection::node_table::PictureLine;
+use sinew_inspection::record::Record;
+use sinew_inspection::tree::{self, TreeOptions, TreeStyle};
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::{waiting, words};
+use sinew_protocol::query::ExecutionStatus;
 
 /// Time between two pictures while nothing happens: times go on.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(500);
@@ -54,21 +57,22 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     let changes = deadline.within("connecting and reading the execution", found).await?;
     let how = Follow { options: args.folding.options(), deadline, people: true, show: true };
     let record = follow(changes, &how, output).await?;
-    let standing = Standing::of(record.execution.state());
-    if !standing.is_over() {
-        output.note(&format!("--timeout ran out; it is {}", standing.as_str()));
+    let status = words::status_of(record.execution.state());
+    if !status.is_terminal() {
+        output.note(&format!("--timeout ran out; it is {}", status.as_str()));
     }
-    output.value(&crate::views::describe::describe(&record, local::now(), &MeshPresence::default()), |_| {
-        standing.as_str().to_owned()
-    });
-    Ok(if standing.is_over() { standing.exit() } else { Exit::TimedOut })
+    output.value(
+        &sinew_inspection::describe::describe(&record, local::now(), &MeshPresence::default()),
+        |_| status.as_str().to_owned(),
+    );
+    Ok(if status.is_terminal() { exit_of(status) } else { Exit::TimedOut })
 }
 
 /// How an execution is followed.
 #[derive(Clone, Debug)]
 pub(crate) struct Follow {
     /// Parts of the tree to show.
-    pub(crate) options: Options,
+    pub(crate) options: TreeOptions,
     /// How long.
     pub(crate) deadline: Deadline,
     /// Whether to go on while only people are waited for.
@@ -87,8 +91,8 @@ pub(crate) async fn follow(
     loop {
         let record = Arc::clone(&changes.record);
         let mut presence = changes.presence();
-        let standing = Standing::of(record.execution.state());
-        let is_last = standing.is_over() || (standing == Standing::Waiting && !how.people);
+        let status = words::status_of(record.execution.state());
+        let is_last = status.is_terminal() || (status == ExecutionStatus::Waiting && !how.people);
         view.show(&record, &presence, is_last, output);
         if is_last {
             return Ok(record);
@@ -132,12 +136,12 @@ impl View<'_> {
         if output.quiet || !self.how.show {
             return;
         }
-        let scene = Scene::of(&record.execution, local::now(), presence);
+        let context = ViewContext::of(&record.execution, local::now(), presence);
         if output.live {
             let width = (!is_last).then(terminal_width);
-            let branches = tree::tree(record, &scene, &self.how.options).unwrap_or_default();
+            let branches = tree::tree(record, &context, &self.how.options).unwrap_or_default();
             let style = TreeStyle { color: output.color_err, ascii: output.ascii, has_kinds: false, width };
-            let mut lines = vec![PictureLine::from(tree::head(record, &scene))];
+            let mut lines = vec![PictureLine::from(tree::head(record, &context))];
             lines.extend(tree::drawn(&branches, style));
             if is_last {
                 self.painter.finish(&lines);
@@ -147,7 +151,7 @@ impl View<'_> {
             return;
         }
         self.tell_retries(record, output);
-        let rows = rows::rows_in(&record.execution, &scene);
+        let rows = rows::rows_in(&record.execution, &context);
         let changed: Vec<_> = rows
             .into_iter()
             .filter(|row| !matches!(row.status, NodeStatus::Planned | NodeStatus::Queued))
@@ -156,16 +160,17 @@ impl View<'_> {
         for line in rows::render(&changed, rows::columns_of(record.plan()), output.color_err, output.ascii) {
             output.error_line(&line);
         }
-        let waits = waiting::waits(record, &scene);
-        let is_told =
-            |wait: &&waiting::Wait| wait.what == "person" || wait.what == "executor" || wait.is_late;
+        let waits = waiting::waits(record, &context);
+        let is_told = |wait: &&waiting::ShownWait| {
+            wait.what == waiting::WaitKind::Person || wait.what == waiting::WaitKind::Executor || wait.is_late
+        };
         // The time since the last heartbeat grows, which is not news.
         let said = waits.iter().find(is_told).map(|wait| match wait.what {
-            "person" => {
+            waiting::WaitKind::Person => {
                 let text = waiting::summary(&waits).unwrap_or_default();
                 (text.clone(), format!("waiting for {text}"))
             }
-            "executor" => (wait.what.to_owned(), format!("waiting for {}", wait.subject)),
+            waiting::WaitKind::Executor => ("executor".to_owned(), format!("waiting for {}", wait.subject)),
             _ => {
                 let node = wait.node.as_deref().unwrap_or("-");
                 (node.to_owned(), format!("{node}: {}", wait.subject))

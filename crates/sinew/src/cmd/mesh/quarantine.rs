@@ -9,8 +9,8 @@ use sinew_mesh::quarantine::Quarantined;
 
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
-use crate::views::words;
+use crate::output::Output;
+use sinew_inspection::words;
 
 /// Bytes of a body that are shown to people.
 const SHOWN: usize = 4_000;
@@ -102,7 +102,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     document["body"] = serde_json::from_slice(&one.body).unwrap_or_else(|_| Value::String(body.clone()));
     document["whole"] = json!(one.whole);
     output.value(&document, |_| {
-        let body: String = output::indented(&body).chars().take(SHOWN).collect();
+        let body: String = sinew_source::indented(&body).chars().take(SHOWN).collect();
         let cut = if one.whole { "" } else { "\n(it was too large to be kept whole)" };
         format!(
             "{}\nreason   {}\nsubject  {}\nheaders  {}\n\n{body}{cut}",

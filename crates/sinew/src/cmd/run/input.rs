@@ -10,7 +10,7 @@ use sinew_protocol::ExecutionId;
 
 use crate::exit::{Exit, Failure, known};
 use crate::load;
-use crate::views::words;
+use sinew_inspection::words;
 
 /// The input: JSON, `@file`, `-` or single fields. Nothing given = an empty object.
 pub(crate) fn read(input: Option<&str>, params: &[String]) -> Result<Value, Failure> {

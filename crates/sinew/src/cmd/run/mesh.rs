@@ -23,14 +23,17 @@ use crate::connect::{Connection, block_traced};
 use crate::deadline::{Deadline, DeadlinePassed, ran_out};
 use crate::deploy::{self, find_deployed};
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::load::{self, Loaded};
-use crate::output::{self, Format, Output};
-use crate::record::Record;
+use crate::output::{Format, Output};
 use crate::remote::Remote;
-use crate::tree;
-use crate::views::scene::{MeshPresence, Scene};
-use crate::views::tree::Options;
-use crate::views::{Standing, waiting, words};
+use crate::status_words::exit_of;
+use sinew_inspection::node_rows;
+use sinew_inspection::record::Record;
+use sinew_inspection::tree::TreeOptions;
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::{waiting, words};
+use sinew_protocol::query::ExecutionStatus;
 
 /// Flags that make `run` use a mesh.
 #[derive(Args, Clone, Debug)]
@@ -179,7 +182,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         }
         output.note(&format!("execution {id}"));
         let how = Follow {
-            options: Options::default(),
+            options: TreeOptions::default(),
             deadline,
             people: args.watch,
             show: !args.wait && (args.watch || output.live),
@@ -256,19 +259,19 @@ async fn ended(
     })?;
     let record = follow(changes, how, output).await?;
     if let Some(file) = &args.export {
-        record.write(file)?;
+        export_file::write(&record, file)?;
     }
     report(args, &record, output);
-    let standing = Standing::of(record.execution.state());
-    match standing {
-        Standing::Running | Standing::Paused => {
+    let status = words::status_of(record.execution.state());
+    match status {
+        ExecutionStatus::Running | ExecutionStatus::Paused => {
             let id = words::shell(id.as_str());
-            output.note(&format!("it is {}; it goes on: sinew execution watch {id}", standing.as_str()));
+            output.note(&format!("it is {}; it goes on: sinew execution watch {id}", status.as_str()));
         }
-        Standing::Waiting => {
-            let scene = Scene::of(&record.execution, local::now(), &MeshPresence::default());
-            let waits = waiting::waits(&record, &scene);
-            for wait in waits.iter().filter(|wait| wait.what == "person") {
+        ExecutionStatus::Waiting => {
+            let context = ViewContext::of(&record.execution, local::now(), &MeshPresence::default());
+            let waits = waiting::waits(&record, &context);
+            for wait in waits.iter().filter(|wait| wait.what == waiting::WaitKind::Person) {
                 let node = wait.node.as_deref().unwrap_or_default();
                 let prompt =
                     wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
@@ -282,7 +285,7 @@ async fn ended(
         }
         _ => {}
     }
-    Ok(standing.exit())
+    Ok(exit_of(status))
 }
 
 /// The output on stdout, a failure on stderr; or everything as one document.
@@ -293,11 +296,11 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         let mut document = json!({
             "execution": record.id(),
             "workflow": record.plan().name,
-            "status": Standing::of(state),
+            "status": words::status_of(state),
             "duration_ms": state.at.saturating_sub(state.started_at),
             "output": outcome.and_then(|outcome| outcome.output.clone()),
             "error": outcome.and_then(|outcome| outcome.fault.clone()),
-            "nodes": tree::rows(&record.execution, state.at),
+            "nodes": node_rows::rows(&record.execution, state.at),
         });
         if args.native {
             document["native"] = record.execution.native_result();
@@ -314,7 +317,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         }
     }
     if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
-        let message = words::ending(outcome.status.as_str(), &output::indented(&fault.message));
+        let message = words::ending(outcome.status.as_str(), &sinew_source::indented(&fault.message));
         output.error_line(&format!("{message} [{}]", fault.code));
         let id = words::shell(record.id());
         output.note(&format!("hint: sinew execution describe {id}"));

@@ -24,14 +24,15 @@ use crate::agents::{self, FileAgents};
 use crate::artifacts::Kept;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::load::{self, Loaded, VariableArgs};
 use crate::local_records;
-use crate::output::{self, Format, Output};
+use crate::output::{Format, Output};
 use crate::ready_made::add_ready_made;
-use crate::record::Record;
 use crate::signals::Signals;
-use crate::tree;
-use crate::views::words;
+use sinew_inspection::node_rows;
+use sinew_inspection::record::Record;
+use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew run examples/orders/orders.yaml -i '{\"order_id\": \"A1\", \"amount\": 120}'
@@ -245,7 +246,7 @@ async fn execute(args: &RunArgs, loaded: &Loaded, task: Task, output: &Output) -
         view.finish(&execution);
     }
     if let Some(file) = &args.export {
-        Record::local(&execution).write(file)?;
+        export_file::write(&Record::local(&execution), file)?;
     }
     if args.artifacts.is_none() && !execution.ctx().dry_run() {
         local_records::keep(&execution)
@@ -363,10 +364,10 @@ fn report(
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
         let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
-        let message = words::ending(word, &output::indented(&fault.message));
+        let message = words::ending(word, &sinew_source::indented(&fault.message));
         output.error_block(&format!("{message} [{}]", words::name(&fault.code)));
         for detail in &fault.details {
-            output.error_block(&format!("  {}", output::indented(detail)));
+            output.error_block(&format!("  {}", sinew_source::indented(detail)));
         }
         output.note(&format!("hint: sinew explain {}", fault.code));
     }
@@ -376,7 +377,10 @@ fn report(
             let node = &execution.program().graph.plan().node(one.node).id;
             let prompt = one.wait.as_ref().map(|wait| wait.prompt.clone()).unwrap_or_default();
             let node = words::name(node);
-            output.error_block(&format!("waiting for a person at '{node}': {}", output::indented(&prompt)));
+            output.error_block(&format!(
+                "waiting for a person at '{node}': {}",
+                sinew_source::indented(&prompt)
+            ));
             output.note(&format!("hint: answer it in advance with --answer {node}=approve"));
         }
     }
@@ -432,7 +436,7 @@ fn document(execution: &Execution, stored: &[sinew_agents::ArtifactMeta], folder
         "duration_ms": state.at.saturating_sub(state.started_at),
         "output": outcome.and_then(|outcome| outcome.output.clone()),
         "error": outcome.and_then(|outcome| outcome.fault.clone()),
-        "nodes": tree::rows(execution, state.at),
+        "nodes": node_rows::rows(execution, state.at),
     });
     if !stored.is_empty() {
         document["artifacts"] = json!(stored);

@@ -13,7 +13,7 @@ use sinew_executor::local::Control;
 use super::input;
 use super::show::View;
 use crate::output::{self, Output};
-use crate::views::words;
+use sinew_inspection::words;
 
 /// Asks persons, one question at a time.
 pub(super) struct PersonPrompt {
@@ -73,10 +73,10 @@ impl PersonPrompt {
 
 /// Asks on the terminal; none if there is no answer.
 fn read_answer(node: &str, wait: &PersonRequest) -> Option<Value> {
-    write_line(&format!("'{}' asks: {}", words::name(node), output::indented(&wait.prompt)));
+    write_line(&format!("'{}' asks: {}", words::name(node), sinew_source::indented(&wait.prompt)));
     if !wait.data.is_null() {
         let data = serde_json::to_string_pretty(wait.data.as_ref()).unwrap_or_default();
-        write_line(&format!("  {}", output::indented(&data)));
+        write_line(&format!("  {}", sinew_source::indented(&data)));
     }
     let mut err = std::io::stderr().lock();
     let _ = write!(err, "yes, no, or an answer as JSON or text (nothing stops here): ");

@@ -12,11 +12,11 @@ use sinew_source::{escape_line, escape_text};
 
 use super::Events;
 use crate::cmd::execution::watch::retried_lines;
-use crate::node_table::{NodeColumns, NodeLine};
 use crate::output::{self, Output};
-use crate::paint::{Painter, PictureLine, terminal_width};
-use crate::tree::{self, Row};
-use crate::views::scene::Scene;
+use crate::paint::{Painter, terminal_width};
+use sinew_inspection::node_rows::{self, NodeRow};
+use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
+use sinew_inspection::view_context::ViewContext;
 
 /// Time between two pictures of a live tree.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ struct Picture {
     word: &'static str,
     started: Time,
     taken: Time,
-    rows: Vec<Row>,
+    rows: Vec<NodeRow>,
     columns: NodeColumns,
     over: bool,
 }
@@ -60,8 +60,8 @@ impl Picture {
             word: state.outcome.as_ref().map_or("running", |outcome| outcome.status.as_str()),
             started: state.started_at,
             taken,
-            rows: tree::rows(execution, taken),
-            columns: tree::columns_of(execution.program().graph.plan()),
+            rows: node_rows::rows(execution, taken),
+            columns: node_rows::columns_of(execution.program().graph.plan()),
             over: state.ended,
         }
     }
@@ -74,12 +74,12 @@ impl Picture {
             row.duration_ms = row.duration_ms.map(|ms| ms + later);
         }
         let done = rows.iter().filter(|row| row.status.is_over()).count();
-        let time = tree::duration(self.taken.saturating_sub(self.started) + later);
+        let time = node_rows::duration(self.taken.saturating_sub(self.started) + later);
         let name = escape_line(&self.name);
         let mut lines =
             vec![PictureLine::from(format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len()))];
         let cells: Vec<(u8, NodeLine)> =
-            rows.iter().map(|row| (row.status.rank(), tree::cells(row))).collect();
+            rows.iter().map(|row| (row.status.rank(), node_rows::cells(row))).collect();
         let message = cells.iter().map(|(_, cells)| cells.message.chars().count()).max().unwrap_or(0);
         let columns = self.columns.fitted(width, message);
         lines.extend(
@@ -168,11 +168,12 @@ impl View {
             };
             changed.extend(node.filter(|node| changed.last() != Some(node)));
         }
-        let scene = Scene { now: execution.state().at, ..Scene::default() };
-        let rows: Vec<Row> = changed.into_iter().map(|node| tree::row(&ctx, node, &scene)).collect();
+        let context = ViewContext { now: execution.state().at, ..ViewContext::default() };
+        let rows: Vec<NodeRow> =
+            changed.into_iter().map(|node| node_rows::row(&ctx, node, &context)).collect();
         let mut err = std::io::stderr().lock();
         let retried = retried_lines(execution, facts);
-        for line in tree::render(&rows, tree::columns_of(ctx.plan()), self.color, self.ascii)
+        for line in node_rows::render(&rows, node_rows::columns_of(ctx.plan()), self.color, self.ascii)
             .into_iter()
             .chain(retried)
         {

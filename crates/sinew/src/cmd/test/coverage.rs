@@ -114,7 +114,7 @@ impl Covered {
     /// The workflow's drawing: what was reached stands as done, the rest as left out.
     pub(super) fn drawing(&self) -> Drawing {
         let plan = self.plan();
-        let mut drawing = crate::drawing::draw(plan, Direction::default(), None);
+        let mut drawing = sinew_inspection::drawing::draw(plan, Direction::default(), None);
         let reached = |id: &str| plan.find(id).map(|ix| self.node(ix));
         for node in &mut drawing.nodes {
             let status = match reached(&node.id) {

@@ -7,8 +7,8 @@ use sinew_engine::Time;
 use sinew_source::{Sources, Span};
 
 use super::check::Mismatch;
-use crate::tree;
-use crate::views::words;
+use sinew_inspection::node_rows;
+use sinew_inspection::words;
 
 /// How a case went.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Verdict {
             (false, false, true) => ("31", "x", "failed"),
         };
         let time =
-            if self.elapsed > 0 { format!("  {}", tree::duration(self.elapsed)) } else { String::new() };
+            if self.elapsed > 0 { format!("  {}", node_rows::duration(self.elapsed)) } else { String::new() };
         let mut text = format!(
             "{} {:<7}  {}{time}\n",
             paint(code, icon),

@@ -14,7 +14,7 @@ use sinew_plan::NodeIndex;
 
 use super::file::Case;
 use super::stub::{Asked, Player};
-use crate::tree::{self, NodeStatus};
+use sinew_inspection::node_rows::{self, NodeStatus};
 
 /// Virtual time ends here: what has not ended after a hundred years never does.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;
@@ -146,7 +146,7 @@ fn nodes(ctx: &AdapterContext<'_>) -> IndexMap<String, NodeSeen> {
     }
     for (act, one) in ctx.state.acts.iter().enumerate() {
         let seen = NodeSeen {
-            status: word(tree::word(one)),
+            status: word(node_rows::word(one)),
             attempts: one.attempt,
             output: one.output.as_ref().map(|output| Value::clone(&output.value)),
         };

@@ -12,7 +12,7 @@ use crate::deploy::{self, Deployed};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::Output;
-use crate::views::words;
+use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow deploy flows/audit.yaml

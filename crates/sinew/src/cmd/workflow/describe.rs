@@ -14,10 +14,10 @@ use crate::connect::{Connection, block};
 use crate::deploy::{is_workflow_name, load_deployed};
 use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
-use crate::output::{self, Format, Output};
+use crate::output::{Format, Output};
 use crate::remote::Remote;
-use crate::tree;
-use crate::views::words;
+use sinew_inspection::node_rows;
+use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow describe flows/audit.yaml
@@ -196,7 +196,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
     let title = words::name(&format!("{}{version}", plan.name));
     let _ = writeln!(out, "{title}  ({}, {})", loaded.dialect.name(), short(&digest));
     if !plan.description.is_empty() {
-        let _ = writeln!(out, "{}", output::indented(plan.description.trim_end()));
+        let _ = writeln!(out, "{}", sinew_source::indented(plan.description.trim_end()));
     }
     let schema =
         |schema: &Option<Value>| schema.as_ref().map_or_else(|| "any JSON".to_owned(), Value::to_string);
@@ -211,7 +211,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
         let _ = writeln!(out, "  workflows  {}", names(partners(plan, false)));
     }
     let limits = &plan.limits;
-    let time = limits.wall_ms.map(|ms| format!(", {} in all", tree::duration(ms))).unwrap_or_default();
+    let time = limits.wall_ms.map(|ms| format!(", {} in all", node_rows::duration(ms))).unwrap_or_default();
     let _ = writeln!(
         out,
         "  limits     {} items a map, {} rounds a loop, depth {}{time}\n",

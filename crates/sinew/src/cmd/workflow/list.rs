@@ -12,7 +12,7 @@ use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
 use crate::load::{Options, VariableArgs};
 use crate::output::{Format, Output};
-use crate::views::words;
+use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow list

@@ -10,7 +10,7 @@ use sinew_source::did_you_mean;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use crate::views::words;
+use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow nodes

@@ -10,12 +10,12 @@ use sinew_plan::Plan;
 
 use crate::connect::{Connection, block};
 use crate::deploy::{is_workflow_name, load_deployed};
-use crate::drawing::{self, Run};
 use crate::exit::{Exit, Failure};
+use crate::export_file;
 use crate::load::{self, Options, VariableArgs};
 use crate::output::{Format, Output};
-use crate::record;
 use crate::remote::Remote;
+use sinew_inspection::drawing::{self, DrawnProgress};
 
 const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
@@ -138,12 +138,12 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
         // The parser asks for a file where there is no execution.
         return Ok(file.map(|plan| drawing::draw(&plan, direction, None)).unwrap_or_default());
     };
-    let record = record::read(execution)?;
+    let record = export_file::read(execution)?;
     let graph = &record.execution.program().graph;
     if file.is_some_and(|plan| sinew_plan::digest(&plan) != graph.digest()) {
         output.note("warning: the workflow has changed since; this is how it was when the execution ran");
     }
-    let run = Run::of(graph, record.execution.journal());
+    let run = DrawnProgress::of(graph, record.execution.journal());
     Ok(drawing::draw(graph.plan(), direction, Some(&run)))
 }
 

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::load::{self, Options};
 use crate::output::Output;
 use crate::remote::Remote;
-use crate::views::{diff, words};
+use sinew_inspection::{diff, words};
 
 /// Arguments of `sinew workflow versions`.
 #[derive(Args, Debug)]

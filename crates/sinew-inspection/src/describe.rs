@@ -1,0 +1,437 @@
+//! `execution describe`: how it stands, what it waits for, what failed first and why, and what to do next.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
+use sinew_executor::events;
+use sinew_protocol::Fault;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::subject::Operation;
+
+use crate::decision::{PersonDecision, decisions};
+use crate::node_rows::{self, NodeStatus};
+use crate::record::{Record, RecordOrigin, caller};
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::waiting::{self, ShownWait, WaitKind};
+use crate::words;
+use sinew_protocol::query::ExecutionStatus;
+
+/// Most warnings of one execution that are told.
+const MAX_WARNINGS: usize = 50;
+/// Waits that the text shows; all are in the data.
+const SHOWN: usize = 10;
+
+/// All that `describe` says.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionDescription {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Digest of the plan it runs.
+    pub version: String,
+    /// Name of the dialect.
+    pub dialect: String,
+    /// Status.
+    pub status: ExecutionStatus,
+    /// On whose behalf it runs.
+    #[serde(flatten)]
+    pub about: RecordOrigin,
+    /// When it began, milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub started: Time,
+    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub ended: Option<Time>,
+    /// Milliseconds from begin to end, or until now.
+    pub duration_ms: Time,
+    /// Nodes by status.
+    pub nodes: NodeCounts,
+    /// The input.
+    pub input: Value,
+    /// The output, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// The dialect's own result object.
+    pub native: Value,
+    /// Reasons why it waits.
+    pub waiting: Vec<ShownWait>,
+    /// Description of the failure, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureDescription>,
+    /// Problems that did not fail a node: conversions that raised, values that break a contract.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<NodeWarning>,
+    /// How often an operator retried it.
+    pub retries: u32,
+    /// Decisions of people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<PersonDecision>,
+    /// Commands that were given, with their callers.
+    pub commands: Vec<Verdict>,
+    /// Commands that make sense now.
+    pub next: Vec<String>,
+}
+
+/// A problem at a node that did not fail it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeWarning {
+    /// The node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// ExecutionDescription in one sentence.
+    pub message: String,
+}
+
+/// Nodes by how they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeCounts {
+    /// Number of nodes.
+    pub total: usize,
+    /// Nodes that have ended.
+    pub over: usize,
+    /// Nodes at work.
+    pub running: usize,
+    /// Reasons why it waits.
+    pub waiting: usize,
+    /// Nodes that failed.
+    pub failed: usize,
+}
+
+/// The first failure, outermost words first.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailureDescription {
+    /// Where it began; none if no node is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Message of the execution, then of each node around the failure, then the attempts of the innermost one.
+    pub chain: Vec<FailureCause>,
+}
+
+/// One link of the chain.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailureCause {
+    /// The node; none for the execution itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Agent that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Which attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub at: Option<Time>,
+    /// The fault.
+    #[serde(flatten)]
+    pub fault: Fault,
+}
+
+/// Describes an execution as it is at `now`.
+pub fn describe(record: &Record, now: Time, presence: &MeshPresence) -> ExecutionDescription {
+    let state = record.execution.state();
+    let status = words::status_of(state);
+    let until = if state.ended { state.at } else { now.max(state.at) };
+    let waiting = waiting::waits(record, &ViewContext::of(&record.execution, until, presence));
+    let failure = failure(record);
+    let next = next(record, status, &waiting);
+    ExecutionDescription {
+        execution: record.id().to_owned(),
+        workflow: record.plan().name.clone(),
+        version: record.execution.program().graph.digest().to_owned(),
+        dialect: record.plan().dialect.clone(),
+        status,
+        about: record.about.clone(),
+        started: state.started_at,
+        ended: state.ended.then_some(state.at),
+        duration_ms: until.saturating_sub(state.started_at),
+        nodes: counts(record, until),
+        input: record.execution.ctx().input().clone(),
+        output: state.outcome.as_ref().and_then(|outcome| outcome.output.as_deref().cloned()),
+        native: record.execution.native_result(),
+        waiting,
+        failure,
+        warnings: warnings(record),
+        retries: state.reopened,
+        decisions: decisions(record),
+        commands: record.commands.clone(),
+        next,
+    }
+}
+
+/// Returns the problems that did not fail a node, in the order of the facts.
+fn warnings(record: &Record) -> Vec<NodeWarning> {
+    let mut found = Vec::new();
+    record.execution.replay(|ctx, fact| {
+        let Fact::Noted { act, note } = fact else { return };
+        let text = |kind: &str, key: &str| note[kind][key].as_str().unwrap_or_default().to_owned();
+        let message = if note.get("conversion_failed").is_some() {
+            let line = note["conversion_failed"]["line"].as_u64();
+            let line = line.map(|line| format!(" at line {line}")).unwrap_or_default();
+            let (connection, error) = (text("conversion_failed", "connection"), text("conversion_failed", "error"));
+            format!("the conversion function of '{connection}' raised{line}: {error}; the value travelled on unconverted")
+        } else if note.get("schema_violation").is_some() {
+            let (side, member) = (text("schema_violation", "side"), text("schema_violation", "member"));
+            format!("the {side} member '{member}' {}", text("schema_violation", "problem"))
+        } else {
+            return;
+        };
+        if found.len() < MAX_WARNINGS {
+            found.push(NodeWarning { node: act.map(|act| ctx.node_of(act).id.clone()), message });
+        }
+    });
+    found
+}
+
+/// NodeCounts nodes by how they stand.
+pub fn counts(record: &Record, now: Time) -> NodeCounts {
+    let rows = node_rows::rows(&record.execution, now);
+    let count = |wanted: fn(NodeStatus) -> bool| rows.iter().filter(|row| wanted(row.status)).count();
+    NodeCounts {
+        total: rows.len(),
+        over: count(NodeStatus::is_over),
+        running: count(|word| word == NodeStatus::Running),
+        waiting: count(|word| word == NodeStatus::Waiting),
+        failed: count(|word| word == NodeStatus::Failed),
+    }
+}
+
+/// The first failure with what led to it; none if nothing failed for good.
+pub fn failure(record: &Record) -> Option<FailureDescription> {
+    let state = record.execution.state();
+    let ctx = record.execution.ctx();
+    let mut chain = Vec::new();
+    let outcome = state.outcome.as_ref();
+    if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
+        chain.push(FailureCause {
+            node: None,
+            agent: None,
+            attempt: None,
+            at: state.ended.then_some(state.at),
+            fault: fault.clone(),
+        });
+    }
+    let first = state.failed.as_ref().map(|(act, _)| *act);
+    let mut act = outcome.and_then(|outcome| outcome.cause).or(first.flatten());
+    if chain.is_empty() && act.is_none() {
+        return None;
+    }
+    // Inwards: a map failed because its child did.
+    let mut inner = None;
+    while let Some(one) = act.filter(|act| state.acts.len() > *act as usize) {
+        inner = Some(one);
+        let activation = state.act(one);
+        if let Some(fault) = &activation.fault {
+            chain.push(cause(record, one, None, activation.ended_at, fault));
+        }
+        act = activation.children.as_ref().and_then(|children| children.failed).filter(|child| *child != one);
+    }
+    if let Some(act) = inner {
+        chain.extend(attempts(record, act));
+    }
+    chain.dedup_by(|later, earlier| {
+        later.fault == earlier.fault && later.node == earlier.node && later.attempt.is_none()
+    });
+    Some(FailureDescription { node: inner.map(|act| events::label(&ctx, act)), chain })
+}
+
+fn cause(
+    record: &Record,
+    act: ActivationId,
+    attempt: Option<u32>,
+    at: Option<Time>,
+    fault: &Fault,
+) -> FailureCause {
+    let ctx = record.execution.ctx();
+    let agent = crate::node_rows::asked_agent(ctx.act(act));
+    FailureCause { node: Some(events::label(&ctx, act)), agent, attempt, at, fault: fault.clone() }
+}
+
+/// Returns the faults of an activation's attempts, in order.
+fn attempts(record: &Record, wanted: ActivationId) -> Vec<FailureCause> {
+    let mut found = Vec::new();
+    for round in record.execution.journal() {
+        for fact in &round.facts {
+            if let Fact::Replied { act, attempt, result: Err(fault), .. } = fact
+                && *act == wanted
+            {
+                found.push(cause(record, wanted, Some(*attempt), Some(round.at), fault));
+            }
+        }
+    }
+    // A single attempt said what its activation says.
+    if found.len() < 2 { Vec::new() } else { found }
+}
+
+/// Commands that make sense as things stand.
+fn next(record: &Record, status: ExecutionStatus, waits: &[ShownWait]) -> Vec<String> {
+    let id = words::shell(record.id());
+    let mut next = Vec::new();
+    for wait in waits.iter().filter(|wait| wait.what == WaitKind::Person).take(3) {
+        let node = wait.node.as_deref().unwrap_or_default();
+        next.push(format!("sinew approval approve {id} --node {}", words::shell(node)));
+    }
+    match status {
+        ExecutionStatus::Failure | ExecutionStatus::Cancelled => {
+            if record
+                .execution
+                .state()
+                .acts
+                .iter()
+                .any(|one| matches!(one.end, Some(ActivationEnd::Failed | ActivationEnd::Cancelled)))
+            {
+                next.push(format!("sinew execution retry {id} --dry-run"));
+            }
+            next.push(format!("sinew execution tree {id}"));
+        }
+        ExecutionStatus::Paused => next.push(format!("sinew execution resume {id}")),
+        ExecutionStatus::Running | ExecutionStatus::Waiting => {
+            next.push(format!("sinew execution watch {id}"));
+        }
+        ExecutionStatus::Success => next.push(format!("sinew execution result {id}")),
+    }
+    next
+}
+
+/// The description for people.
+pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> String {
+    let mut out = String::new();
+    let (on, off) = if color { (words::status_color(description.status), "\u{1b}[0m") } else { ("", "") };
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<11} {value}");
+    };
+    line("execution", &description.execution);
+    line(
+        "workflow",
+        &format!(
+            "{}@{} ({})",
+            words::name(&description.workflow),
+            words::short(&description.version),
+            description.dialect
+        ),
+    );
+    let counts = description.nodes;
+    let mut nodes = format!("{}/{} nodes", counts.over, counts.total);
+    for (count, word) in [(counts.running, "running"), (counts.waiting, "waiting"), (counts.failed, "failed")]
+    {
+        if count > 0 {
+            let _ = write!(nodes, ", {count} {word}");
+        }
+    }
+    let time = node_rows::duration(description.duration_ms);
+    line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
+    line(
+        "started",
+        &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)),
+    );
+    if let Some(ended) = description.ended {
+        line("ended", &format!("{} ({})", words::instant(ended), words::ago(ended, now)));
+    }
+    let about = &description.about;
+    for (name, value) in [("caller", &about.caller), ("user", &about.user), ("session", &about.session)] {
+        if !value.is_empty() {
+            line(name, &words::one_line(value, 100));
+        }
+    }
+    if let Some(parent) = &about.parent {
+        line("called by", &words::name(parent));
+    }
+    if !about.labels.is_empty() {
+        let labels: Vec<String> = about.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        line("labels", &words::one_line(&labels.join(" "), 200));
+    }
+    if description.retries > 0 {
+        line("retried", &words::count(description.retries as usize, "time"));
+    }
+    line("input", &words::one_line(&description.input.to_string(), 200));
+    if let Some(output) = &description.output {
+        line("output", &words::one_line(&output.to_string(), 200));
+    }
+    waiting_text(&mut out, &description.waiting);
+    if let Some(failure) = &description.failure {
+        failure_text(&mut out, failure, description.status);
+    }
+    if !description.warnings.is_empty() {
+        out.push_str("warnings\n");
+        for warning in description.warnings.iter().take(SHOWN) {
+            let node = warning.node.as_deref().map(|node| format!("{node}: ")).unwrap_or_default();
+            let _ = writeln!(out, "  {}{}", words::name(&node), words::one_line(&warning.message, 300));
+        }
+        if description.warnings.len() > SHOWN {
+            let _ = writeln!(out, "  and {} more", description.warnings.len() - SHOWN);
+        }
+    }
+    if !description.decisions.is_empty() {
+        out.push_str("decisions\n");
+        for decision in &description.decisions {
+            let _ = writeln!(out, "  {}", decision.line(now));
+        }
+    }
+    // A decision that was taken stands above, in the words of who decided.
+    let is_told = |verdict: &&Verdict| !(verdict.op == Operation::Approve && verdict.accepted);
+    let told: Vec<&Verdict> = description.commands.iter().filter(is_told).collect();
+    if !told.is_empty() {
+        out.push_str("commands\n");
+        for verdict in told {
+            let word = if verdict.accepted { "accepted" } else { "refused" };
+            let reason =
+                if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
+            // A person who says no gives the same command as one who says yes.
+            let op = if verdict.op == Operation::Approve { "decision" } else { verdict.op.as_str() };
+            let who = caller(&verdict.caller);
+            let _ = writeln!(
+                out,
+                "  {op} by {}: {word}{}",
+                words::one_line(&who, 60),
+                words::one_line(&reason, 120)
+            );
+        }
+    }
+    out.push_str("next\n");
+    for command in &description.next {
+        let _ = writeln!(out, "  {}", words::name(command));
+    }
+    out
+}
+
+fn waiting_text(out: &mut String, waits: &[ShownWait]) {
+    if waits.is_empty() {
+        return;
+    }
+    out.push_str("waiting\n");
+    for wait in waits.iter().take(SHOWN) {
+        let node = wait.node.as_deref().unwrap_or("the execution");
+        let _ = writeln!(out, "  {}: for {}", words::name(node), words::name(&wait.text));
+        if let Some(question) = &wait.question {
+            let _ = writeln!(out, "    asks: {}", words::one_line(&question.prompt, 200));
+            if !question.data.is_null() {
+                let _ = writeln!(out, "    about: {}", words::one_line(&question.data.to_string(), 200));
+            }
+        }
+    }
+    if waits.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more", waits.len() - SHOWN);
+    }
+}
+
+fn failure_text(out: &mut String, failure: &FailureDescription, status: ExecutionStatus) {
+    let word = if status == ExecutionStatus::Cancelled { "cancelled" } else { "failed" };
+    let node = failure.node.as_ref().map(|node| format!(" at {}", words::name(node))).unwrap_or_default();
+    let _ = writeln!(out, "{word}{node}");
+    for cause in &failure.chain {
+        let who = match (&cause.node, &cause.agent, cause.attempt) {
+            (Some(node), Some(agent), Some(attempt)) => format!("{node} ({agent}, attempt {attempt}): "),
+            (Some(node), Some(agent), None) => format!("{node} ({agent}): "),
+            (Some(node), None, _) => format!("{node}: "),
+            (None, ..) => String::new(),
+        };
+        let message = words::one_line(&cause.fault.message, 300);
+        let _ = writeln!(out, "  {}{message} [{}]", words::name(&who), words::name(&cause.fault.code));
+        for detail in cause.fault.details.iter().take(5) {
+            let _ = writeln!(out, "    {}", words::one_line(detail, 200));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! State of an execution, counted per node and edge of its plan.
+
+use std::collections::BTreeMap;
+
+use sinew_diagram::{Mark, Status};
+use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
+use sinew_plan::NodeIndex;
+
+use crate::node_rows::{self, NodeStatus};
+
+/// State of an execution so far.
+#[derive(Debug)]
+pub struct DrawnProgress {
+    marks: Vec<Mark>,
+    taken: Vec<u32>,
+    begun: Vec<u32>,
+    ended: Vec<u32>,
+    children: BTreeMap<(NodeIndex, NodeIndex), u32>,
+    outcome: Option<Mark>,
+}
+
+impl DrawnProgress {
+    /// Folds the journal of an execution of this plan.
+    pub fn of(graph: &IndexedPlan, journal: &[Round]) -> Self {
+        let plan = graph.plan();
+        let mut state = ExecutionState::new();
+        let mut taken = vec![0; plan.edges.len()];
+        for round in journal {
+            for fact in &round.facts {
+                sinew_engine::apply(graph, &mut state, round.at, fact);
+                if let Fact::Routed { tokens, .. } | Fact::Yielded { tokens, .. } = fact {
+                    for token in tokens.iter().filter(|token| token.value.is_live()) {
+                        taken[token.edge as usize] += 1;
+                    }
+                }
+            }
+        }
+        let nodes = plan.nodes.len();
+        let mut acts = vec![Vec::new(); nodes];
+        let mut run = Self {
+            marks: Vec::new(),
+            taken,
+            begun: vec![0; nodes],
+            ended: vec![0; nodes],
+            children: BTreeMap::new(),
+            outcome: state.outcome.as_ref().map(|outcome| {
+                let status = match outcome.status {
+                    sinew_engine::TerminalStatus::Success => Status::Succeeded,
+                    sinew_engine::TerminalStatus::Failure => Status::Failed,
+                    sinew_engine::TerminalStatus::Cancelled => Status::Cancelled,
+                };
+                Mark { status, note: None }
+            }),
+        };
+        for one in &state.acts {
+            let node = one.node as usize;
+            acts[node].push(one);
+            run.begun[node] += u32::from(one.began_at.is_some());
+            run.ended[node] += u32::from(one.end == Some(sinew_engine::ActivationEnd::Succeeded));
+            if let Some(owner) = one.owner {
+                *run.children.entry((state.act(owner).node, one.node)).or_default() += 1;
+            }
+        }
+        run.marks = (0..nodes as NodeIndex).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
+        run
+    }
+
+    /// How a node stands.
+    pub(crate) fn mark(&self, node: NodeIndex) -> Option<Mark> {
+        self.marks.get(node as usize).cloned()
+    }
+
+    /// How often an edge was taken.
+    pub(crate) fn taken(&self, edge: usize) -> u32 {
+        self.taken.get(edge).copied().unwrap_or(0)
+    }
+
+    /// How often a node began.
+    pub(crate) fn begun(&self, node: NodeIndex) -> u32 {
+        self.begun.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// How often a node ended well.
+    pub(crate) fn ended(&self, node: NodeIndex) -> u32 {
+        self.ended.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// How often a map, loop or fork ran this child.
+    pub(crate) fn children(&self, owner: NodeIndex, body: NodeIndex) -> u32 {
+        self.children.get(&(owner, body)).copied().unwrap_or(0)
+    }
+
+    /// How all ended, if it did.
+    pub(crate) fn outcome(&self) -> Option<Mark> {
+        self.outcome.clone()
+    }
+}
+
+fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> Mark {
+    let Some(last) = acts.last() else {
+        // Nodes that an ended execution did not visit were not on its way.
+        let skipped = state.ended || state.died(ROOT, ix).is_some();
+        let status = if skipped { Status::Skipped } else { Status::Planned };
+        return Mark { status, note: None };
+    };
+    let words: Vec<NodeStatus> = acts.iter().map(|one| node_rows::word(one)).collect();
+    let is_child = last.owner.is_some();
+    let word = if is_child { worst(&words) } else { node_rows::word(last) };
+    let note = match (&last.children, acts.len()) {
+        (Some(children), _) => {
+            let started = children.acts.iter().map(|act| node_rows::word(state.act(*act)));
+            tally(&started.collect::<Vec<_>>())
+        }
+        (None, 1) if last.tries > 1 => Some(format!("{} attempts", last.tries)),
+        (None, 1) => (word == NodeStatus::Queued).then(|| "queued".to_owned()),
+        (None, _) if is_child => tally(&words),
+        (None, times) => Some(format!("×{times}")),
+    };
+    let status = match word {
+        NodeStatus::Planned | NodeStatus::Queued => Status::Planned,
+        NodeStatus::Running => Status::Running,
+        NodeStatus::Waiting => Status::Waiting,
+        NodeStatus::Succeeded => Status::Succeeded,
+        NodeStatus::Failed => Status::Failed,
+        NodeStatus::Skipped => Status::Skipped,
+        NodeStatus::Cancelled => Status::Cancelled,
+    };
+    Mark { status, note }
+}
+
+/// Children stand as the one among them that people look for first.
+fn worst(words: &[NodeStatus]) -> NodeStatus {
+    let order = [
+        NodeStatus::Failed,
+        NodeStatus::Waiting,
+        NodeStatus::Running,
+        NodeStatus::Cancelled,
+        NodeStatus::Queued,
+        NodeStatus::Succeeded,
+    ];
+    order.into_iter().find(|word| words.contains(word)).unwrap_or(NodeStatus::Skipped)
+}
+
+/// `387 ok, 9 running, 4 failed`.
+fn tally(words: &[NodeStatus]) -> Option<String> {
+    let parts: Vec<String> = [
+        (NodeStatus::Succeeded, "ok"),
+        (NodeStatus::Running, "running"),
+        (NodeStatus::Waiting, "waiting"),
+        (NodeStatus::Queued, "queued"),
+        (NodeStatus::Failed, "failed"),
+        (NodeStatus::Skipped, "skipped"),
+        (NodeStatus::Cancelled, "cancelled"),
+    ]
+    .into_iter()
+    .map(|(word, text)| (words.iter().filter(|other| **other == word).count(), text))
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, text)| format!("{count} {text}"))
+    .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}

@@ -1,0 +1,139 @@
+//! `execution events`: what happened, one line each, as the mesh, the dialect or the engine words it.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{ExecutionState, Time};
+use sinew_executor::events;
+use sinew_protocol::Vocabulary;
+
+use crate::record::Record;
+use crate::words;
+
+/// Vocabulary of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventWords {
+    /// Messages of the mesh protocol.
+    Mesh(Vocabulary),
+    /// The dialect's own events.
+    Native,
+    /// The engine's facts.
+    Facts,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventLine {
+    /// `round.index`: the round, counted from 1, and the place in it.
+    pub seq: String,
+    #[serde(skip)]
+    place: (usize, usize),
+    /// Milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub at: Time,
+    /// Kind of the event.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The node it is about, with its place in maps and loops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The event itself.
+    pub event: Value,
+    #[serde(skip)]
+    text: String,
+}
+
+/// All events of a record. More facts make more lines and change none: whoever follows goes on where it stopped.
+pub fn lines(record: &Record, whose: EventWords) -> Vec<EventLine> {
+    let program = record.execution.program();
+    let mut state = ExecutionState::new();
+    let mut found = Vec::new();
+    for (n, round) in record.execution.journal().iter().enumerate() {
+        let mut index = 0;
+        for fact in &round.facts {
+            sinew_engine::apply(&program.graph, &mut state, round.at, fact);
+            let ctx = sinew_engine::AdapterContext::new(&program.graph, &state, round.at)
+                .with_execution_id(record.execution.id().as_str());
+            let mut push = |kind: String, node: Option<String>, event: Value, text: String| {
+                index += 1;
+                let seq = format!("{}.{index}", n + 1);
+                found.push(EventLine { seq, place: (n + 1, index), at: round.at, kind, node, event, text });
+            };
+            match whose {
+                EventWords::Mesh(words) => {
+                    for message in events::project(&ctx, record.execution.id(), fact) {
+                        let event = message.to_json(words);
+                        let word = |key: &str| event[key].as_str().map(str::to_owned);
+                        let text =
+                            word("status").into_iter().chain(word("error_message")).collect::<Vec<_>>();
+                        push(
+                            word("type").unwrap_or_default(),
+                            word("node_id"),
+                            event.clone(),
+                            text.join(" "),
+                        );
+                    }
+                }
+                EventWords::Native => {
+                    for event in program.adapter.project(&ctx, fact) {
+                        let kind = ["type", "event", "kind", "event_type"]
+                            .iter()
+                            .find_map(|key| event.json[*key].as_str());
+                        let node =
+                            ["node_id", "node", "nodeId"].iter().find_map(|key| event.json[*key].as_str());
+                        let (kind, node) = (kind.unwrap_or("event").to_owned(), node.map(str::to_owned));
+                        push(kind, node, event.json, event.line);
+                    }
+                }
+                EventWords::Facts => {
+                    let event = serde_json::to_value(fact).unwrap_or_default();
+                    let act = event["act"].as_u64().and_then(|act| u32::try_from(act).ok());
+                    let node = act
+                        .filter(|act| (*act as usize) < state.acts.len())
+                        .map(|act| events::label(&ctx, act));
+                    let mut rest = event.clone();
+                    rest.as_object_mut().map(|fact| fact.shift_remove("fact"));
+                    push(
+                        event["fact"].as_str().unwrap_or_default().to_owned(),
+                        node,
+                        event,
+                        rest.to_string(),
+                    );
+                }
+            }
+        }
+    }
+    found
+}
+
+impl EventLine {
+    /// Round and place in it, as numbers.
+    pub const fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// True if it is about this node, or a child of it.
+    pub fn is_about(&self, wanted: &str) -> bool {
+        self.node.as_deref().is_some_and(|node| is_about(node, wanted))
+    }
+
+    /// The line for people.
+    pub fn show(&self) -> String {
+        let at = words::instant(self.at);
+        let node = words::name(self.node.as_deref().unwrap_or("-"));
+        format!(
+            "{:<7} {at:<24}  {:<32}  {node:<24}  {}",
+            self.seq,
+            words::name(&self.kind),
+            words::one_line(&self.text, 200)
+        )
+        .trim_end()
+        .to_owned()
+    }
+}
+
+/// True if a node, with its place in maps and loops, is this one or a child of it.
+pub fn is_about(node: &str, wanted: &str) -> bool {
+    let Some(rest) = node.strip_prefix(wanted) else { return false };
+    let place = rest.strip_prefix("_iter").unwrap_or(rest);
+    rest.is_empty() || (place.starts_with('_') && place[1..].chars().all(|c| c.is_ascii_digit() || c == '_'))
+}

@@ -1,0 +1,24 @@
+//! Views of an execution for people and programs: pure projections of its [`record::Record`].
+//!
+//! A view reads no clock, no file and no network: `now` is an argument. Each view is a document that serialises, and a
+//! text of the same for people. The command line and the gateway show the same documents.
+
+pub mod decision;
+pub mod describe;
+pub mod diff;
+pub mod drawing;
+pub mod events;
+pub mod list;
+pub mod node_description;
+pub mod node_rows;
+pub mod node_table;
+pub mod record;
+pub mod replay;
+pub mod retry;
+pub mod tree;
+pub mod view_context;
+pub mod waiting;
+pub mod words;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! `execution list`: one row per execution, and which of them are wanted.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sinew_engine::Time;
+
+use crate::node_rows::duration;
+use crate::record::Record;
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::{describe, waiting, words};
+use sinew_protocol::query::ExecutionStatus;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExecutionRow {
+    /// Id of the execution.
+    pub execution: String,
+    /// Name of the workflow.
+    pub workflow: String,
+    /// Status.
+    pub status: ExecutionStatus,
+    /// When it began, milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub started: Time,
+    /// When it ended, milliseconds since 1970 UTC; `None` while it is open.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub ended: Option<Time>,
+    /// Caller who started it.
+    pub caller: String,
+    /// Reason of waiting, in one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+    /// Why it failed or was cancelled.
+    #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
+    pub fault: Option<RowFault>,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Why an execution failed, in a few words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RowFault {
+    /// Operator code.
+    pub code: String,
+    /// Message for people.
+    pub message: String,
+    /// The node that failed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+impl RowFault {
+    /// Returns why an execution failed; none if it did not.
+    pub fn of(record: &Record) -> Option<Self> {
+        let failure = describe::failure(record)?;
+        let cause = failure.chain.first()?;
+        Some(Self {
+            code: cause.fault.code.to_string(),
+            message: cause.fault.message.clone(),
+            node: failure.node,
+        })
+    }
+}
+
+impl ExecutionRow {
+    /// The row of a record.
+    pub fn of(record: &Record, now: Time) -> Self {
+        let state = record.execution.state();
+        Self {
+            execution: record.id().to_owned(),
+            workflow: record.plan().name.clone(),
+            status: words::status_of(state),
+            started: state.started_at,
+            ended: state.ended.then_some(state.at),
+            caller: record.about.caller.clone(),
+            waiting: waiting::summary(&waiting::waits(
+                record,
+                &ViewContext::of(&record.execution, now, &MeshPresence::default()),
+            )),
+            fault: state.ended.then(|| RowFault::of(record)).flatten(),
+            labels: record.about.labels.clone(),
+        }
+    }
+}
+
+/// Which rows are wanted. Empty lists want all.
+#[derive(Clone, Debug, Default)]
+pub struct RowFilter {
+    /// Status.
+    pub status: Vec<ExecutionStatus>,
+    /// Name of the workflow.
+    pub workflow: Vec<String>,
+    /// Labels.
+    pub labels: Vec<(String, String)>,
+    /// Started at or after.
+    pub since: Option<Time>,
+    /// Started before.
+    pub until: Option<Time>,
+}
+
+impl RowFilter {
+    /// True if the row is wanted.
+    pub fn takes(&self, row: &ExecutionRow) -> bool {
+        (self.status.is_empty() || self.status.contains(&row.status))
+            && (self.workflow.is_empty() || self.workflow.contains(&row.workflow))
+            && self.labels.iter().all(|(key, value)| row.labels.get(key) == Some(value))
+            && self.since.is_none_or(|since| row.started >= since)
+            && self.until.is_none_or(|until| row.started < until)
+    }
+}
+
+/// Active ones first, then the newest.
+pub fn sort(rows: &mut [ExecutionRow]) {
+    rows.sort_by(|a, b| {
+        let key = |row: &ExecutionRow| (row.status.is_terminal(), std::cmp::Reverse(row.started));
+        key(a).cmp(&key(b)).then_with(|| a.execution.cmp(&b.execution))
+    });
+}
+
+/// The rows for people.
+pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String {
+    let mut heads = vec!["EXECUTION", "STATUS", "WORKFLOW", "STARTED", "TIME"];
+    if wide {
+        heads.extend(["CALLER", "LABELS"]);
+    }
+    heads.push("WHY");
+    let mut lines = vec![heads.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for row in rows {
+        let mut line = vec![
+            row.execution.clone(),
+            row.status.as_str().to_owned(),
+            words::one_line(&row.workflow, 40),
+            words::ago(row.started, now),
+            duration(row.ended.unwrap_or(now).saturating_sub(row.started)),
+        ];
+        if wide {
+            let labels: Vec<String> =
+                row.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            line.extend([words::one_line(&row.caller, 30), words::one_line(&labels.join(","), 60)]);
+        }
+        let why = match (&row.waiting, &row.fault) {
+            (Some(waiting), _) => waiting.clone(),
+            (None, Some(fault)) => match fault.node.as_ref().filter(|node| !fault.message.contains(*node)) {
+                Some(node) => format!("{node}: {}", fault.message),
+                None => fault.message.clone(),
+            },
+            (None, None) => String::new(),
+        };
+        line.push(words::one_line(&why, if wide { 200 } else { 60 }));
+        lines.push(line);
+    }
+    let table = words::columns(&lines);
+    if !color {
+        return table;
+    }
+    // After the columns are laid out: colour has no width.
+    let mut painted = table.lines();
+    let head = painted.next().unwrap_or_default().to_owned();
+    let rest = painted.zip(rows).map(|(line, row)| {
+        let word = row.status.as_str();
+        line.replacen(
+            &format!("  {word}"),
+            &format!("  {}{word}\u{1b}[0m", words::status_color(row.status)),
+            1,
+        )
+    });
+    std::iter::once(head).chain(rest).collect::<Vec<_>>().join("\n")
+}

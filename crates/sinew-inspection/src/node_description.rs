@@ -1,0 +1,149 @@
+//! `execution describe --node`: one activation of a node, with the input it got and what came of it.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{ActivationId, Fact, Time};
+use sinew_executor::events;
+use sinew_protocol::Fault;
+
+use crate::node_rows::{self, NodeStatus, duration};
+use crate::record::Record;
+use crate::view_context::ViewContext;
+use crate::words;
+
+/// Lines of a value that the text shows; the data have all of it.
+const MAX_VALUE_LINES: usize = 40;
+
+/// One activation of a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeDescription {
+    /// The node with its place in maps and loops.
+    pub node: String,
+    /// Kind of the node in its dialect.
+    pub kind: String,
+    /// Status.
+    pub status: NodeStatus,
+    /// Agent that works on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Attempts of the latest activation.
+    pub attempts: u32,
+    /// Milliseconds from begin to end, or until now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<Time>,
+    /// Message for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Instruction that the agent gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// Input of the agent or workflow in the latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// The output, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// The fault of the latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Fault>,
+    /// Attempts that failed, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_attempts: Vec<FailedAttempt>,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug, Serialize)]
+pub struct FailedAttempt {
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Milliseconds since 1970 UTC.
+    #[serde(serialize_with = "words::serialize")]
+    pub at: Time,
+    /// The fault of the latest attempt.
+    pub error: Fault,
+}
+
+/// Returns the latest activation of a node, or the one that a label names; none if no activation has the name.
+pub fn find_activation(record: &Record, named: &str) -> Option<ActivationId> {
+    let ctx = record.execution.ctx();
+    let acts = 0..ctx.state.acts.len() as ActivationId;
+    let by_label = acts.clone().rev().find(|act| events::label(&ctx, *act) == named);
+    by_label.or_else(|| acts.rev().find(|act| ctx.node_of(*act).id == named))
+}
+
+/// Describes an activation.
+pub fn describe_node(record: &Record, act: ActivationId, context: &ViewContext) -> NodeDescription {
+    let ctx = record.execution.ctx();
+    let one = ctx.act(act);
+    let row = node_rows::row_of(&ctx, act, context);
+    let ask = one.last_task();
+    let mut failed_attempts = Vec::new();
+    for round in record.execution.journal() {
+        for fact in &round.facts {
+            if let Fact::Replied { act: replied, attempt, result: Err(error), .. } = fact
+                && *replied == act
+            {
+                failed_attempts.push(FailedAttempt { attempt: *attempt, at: round.at, error: error.clone() });
+            }
+        }
+    }
+    NodeDescription {
+        node: events::label(&ctx, act),
+        kind: row.kind,
+        status: row.status,
+        agent: row.agent,
+        attempts: row.attempts,
+        duration_ms: row.duration_ms,
+        message: row.message,
+        instruction: ask.and_then(|ask| ask.instruction.clone()),
+        input: ask.map(|ask| Value::clone(&ask.input)),
+        output: one.output.as_ref().map(|output| Value::clone(&output.value)),
+        error: one.fault.clone(),
+        failed_attempts,
+    }
+}
+
+/// The description for people.
+pub fn node_text(description: &NodeDescription, now: Time) -> String {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: String| lines.push(format!("{name:<11} {value}"));
+    line("node", format!("{} ({})", words::name(&description.node), words::one_line(&description.kind, 40)));
+    let time = description.duration_ms.map(|ms| format!(", {}", duration(ms))).unwrap_or_default();
+    line("status", format!("{}{time}", description.status.as_str()));
+    if let Some(agent) = &description.agent {
+        line("agent", format!("{}, attempts {}", words::one_line(agent, 60), description.attempts));
+    }
+    if let Some(message) = &description.message {
+        line("message", words::one_line(message, 300));
+    }
+    if let Some(instruction) = &description.instruction {
+        line("instruction", sinew_source::indented(&shortened(instruction)));
+    }
+    for (name, value) in [("input", &description.input), ("output", &description.output)] {
+        if let Some(value) = value {
+            let text = serde_json::to_string_pretty(value).unwrap_or_default();
+            line(name, sinew_source::indented(&shortened(&text)));
+        }
+    }
+    if let Some(error) = &description.error {
+        line("error", format!("{} [{}]", sinew_source::indented(&error.message), words::name(&error.code)));
+    }
+    for failed in &description.failed_attempts {
+        let message = words::one_line(&failed.error.message, 300);
+        line(
+            &format!("attempt {}", failed.attempt),
+            format!("failed {}: {message}", words::ago(failed.at, now)),
+        );
+    }
+    lines.join("\n")
+}
+
+/// Returns a text of at most so many lines, and the number of the others.
+fn shortened(text: &str) -> String {
+    let count = text.lines().count();
+    if count <= MAX_VALUE_LINES {
+        return text.to_owned();
+    }
+    let shown: Vec<&str> = text.lines().take(MAX_VALUE_LINES).collect();
+    format!("{}\n… {} more lines; -o json has all of it", shown.join("\n"), count - MAX_VALUE_LINES)
+}

@@ -1,0 +1,325 @@
+//! An execution as a tree of nodes: what each does, for how long, and what it waits for.
+
+use serde::Serialize;
+use sinew_engine::{
+    Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
+    WaitingFor,
+};
+use sinew_executor::{Execution, events};
+use sinew_plan::{NodeIndex, Plan};
+use sinew_source::escape_line;
+
+use crate::node_table::{NodeColumns, NodeLine};
+use crate::view_context::{MeshPresence, ViewContext};
+
+/// A line of the tree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeRow {
+    /// The node's id.
+    pub node: String,
+    /// Its kind in the dialect.
+    pub kind: String,
+    /// How it stands, as a word.
+    pub status: NodeStatus,
+    /// Attempts of its latest activation.
+    pub attempts: u32,
+    /// Activations, when there were several.
+    pub activations: u32,
+    /// Milliseconds from begin to end (or now).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<Time>,
+    /// Agent that works on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Why it failed or waits, or how its children stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl NodeRow {
+    /// Attempts as a cell: how often it was tried, or which of its activations this is.
+    pub fn tries(&self) -> String {
+        match (self.activations, self.attempts) {
+            (_, 0) => "-".to_owned(),
+            (0 | 1, attempts) => attempts.to_string(),
+            (activations, _) => format!("#{activations}"),
+        }
+    }
+}
+
+/// How a node stands. A word, because colour alone says nothing to some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeStatus {
+    /// Not reached yet
+    Planned,
+    /// Waits for its turn
+    Queued,
+    /// At work
+    Running,
+    /// Waits for a person
+    Waiting,
+    /// Ended well
+    Succeeded,
+    /// Ended badly
+    Failed,
+    /// Did not have to run
+    Skipped,
+    /// Was given up
+    Cancelled,
+}
+
+impl NodeStatus {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Planned,
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Skipped,
+        Self::Cancelled,
+    ];
+
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// At work or waiting.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting)
+    }
+
+    /// Returns true if it has ended.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
+    }
+
+    /// How much a node matters when not all fit: failed nodes first, then open ones.
+    pub const fn rank(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Running | Self::Waiting => 2,
+            Self::Queued | Self::Cancelled => 3,
+            Self::Planned | Self::Succeeded | Self::Skipped => 4,
+        }
+    }
+
+    /// Its sign.
+    pub const fn icon(self, ascii: bool) -> &'static str {
+        match (self, ascii) {
+            (Self::Planned, false) => "·",
+            (Self::Queued, false) => "◌",
+            (Self::Running, false) => "◐",
+            (Self::Succeeded, false) => "✓",
+            (Self::Failed, false) => "✗",
+            (Self::Skipped, false) => "↷",
+            (Self::Cancelled, false) => "⊘",
+            (Self::Planned, true) => ".",
+            (Self::Queued, true) => "o",
+            (Self::Running, true) => "*",
+            (Self::Waiting, _) => "?",
+            (Self::Succeeded, true) => "+",
+            (Self::Failed, true) => "x",
+            (Self::Skipped, true) => "-",
+            (Self::Cancelled, true) => "/",
+        }
+    }
+
+    /// Its colour on a terminal.
+    pub const fn color(self) -> &'static str {
+        match self {
+            Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
+            Self::Running => "\u{1b}[36m",
+            Self::Waiting => "\u{1b}[33m",
+            Self::Succeeded => "\u{1b}[32m",
+            Self::Failed => "\u{1b}[31m",
+            Self::Cancelled => "\u{1b}[35m",
+        }
+    }
+}
+
+/// Returns one row per node that tokens can reach, in file order. Children of maps, loops and forks are counted, not listed.
+pub fn rows(execution: &Execution, now: Time) -> Vec<NodeRow> {
+    rows_in(execution, &ViewContext::of(execution, now, &MeshPresence::default()))
+}
+
+/// Returns the rows of [`rows`] with all that is known beside the execution.
+pub fn rows_in(execution: &Execution, context: &ViewContext) -> Vec<NodeRow> {
+    let ctx = execution.ctx();
+    let plan = ctx.plan();
+    (0..plan.nodes.len() as NodeIndex)
+        .filter(|ix| !plan.node(*ix).inner && !plan.node(*ix).attached)
+        .map(|ix| row(&ctx, ix, context))
+        .collect()
+}
+
+/// Returns the row of one node.
+pub fn row(ctx: &AdapterContext<'_>, ix: NodeIndex, context: &ViewContext) -> NodeRow {
+    let node = ctx.plan().node(ix);
+    let mut row = NodeRow {
+        node: node.id.clone(),
+        kind: node.kind.clone(),
+        status: NodeStatus::Planned,
+        attempts: 0,
+        activations: 0,
+        duration_ms: None,
+        agent: node.agent.clone(),
+        message: None,
+    };
+    let Some(act) = ctx.state.last(ROOT, ix) else {
+        if let NodeView::Dead(reason) = ctx.seen(ROOT, ix) {
+            row.status = NodeStatus::Skipped;
+            row.message = Some(reason.to_owned());
+        }
+        return row;
+    };
+    row_of(ctx, act, context)
+}
+
+/// Returns the row of one activation.
+pub fn row_of(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -> NodeRow {
+    let one = ctx.act(act);
+    let node = ctx.node_of(act);
+    NodeRow {
+        node: node.id.clone(),
+        kind: node.kind.clone(),
+        status: word(one),
+        attempts: one.tasks(),
+        activations: one.ordinal + 1,
+        duration_ms: one.began_at.map(|began| one.ended_at.unwrap_or(context.now).saturating_sub(began)),
+        agent: asked_agent(one).or_else(|| node.agent.clone()),
+        message: message(ctx, act, context),
+    }
+}
+
+/// The agent or workflow that an activation asked last.
+pub fn asked_agent(one: &Activation) -> Option<String> {
+    one.last_task().map(|ask| ask.target.name().to_owned())
+}
+
+/// How one activation stands.
+pub fn word(one: &Activation) -> NodeStatus {
+    match (one.end, one.phase) {
+        (Some(ActivationEnd::Succeeded), _) => NodeStatus::Succeeded,
+        (Some(ActivationEnd::Failed), _) => NodeStatus::Failed,
+        (Some(ActivationEnd::Skipped), _) => NodeStatus::Skipped,
+        (Some(ActivationEnd::Cancelled), _) => NodeStatus::Cancelled,
+        (None, ActivationPhase::Ready | ActivationPhase::Deferred) => NodeStatus::Queued,
+        (None, ActivationPhase::Waiting) => NodeStatus::Waiting,
+        (None, _) => NodeStatus::Running,
+    }
+}
+
+fn message(ctx: &AdapterContext<'_>, act: ActivationId, context: &ViewContext) -> Option<String> {
+    let one = ctx.act(act);
+    if let Some(fault) = &one.fault {
+        let said = fault.message.lines().next().unwrap_or_default();
+        let child = one.children.as_ref().and_then(|children| children.failed).filter(|child| *child != act);
+        return Some(match child.map(|child| events::label(ctx, child)) {
+            Some(child) if !said.contains(&child) => format!("{said} (first at {child})"),
+            _ => said.to_owned(),
+        });
+    }
+    if let Some(children) = &one.children {
+        return Some(count_children(ctx, children));
+    }
+    if one.reused {
+        return Some("output given, not run".into());
+    }
+    let retried = context.retried.get(&act).map(|one| format!("attempt {}: {}", one.attempt, one.message));
+    let Some(waiting) = sinew_engine::waiting_of(ctx.state, act) else { return retried };
+    let left = waiting.until.map(|until| duration(until.saturating_sub(context.now)));
+    match waiting.what {
+        WaitingFor::Agent { name, tries, .. } => {
+            let attempt = (tries > 1).then(|| format!("attempt {tries}"));
+            let parts: Vec<String> =
+                [context.presence.concern(&name), attempt, retried].into_iter().flatten().collect();
+            (!parts.is_empty()).then(|| parts.join("; "))
+        }
+        WaitingFor::Evaluation => Some("a script".to_owned()),
+        WaitingFor::Retry { tries } => {
+            let failed =
+                context.retried.get(&act).map(|one| format!(": {}", one.message)).unwrap_or_default();
+            Some(format!("attempt {tries} failed, next in {}{failed}", left.unwrap_or_default()))
+        }
+        WaitingFor::Person(wait) => {
+            let until = left.map(|left| format!(", {left} left")).unwrap_or_default();
+            Some(format!("a person: {}{until}", wait.prompt))
+        }
+        WaitingFor::Sleep => Some(format!("sleeps {}", left.unwrap_or_default())),
+        WaitingFor::Turn if ctx.state.paused.is_some() => Some("the execution is paused".to_owned()),
+        _ => retried,
+    }
+}
+
+/// Returns how the children of a map, loop or fork stand: `×400, 387 ok, 9 running, 4 failed`.
+fn count_children(ctx: &AdapterContext<'_>, children: &ChildSet) -> String {
+    let count =
+        |end: ActivationEnd| children.acts.iter().filter(|child| ctx.act(**child).end == Some(end)).count();
+    let mut parts = vec![format!("×{}", children.list.len())];
+    for (n, what) in [
+        (count(ActivationEnd::Succeeded), "ok"),
+        (children.active as usize, "running"),
+        (count(ActivationEnd::Failed), "failed"),
+        (count(ActivationEnd::Skipped), "skipped"),
+        (count(ActivationEnd::Cancelled), "cancelled"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{n} {what}"));
+        }
+    }
+    if let Some(failed) = children.failed {
+        parts.push(format!("first at {}", events::label(ctx, failed)));
+    }
+    parts.join(", ")
+}
+
+/// Returns column widths that fit all nodes of a plan, so that lines printed one by one stand in columns too.
+pub fn columns_of(plan: &Plan) -> NodeColumns {
+    let shown = || plan.nodes.iter().filter(|node| !node.inner && !node.attached);
+    let wide = |text: &str| escape_line(text).chars().count();
+    let name = shown().map(|node| wide(&node.id)).max().unwrap_or(0);
+    let agent = shown().filter_map(|node| node.agent.as_ref()).map(|agent| wide(agent)).max();
+    NodeColumns::new(name.min(40), agent.unwrap_or(0).clamp(5, 24))
+}
+
+/// Returns the rows as lines of a table.
+pub fn render(rows: &[NodeRow], columns: NodeColumns, color: bool, ascii: bool) -> Vec<String> {
+    rows.iter().map(|row| columns.line(&cells(row), color, ascii)).collect()
+}
+
+/// Returns a row as the cells of a table.
+pub fn cells(row: &NodeRow) -> NodeLine {
+    NodeLine {
+        name: escape_line(&row.node).into_owned(),
+        kind: String::new(),
+        status: Some(row.status),
+        attempts: row.tries(),
+        time: row.duration_ms.map_or_else(|| "-".into(), duration),
+        agent: escape_line(row.agent.as_deref().unwrap_or("-")).into_owned(),
+        message: escape_line(row.message.as_deref().unwrap_or("")).into_owned(),
+    }
+}
+
+/// Milliseconds the way people read them.
+pub fn duration(ms: Time) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1000),
+        3_600_000..172_800_000 => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+        _ => format!("{}d{:02}h", ms / 86_400_000, ms % 86_400_000 / 3_600_000),
+    }
+}

@@ -1,0 +1,223 @@
+//! The record of one execution: what it ran, on whose behalf, and every fact of it. All views are made of it.
+//!
+//! A record comes from a file or from the mesh; either may come from anybody, so nothing in it is trusted to hold
+//! together: its facts are folded with every check before anything else looks at them.
+
+mod redact;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sinew_engine::{ExecutionState, Round, Time};
+use sinew_executor::{Execution, Program};
+use sinew_plan::Plan;
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::{ExecutionId, Token};
+
+pub use redact::redact;
+
+/// The format this version reads and writes.
+const FORMAT: u64 = 1;
+
+/// Reason why data is no record of an execution: which part of it, and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RecordError(String);
+
+impl RecordError {
+    fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// On whose behalf an execution runs, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordOrigin {
+    /// Caller who started it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub caller: String,
+    /// The user.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// The session.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The execution whose activation it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+impl From<ExecutionMeta> for RecordOrigin {
+    fn from(meta: ExecutionMeta) -> Self {
+        Self {
+            caller: caller(&meta.caller),
+            user: meta.user,
+            session: meta.session,
+            labels: meta.labels,
+            parent: meta.parent.map(|parent| parent.execution.to_string()),
+        }
+    }
+}
+
+/// A caller as people know it: the name behind the token of a subject.
+pub fn caller(token: &Token) -> String {
+    token.name().unwrap_or_else(|| token.to_string())
+}
+
+/// Everything there is to know about one execution.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// On whose behalf.
+    pub about: RecordOrigin,
+    /// The execution: plan, journal, and the fold of it.
+    pub execution: Execution,
+    /// Commands that were given.
+    pub commands: Vec<Verdict>,
+    /// True if values were taken out, so that decisions cannot be made again.
+    pub redacted: bool,
+}
+
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+struct ExportDocument {
+    #[serde(default)]
+    execution_id: Option<String>,
+    #[serde(default)]
+    about: RecordOrigin,
+    #[serde(default)]
+    commands: Vec<Verdict>,
+    #[serde(default)]
+    redacted: bool,
+}
+
+impl Record {
+    /// A record of these parts, checked: the fold relies on every fact pointing at something that is there.
+    pub fn of(
+        id: ExecutionId,
+        plan: Plan,
+        rounds: &[Round],
+        about: RecordOrigin,
+        commands: Vec<Verdict>,
+    ) -> Result<Self, RecordError> {
+        Self::folded(id, program(plan)?, rounds, about, commands)
+    }
+
+    fn folded(
+        id: ExecutionId,
+        program: Program,
+        rounds: &[Round],
+        about: RecordOrigin,
+        commands: Vec<Verdict>,
+    ) -> Result<Self, RecordError> {
+        let mut state = ExecutionState::new();
+        for (n, round) in rounds.iter().enumerate() {
+            for fact in &round.facts {
+                sinew_engine::fold(&program.graph, &mut state, round.at, fact)
+                    .map_err(|bad| RecordError::new(format!("its round {}: {bad}", n + 1)))?;
+            }
+        }
+        let execution = Execution::recover(id, program, rounds);
+        Ok(Self { about, execution, commands, redacted: false })
+    }
+
+    /// A record as the mesh holds it, with the program it names.
+    pub fn decode(stored: ExecutionRecord, program: Program) -> Result<Self, RecordError> {
+        let ExecutionRecord { meta, rounds, commands, .. } = stored;
+        let rounds = rounds.iter().map(|round| sinew_engine::decode_round(round));
+        let rounds = rounds
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
+        Self::folded(meta.execution.clone(), program, &rounds, RecordOrigin::from(meta), commands)
+    }
+
+    /// An execution that this process ran.
+    pub fn local(execution: &Execution) -> Self {
+        Self {
+            about: RecordOrigin::default(),
+            execution: execution.clone(),
+            commands: Vec::new(),
+            redacted: false,
+        }
+    }
+
+    /// As a document: plan, journal, and who asked.
+    pub fn to_json(&self) -> Value {
+        let mut document = json!({
+            "format": FORMAT,
+            "workflow": self.execution.program().name(),
+            "execution_id": self.execution.id().as_str(),
+            "about": self.about,
+            "commands": self.commands,
+            "plan": self.execution.program().graph.plan(),
+            "rounds": self.execution.journal(),
+        });
+        if self.redacted {
+            document["redacted"] = json!(true);
+        }
+        document
+    }
+
+    /// The record as it was after so many rounds.
+    #[must_use]
+    pub fn until(&self, round: usize) -> Self {
+        let journal = self.execution.journal();
+        let rounds = &journal[..round.min(journal.len())];
+        let (id, program) = (self.execution.id().clone(), self.execution.program().clone());
+        Self { execution: Execution::recover(id, program, rounds), ..self.clone() }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        self.execution.program().graph.plan()
+    }
+
+    /// Its id as text.
+    pub fn id(&self) -> &str {
+        self.execution.id().as_str()
+    }
+
+    /// When the last thing happened to it.
+    pub fn at(&self) -> Time {
+        self.execution.state().at
+    }
+}
+
+/// Reads an export from its bytes.
+pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
+    let mut file: Value =
+        serde_json::from_slice(bytes).map_err(|error| RecordError::new(error.to_string()))?;
+    match file.get("format").and_then(Value::as_u64) {
+        Some(FORMAT) => {}
+        Some(other) => {
+            return Err(RecordError::new(format!("it has format {other}, this version reads {FORMAT}")));
+        }
+        None => return Err(RecordError::new("it has no 'format'")),
+    }
+    let plan: Plan = serde_json::from_value(file["plan"].take())
+        .map_err(|error| RecordError::new(format!("its plan: {error}")))?;
+    let rounds: Vec<Round> = serde_json::from_value(file["rounds"].take())
+        .map_err(|error| RecordError::new(format!("its rounds: {error}")))?;
+    let ExportDocument { execution_id, about, commands, redacted } =
+        serde_json::from_value(file).map_err(|error| RecordError::new(error.to_string()))?;
+    let id = match execution_id {
+        Some(text) => ExecutionId::parse(&text).map_err(|error| RecordError::new(error.to_string()))?,
+        None => ExecutionId::of("local", "export", &plan.name),
+    };
+    Ok(Record { redacted, ..Record::of(id, plan, &rounds, about, commands)? })
+}
+
+/// The plan with the adapter of its dialect.
+pub fn program(plan: Plan) -> Result<Program, RecordError> {
+    let dialect = sinew_dialects::by_name(&plan.dialect).ok_or_else(|| {
+        RecordError::new(format!("its plan: this version has no dialect '{}'", plan.dialect))
+    })?;
+    Program::new(plan, dialect.adapter()).map_err(|error| RecordError::new(format!("its plan: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

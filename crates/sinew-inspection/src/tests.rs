@@ -1,0 +1,362 @@
+//! Views of records that the in-process driver made in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_dialects::LowerOptions;
+use sinew_engine::{ExecutionMode, PersonAnswer, RetryRequest, TaskReply, Time};
+use sinew_executor::execution_tree::Call;
+use sinew_executor::sim::{Signal, Sim, Stub, Stubbed};
+use sinew_executor::{Library, Program};
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{Fault, Vocabulary};
+use sinew_source::{Limits, LoadOptions, Variables};
+
+use super::*;
+use crate::events::EventWords;
+use crate::node_rows::NodeStatus;
+use crate::record::{self, Record, RecordOrigin};
+use crate::tree::TreeOptions;
+use crate::view_context::{MeshPresence, ViewContext};
+use crate::waiting::WaitKind;
+
+const ORDERS: &str = include_str!("../../sinew/tests/fixtures/good/orders.yaml");
+const APPROVAL: &str = include_str!("../../sinew/tests/fixtures/test/approval.test.json");
+
+/// Answers by agent, one after the other; the last one again and again. None = silence.
+pub(crate) struct Agents(BTreeMap<&'static str, Vec<Said>>);
+
+/// An answer, or silence.
+type Said = Option<Result<Value, &'static str>>;
+
+impl Stub for Agents {
+    fn call(&mut self, _now: Time, call: &Call) -> Stubbed {
+        let Some(answers) = self.0.get_mut(call.ask.target.name()) else { return Stubbed::Silent };
+        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+        match answer {
+            None => Stubbed::Silent,
+            Some(Ok(value)) => {
+                Stubbed::Answer { after: 1_500, result: Ok(TaskReply::new(value)), progress: Vec::new() }
+            }
+            Some(Err(why)) => Stubbed::Answer {
+                after: 3_000,
+                result: Err(Fault::failure("SINEW-5020", why).with_retryable(false)),
+                progress: Vec::new(),
+            },
+        }
+    }
+}
+
+/// Returns the workflows of a file, and the first of them.
+fn loaded(file: &str, text: &str) -> (Library, Program) {
+    let document = sinew_source::load(
+        text.as_bytes(),
+        &LoadOptions {
+            name: file,
+            variables: Variables::Kept,
+            read: &|_| Err("none".into()),
+            limits: Limits::default(),
+        },
+    )
+    .unwrap();
+    let dialect = sinew_dialects::detect(&document).unwrap();
+    let options = LowerOptions {
+        default_name: file.split('.').next().unwrap(),
+        read: &|_| Err("none".into()),
+        list: &sinew_dialects::no_list,
+        agents: &BTreeMap::new(),
+    };
+    let workflows = dialect.lower(document, &options).unwrap_or_else(|found| panic!("{found}"));
+    let mut library = Library::default();
+    let programs: Vec<Program> =
+        workflows.into_iter().map(|one| Program::new(one.plan, dialect.adapter()).unwrap()).collect();
+    for program in &programs {
+        library.insert(program.clone());
+    }
+    (library, programs.into_iter().next().unwrap())
+}
+
+/// Runs a workflow until nothing happens any more, or until then.
+pub(crate) fn ran(
+    file: &str,
+    text: &str,
+    input: Value,
+    agents: &[(&'static str, &[Said])],
+    signals: &[(Time, Signal)],
+    until: Time,
+) -> Record {
+    let (library, program) = loaded(file, text);
+    let agents = agents.iter().map(|(name, answers)| (*name, answers.to_vec())).collect();
+    let mut sim = Sim::new(Arc::new(library), Agents(agents));
+    for (at, signal) in signals {
+        sim.signal(*at, signal.clone());
+    }
+    sim.run(program, input, ExecutionMode::default(), until);
+    Record::local(sim.execution())
+}
+
+const HOUR: Time = 3_600_000;
+
+/// An execution as it is seen after an hour, without a mesh.
+fn seen(record: &Record) -> ViewContext {
+    ViewContext::of(&record.execution, HOUR, &MeshPresence::default())
+}
+
+fn failed() -> Record {
+    let agents: &[(&str, &[_])] = &[
+        ("checker", &[Some(Ok(json!({"kind": "large"})))]),
+        ("pricing", &[Some(Ok(json!({"price": 5}))), Some(Err("no price for line 2")), Some(Ok(json!(1)))]),
+    ];
+    ran("orders.yaml", ORDERS, json!({"lines": [1, 2, 3]}), agents, &[], HOUR)
+}
+
+fn asked(signals: &[(Time, Signal)]) -> Record {
+    let definition: Value = serde_json::from_str(APPROVAL).unwrap();
+    let text = definition["definition"].to_string();
+    let agents: &[(&str, &[_])] =
+        &[("Writer", &[Some(Ok(json!("draft")))]), ("Editor", &[Some(Ok(json!("done")))])];
+    ran("approval.json", &text, json!({}), agents, signals, HOUR)
+}
+
+#[test]
+fn what_went_wrong_without_failing_a_node_is_told() {
+    let file = json!({
+        "nodes": [
+            { "id": "t", "type": "TRIGGER", "subtype": "MANUAL" },
+            { "id": "s", "type": "EXTERNAL_ACTION", "subtype": "SLACK", "configurations": { "agent": "slack" } },
+        ],
+        "connections": [{ "id": "c1", "from_node": "t", "to_node": "s", "conversion_function": "lambda d: 1 / 0" }],
+    });
+    let agents: &[(&str, &[_])] = &[("slack", &[Some(Ok(json!({ "success": true })))])];
+    let record = ran("team.json", &file.to_string(), json!({ "n": 1 }), agents, &[], HOUR);
+    let told = describe::describe(&record, HOUR, &MeshPresence::default());
+    let warnings: Vec<(Option<&str>, &str)> =
+        told.warnings.iter().map(|warning| (warning.node.as_deref(), warning.message.as_str())).collect();
+    let raised = "the conversion function of 'c1' raised at line 1: ZeroDivisionError: division by zero; the value \
+                  travelled on unconverted";
+    assert_eq!(
+        warnings,
+        [(Some("t"), raised), (Some("s"), "the input member 'message' is required and missing")]
+    );
+    let text = describe::text(&told, HOUR, false);
+    assert!(text.contains("warnings\n  t: the conversion function of 'c1' raised"), "{text}");
+}
+
+#[test]
+fn a_failure_is_told_from_the_outside_in() {
+    let record = failed();
+    let told = describe::describe(&record, HOUR * 2, &MeshPresence::default());
+    assert_eq!(told.status, ExecutionStatus::Failure);
+    assert_eq!((told.nodes.total, told.nodes.failed), (4, 1));
+    let failure = told.failure.as_ref().unwrap();
+    assert_eq!(failure.node.as_deref(), Some("each_line_1"));
+    let innermost = failure.chain.last().unwrap();
+    assert_eq!(
+        (innermost.agent.as_deref(), innermost.fault.message.as_str()),
+        (Some("pricing"), "no price for line 2")
+    );
+    assert!(failure.chain.len() >= 2, "{:#?}", failure.chain);
+    assert!(told.next.iter().any(|next| next.ends_with("--dry-run")), "{:?}", told.next);
+    assert!(told.waiting.is_empty());
+    let text = describe::text(&told, HOUR * 2, false);
+    for wanted in
+        ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failure"]
+    {
+        assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+    }
+    let data = serde_json::to_value(&told).unwrap();
+    assert_eq!(data["started"], "1970-01-01T00:00:00.000Z");
+    assert_eq!(data["failure"]["chain"][0]["message"], json!(failure.chain[0].fault.message));
+}
+
+#[test]
+fn a_person_who_is_waited_for_comes_first_with_the_question() {
+    let record = asked(&[]);
+    let told = describe::describe(&record, HOUR, &MeshPresence::default());
+    assert_eq!(told.status, ExecutionStatus::Waiting);
+    let wait = &told.waiting[0];
+    assert_eq!((wait.what, wait.node.as_deref()), (WaitKind::Person, Some("ok")));
+    assert!(wait.question.is_some());
+    assert!(told.next[0].starts_with("sinew approval approve"), "{:?}", told.next);
+    let row = list::ExecutionRow::of(&record, HOUR);
+    assert!(row.waiting.unwrap().starts_with("a person at ok"));
+    assert!(tree::head(&record, &seen(&record)).ends_with("1 waiting for a person"));
+}
+
+#[test]
+fn whoever_does_not_answer_is_named_with_since_and_until() {
+    let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[], 5_000);
+    let told = describe::describe(&record, 65_000, &MeshPresence::default());
+    assert_eq!(told.status, ExecutionStatus::Running);
+    let wait = &told.waiting[0];
+    assert_eq!((wait.agent.as_deref(), wait.since), (Some("checker"), 0));
+    assert!(wait.text.starts_with("agent checker, for 1m05s"), "{}", wait.text);
+}
+
+#[test]
+fn a_paused_execution_waits_to_be_resumed() {
+    let pause = (10, Signal::Pause("lunch".into()));
+    let record = ran("orders.yaml", ORDERS, json!({"lines": []}), &[], &[pause], 5_000);
+    let told = describe::describe(&record, 6_000, &MeshPresence::default());
+    assert_eq!(told.status, ExecutionStatus::Paused);
+    assert!(told.waiting.iter().any(|wait| wait.what == WaitKind::Resume && wait.text.contains("lunch")));
+    assert!(told.next[0].starts_with("sinew execution resume"));
+}
+
+#[test]
+fn trees_fold_and_open() {
+    let record = failed();
+    let grown = |options: TreeOptions| tree::tree(&record, &seen(&record), &options).unwrap();
+    let folded = grown(TreeOptions::default());
+    let names =
+        |branches: &[tree::TreeBranch]| branches.iter().map(|one| one.label.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&folded), ["check_order", "route", "each_line", "approve"]);
+    assert!(folded.iter().all(|one| one.children.is_empty()));
+    assert!(folded[2].row.message.as_ref().unwrap().contains("no price"));
+    let open = grown(TreeOptions { depth: 9, ..TreeOptions::default() });
+    assert_eq!(names(&open[2].children), ["each_line_0", "each_line_1", "each_line_2"]);
+    assert_eq!(open[2].children[1].row.status, NodeStatus::Failed);
+    let some = grown(TreeOptions { depth: 9, fold: vec![NodeStatus::Succeeded], node: None });
+    assert!(some[2].children.iter().all(|child| child.row.status != NodeStatus::Succeeded));
+    assert_eq!(some[2].folded.get("succeeded"), Some(&2));
+    let one = grown(TreeOptions { depth: 9, node: Some("each_line_1".into()), ..TreeOptions::default() });
+    assert_eq!(names(&one), ["each_line_1"]);
+    assert!(
+        tree::tree(
+            &record,
+            &seen(&record),
+            &TreeOptions { node: Some("nobody".into()), ..TreeOptions::default() }
+        )
+        .is_none()
+    );
+    let lines = tree::lines(&open, false, false);
+    assert!(lines.iter().any(|line| line.starts_with("✗ ├ each_line_1")), "{lines:#?}");
+    let status = lines[0].find("STATUS").unwrap();
+    for line in &lines[1..] {
+        let at = line.char_indices().nth(status).unwrap().0;
+        assert!(line[at..].starts_with(|c: char| c.is_alphabetic()), "columns: {lines:#?}");
+    }
+}
+
+#[test]
+fn events_have_numbers_that_never_change() {
+    let record = failed();
+    for words in
+        [EventWords::Mesh(Vocabulary::Current), EventWords::Mesh(Vocabulary::Spec), EventWords::Facts]
+    {
+        let all = events::lines(&record, words);
+        let rounds = record.execution.journal();
+        let half = Record::of(
+            record.execution.id().clone(),
+            record.plan().clone(),
+            &rounds[..rounds.len() / 2],
+            RecordOrigin::default(),
+            Vec::new(),
+        )
+        .unwrap();
+        let some = events::lines(&half, words);
+        assert!(!some.is_empty() && some.len() < all.len());
+        assert_eq!(some[..], all[..some.len()]);
+        assert!(all.iter().all(|line| !line.kind.is_empty() && !line.show().contains('\n')));
+    }
+    let native = events::lines(&asked(&[]), EventWords::Native);
+    assert!(native.iter().any(|line| line.event.to_string().contains("ok")), "{native:#?}");
+}
+
+#[test]
+fn a_dry_retry_lists_what_is_kept_and_what_runs() {
+    let record = failed();
+    let preview = retry::preview(&record, &RetryRequest::default()).unwrap();
+    assert_eq!(preview.keep, ["check_order", "route"]);
+    assert_eq!(preview.rerun.keys().collect::<Vec<_>>(), ["each_line"]);
+    assert_eq!(preview.untouched, ["approve"]);
+    let text = retry::text(&preview, &record);
+    assert!(text.starts_with("would keep  check_order, route"), "{text}");
+    let refused = RetryRequest { nodes: vec!["check_order".into()], ..RetryRequest::default() };
+    assert!(retry::preview(&record, &refused).is_err());
+    assert!(retry::preview(&asked(&[]), &RetryRequest::default()).is_err());
+    let afresh =
+        RetryRequest { input: Some(record.execution.ctx().input().clone()), ..RetryRequest::default() };
+    let preview = retry::preview(&record, &afresh).unwrap();
+    assert_eq!((preview.keep.len(), preview.rerun.len(), preview.untouched.len()), (0, 1, 0));
+    assert_eq!(preview.reset, ["route", "each_line", "approve"]);
+}
+
+#[test]
+fn what_was_decided_is_decided_again() {
+    let yes = PersonAnswer { data: json!("approve"), ..PersonAnswer::default() };
+    let no = PersonAnswer { data: json!("reject"), ..PersonAnswer::default() };
+    let afresh = RetryRequest { input: Some(json!({})), ..RetryRequest::default() };
+    let with_input =
+        RetryRequest { nodes: vec!["w".into()], only: true, input: Some(json!({ "topic": "another" })) };
+    let records = [
+        failed(),
+        asked(&[]),
+        asked(&[(9_000, Signal::Answer(None, no)), (20_000, Signal::Answer(None, yes))]),
+        asked(&[
+            (9_000, Signal::Pause("a".into())),
+            (10_000, Signal::Resume),
+            (11_000, Signal::Cancel("b".into())),
+        ]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(RetryRequest::default()))]),
+        asked(&[(9_000, Signal::Cancel("b".into())), (10_000, Signal::Retry(afresh))]),
+        asked(&[(1_000, Signal::Cancel("b".into())), (2_000, Signal::Retry(with_input))]),
+    ];
+    for record in &records {
+        let report = replay::replay(record, true);
+        assert_eq!((report.difference, report.decided_again), (None, record.execution.journal().len()));
+    }
+    // A decision that this version would not make is found.
+    let mut file = records[0].to_json();
+    let rounds = file["rounds"].as_array_mut().unwrap();
+    let (at, ended) = rounds
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(at, round)| round["facts"].as_array_mut().unwrap().iter_mut().map(move |fact| (at, fact)))
+        .find(|(_, fact)| fact["fact"] == "concluded")
+        .unwrap();
+    ended["outcome"]["fault"]["message"] = "something else".into();
+    let changed = record::parse(file.to_string().as_bytes()).unwrap();
+    let difference = replay::replay(&changed, true).difference.unwrap();
+    assert_eq!(difference.round, at + 1);
+    assert_eq!(difference.recorded["outcome"]["fault"]["message"], "something else");
+}
+
+#[test]
+fn lists_show_what_goes_on_first_and_filter() {
+    let mut rows: Vec<list::ExecutionRow> =
+        [failed(), asked(&[])].iter().map(|record| list::ExecutionRow::of(record, HOUR)).collect();
+    rows[0].labels.insert("team".into(), "a".into());
+    list::sort(&mut rows);
+    assert_eq!(rows[0].status, ExecutionStatus::Waiting);
+    let text = list::text(&rows, HOUR, true, false);
+    assert!(text.lines().count() == 3 && text.contains("team=a"), "{text}");
+    let count = |wanted: list::RowFilter| rows.iter().filter(|row| wanted.takes(row)).count();
+    assert_eq!(count(list::RowFilter::default()), 2);
+    assert_eq!(
+        count(list::RowFilter { status: vec![ExecutionStatus::Failure], ..list::RowFilter::default() }),
+        1
+    );
+    assert_eq!(
+        count(list::RowFilter { labels: vec![("team".into(), "b".into())], ..list::RowFilter::default() }),
+        0
+    );
+    assert_eq!(count(list::RowFilter { since: Some(1), ..list::RowFilter::default() }), 0);
+    assert_eq!(count(list::RowFilter { workflow: vec!["orders".into()], ..list::RowFilter::default() }), 1);
+}
+
+/// The records that transcripts look at are what the driver makes; `UPDATE=1` writes them anew.
+#[test]
+fn fixtures_are_what_the_driver_makes() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sinew/tests/fixtures/record");
+    for (name, record) in [("failed.json", failed()), ("waiting.json", asked(&[]))] {
+        let made = serde_json::to_string(&record.to_json()).unwrap() + "\n";
+        let file = folder.join(name);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &made).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), made, "{name}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Reasons of waiting: for each node at rest the reason, the start and the deadline.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_engine::{Time, WaitingFor};
+use sinew_executor::events;
+
+use crate::node_rows::duration;
+use crate::record::Record;
+use crate::view_context::ViewContext;
+use crate::words;
+
+/// The words for an execution whose shard no executor serves.
+pub const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";
+
+/// Kind of a reason of waiting; serialised as its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// An executor that serves the shard.
+    Executor,
+    /// An answer of an agent.
+    Agent,
+    /// A script that is evaluated.
+    Script,
+    /// The next attempt.
+    Retry,
+    /// A time.
+    Timer,
+    /// A decision of a person.
+    Person,
+    /// Children of a map, loop or fork.
+    Children,
+    /// A turn within limits of concurrency.
+    Turn,
+    /// An operator who resumes the execution.
+    Resume,
+    /// The end of the time of the execution.
+    End,
+}
+
+/// One thing that is waited for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownWait {
+    /// The node, with its place in maps and loops; none for the whole execution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The activation: what an answer names when a node waits several times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activation: Option<u32>,
+    /// For what, as a word.
+    #[serde(rename = "for")]
+    pub what: WaitKind,
+    /// The same as a sentence.
+    pub text: String,
+    /// The sentence without times.
+    #[serde(skip)]
+    pub subject: String,
+    /// A sign that its end is not near.
+    #[serde(skip)]
+    pub is_late: bool,
+    /// Since when.
+    #[serde(serialize_with = "words::serialize")]
+    pub since: Time,
+    /// Until when, if there is an end to it.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words::maybe")]
+    pub until: Option<Time>,
+    /// The agent that is waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Question for the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<PersonQuestion>,
+}
+
+/// Question for a person.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PersonQuestion {
+    /// Text that the person reads.
+    pub prompt: String,
+    /// The data to judge.
+    pub data: Value,
+    /// Persons who may decide; anyone when empty.
+    pub allowed: Vec<String>,
+}
+
+/// Returns everything that is waited for: an executor first, then persons, then in the order in which it began.
+pub fn waits(record: &Record, context: &ViewContext) -> Vec<ShownWait> {
+    let (ctx, now) = (record.execution.ctx(), context.now);
+    if ctx.state.ended {
+        return Vec::new();
+    }
+    let executor = context.presence.has_no_executor().then(|| ShownWait {
+        node: None,
+        activation: None,
+        what: WaitKind::Executor,
+        text: NO_EXECUTOR.to_owned(),
+        subject: NO_EXECUTOR.to_owned(),
+        is_late: true,
+        since: ctx.state.at,
+        until: None,
+        agent: None,
+        question: None,
+    });
+    let mut waits: Vec<ShownWait> = sinew_engine::waiting(ctx.state)
+        .into_iter()
+        // Children wait for themselves.
+        .filter(|waiting| !matches!(waiting.what, WaitingFor::Children { .. }))
+        .map(|waiting| {
+            let (mut agent, mut question, mut concern) = (None, None, None);
+            let retried = waiting.act.and_then(|act| context.retried.get(&act));
+            let (what, text) = match &waiting.what {
+                WaitingFor::Agent { name, tries, .. } => {
+                    agent = Some(name.clone());
+                    concern = context.presence.concern(name);
+                    let again = if *tries > 1 { format!(", attempt {tries}") } else { String::new() };
+                    (WaitKind::Agent, format!("agent {name}{again}"))
+                }
+                WaitingFor::Evaluation => (WaitKind::Script, "a script that is evaluated".to_owned()),
+                WaitingFor::Retry { tries } => {
+                    let why = retried.map(|one| format!(" ({})", one.message)).unwrap_or_default();
+                    (WaitKind::Retry, format!("the next attempt; {tries} failed{why}"))
+                }
+                WaitingFor::Sleep => (WaitKind::Timer, "time to pass".to_owned()),
+                WaitingFor::Person(wait) => {
+                    question = Some(PersonQuestion {
+                        prompt: wait.prompt.clone(),
+                        data: Value::clone(&wait.data),
+                        allowed: wait.allowed.clone(),
+                    });
+                    (WaitKind::Person, person(&wait.allowed))
+                }
+                WaitingFor::Children { .. } => (WaitKind::Children, "its children".to_owned()),
+                WaitingFor::Turn => (WaitKind::Turn, "its turn".to_owned()),
+                WaitingFor::Resume { reason } => {
+                    (WaitKind::Resume, format!("somebody to resume it ({reason})"))
+                }
+                WaitingFor::Wall => (WaitKind::End, "the end of its time".to_owned()),
+            };
+            let left = |until: Time| match until.checked_sub(now) {
+                Some(left) => format!(", {} left", duration(left)),
+                None => format!(", due {} ago", duration(now - until)),
+            };
+            let until = waiting.until.map(left).unwrap_or_default();
+            let since = duration(now.saturating_sub(waiting.since));
+            ShownWait {
+                node: waiting.act.map(|act| events::label(&ctx, act)),
+                activation: waiting.act,
+                what,
+                is_late: concern.is_some(),
+                subject: concern.clone().unwrap_or_else(|| text.clone()),
+                text: match concern {
+                    Some(concern) => format!("{text}, for {since}{until}; {concern}"),
+                    None => format!("{text}, for {since}{until}"),
+                },
+                since: waiting.since,
+                until: waiting.until,
+                agent,
+                question,
+            }
+        })
+        .collect();
+    waits.sort_by_key(|wait| wait.what != WaitKind::Person);
+    waits.splice(0..0, executor);
+    waits
+}
+
+fn person(allowed: &[String]) -> String {
+    if allowed.is_empty() { "a person".to_owned() } else { format!("a person ({})", allowed.join(", ")) }
+}
+
+/// All of it in one line: what a list shows.
+pub fn summary(waits: &[ShownWait]) -> Option<String> {
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Executor) {
+        return Some(wait.text.clone());
+    }
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Person) {
+        let prompt = wait.question.as_ref().map(|question| question.prompt.as_str()).unwrap_or_default();
+        return Some(format!("a person at {}: {prompt}", wait.node.as_deref().unwrap_or("-")));
+    }
+    if let Some(wait) = waits.iter().find(|wait| wait.what == WaitKind::Resume) {
+        return Some(wait.text.clone());
+    }
+    let mut agents: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in waits.iter().filter_map(|wait| wait.agent.as_deref()) {
+        *agents.entry(name).or_default() += 1;
+    }
+    if !agents.is_empty() {
+        let word = |(name, count): (&str, usize)| {
+            if count > 1 { format!("{name} ×{count}") } else { name.to_owned() }
+        };
+        return Some(format!("agent {}", agents.into_iter().map(word).collect::<Vec<_>>().join(", ")));
+    }
+    waits.first().map(|wait| wait.text.clone())
+}

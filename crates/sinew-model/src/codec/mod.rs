@@ -1,0 +1,224 @@
+//! Providers' interfaces: a prompt becomes the bytes of a request, the bytes of an answer become a turn.
+//!
+//! No codec does I/O. Equal prompts give equal bytes. Answers are untrusted: any bytes give a turn or a refusal.
+
+mod anthropic;
+mod assemble;
+mod gemini;
+mod openai;
+mod refusals;
+mod sse;
+
+use serde_json::Value;
+
+use crate::prompt::Prompt;
+use crate::spec::{ModelSpec, Provider};
+use crate::turn::{ModelRefusal, ModelTurn, TurnDelta};
+
+pub use refusals::refusal_of_status;
+
+/// Most bytes of an answer.
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// A request to a provider, without its address and key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelRequest {
+    /// Path and query below the address of the provider.
+    pub path: String,
+    /// Headers beside the key and the content type.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// Body, JSON.
+    pub body: Vec<u8>,
+}
+
+/// Address of a provider whose agent file names none.
+pub const fn default_address(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAi => "https://api.openai.com/v1",
+        Provider::Anthropic => "https://api.anthropic.com",
+        Provider::Gemini => "https://generativelanguage.googleapis.com",
+        Provider::Script => "",
+    }
+}
+
+/// Name of the header with the key, and the text before the key.
+pub const fn key_header(provider: Provider) -> (&'static str, &'static str) {
+    match provider {
+        Provider::OpenAi | Provider::Script => ("authorization", "Bearer "),
+        Provider::Anthropic => ("x-api-key", ""),
+        Provider::Gemini => ("x-goog-api-key", ""),
+    }
+}
+
+/// Words a prompt for the provider of a model.
+pub fn encode_request(prompt: &Prompt, model: &ModelSpec) -> ModelRequest {
+    let (path, headers, mut body): (String, &'static [_], Value) = match model.provider {
+        Provider::OpenAi | Provider::Script => {
+            ("/chat/completions".to_owned(), &[], openai::body(prompt, model))
+        }
+        Provider::Anthropic => (
+            "/v1/messages".to_owned(),
+            &[("anthropic-version", "2023-06-01")],
+            anthropic::body(prompt, model),
+        ),
+        Provider::Gemini => (gemini::path(model), &[], gemini::body(prompt, model)),
+    };
+    if let Some(members) = body.as_object_mut() {
+        for (key, value) in &model.extra {
+            merge_member(members, key, value);
+        }
+    }
+    ModelRequest { path, headers, body: body.to_string().into_bytes() }
+}
+
+/// Objects are merged, everything else is replaced.
+fn merge_member(members: &mut serde_json::Map<String, Value>, key: &str, value: &Value) {
+    match (members.get_mut(key), value) {
+        (Some(Value::Object(inner)), Value::Object(more)) => {
+            for (key, value) in more {
+                merge_member(inner, key, value);
+            }
+        }
+        _ => {
+            members.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Reads the answer of a provider, streamed or whole, as it arrives.
+#[derive(Debug)]
+pub struct AnswerReader {
+    collector: Collector,
+    events: sse::EventReader,
+    /// Bytes of an answer that is not a stream.
+    whole: Option<Vec<u8>>,
+    begun: bool,
+    bytes: usize,
+    broken: Option<ModelRefusal>,
+}
+
+#[derive(Debug)]
+enum Collector {
+    OpenAi(openai::ChatCollector),
+    Anthropic(anthropic::MessageCollector),
+    Gemini(gemini::ContentCollector),
+}
+
+impl AnswerReader {
+    /// A reader of one answer of this provider.
+    pub fn new(provider: Provider) -> Self {
+        let collector = match provider {
+            Provider::OpenAi | Provider::Script => Collector::OpenAi(openai::ChatCollector::default()),
+            Provider::Anthropic => Collector::Anthropic(anthropic::MessageCollector::default()),
+            Provider::Gemini => Collector::Gemini(gemini::ContentCollector::default()),
+        };
+        Self {
+            collector,
+            events: sse::EventReader::default(),
+            whole: None,
+            begun: false,
+            bytes: 0,
+            broken: None,
+        }
+    }
+
+    /// Takes the next bytes. Returns the pieces of the answer that became complete.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnDelta> {
+        self.bytes = self.bytes.saturating_add(bytes.len());
+        if self.bytes > MAX_ANSWER_BYTES {
+            let text = format!("it is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
+            self.broken.get_or_insert_with(|| ModelRefusal::unreadable(text));
+        }
+        if self.broken.is_some() {
+            return Vec::new();
+        }
+        if !self.begun {
+            // Servers that do not stream answer with one JSON document.
+            let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) else {
+                return Vec::new();
+            };
+            self.begun = true;
+            if matches!(first, b'{' | b'[') {
+                self.whole = Some(Vec::new());
+            }
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.extend_from_slice(bytes);
+            return Vec::new();
+        }
+        let mut deltas = Vec::new();
+        for data in self.events.feed(bytes) {
+            if data.trim() == "[DONE]" {
+                continue;
+            }
+            match serde_json::from_str::<Value>(&data) {
+                Ok(event) => self.take(&event, &mut deltas),
+                Err(error) => {
+                    self.broken = Some(ModelRefusal::unreadable(format!("an event is not JSON: {error}")));
+                }
+            }
+            if self.broken.is_some() {
+                break;
+            }
+        }
+        deltas
+    }
+
+    fn take(&mut self, event: &Value, deltas: &mut Vec<TurnDelta>) {
+        let taken = match &mut self.collector {
+            Collector::OpenAi(collector) => collector.take_event(event, deltas),
+            Collector::Anthropic(collector) => collector.take_event(event, deltas),
+            Collector::Gemini(collector) => collector.take_event(event, deltas),
+        };
+        if let Err(refusal) = taken {
+            self.broken = Some(refusal);
+        }
+    }
+
+    /// Whether the answer cannot become a turn any more; the rest of it need not be read.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// The turn, once all bytes are there.
+    pub fn end(mut self) -> Result<ModelTurn, ModelRefusal> {
+        if let Some(refusal) = self.broken {
+            return Err(refusal);
+        }
+        if let Some(whole) = self.whole {
+            let document = serde_json::from_slice::<Value>(&whole).map_err(ModelRefusal::unreadable)?;
+            return match self.collector {
+                Collector::OpenAi(_) => openai::read_whole(&document),
+                Collector::Anthropic(_) => anthropic::read_whole(&document),
+                Collector::Gemini(_) => gemini::read_whole(&document),
+            };
+        }
+        // The last event may lack the empty line behind it.
+        let rest = self.events.feed(b"\n\n");
+        for data in rest.iter().filter(|data| data.trim() != "[DONE]") {
+            match serde_json::from_str::<Value>(data) {
+                Ok(event) => self.take(&event, &mut Vec::new()),
+                Err(_) => return Err(ModelRefusal::unreadable("the stream ends within an event")),
+            }
+        }
+        if let Some(refusal) = self.broken {
+            return Err(refusal);
+        }
+        match self.collector {
+            Collector::OpenAi(collector) => collector.end(),
+            Collector::Anthropic(collector) => collector.end(),
+            Collector::Gemini(collector) => collector.end(),
+        }
+    }
+}
+
+/// A stream that ended before the answer did.
+fn unfinished() -> ModelRefusal {
+    ModelRefusal::unreadable("the stream ended before the answer did")
+}
+
+/// A count of tokens; absent, negative and absurd ones are zero.
+fn tokens(value: &Value) -> u64 {
+    const MAX_TOKENS: u64 = 1 << 40;
+    value.as_u64().filter(|count| *count < MAX_TOKENS).unwrap_or(0)
+}

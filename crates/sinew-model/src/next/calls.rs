@@ -1,0 +1,269 @@
+//! The calls of a turn: checked, refused, asked about, made.
+
+use serde_json::Value;
+use sinew_protocol::{Fault, code};
+
+use super::{ApprovalTest, NextStep, PersonQuestion, QuestionReason, ToolCall, fail};
+use crate::output::{ANSWER_TOOL, AnswerPlan, told};
+use crate::record::{CallPosition, CallResult, CallStatus, StepBody};
+use crate::spec::{ApprovalRule, ConversationSpec, EffectClass, TaintRule, ToolSpec, UnknownRule};
+use crate::state::{CallState, ConversationState, Exchange};
+use crate::text::{canonical, shortened};
+use crate::turn::RequestedCall;
+
+/// Longest name of an unknown tool that a message repeats, in characters.
+const MAX_SHOWN_NAME: usize = 64;
+
+/// Words about a call whose fate a crash left open.
+const UNKNOWN: &str =
+    "The process stopped during this call. It may have taken effect. Check before you call it again.";
+
+/// A decision about one call.
+enum CallPlan {
+    Make(ToolCall),
+    Ask(PersonQuestion),
+    Answer(CallStatus, String),
+    End(Fault),
+    Pending,
+}
+
+impl ConversationSpec {
+    /// Decides about the calls of the last turn; none if all of them have results.
+    pub(super) fn calls(
+        &self,
+        state: &ConversationState,
+        last: &Exchange,
+        plan: AnswerPlan,
+        test: ApprovalTest<'_>,
+    ) -> Option<NextStep> {
+        if let ([only], AnswerPlan::Tool) = (last.answer.calls.as_slice(), plan)
+            && only.tool == ANSWER_TOOL
+        {
+            return Some(self.conclude_call(state, last, &only.arguments));
+        }
+        // Without a further turn the results of calls would reach no model.
+        if state.counted_asks() >= self.budget.turns && last.calls.iter().any(|call| call.result.is_none()) {
+            return Some(self.ask(state));
+        }
+        let mut group = Vec::new();
+        for (index, (requested, call)) in last.answer.calls.iter().zip(&last.calls).enumerate() {
+            if call.result.is_some() {
+                continue;
+            }
+            let position = self.position(state, last.turn, index as u32);
+            let made = state.totals.tool_calls.saturating_add(group.len() as u32);
+            match self.plan_call(state, last, (requested, call), position.clone(), made, plan, test) {
+                CallPlan::Answer(status, text) => {
+                    let result = CallResult { status, content: text.into(), artifact: None, open: false };
+                    return Some(NextStep::Record(StepBody::Done { call: position, result }));
+                }
+                CallPlan::End(fault) => return Some(fail(fault)),
+                // Calls that act, and questions, wait for the calls before them: the model's order counts.
+                CallPlan::Make(call) if call.effect == EffectClass::Once => {
+                    if group.is_empty() {
+                        return Some(NextStep::RunCalls(vec![call]));
+                    }
+                    break;
+                }
+                CallPlan::Ask(question) => {
+                    if group.is_empty() {
+                        return Some(NextStep::AskPerson(question));
+                    }
+                    break;
+                }
+                CallPlan::Pending => return Some(NextStep::Wait),
+                CallPlan::Make(call) => group.push(call),
+            }
+            if group.len() >= self.budget.parallel.max(1) as usize {
+                break;
+            }
+        }
+        (!group.is_empty()).then_some(NextStep::RunCalls(group))
+    }
+
+    fn position(&self, state: &ConversationState, turn: u32, index: u32) -> CallPosition {
+        CallPosition { turn, index, key: self.call_key(state.resets, turn, index) }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call and everything that stands against it")]
+    fn plan_call(
+        &self,
+        state: &ConversationState,
+        last: &Exchange,
+        (requested, call): (&RequestedCall, &CallState),
+        position: CallPosition,
+        made: u32,
+        plan: AnswerPlan,
+        test: ApprovalTest<'_>,
+    ) -> CallPlan {
+        let (tool, arguments) = match self.checked(requested, plan) {
+            Ok(checked) => checked,
+            Err(problem) => return CallPlan::Answer(CallStatus::Invalid, problem),
+        };
+        let ready =
+            ToolCall { position, tool: tool.declaration.name.clone(), arguments, effect: tool.effect };
+        let refuse = |text: String| CallPlan::Answer(CallStatus::Refused, text);
+        if let Some(begun_in) = call.begun_in {
+            if begun_in == state.begins {
+                return CallPlan::Pending;
+            }
+            return self.plan_unknown(call, ready);
+        }
+        if let Some(limit) = tool.limit.filter(|limit| times_made(state, tool) >= *limit) {
+            return refuse(format!("{} may be called {limit} times in a conversation, and was", ready.tool));
+        }
+        if made >= self.budget.tool_calls {
+            return refuse(format!(
+                "no more than {} tools may be called in a conversation",
+                self.budget.tool_calls
+            ));
+        }
+        match self.loop_guard(state, &ready) {
+            LoopFinding::Free => {}
+            LoopFinding::Refuse(text) => return refuse(text),
+            LoopFinding::End(fault) => return CallPlan::End(fault),
+        }
+        let tainted = self.tainted || state.tainted || last.calls.iter().any(is_open);
+        let acts_tainted = tainted && tool.effect == EffectClass::Once;
+        if acts_tainted && self.taint == TaintRule::Deny {
+            return refuse(format!(
+                "{} acts, and the conversation holds words of others: the agent file forbids that",
+                ready.tool
+            ));
+        }
+        let by_rule = match &tool.approval {
+            ApprovalRule::Never => false,
+            ApprovalRule::Always => true,
+            ApprovalRule::When(condition) => test(condition, &ready.arguments),
+        };
+        let reason = match (by_rule, acts_tainted && self.taint == TaintRule::Approve) {
+            (true, _) => QuestionReason::Rule,
+            (false, true) => QuestionReason::Taint,
+            (false, false) => return CallPlan::Make(ready),
+        };
+        asked(call, ready, reason)
+    }
+
+    /// Decides about a call that an earlier process began.
+    fn plan_unknown(&self, call: &CallState, ready: ToolCall) -> CallPlan {
+        match self.on_unknown {
+            UnknownRule::Tell => CallPlan::Answer(CallStatus::Unknown, UNKNOWN.to_owned()),
+            UnknownRule::Fail => {
+                let text = format!(
+                    "the process stopped during a call of {}, which may have taken effect",
+                    ready.tool
+                );
+                CallPlan::End(
+                    Fault::error(code::MODEL_CALL_FATE_UNKNOWN.as_str(), text).with_retryable(false),
+                )
+            }
+            UnknownRule::Ask => asked(call, ready, QuestionReason::Unknown),
+        }
+    }
+
+    /// The tool and the arguments of a call, or the words that the model is told about it.
+    fn checked(&self, requested: &RequestedCall, plan: AnswerPlan) -> Result<(&ToolSpec, Value), String> {
+        if requested.tool == ANSWER_TOOL && plan == AnswerPlan::Tool {
+            return Err(format!("Call {ANSWER_TOOL} alone, after the results of all other tools are there."));
+        }
+        let Some(tool) = self.tool(&requested.tool) else {
+            let names: Vec<&str> = self.tools.iter().map(|tool| tool.declaration.name.as_str()).collect();
+            let shown = shortened(&requested.tool, MAX_SHOWN_NAME);
+            return Err(format!("There is no tool '{shown}'. Tools: {}.", names.join(", ")));
+        };
+        let written = requested.arguments.trim();
+        let arguments: Value = if written.is_empty() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            sinew_protocol::unique_keys::read_unique(written.as_bytes())
+                .map_err(|error| format!("The arguments are not valid JSON: {error}."))?
+        };
+        if !arguments.is_object() {
+            return Err("The arguments must be a JSON object.".to_owned());
+        }
+        if let Some(schema) = &tool.parameters {
+            let bad = told(&schema.errors(&arguments));
+            if !bad.is_empty() {
+                return Err(format!("The arguments do not fit:\n- {}", bad.join("\n- ")));
+            }
+        }
+        Ok((tool, arguments))
+    }
+
+    /// Counts equal calls that gave equal results one after the other.
+    fn loop_guard(&self, state: &ConversationState, ready: &ToolCall) -> LoopFinding {
+        let wanted = canonical(&ready.arguments);
+        let same = |requested: &RequestedCall| {
+            requested.tool == ready.tool
+                && serde_json::from_str::<Value>(&requested.arguments)
+                    .is_ok_and(|given| canonical(&given) == wanted)
+        };
+        let mut results: Vec<String> = Vec::new();
+        let mut refused = 0;
+        for exchange in &state.exchanges {
+            for (requested, call) in exchange.answer.calls.iter().zip(&exchange.calls) {
+                let Some(result) = call.result.as_ref().filter(|_| same(requested)) else { continue };
+                match result.status {
+                    CallStatus::Refused => refused += 1,
+                    _ => results.push(canonical(&result.content)),
+                }
+            }
+        }
+        let repeats = self.budget.repeats.max(1) as usize;
+        let equal = results.iter().rev().take_while(|result| Some(*result) == results.last()).count();
+        if equal < repeats {
+            return LoopFinding::Free;
+        }
+        if refused >= repeats {
+            let text =
+                format!("the model called {} {} times with the same arguments", ready.tool, equal + refused);
+            let fault = Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text);
+            return LoopFinding::End(fault.with_retryable(false));
+        }
+        LoopFinding::Refuse(format!(
+            "You called {} with the same arguments {equal} times, and the result was the same each time. Do something else.",
+            ready.tool
+        ))
+    }
+}
+
+/// Finding of the loop guard.
+enum LoopFinding {
+    Free,
+    Refuse(String),
+    End(Fault),
+}
+
+/// How often a tool was called, as far as the turns that count tell.
+fn times_made(state: &ConversationState, tool: &ToolSpec) -> u32 {
+    made_calls(state).filter(|(requested, _)| requested.tool == tool.declaration.name).count() as u32
+}
+
+fn made_calls(state: &ConversationState) -> impl Iterator<Item = (&RequestedCall, &CallResult)> {
+    let calls = state.exchanges.iter().flat_map(|exchange| exchange.answer.calls.iter().zip(&exchange.calls));
+    calls.filter_map(|(requested, call)| Some((requested, call.result.as_ref()?))).filter(|(_, result)| {
+        matches!(result.status, CallStatus::Succeeded | CallStatus::Failed | CallStatus::Unknown)
+    })
+}
+
+fn is_open(call: &CallState) -> bool {
+    call.result.as_ref().is_some_and(|result| {
+        result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed)
+    })
+}
+
+/// The question to a person, or the consequence of the decision.
+fn asked(call: &CallState, ready: ToolCall, reason: QuestionReason) -> CallPlan {
+    match &call.decision {
+        None => CallPlan::Ask(PersonQuestion { call: ready, reason, asked_at: call.asked_at }),
+        Some(decision) if decision.approved => CallPlan::Make(ready),
+        Some(decision) => {
+            let comment = decision.comment.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+            let code = code::MODEL_CALL_REFUSED_BY_PERSON;
+            CallPlan::Answer(
+                CallStatus::Refused,
+                format!("A person did not allow this call{comment} [{code}]"),
+            )
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The next thing to do in a conversation. A pure function of the log and the time.
+
+mod answers;
+mod asks;
+mod calls;
+
+use serde_json::Value;
+use sinew_protocol::{Fault, code};
+
+use crate::output::AnswerPlan;
+use crate::prompt::Prompt;
+use crate::record::{CallPosition, ConversationEnd, StepBody};
+use crate::spec::{ConversationSpec, EffectClass};
+use crate::state::{ConversationState, Exchange};
+use crate::turn::{FinishReason, ModelTurn};
+
+/// Calls of a conversation that may be invalid; one more ends it.
+const MAX_INVALID_CALLS: u32 = 3;
+
+/// Tests whether a call needs a person: the condition of the agent file, and the arguments. A condition that cannot be
+/// evaluated must answer true.
+pub type ApprovalTest<'a> = &'a dyn Fn(&str, &Value) -> bool;
+
+/// The next thing to do in a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NextStep {
+    /// Append this record and ask again.
+    Record(StepBody),
+    /// Wait, append an `Ask`, ask the model, and append a `Turn`, a `Miss`, or for a summary a `Compact`.
+    AskModel(Box<ModelAsk>),
+    /// Make these calls at the same time, and append a `Done` for each. A `once` call stands alone, and its `Call` is
+    /// appended before it is made.
+    RunCalls(Vec<ToolCall>),
+    /// Append a `Question` if the person has not been asked, wait for the decision and append it.
+    AskPerson(PersonQuestion),
+    /// Calls that this process made are under way: fold again when their results are in the log.
+    Wait,
+    /// The conversation is over.
+    Finished(ConversationEnd),
+}
+
+/// A question to a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelAsk {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Number of the model in the spec.
+    pub model: usize,
+    /// The question.
+    pub prompt: Prompt,
+    /// Time to wait before, in milliseconds.
+    pub wait_ms: u64,
+    /// Turns before this one are to be summarised; none for a turn of the conversation.
+    pub summary_before: Option<u32>,
+}
+
+/// A call that was checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// Position and key of the call.
+    pub position: CallPosition,
+    /// Name of the tool, as the model is told.
+    pub tool: String,
+    /// The arguments; fit the tool's parameters.
+    pub arguments: Value,
+    /// Effect of a repeated call.
+    pub effect: EffectClass,
+}
+
+/// A question to a person about a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PersonQuestion {
+    /// The call.
+    pub call: ToolCall,
+    /// Reason of the question.
+    pub reason: QuestionReason,
+    /// When the person was asked, in milliseconds since 1970; none if not yet.
+    pub asked_at: Option<u64>,
+}
+
+/// Reasons to ask a person about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuestionReason {
+    /// The agent file demands it.
+    Rule,
+    /// The call acts, and words of anybody are in the conversation.
+    Taint,
+    /// The process stopped during an earlier try of the call, which may have taken effect.
+    Unknown,
+}
+
+impl ConversationSpec {
+    /// Returns the next thing to do at this time (milliseconds since 1970).
+    pub fn next(&self, state: &ConversationState, now: u64, test: ApprovalTest<'_>) -> NextStep {
+        if let Some(end) = &state.end {
+            return NextStep::Finished(end.clone());
+        }
+        if state.begin.is_none() {
+            return NextStep::Wait;
+        }
+        if let Some(fault) = self.spent(state, now) {
+            return fail(fault);
+        }
+        let Some(last) = state.exchanges.last() else { return self.ask(state) };
+        if last.feedback.is_some() {
+            return self.ask(state);
+        }
+        let plan = self.model(&last.alias).map_or(AnswerPlan::Words, |model| AnswerPlan::of(self, model));
+        if last.answer.finish == FinishReason::Length {
+            return cut_off(state, last);
+        }
+        if last.answer.calls.is_empty() {
+            return self.conclude(state, last, plan);
+        }
+        if let Some(step) = self.calls(state, last, plan, test) {
+            return step;
+        }
+        if state.totals.invalid_calls > MAX_INVALID_CALLS {
+            let text = format!("the model made {} calls that are not valid", state.totals.invalid_calls);
+            return fail(Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text).with_retryable(false));
+        }
+        self.ask(state)
+    }
+
+    /// Makes an answer ready for the log: calls that came as text become calls, and the price is added.
+    pub fn turn_record(&self, ask: &ModelAsk, answer: ModelTurn) -> StepBody {
+        let model = &self.models[ask.model];
+        let cost = model.price.map(|price| price.of(answer.usage));
+        if let Some(before) = ask.summary_before {
+            return StepBody::Compact(crate::record::CompactStep {
+                before,
+                summary: Some(answer.text),
+                usage: answer.usage,
+                cost,
+            });
+        }
+        let answer = crate::output::with_calls_of_text(self, model, answer);
+        StepBody::Turn { turn: ask.turn, alias: model.alias.clone(), answer: Box::new(answer), cost }
+    }
+
+    /// The fault of a budget that is spent; turns and calls of tools end softly instead.
+    fn spent(&self, state: &ConversationState, now: u64) -> Option<Fault> {
+        let (budget, totals) = (&self.budget, &state.totals);
+        let over = |name: &str, used: String, limit: String| {
+            let text = format!("the budget '{name}' of the conversation is spent: {used} of {limit}");
+            Fault::failure(code::MODEL_BUDGET_SPENT.as_str(), text).with_retryable(false)
+        };
+        let waiting = open_question(state).map_or(0, |at| now.saturating_sub(at));
+        let waited = totals.waited_ms.saturating_add(waiting);
+        let wall = now.saturating_sub(state.begun_at.unwrap_or(now)).saturating_sub(waited);
+        let counts = [
+            ("input_tokens", totals.usage.input, budget.input_tokens),
+            ("output_tokens", totals.usage.output, budget.output_tokens),
+        ];
+        if let Some((name, used, limit)) = counts.into_iter().find(|(_, used, limit)| used > limit) {
+            return Some(over(name, used.to_string(), limit.to_string()));
+        }
+        if let Some(limit) = budget.cost_usd.filter(|limit| totals.cost_usd > *limit) {
+            return Some(over("cost_usd", format!("{:.6}", totals.cost_usd), limit.to_string()));
+        }
+        let times = [("wall", wall, budget.wall_ms), ("waiting", waited, budget.waiting_ms)];
+        let (name, used, limit) = times.into_iter().find(|(_, used, limit)| used > limit)?;
+        Some(over(name, format!("{} s", used / 1000), format!("{} s", limit / 1000)))
+    }
+}
+
+/// The step that ends a conversation with this fault.
+fn fail(fault: Fault) -> NextStep {
+    NextStep::Record(StepBody::End(ConversationEnd::Fault(fault)))
+}
+
+/// When the person was asked whose decision is missing.
+fn open_question(state: &ConversationState) -> Option<u64> {
+    let calls = state.exchanges.last().into_iter().flat_map(|last| &last.calls);
+    calls.filter(|call| call.result.is_none() && call.decision.is_none()).find_map(|call| call.asked_at)
+}
+
+/// An answer without its end is never parsed, and its calls are never made.
+fn cut_off(state: &ConversationState, last: &Exchange) -> NextStep {
+    let before = state.exchanges.iter().rev().nth(1).and_then(|before| before.feedback.as_ref());
+    let again = before.is_some_and(|(reason, _)| *reason == crate::record::FeedbackReason::CutOff);
+    if again {
+        let text = "the model's answer was cut off at its limit of output tokens, twice";
+        return fail(Fault::failure(code::MODEL_ANSWER_CUT_OFF.as_str(), text).with_retryable(false));
+    }
+    NextStep::Record(StepBody::Feedback {
+        turn: last.turn,
+        reason: crate::record::FeedbackReason::CutOff,
+        text: "The answer was cut off at the limit of output tokens.".to_owned(),
+    })
+}

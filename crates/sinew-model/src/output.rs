@@ -1,0 +1,357 @@
+//! Forms of the output: how a model is brought to a schema, and how its answer is read.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use sinew_protocol::embed::ResultEmbed;
+use sinew_protocol::tool::ToolDeclaration;
+
+use crate::prompt::AnswerForm;
+use crate::spec::{ConversationSpec, ModelSpec, OutputMode, Provider, SchemaAbility, ToolAbility};
+use crate::text::shortened;
+use crate::turn::{ModelTurn, RequestedCall};
+
+/// Name of the tool by which a model hands over its output.
+pub const ANSWER_TOOL: &str = "answer";
+/// Member that holds an output whose schema is not that of an object.
+const WRAPPER: &str = "value";
+/// Places in a text at which JSON is looked for.
+const MAX_JSON_STARTS: usize = 64;
+/// Violations that a model is told at once.
+const MAX_TOLD_VIOLATIONS: usize = 20;
+
+/// How one model is brought to the form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerPlan {
+    /// The text is the output: there is no schema.
+    Words,
+    /// The provider holds the answer to the schema.
+    Native {
+        /// Whether the schema stands beside the tools; else it comes with a turn of its own.
+        beside_tools: bool,
+    },
+    /// The model calls a final tool.
+    Tool,
+    /// JSON in the text.
+    Text {
+        /// Whether the provider enforces JSON.
+        json: bool,
+    },
+    /// The answer names an artifact.
+    Marker,
+    /// Calls and answer are both JSON of one schema.
+    Action,
+}
+
+impl AnswerPlan {
+    /// The plan for a model of this conversation.
+    pub(crate) fn of(spec: &ConversationSpec, model: &ModelSpec) -> Self {
+        let abilities = model.abilities;
+        if abilities.tools == ToolAbility::Schema && !spec.tools.is_empty() {
+            return Self::Action;
+        }
+        let native = || Self::Native { beside_tools: model.provider != Provider::Gemini };
+        let text = || Self::Text { json: abilities.schema == SchemaAbility::Json };
+        match (spec.output.mode, &spec.output.schema) {
+            (OutputMode::Marker, _) => Self::Marker,
+            (_, None) => Self::Words,
+            (OutputMode::Text, _) => text(),
+            (OutputMode::Tool, _) if abilities.tools == ToolAbility::Native => Self::Tool,
+            (_, Some(_)) if abilities.schema == SchemaAbility::Native => native(),
+            (_, Some(_)) if abilities.tools == ToolAbility::Native => Self::Tool,
+            _ => text(),
+        }
+    }
+
+    /// Words that the model needs to know about the form.
+    pub(crate) fn instruction(self, spec: &ConversationSpec) -> Option<String> {
+        let schema =
+            || spec.output.schema.as_ref().map_or_else(|| json!({"type": "string"}), |s| s.value.clone());
+        match self {
+            Self::Words | Self::Native { .. } => None,
+            Self::Tool => Some(format!(
+                "When the work is done, call the tool `{ANSWER_TOOL}` with the output, and call nothing else with it."
+            )),
+            Self::Text { .. } => Some(format!(
+                "Answer with one JSON value that fits this JSON Schema, without any other text:\n{}",
+                schema()
+            )),
+            Self::Marker => Some(
+                "Save the output as an artifact first. Then end your last message with \
+                 «result:artifact=NAME:vN status=success». If you cannot do the work, end with \
+                 «result:artifact= status=failure message=\"the reason\"»."
+                    .to_owned(),
+            ),
+            Self::Action => Some(action_instruction(spec)),
+        }
+    }
+
+    /// The tool that takes the output, where there is one.
+    pub(crate) fn tool(self, spec: &ConversationSpec) -> Option<ToolDeclaration> {
+        let schema = spec.output.schema.as_ref().filter(|_| self == Self::Tool)?;
+        Some(ToolDeclaration {
+            name: ANSWER_TOOL.to_owned(),
+            description: "Hands over the output. Call it when the work is done.".to_owned(),
+            parameters: as_object(&schema.value),
+            output_schema: None,
+        })
+    }
+
+    /// The form of an answer; `tools` tells whether the prompt offers tools.
+    pub(crate) fn form(self, spec: &ConversationSpec, tools: bool) -> AnswerForm {
+        match (self, &spec.output.schema) {
+            (Self::Native { beside_tools }, Some(schema)) if beside_tools || !tools => {
+                AnswerForm::Schema(as_object(&schema.value))
+            }
+            (Self::Text { json: true }, Some(schema)) if is_object(&schema.value) && !tools => {
+                AnswerForm::Json
+            }
+            (Self::Action, _) => AnswerForm::Schema(action_schema(spec, tools)),
+            _ => AnswerForm::Free,
+        }
+    }
+}
+
+/// Whether a schema describes objects only.
+fn is_object(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+/// The schema, or an object with one member of it: models' interfaces take objects only.
+fn as_object(schema: &Value) -> Value {
+    if is_object(schema) {
+        return schema.clone();
+    }
+    let (mut inner, mut root) = (schema.clone(), Map::new());
+    if let Some(inner) = inner.as_object_mut() {
+        // References begin at the root, so the definitions have to be there.
+        for definitions in ["$defs", "definitions"] {
+            if let Some(found) = inner.shift_remove(definitions) {
+                root.insert(definitions.to_owned(), found);
+            }
+        }
+    }
+    root.insert("type".to_owned(), "object".into());
+    root.insert("properties".to_owned(), json!({ WRAPPER: inner }));
+    root.insert("required".to_owned(), json!([WRAPPER]));
+    root.insert("additionalProperties".to_owned(), false.into());
+    root.into()
+}
+
+/// The output in an answer that came through [`as_object`].
+fn unwrapped(schema: &Value, mut value: Value) -> Value {
+    if is_object(schema) {
+        return value;
+    }
+    match value.as_object_mut() {
+        Some(members) if members.len() == 1 && members.contains_key(WRAPPER) => {
+            members.shift_remove(WRAPPER).unwrap_or_default()
+        }
+        _ => value,
+    }
+}
+
+/// One schema for calls and answer, for models that cannot call tools.
+fn action_schema(spec: &ConversationSpec, tools: bool) -> Value {
+    let mut choices = Vec::new();
+    let mut definitions = Map::new();
+    // References begin at the root. Definitions of two schemas could have one name, so only the first schema keeps them;
+    // the values are checked against the whole schemas anyway.
+    let mut lift = |schema: &Value| {
+        let mut schema = schema.clone();
+        let Some(members) = schema.as_object_mut() else { return schema };
+        let found: Vec<(String, Value)> = ["$defs", "definitions"]
+            .iter()
+            .filter_map(|key| Some(((*key).to_owned(), members.shift_remove(*key)?)))
+            .collect();
+        if found.is_empty() {
+            return schema;
+        }
+        if definitions.is_empty() {
+            definitions.extend(found);
+            return schema;
+        }
+        json!({"type": members.get("type").cloned().unwrap_or_else(|| "object".into())})
+    };
+    for tool in spec.tools.iter().filter(|_| tools) {
+        choices.push(json!({
+            "type": "object",
+            "properties": {"tool": {"const": tool.declaration.name}, "arguments": lift(&tool.declaration.parameters)},
+            "required": ["tool", "arguments"],
+            "additionalProperties": false,
+        }));
+    }
+    let answer =
+        spec.output.schema.as_ref().map_or_else(|| json!({"type": "string"}), |schema| lift(&schema.value));
+    choices.push(json!({
+        "type": "object",
+        "properties": {ANSWER_TOOL: answer},
+        "required": [ANSWER_TOOL],
+        "additionalProperties": false,
+    }));
+    let mut schema = Map::new();
+    schema.extend(definitions);
+    schema.insert("anyOf".to_owned(), choices.into());
+    schema.into()
+}
+
+fn action_instruction(spec: &ConversationSpec) -> String {
+    let mut text = format!(
+        "You can use tools. To use one, answer with {{\"tool\": NAME, \"arguments\": {{…}}}} and nothing else; its result \
+         comes with the next message. When the work is done, answer with {{\"{ANSWER_TOOL}\": OUTPUT}}. Tools:"
+    );
+    for tool in &spec.tools {
+        let _ = write!(text, "\n- {}: {}", tool.declaration.name, tool.declaration.description);
+    }
+    text
+}
+
+/// Reads calls out of the text of a model that cannot call tools. Other answers stay as they are.
+pub(crate) fn with_calls_of_text(
+    spec: &ConversationSpec,
+    model: &ModelSpec,
+    mut answer: ModelTurn,
+) -> ModelTurn {
+    if AnswerPlan::of(spec, model) != AnswerPlan::Action || !answer.calls.is_empty() {
+        return answer;
+    }
+    let Some(Value::Object(members)) = json_of_text(&answer.text) else { return answer };
+    if let Some(tool) = members.get("tool").and_then(Value::as_str) {
+        let arguments = members.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        answer.calls.push(RequestedCall {
+            id: "call_0".to_owned(),
+            tool: tool.to_owned(),
+            arguments: arguments.to_string(),
+        });
+    }
+    answer
+}
+
+/// The reading of a final answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum FinalAnswer {
+    /// The output; fits its schema.
+    Output(Value),
+    /// The output is this artifact.
+    Artifact(String),
+    /// The model says that it failed.
+    Failed(String),
+    /// The output cannot be used, for these reasons.
+    Bad(Vec<String>),
+}
+
+/// Reads an answer without calls.
+pub(crate) fn read_text(spec: &ConversationSpec, plan: AnswerPlan, text: &str) -> FinalAnswer {
+    if let Some(embed) = ResultEmbed::last(text) {
+        return read_marker(&embed);
+    }
+    let Some(schema) = &spec.output.schema else {
+        if plan == AnswerPlan::Marker {
+            return FinalAnswer::Bad(vec![
+                "the marker «result:artifact=NAME:vN status=success» is missing".to_owned(),
+            ]);
+        }
+        let answer = (plan == AnswerPlan::Action).then(|| action_answer(text)).flatten();
+        let words = match answer {
+            Some(Value::String(words)) => words,
+            Some(other) => other.to_string(),
+            None => text.trim().to_owned(),
+        };
+        return if words.is_empty() {
+            FinalAnswer::Bad(vec!["the answer is empty".to_owned()])
+        } else {
+            FinalAnswer::Output(json!({ "text": words }))
+        };
+    };
+    let found = match plan {
+        AnswerPlan::Action => action_answer(text),
+        AnswerPlan::Native { .. } => json_of_text(text).map(|value| unwrapped(&schema.value, value)),
+        _ => json_of_text(text),
+    };
+    let fits = |value: &Value| violations(schema, value);
+    if let Some(value) = found {
+        let bad = fits(&value);
+        return if bad.is_empty() { FinalAnswer::Output(value) } else { FinalAnswer::Bad(bad) };
+    }
+    // A schema of a text takes the words themselves.
+    let words = Value::String(text.trim().to_owned());
+    if !text.trim().is_empty() && fits(&words).is_empty() {
+        FinalAnswer::Output(words)
+    } else {
+        FinalAnswer::Bad(vec!["the answer holds no JSON".to_owned()])
+    }
+}
+
+/// Reads the arguments of the final tool.
+pub(crate) fn read_answer_call(spec: &ConversationSpec, arguments: &str) -> FinalAnswer {
+    let Some(schema) = &spec.output.schema else {
+        return FinalAnswer::Bad(vec!["there is no such tool".to_owned()]);
+    };
+    match serde_json::from_str::<Value>(arguments) {
+        Err(error) => FinalAnswer::Bad(vec![format!("the arguments are not JSON: {error}")]),
+        Ok(value) => {
+            let value = unwrapped(&schema.value, value);
+            match violations(schema, &value) {
+                bad if bad.is_empty() => FinalAnswer::Output(value),
+                bad => FinalAnswer::Bad(bad),
+            }
+        }
+    }
+}
+
+fn read_marker(embed: &ResultEmbed) -> FinalAnswer {
+    if embed.failed {
+        let reason = embed.message.clone().unwrap_or_else(|| "the model says that it failed".to_owned());
+        return FinalAnswer::Failed(shortened(&crate::text::without_hidden(&reason), 500));
+    }
+    match embed.reference() {
+        Some(Ok(reference)) => FinalAnswer::Artifact(reference.to_string()),
+        Some(Err(bad)) => FinalAnswer::Bad(vec![bad.to_string()]),
+        None => FinalAnswer::Bad(vec!["the marker names no artifact".to_owned()]),
+    }
+}
+
+fn action_answer(text: &str) -> Option<Value> {
+    match json_of_text(text)? {
+        Value::Object(mut members) if members.len() == 1 && members.contains_key(ANSWER_TOOL) => {
+            members.shift_remove(ANSWER_TOOL)
+        }
+        other => Some(other),
+    }
+}
+
+/// Violations of a schema as a model is told: pointer and message.
+pub(crate) fn violations(schema: &crate::spec::OutputSchema, value: &Value) -> Vec<String> {
+    told(&schema.compiled.errors(value))
+}
+
+pub(crate) fn told(violations: &[sinew_source::Violation]) -> Vec<String> {
+    let line = |violation: &sinew_source::Violation| {
+        let place = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
+        format!("{place}: {}", violation.message)
+    };
+    violations.iter().take(MAX_TOLD_VIOLATIONS).map(line).collect()
+}
+
+/// The JSON in a text: all of it, else the last fenced block, else the outermost object or list.
+pub(crate) fn json_of_text(text: &str) -> Option<Value> {
+    let trimmed = text.trim();
+    if let Ok(value) = serde_json::from_str(trimmed) {
+        return Some(value);
+    }
+    let blocks: Vec<&str> = trimmed.split("```").skip(1).step_by(2).collect();
+    for block in blocks.iter().rev().take(MAX_JSON_STARTS) {
+        let body = block.strip_prefix("json").unwrap_or(block);
+        if let Ok(value) = serde_json::from_str(body.trim()) {
+            return Some(value);
+        }
+    }
+    let starts = trimmed.match_indices(['{', '[']).take(MAX_JSON_STARTS);
+    for (at, _) in starts {
+        let mut found = serde_json::Deserializer::from_str(&trimmed[at..]).into_iter::<Value>();
+        if let Some(Ok(value)) = found.next() {
+            return Some(value);
+        }
+    }
+    None
+}

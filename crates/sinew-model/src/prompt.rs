@@ -1,0 +1,104 @@
+//! The question to a model: the same for all providers. Codecs word it.
+
+use serde::Serialize;
+use serde_json::Value;
+use sinew_protocol::tool::ToolDeclaration;
+
+use crate::turn::RequestedCall;
+
+/// A question to a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prompt {
+    /// System texts, in order.
+    pub system: Vec<String>,
+    /// Tools that the model may call.
+    pub tools: Vec<ToolDeclaration>,
+    /// Whether the model must call one of the tools.
+    pub must_call: bool,
+    /// The conversation so far.
+    pub messages: Vec<PromptMessage>,
+    /// Schema that the provider holds the answer to.
+    pub form: AnswerForm,
+    /// Longest answer, in tokens.
+    pub max_output: u64,
+    /// Key of the provider's prompt cache; empty for none.
+    pub cache_key: String,
+}
+
+/// A message of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum PromptMessage {
+    /// Words to the model.
+    User {
+        /// The words.
+        text: String,
+    },
+    /// An earlier answer of a model.
+    Assistant {
+        /// The message as this provider wrote it; null if another provider wrote it, or nobody.
+        verbatim: Value,
+        /// Its text.
+        text: String,
+        /// Its calls.
+        calls: Vec<RequestedCall>,
+    },
+    /// The results of the calls of the message before, all of them and in its order.
+    Results {
+        /// The results.
+        results: Vec<PromptResult>,
+    },
+}
+
+/// The result of one call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PromptResult {
+    /// The provider's id of the call.
+    pub id: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// JSON text: where the result comes from, and its content or the reason why there is none.
+    pub content: String,
+    /// Whether the call failed.
+    pub failed: bool,
+}
+
+/// How the provider holds an answer to a form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum AnswerForm {
+    /// Not at all.
+    #[default]
+    Free,
+    /// The answer is JSON.
+    Json,
+    /// The answer fits this JSON Schema, whose root is an object.
+    Schema(Value),
+}
+
+impl Prompt {
+    /// The sha256 over all parts, in hex.
+    pub fn digest(&self) -> String {
+        sinew_protocol::artifact::sha256(self.parts().to_string().as_bytes())
+    }
+
+    /// Length in bytes, for the estimate of its tokens.
+    pub fn bytes(&self) -> u64 {
+        self.parts().to_string().len() as u64
+    }
+
+    fn parts(&self) -> Value {
+        let form = match &self.form {
+            AnswerForm::Free => Value::Null,
+            AnswerForm::Json => true.into(),
+            AnswerForm::Schema(schema) => schema.clone(),
+        };
+        serde_json::json!({
+            "system": self.system,
+            "tools": self.tools.iter().map(ToolDeclaration::spec).collect::<Vec<_>>(),
+            "must_call": self.must_call,
+            "messages": self.messages,
+            "form": form,
+            "max_output": self.max_output,
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! Entries of a conversation's log. The fold of the log is the only state there is.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_protocol::Fault;
+
+use crate::turn::{ModelRefusal, ModelTurn, TokenUsage};
+
+/// One entry of a conversation's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The process that wrote it.
+    pub by: String,
+    /// When it was written, in milliseconds since 1970.
+    pub at: u64,
+    /// Content of the entry.
+    #[serde(flatten)]
+    pub body: StepBody,
+}
+
+/// Content of an entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StepBody {
+    /// A process takes the conversation up: first of all, and again at each attempt and redelivery.
+    Begin(BeginStep),
+    /// A model is about to be asked. Written before the call, so that calls that a crash loses are counted.
+    Ask(AskStep),
+    /// The model call gave no turn.
+    Miss {
+        /// Number of the turn that was asked for.
+        turn: u32,
+        /// The model that was asked.
+        alias: String,
+        /// The reason.
+        refusal: ModelRefusal,
+    },
+    /// The model's answer. Never asked for again.
+    Turn {
+        /// Number of the turn, from 0.
+        turn: u32,
+        /// The model that answered.
+        alias: String,
+        /// The answer.
+        answer: Box<ModelTurn>,
+        /// Price of the call in USD; none if the model has no price.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+    },
+    /// A person is about to be asked about a call.
+    Question(CallPosition),
+    /// The person's decision about a call.
+    Decision {
+        /// The call.
+        #[serde(flatten)]
+        call: CallPosition,
+        /// Whether the call may be made.
+        approved: bool,
+        /// Identity of the person; empty if unknown.
+        #[serde(default)]
+        by_person: String,
+        /// Comment of the person.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+    },
+    /// A call that must not be made twice is about to be made.
+    Call(CallPosition),
+    /// The result of a call.
+    Done {
+        /// The call.
+        #[serde(flatten)]
+        call: CallPosition,
+        /// The result, as the model is told.
+        result: CallResult,
+    },
+    /// Words to the model about an answer that could not be used.
+    Feedback {
+        /// Number of the turn that could not be used.
+        turn: u32,
+        /// Reason why it could not be used.
+        reason: FeedbackReason,
+        /// The words.
+        text: String,
+    },
+    /// Old parts of the conversation gave way.
+    Compact(CompactStep),
+    /// The conversation is over.
+    End(ConversationEnd),
+}
+
+/// A process takes the conversation up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginStep {
+    /// Attempt of the activation, from 1.
+    pub attempt: u32,
+    /// Id of the task.
+    pub task: String,
+    /// sha256 of the request: another request never continues this conversation.
+    pub request: String,
+    /// sha256 of what the agent file says about the conversation.
+    pub agent: String,
+    /// Whether the turns before it are void. Their tokens and calls still count in the budget.
+    #[serde(default)]
+    pub reset: bool,
+}
+
+/// A model is about to be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskStep {
+    /// Number of the turn that is asked for, from 0.
+    pub turn: u32,
+    /// The model.
+    pub alias: String,
+    /// sha256 of the request's bytes.
+    pub prompt: String,
+    /// Length of the prompt in bytes; corrects the estimate of tokens.
+    pub bytes: u64,
+}
+
+/// Position of a call: its identity. Arguments are never part of it, because models reword them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CallPosition {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Number of the call within the turn, from 0.
+    pub index: u32,
+    /// Key of the call: what a receiver recognises a repeated call by.
+    pub key: String,
+}
+
+/// Result of a call, as the model is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// Outcome of the call.
+    pub status: CallStatus,
+    /// The output, or the reason of the failure; cut to the tool's limit.
+    pub content: Value,
+    /// Address or name of the artifact with the whole output, where `content` was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<String>,
+    /// Whether the content may hold words of anybody.
+    #[serde(default)]
+    pub open: bool,
+}
+
+/// Outcome of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// The tool gave an output.
+    Succeeded,
+    /// The tool failed.
+    Failed,
+    /// The call was not made: the tool is unknown, or the arguments do not fit.
+    Invalid,
+    /// The call was not made: a limit, the loop guard, the taint gate or a person stood against it.
+    Refused,
+    /// The process stopped during the call, which may have taken effect.
+    Unknown,
+}
+
+/// Reasons why an answer could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackReason {
+    /// The output breaks its schema; counts as a repair.
+    Repair,
+    /// The answer was cut off by the limit of output tokens; it is asked for again with a higher limit.
+    CutOff,
+    /// The work is done, and the output is asked for in its form.
+    Form,
+}
+
+/// Old parts of the conversation gave way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompactStep {
+    /// Turns before this one gave way.
+    pub before: u32,
+    /// Their summary; none if only the results of their calls were left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Tokens of the summary's model call.
+    #[serde(default)]
+    pub usage: TokenUsage,
+    /// Price of the summary's model call in USD; none if the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+/// The end of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationEnd {
+    /// The output; fits its schema.
+    Output(Value),
+    /// Name and version of the artifact that is the output.
+    Artifact(String),
+    /// The reason why there is no output.
+    Fault(Fault),
+}

@@ -1,0 +1,232 @@
+//! Conversations with scripted models and tools, in virtual time: the shell of tests.
+//!
+//! A rehearsal keeps its log in memory and can begin from any prefix of a log, as a process does after a crash.
+
+use serde_json::Value;
+
+use crate::next::{ModelAsk, NextStep, ToolCall};
+use crate::record::{AskStep, BeginStep, CallResult, CallStatus, ConversationEnd, StepBody, StepRecord};
+use crate::script::ModelScript;
+use crate::spec::{ConversationSpec, EffectClass};
+use crate::state::ConversationState;
+use crate::text::{CappedResult, cap_result, value_without_hidden};
+
+/// Most records of a rehearsal. More than any budget allows: a conversation that reaches it does not end.
+const MAX_RECORDS: usize = 20_000;
+/// Virtual milliseconds that everything takes that says nothing else.
+const TICK_MS: u64 = 1;
+
+/// An answer of a stub in place of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StubAnswer {
+    /// The output, or the reason of the failure.
+    pub result: Result<Value, String>,
+    /// Virtual milliseconds until it is there.
+    pub after_ms: u64,
+}
+
+/// Everything outside a conversation: stubs of tools and people.
+pub trait RehearsalStubs {
+    /// Answers a call. `earlier` counts the calls of the same tool before it, as far as the log tells.
+    fn call(&mut self, call: &ToolCall, earlier: usize) -> StubAnswer;
+    /// Decides about a call: whether it may be made.
+    fn decide(&mut self, call: &ToolCall) -> bool;
+    /// Tests the condition of an approval.
+    fn needs_approval(&self, condition: &str, arguments: &Value) -> bool;
+}
+
+/// Outcome of a rehearsal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsal {
+    /// The whole log.
+    pub log: Vec<StepRecord>,
+    /// The fold of the log.
+    pub state: ConversationState,
+    /// Virtual time at the end, in milliseconds since 1970.
+    pub now: u64,
+}
+
+impl Rehearsal {
+    /// The end; none if the conversation never ends.
+    pub fn end(&self) -> Option<&ConversationEnd> {
+        self.state.end.as_ref()
+    }
+
+    /// Names of the tools that were called, in order.
+    pub fn calls(&self) -> Vec<&str> {
+        let all = self.state.exchanges.iter().flat_map(|one| one.answer.calls.iter().zip(&one.calls));
+        let made = all.filter(|(_, call)| {
+            let status = call.result.as_ref().map(|result| result.status);
+            matches!(status, Some(CallStatus::Succeeded | CallStatus::Failed | CallStatus::Unknown))
+        });
+        made.map(|(requested, _)| requested.tool.as_str()).collect()
+    }
+}
+
+/// Plays a conversation from a prefix of its log to the end, as one process (`by`) does. An empty prefix begins it.
+pub fn rehearse(
+    spec: &ConversationSpec,
+    script: &ModelScript,
+    stubs: &mut dyn RehearsalStubs,
+    prefix: &[StepRecord],
+    by: &str,
+) -> Rehearsal {
+    let mut shell = Shell {
+        spec,
+        script,
+        by,
+        state: ConversationState::fold(prefix),
+        now: prefix.last().map_or(0, |last| last.at),
+        log: prefix.to_vec(),
+    };
+    let begin = BeginStep {
+        attempt: 1,
+        task: "rehearsal".to_owned(),
+        request: "request".to_owned(),
+        agent: "agent".to_owned(),
+        reset: false,
+    };
+    shell.append(StepBody::Begin(begin));
+    while shell.log.len() < MAX_RECORDS {
+        let step =
+            spec.next(&shell.state, shell.now, &|condition, args| stubs.needs_approval(condition, args));
+        match step {
+            NextStep::Finished(_) | NextStep::Wait => break,
+            NextStep::Record(body) => shell.append(body),
+            NextStep::AskModel(ask) => shell.ask(&ask),
+            NextStep::RunCalls(calls) => shell.call(&calls, stubs),
+            NextStep::AskPerson(question) => {
+                if question.asked_at.is_none() {
+                    shell.append(StepBody::Question(question.call.position.clone()));
+                }
+                let approved = stubs.decide(&question.call);
+                shell.append(StepBody::Decision {
+                    call: question.call.position,
+                    approved,
+                    by_person: "rehearsal".to_owned(),
+                    comment: None,
+                });
+            }
+        }
+    }
+    Rehearsal { log: shell.log, state: shell.state, now: shell.now }
+}
+
+struct Shell<'a> {
+    spec: &'a ConversationSpec,
+    script: &'a ModelScript,
+    by: &'a str,
+    log: Vec<StepRecord>,
+    state: ConversationState,
+    now: u64,
+}
+
+impl Shell<'_> {
+    fn append(&mut self, body: StepBody) {
+        self.now += TICK_MS;
+        let record = StepRecord { by: self.by.to_owned(), at: self.now, body };
+        self.state.apply(&record);
+        self.log.push(record);
+    }
+
+    fn ask(&mut self, ask: &ModelAsk) {
+        self.now += ask.wait_ms;
+        let alias = self.spec.models[ask.model].alias.clone();
+        let asked = self.state.answered_asks() as usize;
+        self.append(StepBody::Ask(AskStep {
+            turn: ask.turn,
+            alias: alias.clone(),
+            prompt: ask.prompt.digest(),
+            bytes: ask.prompt.bytes(),
+        }));
+        match self.script.answer(asked, &ask.prompt) {
+            Ok(answer) => self.append(self.spec.turn_record(ask, answer)),
+            Err(refusal) => self.append(StepBody::Miss { turn: ask.turn, alias, refusal }),
+        }
+    }
+
+    fn call(&mut self, calls: &[ToolCall], stubs: &mut dyn RehearsalStubs) {
+        for (at, call) in calls.iter().enumerate() {
+            let earlier = self.earlier(&call.tool)
+                + calls[..at]
+                    .iter()
+                    .filter(|before| before.tool == call.tool && !self.has_result(before))
+                    .count();
+            if call.effect == EffectClass::Once {
+                self.append(StepBody::Call(call.position.clone()));
+            }
+            let answer = stubs.call(call, earlier);
+            self.now += answer.after_ms;
+            let tool = self.spec.tool(&call.tool);
+            let (status, content) = match answer.result {
+                Ok(value) => (CallStatus::Succeeded, value_without_hidden(&value)),
+                Err(reason) => (CallStatus::Failed, crate::text::without_hidden(&reason).into()),
+            };
+            let max = tool.map_or(usize::MAX, |tool| tool.max_result);
+            let (content, artifact) = match cap_result(&content, max) {
+                CappedResult::Whole(value) => (value, None),
+                CappedResult::Cut(text) => (text.into(), Some(format!("{}.json", call.position.key))),
+            };
+            let open = tool.is_none_or(|tool| tool.open);
+            let result = CallResult { status, content, artifact, open };
+            self.append(StepBody::Done { call: call.position.clone(), result });
+        }
+    }
+
+    fn has_result(&self, call: &ToolCall) -> bool {
+        let exchange = self.state.exchanges.iter().find(|one| one.turn == call.position.turn);
+        exchange
+            .and_then(|one| one.calls.get(call.position.index as usize))
+            .is_some_and(|call| call.result.is_some())
+    }
+
+    fn earlier(&self, tool: &str) -> usize {
+        let all = self.state.exchanges.iter().flat_map(|one| one.answer.calls.iter().zip(&one.calls));
+        let made = all.filter(|(requested, call)| {
+            let status = call.result.as_ref().map(|result| result.status);
+            requested.tool == tool
+                && matches!(status, Some(CallStatus::Succeeded | CallStatus::Failed | CallStatus::Unknown))
+        });
+        made.count()
+    }
+}
+
+/// Finding of [`crash_everywhere`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrashFinding {
+    /// Records before the crash.
+    pub records: usize,
+    /// The difference.
+    pub problem: String,
+}
+
+/// Plays a conversation once more from every prefix of its log, and compares ends and effects with the whole one.
+/// `stubs` makes new stubs for each time. Returns the first difference.
+pub fn crash_everywhere<S: RehearsalStubs>(
+    spec: &ConversationSpec,
+    script: &ModelScript,
+    stubs: impl Fn() -> S,
+    whole: &Rehearsal,
+) -> Option<CrashFinding> {
+    for records in 1..whole.log.len() {
+        let again = rehearse(spec, script, &mut stubs(), &whole.log[..records], "second");
+        let found = |problem: String| Some(CrashFinding { records, problem });
+        if again.end() != whole.end() {
+            return found(format!("the end is {:?} instead of {:?}", again.end(), whole.end()));
+        }
+        let begun = again.log.iter().filter_map(|record| match &record.body {
+            StepBody::Call(position) => Some(&position.key),
+            _ => None,
+        });
+        let mut keys: Vec<&String> = begun.collect();
+        keys.sort();
+        if let Some([twice, _]) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            return found(format!("the call {twice} was begun twice"));
+        }
+        let turns = again.log.iter().filter(|record| matches!(record.body, StepBody::Turn { .. })).count();
+        if turns != whole.state.totals.turns as usize {
+            return found(format!("there are {turns} turns instead of {}", whole.state.totals.turns));
+        }
+    }
+    None
+}

@@ -1,0 +1,283 @@
+//! A model that answers out of a file: for tests, examples and machines without a key.
+//!
+//! ```yaml
+//! - {call: {peer_Courier: {order_id: A-17}}}         # one call, or several members for several calls
+//! - {answer: {text: On its way.}}                    # the output
+//! - {text: "some words"}                             # words as they are
+//! - {raw: {choices: […]}}                            # a whole answer of a chat completion
+//! - {refuse: "I will not"}                           # the model refuses
+//! - {length: "cut of"}                               # the answer is cut off
+//! - {error: {status: 429, retry_after: 2}}           # the provider refuses
+//! ```
+
+use serde_json::{Map, Value, json};
+use sinew_source::Schema;
+
+use crate::codec::refusal_of_status;
+use crate::output::ANSWER_TOOL;
+use crate::prompt::{AnswerForm, Prompt, PromptMessage};
+use crate::turn::{FinishReason, ModelRefusal, ModelTurn, RefusalKind, RequestedCall, TokenUsage};
+
+/// Answers of a scripted model, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelScript {
+    answers: Vec<Value>,
+}
+
+/// An answer that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("answer {index} of the model: {problem}")]
+pub struct BadModelScript {
+    /// Number of the answer, from 0.
+    pub index: usize,
+    /// Defect of the answer.
+    pub problem: String,
+}
+
+/// Keys of an answer, one of them each.
+const KINDS: [&str; 8] = ["call", "answer", "text", "echo", "raw", "refuse", "length", "error"];
+
+impl ModelScript {
+    /// Reads answers. Each is an object with one of the known keys; `usage` may stand beside it.
+    pub fn read(answers: &[Value]) -> Result<Self, BadModelScript> {
+        for (index, answer) in answers.iter().enumerate() {
+            let bad = |problem: &str| BadModelScript { index, problem: problem.to_owned() };
+            let members = answer.as_object().ok_or_else(|| bad("expected an object"))?;
+            let kinds: Vec<&String> =
+                members.keys().filter(|key| *key != "usage" && *key != "when").collect();
+            let [kind] = kinds[..] else {
+                return Err(bad(&format!("expected exactly one of {}", KINDS.join(", "))));
+            };
+            let value = &members[kind];
+            let fits = match kind.as_str() {
+                "call" => value.as_object().is_some_and(|calls| !calls.is_empty()) || value.is_array(),
+                "text" | "refuse" | "length" => value.is_string(),
+                "error" => value.get("status").and_then(Value::as_u64).is_some_and(|status| status < 600),
+                "answer" | "raw" | "echo" => true,
+                _ => return Err(bad(&format!("'{kind}' is not one of {}", KINDS.join(", ")))),
+            };
+            if !fits {
+                return Err(bad(&format!("the value of '{kind}' is not valid")));
+            }
+        }
+        Ok(Self { answers: answers.to_vec() })
+    }
+
+    /// A script that answers every prompt with a small value that fits the asked form.
+    pub fn echo() -> Self {
+        Self { answers: vec![json!({ "echo": true })] }
+    }
+
+    /// Number of answers.
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Whether there are no answers.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// The answer to a prompt, or why there is none. `asked` counts earlier calls of the model; the last answer repeats
+    /// only if it is an `echo`.
+    pub fn answer(&self, asked: usize, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
+        let last_echo = || self.answers.last().filter(|answer| answer.get("echo").is_some());
+        let Some(answer) = self.matching(asked, prompt).or_else(last_echo) else {
+            let text =
+                format!("the script has {} answers, and a further one was asked for", self.answers.len());
+            return Err(ModelRefusal::new(RefusalKind::Denied, text));
+        };
+        let usage = TokenUsage {
+            input: answer["usage"]["input"].as_u64().unwrap_or_else(|| prompt.bytes() / 4),
+            output: answer["usage"]["output"].as_u64().unwrap_or_else(|| answer.to_string().len() as u64 / 4),
+            cached: answer["usage"]["cached"].as_u64().unwrap_or(0),
+            reasoning: 0,
+        };
+        let mut turn = turn_of(answer, prompt)?;
+        if turn.usage == TokenUsage::default() {
+            turn.usage = usage;
+        }
+        Ok(turn)
+    }
+
+    /// The answer at this position; with `when`, the first whose words stand in the last message.
+    fn matching(&self, asked: usize, prompt: &Prompt) -> Option<&Value> {
+        if self.answers.iter().all(|answer| answer.get("when").is_none()) {
+            return self.answers.get(asked);
+        }
+        let said = last_words(prompt).to_lowercase();
+        self.answers.iter().find(|answer| match answer.get("when").and_then(Value::as_str) {
+            Some(words) => said.contains(&words.to_lowercase()),
+            None => true,
+        })
+    }
+}
+
+fn turn_of(answer: &Value, prompt: &Prompt) -> Result<ModelTurn, ModelRefusal> {
+    let Some((kind, value)) = answer
+        .as_object()
+        .and_then(|members| members.iter().find(|(key, _)| *key != "usage" && *key != "when"))
+    else {
+        return Err(ModelRefusal::unreadable("the script's answer is empty"));
+    };
+    let words = |text: &str, finish| ModelTurn {
+        verbatim: json!({"role": "assistant", "content": text}),
+        text: text.to_owned(),
+        finish,
+        ..ModelTurn::default()
+    };
+    match (kind.as_str(), value) {
+        ("text", Value::String(text)) => Ok(words(text, FinishReason::Stop)),
+        ("length", Value::String(text)) => Ok(words(text, FinishReason::Length)),
+        ("refuse", Value::String(text)) => Err(ModelRefusal::new(RefusalKind::Refused, text.clone())),
+        ("error", error) => {
+            let status =
+                error["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(500);
+            let wait = error["retry_after"].as_f64().filter(|wait| (0.0..1e9).contains(wait));
+            #[expect(clippy::cast_sign_loss, reason = "the range is checked")]
+            let wait = wait.map(|wait| (wait * 1000.0) as u64);
+            Err(refusal_of_status(status, wait, error["body"].to_string().as_bytes()))
+        }
+        ("raw", Value::String(bytes)) => read_raw(bytes.as_bytes()),
+        ("raw", document) => read_raw(document.to_string().as_bytes()),
+        ("call", calls) => Ok(calling(calls)),
+        ("answer", output) => Ok(answering(output, prompt)),
+        ("echo", _) => Ok(answering(&echo_of(prompt), prompt)),
+        _ => Err(ModelRefusal::unreadable("the script's answer is not valid")),
+    }
+}
+
+fn read_raw(bytes: &[u8]) -> Result<ModelTurn, ModelRefusal> {
+    let mut reader = crate::codec::AnswerReader::new(crate::spec::Provider::OpenAi);
+    reader.feed(bytes);
+    reader.end()
+}
+
+/// A turn with calls: an object of names and arguments, or a list of such objects where a name comes twice.
+fn calling(calls: &Value) -> ModelTurn {
+    let lists = calls.as_array().map_or(std::slice::from_ref(calls), Vec::as_slice);
+    let members = lists.iter().filter_map(Value::as_object).flatten();
+    let calls: Vec<RequestedCall> = members
+        .enumerate()
+        .map(|(number, (tool, arguments))| RequestedCall {
+            id: format!("call_{number}"),
+            tool: tool.clone(),
+            // A text stands for arguments that are not JSON.
+            arguments: arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned),
+        })
+        .collect();
+    let wire = calls.iter().map(|call| {
+        json!({"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}})
+    });
+    let verbatim = json!({"role": "assistant", "content": null, "tool_calls": wire.collect::<Vec<_>>()});
+    ModelTurn { verbatim, calls, ..ModelTurn::default() }
+}
+
+/// A turn that hands over an output in the form that the prompt asks for.
+fn answering(output: &Value, prompt: &Prompt) -> ModelTurn {
+    if prompt.tools.iter().any(|tool| tool.name == ANSWER_TOOL) {
+        let arguments = wrapped(
+            output,
+            &prompt
+                .tools
+                .iter()
+                .find(|tool| tool.name == ANSWER_TOOL)
+                .map_or(Value::Null, |tool| tool.parameters.clone()),
+        );
+        return calling(&json!({ ANSWER_TOOL: arguments }));
+    }
+    let text = match (&prompt.form, output) {
+        (AnswerForm::Schema(schema), output) if schema.get("anyOf").is_some() => {
+            json!({ ANSWER_TOOL: output }).to_string()
+        }
+        (AnswerForm::Schema(schema), output) => wrapped(output, schema).to_string(),
+        (AnswerForm::Free, Value::String(text)) => text.clone(),
+        (AnswerForm::Free, Value::Object(members)) if members.len() == 1 && members.contains_key("text") => {
+            members["text"].as_str().map_or_else(|| output.to_string(), str::to_owned)
+        }
+        (AnswerForm::Json | AnswerForm::Free, output) => output.to_string(),
+    };
+    ModelTurn { verbatim: json!({"role": "assistant", "content": text}), text, ..ModelTurn::default() }
+}
+
+/// The output as a member, where the asked form has the one member `value` and the output has another form.
+fn wrapped(output: &Value, schema: &Value) -> Value {
+    let only = schema["properties"].as_object().is_some_and(|p| p.len() == 1 && p.contains_key("value"));
+    let is_wrapped = output.as_object().is_some_and(|members| members.contains_key("value"));
+    if only && !is_wrapped { json!({ "value": output }) } else { output.clone() }
+}
+
+fn last_words(prompt: &Prompt) -> &str {
+    let words = prompt.messages.iter().rev().find_map(|message| match message {
+        PromptMessage::User { text } => Some(text.as_str()),
+        _ => None,
+    });
+    words.unwrap_or_default()
+}
+
+/// A value that fits the asked form, with the last message in its texts.
+fn echo_of(prompt: &Prompt) -> Value {
+    let said = last_words(prompt);
+    let tool = prompt.tools.iter().find(|tool| tool.name == ANSWER_TOOL);
+    let schema = match (&prompt.form, tool) {
+        (_, Some(tool)) => &tool.parameters,
+        (AnswerForm::Schema(schema), None) => schema,
+        _ => return json!({ "text": said }),
+    };
+    let value = sample(schema, schema, said, 0);
+    // Constraints that a sample does not follow are the reader's to report.
+    match Schema::compile(schema) {
+        Ok(compiled) if compiled.check(&value).is_ok() => value,
+        _ => sample(schema, schema, "text", 0),
+    }
+}
+
+fn sample(schema: &Value, root: &Value, said: &str, depth: u32) -> Value {
+    const MAX_DEPTH: u32 = 16;
+    if depth > MAX_DEPTH {
+        return Value::Null;
+    }
+    let below = |schema: &Value| sample(schema, root, said, depth + 1);
+    if let Some(target) =
+        schema.get("$ref").and_then(Value::as_str).and_then(|at| root.pointer(at.strip_prefix('#')?))
+    {
+        return below(target);
+    }
+    if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
+        return value.clone();
+    }
+    if let Some(first) = schema.get("enum").and_then(|values| values.get(0)) {
+        return first.clone();
+    }
+    for key in ["anyOf", "oneOf"] {
+        if let Some(choice) = schema.get(key).and_then(Value::as_array).and_then(|choices| choices.last()) {
+            return below(choice);
+        }
+    }
+    let kind = schema.get("type").map(|kind| kind.get(0).unwrap_or(kind)).and_then(Value::as_str);
+    let number = |key: &str| schema.get(key).and_then(Value::as_f64);
+    match kind {
+        Some("string") => match schema.get("maxLength").and_then(Value::as_u64) {
+            Some(most) => {
+                said.chars().take(usize::try_from(most).unwrap_or(usize::MAX)).collect::<String>().into()
+            }
+            None => said.into(),
+        },
+        Some("integer") => json!(number("minimum").unwrap_or(0.0).ceil() as i64),
+        Some("number") => json!(number("minimum").unwrap_or(0.0)),
+        Some("boolean") => true.into(),
+        Some("null") => Value::Null,
+        Some("array") => {
+            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(16);
+            let item = schema.get("items").map_or(Value::Null, below);
+            (0..least).map(|_| item.clone()).collect()
+        }
+        _ => {
+            let mut members = Map::new();
+            for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                members.insert(name.clone(), below(schema));
+            }
+            members.into()
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The fold of a conversation's log.
+
+use crate::record::{
+    AskStep, BeginStep, CallPosition, CallResult, CallStatus, CompactStep, ConversationEnd, FeedbackReason,
+    StepBody, StepRecord,
+};
+use crate::turn::{ModelRefusal, ModelTurn, RefusalKind, TokenUsage};
+
+/// State of a conversation: the fold of its log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConversationState {
+    /// When the conversation began, in milliseconds since 1970; none for an empty log.
+    pub begun_at: Option<u64>,
+    /// The process that wrote the last begin.
+    pub writer: String,
+    /// The last begin.
+    pub begin: Option<BeginStep>,
+    /// Number of begins.
+    pub begins: u32,
+    /// Begins at the end of the log that nothing followed.
+    pub idle_begins: u32,
+    /// Number of begins that made earlier turns void.
+    pub resets: u32,
+    /// Turns that count, oldest first.
+    pub exchanges: Vec<Exchange>,
+    /// Turns before this one lost the results of their calls.
+    pub results_before: u32,
+    /// Turns before this one are replaced by their summary.
+    pub summary: Option<(u32, String)>,
+    /// Model calls without a turn since the last turn.
+    pub misses: Vec<MissedAsk>,
+    /// Refusals for the length of the prompt since the last turn.
+    pub overlong_asks: u32,
+    /// The model call that was begun last, if its outcome is not known.
+    pub open_ask: Option<AskStep>,
+    /// Sums over the whole log, void turns included.
+    pub totals: ConversationTotals,
+    /// Whether a result may hold words of anybody.
+    pub tainted: bool,
+    /// Tokens per byte of the last prompt, as the provider counted; none before the first turn.
+    pub tokens_per_byte: Option<f64>,
+    /// The end, if there is one.
+    pub end: Option<ConversationEnd>,
+    last_ask_bytes: u64,
+}
+
+/// A model call without a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissedAsk {
+    /// The model.
+    pub alias: String,
+    /// The reason.
+    pub refusal: ModelRefusal,
+}
+
+/// A turn with the results of its calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchange {
+    /// Number of the turn.
+    pub turn: u32,
+    /// The model that answered.
+    pub alias: String,
+    /// The answer.
+    pub answer: ModelTurn,
+    /// The calls of the answer, in the model's order.
+    pub calls: Vec<CallState>,
+    /// Words to the model about the answer.
+    pub feedback: Option<(FeedbackReason, String)>,
+}
+
+/// State of a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallState {
+    /// Number of begins when the call was recorded as begun; none if it was not.
+    pub begun_in: Option<u32>,
+    /// When a person was asked, in milliseconds since 1970.
+    pub asked_at: Option<u64>,
+    /// The person's decision.
+    pub decision: Option<PersonDecision>,
+    /// The result.
+    pub result: Option<CallResult>,
+}
+
+/// A person's decision about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonDecision {
+    /// Whether the call may be made.
+    pub approved: bool,
+    /// Identity of the person; empty if unknown.
+    pub by_person: String,
+    /// Comment of the person.
+    pub comment: Option<String>,
+}
+
+/// Sums over a conversation's whole log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConversationTotals {
+    /// Tokens of all model calls.
+    pub usage: TokenUsage,
+    /// Price of all model calls in USD.
+    pub cost_usd: f64,
+    /// Turns.
+    pub turns: u32,
+    /// Model calls whose outcome a crash lost.
+    pub lost_asks: u32,
+    /// Model calls that gave no turn.
+    pub misses: u32,
+    /// Model calls that wrote summaries.
+    pub summaries: u32,
+    /// Calls that were made.
+    pub tool_calls: u32,
+    /// Calls that were not valid: unknown tool, or arguments that do not fit.
+    pub invalid_calls: u32,
+    /// Calls whose fate a crash left open.
+    pub unknown_calls: u32,
+    /// Milliseconds of waiting for people.
+    pub waited_ms: u64,
+}
+
+impl ConversationState {
+    /// Folds a log. Records that contradict the log before them change nothing.
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a StepRecord>) -> Self {
+        let mut state = Self::default();
+        for record in records {
+            state.apply(record);
+        }
+        state
+    }
+
+    /// Adds one record.
+    pub fn apply(&mut self, record: &StepRecord) {
+        if self.begin.is_none() && !matches!(record.body, StepBody::Begin(_)) {
+            return;
+        }
+        if self.end.is_some() && !matches!(record.body, StepBody::Begin(_)) {
+            return;
+        }
+        if !matches!(record.body, StepBody::Begin(_)) {
+            self.idle_begins = 0;
+        }
+        match &record.body {
+            StepBody::Begin(begin) => self.begin(begin, record),
+            StepBody::Ask(ask) => {
+                self.last_ask_bytes = ask.bytes;
+                self.open_ask = Some(ask.clone());
+            }
+            StepBody::Miss { alias, refusal, .. } => {
+                self.open_ask = None;
+                self.totals.misses = self.totals.misses.saturating_add(1);
+                self.overlong_asks += u32::from(refusal.kind == RefusalKind::ContextTooLong);
+                self.misses.push(MissedAsk { alias: alias.clone(), refusal: refusal.clone() });
+            }
+            StepBody::Turn { turn, alias, answer, cost } => self.turn(*turn, alias, answer, *cost),
+            StepBody::Question(call) => self.change(call, |call| {
+                call.asked_at.get_or_insert(record.at);
+            }),
+            StepBody::Decision { call, approved, by_person, comment } => {
+                let mut waited = 0;
+                self.change(call, |call| {
+                    waited = call.asked_at.map_or(0, |at| record.at.saturating_sub(at));
+                    call.decision.get_or_insert(PersonDecision {
+                        approved: *approved,
+                        by_person: by_person.clone(),
+                        comment: comment.clone(),
+                    });
+                });
+                self.totals.waited_ms = self.totals.waited_ms.saturating_add(waited);
+            }
+            StepBody::Call(call) => {
+                let now = self.begins;
+                self.change(call, |call| {
+                    // A later crash leaves the fate of this call open again: an earlier decision does not cover it.
+                    *call = CallState { begun_in: Some(now), ..CallState::default() };
+                });
+            }
+            StepBody::Done { call, result } => self.done(call, result),
+            StepBody::Feedback { turn, reason, text } => {
+                if let Some(last) = self.exchanges.last_mut().filter(|last| last.turn == *turn) {
+                    last.feedback.get_or_insert_with(|| (*reason, text.clone()));
+                }
+            }
+            StepBody::Compact(compact) => self.compact(compact),
+            StepBody::End(end) => self.end = Some(end.clone()),
+        }
+    }
+
+    fn begin(&mut self, begin: &BeginStep, record: &StepRecord) {
+        self.begun_at.get_or_insert(record.at);
+        let newer = self.begin.as_ref().is_some_and(|last| begin.attempt > last.attempt);
+        if let Some(end) = &self.end {
+            let over = match end {
+                ConversationEnd::Fault(fault) => !fault.retryable,
+                _ => true,
+            };
+            if over && !begin.reset {
+                return;
+            }
+        }
+        self.end = None;
+        self.begins += 1;
+        self.idle_begins += 1;
+        self.totals.lost_asks += u32::from(self.open_ask.take().is_some());
+        if newer || begin.reset {
+            self.misses.clear();
+            self.overlong_asks = 0;
+        }
+        if begin.reset {
+            self.resets += 1;
+            self.exchanges.clear();
+            self.summary = None;
+            self.results_before = 0;
+            self.tainted = false;
+        }
+        self.writer.clone_from(&record.by);
+        self.begin = Some(begin.clone());
+    }
+
+    fn turn(&mut self, turn: u32, alias: &str, answer: &ModelTurn, cost: Option<f64>) {
+        if turn != self.next_turn() {
+            return;
+        }
+        self.spend(answer.usage, cost);
+        self.totals.turns += 1;
+        if self.last_ask_bytes > 0 && answer.usage.input > 0 {
+            self.tokens_per_byte = Some(answer.usage.input as f64 / self.last_ask_bytes as f64);
+        }
+        self.open_ask = None;
+        self.misses.clear();
+        self.overlong_asks = 0;
+        self.exchanges.push(Exchange {
+            turn,
+            alias: alias.to_owned(),
+            calls: vec![CallState::default(); answer.calls.len()],
+            answer: answer.clone(),
+            feedback: None,
+        });
+    }
+
+    fn spend(&mut self, usage: TokenUsage, cost: Option<f64>) {
+        self.totals.usage.add(usage);
+        self.totals.cost_usd += cost.filter(|cost| cost.is_finite() && *cost > 0.0).unwrap_or(0.0);
+    }
+
+    fn done(&mut self, call: &CallPosition, result: &CallResult) {
+        let mut added = false;
+        self.change(call, |call| {
+            added = true;
+            call.result = Some(result.clone());
+        });
+        if !added {
+            return;
+        }
+        // The words of a failure are the tool's words too.
+        self.tainted |= result.open && matches!(result.status, CallStatus::Succeeded | CallStatus::Failed);
+        match result.status {
+            CallStatus::Succeeded | CallStatus::Failed => self.totals.tool_calls += 1,
+            CallStatus::Unknown => {
+                self.totals.tool_calls += 1;
+                self.totals.unknown_calls += 1;
+            }
+            CallStatus::Invalid => self.totals.invalid_calls += 1,
+            CallStatus::Refused => {}
+        }
+    }
+
+    fn compact(&mut self, compact: &CompactStep) {
+        let before = compact.before.min(self.next_turn());
+        self.open_ask = None;
+        self.misses.clear();
+        self.results_before = self.results_before.max(before);
+        if let Some(text) = &compact.summary {
+            self.spend(compact.usage, compact.cost);
+            self.totals.summaries += 1;
+            if self.summary.as_ref().is_none_or(|(last, _)| *last < before) {
+                self.summary = Some((before, text.clone()));
+            }
+        }
+    }
+
+    /// Changes a call that has no result yet.
+    fn change(&mut self, at: &CallPosition, change: impl FnOnce(&mut CallState)) {
+        let exchange = self.exchanges.last_mut().filter(|exchange| exchange.turn == at.turn);
+        let call = exchange.and_then(|exchange| exchange.calls.get_mut(at.index as usize));
+        if let Some(call) = call.filter(|call| call.result.is_none()) {
+            change(call);
+        }
+    }
+
+    /// Number of the turn that comes next.
+    pub fn next_turn(&self) -> u32 {
+        self.exchanges.last().map_or(0, |last| last.turn.saturating_add(1))
+    }
+
+    /// Model calls whose outcome is in the log.
+    pub fn answered_asks(&self) -> u32 {
+        self.totals.turns.saturating_add(self.totals.misses).saturating_add(self.totals.summaries)
+    }
+
+    /// Model calls that count against the budget of turns.
+    pub fn counted_asks(&self) -> u32 {
+        self.totals.turns.saturating_add(self.totals.lost_asks).saturating_add(self.totals.summaries)
+    }
+}

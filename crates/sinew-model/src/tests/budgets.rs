@@ -1,0 +1,134 @@
+//! Budgets, the loop guard, and conversations that grow too long.
+
+use serde_json::{Value, json};
+
+use super::fixture::{CountingStubs, play, script, spec, told};
+use crate::rehearsal::rehearse;
+use crate::{BudgetSpec, PromptMessage, StepBody, TokenPrice};
+
+/// A model that calls another thing for ever.
+fn restless(turns: usize) -> Value {
+    (0..turns).map(|nth| json!({"call": {"look": {"id": nth.to_string()}}})).collect()
+}
+
+#[test]
+fn every_budget_ends_the_conversation() {
+    let of = |budget: BudgetSpec| {
+        let mut spec = spec();
+        spec.models[0].price = Some(TokenPrice { input: 1.0, output: 10.0, cached: None });
+        spec.budget = budget;
+        spec
+    };
+    let usual = || BudgetSpec { last_word: false, ..BudgetSpec::default() };
+    for (budget, expected) in [
+        (BudgetSpec { turns: 3, ..usual() }, "'turns' of the conversation is spent: 3 of 3"),
+        (BudgetSpec { tool_calls: 2, ..usual() }, "'tool_calls' of the conversation is spent: 2 of 2"),
+        (BudgetSpec { input_tokens: 300, ..usual() }, "'input_tokens' of the conversation is spent: "),
+        (BudgetSpec { output_tokens: 20, ..usual() }, "'output_tokens' of the conversation is spent: "),
+        (BudgetSpec { cost_usd: Some(0.001), ..usual() }, "'cost_usd' of the conversation is spent: "),
+        (BudgetSpec { wall_ms: 40, ..usual() }, "'wall' of the conversation is spent: 0 s of 0 s"),
+    ] {
+        let played = play(&of(budget), &restless(40));
+        let end = told(&played);
+        assert!(end.starts_with("SINEW-5208 the budget ") && end.contains(expected), "{expected}: {end}");
+    }
+}
+
+#[test]
+fn the_last_turn_has_no_tools_and_asks_for_the_answer() {
+    for (budget, calls) in [
+        (BudgetSpec { turns: 3, ..BudgetSpec::default() }, 2),
+        (BudgetSpec { tool_calls: 2, ..BudgetSpec::default() }, 2),
+    ] {
+        let mut spec = spec();
+        spec.budget = budget;
+        let mut answers = restless(2).as_array().unwrap().clone();
+        answers.push(json!({"text": "as far as I know"}));
+        let played = play(&spec, &answers.into());
+        assert_eq!(told(&played), r#"{"text":"as far as I know"}"#);
+        assert_eq!(played.calls().len(), calls);
+    }
+}
+
+#[test]
+fn lost_model_calls_count_as_turns() {
+    let mut spec = spec();
+    spec.budget.turns = 4;
+    let mut log = Vec::new();
+    for nth in 0..5 {
+        // Each process dies right after it asked.
+        let played =
+            rehearse(&spec, &script(&json!([{"text": "x"}])), &mut CountingStubs::default(), &log, "p");
+        if nth < 4 {
+            let ask = played.log.iter().rposition(|record| matches!(record.body, StepBody::Ask(_))).unwrap();
+            log = played.log[..=ask].to_vec();
+        } else {
+            assert_eq!(told(&played), "SINEW-5208 the budget 'turns' of the conversation is spent: 4 of 4");
+            assert_eq!((played.state.totals.lost_asks, played.state.idle_begins), (4, 0));
+        }
+    }
+}
+
+#[test]
+fn equal_calls_with_equal_results_are_refused_and_then_end_it() {
+    let same: Value = (0..20).map(|_| json!({"call": {"look": {"id": "1"}}})).collect();
+    let mut stubs = CountingStubs::default();
+    stubs.answers.insert("look".to_owned(), json!("moving"));
+    let played = rehearse(&spec(), &script(&same), &mut stubs, &[], "first");
+    assert_eq!(told(&played), "SINEW-5207 the model called look 6 times with the same arguments");
+    assert_eq!(stubs.made.len(), 3);
+    // A result that changes is progress.
+    let polled = play(&spec(), &same);
+    assert_eq!(polled.calls().len(), 19, "{}", told(&polled));
+}
+
+#[test]
+fn a_long_conversation_loses_results_first_and_then_becomes_a_summary() {
+    let mut spec = spec();
+    spec.models[0].context = 3_000;
+    spec.budget.turns = 40;
+    let mut stubs = CountingStubs::default();
+    stubs.answers.insert("look".to_owned(), json!("long ".repeat(300)));
+    let calls =
+        |from: usize, to: usize| (from..to).map(|nth| json!({"call": {"look": {"id": nth.to_string()}}}));
+    let answers: Value = calls(0, 9)
+        .chain([json!({"text": "SUMMARY ONE", "usage": {"input": 10, "output": 5}})])
+        .chain(calls(9, 12))
+        .chain((0..10).map(|_| json!({"text": "the end"})))
+        .collect();
+    let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
+    assert!(played.state.results_before > 0, "{}", told(&played));
+    assert!(
+        played.log.iter().any(|record| matches!(&record.body, StepBody::Compact(c) if c.summary.is_none()))
+    );
+    assert!(matches!(played.end(), Some(crate::ConversationEnd::Output(_))), "{}", told(&played));
+    // Whole turns only: a prompt never has a result without its call, nor a call without its result.
+    for at in 1..played.log.len() {
+        super::logs::check_prompt(&spec, &played.log[..at]);
+    }
+}
+
+#[test]
+fn a_prompt_that_the_provider_finds_too_long_is_shortened_once() {
+    let long = json!({"error": {"status": 400, "body": {"error": {"code": "context_length_exceeded", "message": "too long"}}}});
+    let mut answers: Vec<Value> = restless(3).as_array().unwrap().clone();
+    answers.push(long.clone());
+    answers.push(json!({"text": "short"}));
+    let played = play(&spec(), &answers.clone().into());
+    assert_eq!(told(&played), r#"{"text":"short"}"#);
+    let prompt = crate::compose::prompt(
+        &spec(),
+        &crate::ConversationState::fold(&played.log[..played.log.len() - 3]),
+        &spec().models[0],
+        false,
+    );
+    let left_out = prompt.messages.iter().filter(|message| match message {
+        PromptMessage::Results { results } => {
+            results.iter().any(|result| result.content.contains("left out"))
+        }
+        _ => false,
+    });
+    assert_eq!(left_out.count(), 2);
+    answers.insert(4, long);
+    assert_eq!(told(&play(&spec(), &answers.into())), "SINEW-5203 the provider answered 400: too long");
+}

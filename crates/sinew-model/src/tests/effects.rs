@@ -1,0 +1,89 @@
+//! Calls that act: at most once, allowed by people, gated by taint.
+
+use serde_json::json;
+
+use super::fixture::{CountingStubs, play, script, spec, told};
+use crate::rehearsal::{Rehearsal, rehearse};
+use crate::{ApprovalRule, CallStatus, ConversationSpec, StepBody, TaintRule, UnknownRule};
+
+fn statuses(played: &Rehearsal) -> Vec<CallStatus> {
+    let calls = played.state.exchanges.iter().flat_map(|one| &one.calls);
+    calls.filter_map(|call| Some(call.result.as_ref()?.status)).collect()
+}
+
+#[test]
+fn an_acting_call_is_made_at_most_once_and_its_fate_is_told() {
+    let answers = json!([{"call": {"send": {"id": "1"}}}, {"text": "x"}]);
+    let whole = play(&spec(), &answers);
+    let begun = whole.log.iter().position(|record| matches!(record.body, StepBody::Call(_))).unwrap();
+    for (rule, refuses, made, end, status) in [
+        (UnknownRule::Tell, false, 0, r#"{"text":"x"}"#, Some(CallStatus::Unknown)),
+        (
+            UnknownRule::Fail,
+            false,
+            0,
+            "SINEW-5213 the process stopped during a call of send, which may have taken effect",
+            None,
+        ),
+        (UnknownRule::Ask, false, 1, r#"{"text":"x"}"#, Some(CallStatus::Succeeded)),
+        (UnknownRule::Ask, true, 0, r#"{"text":"x"}"#, Some(CallStatus::Refused)),
+    ] {
+        let spec = ConversationSpec { on_unknown: rule, ..spec() };
+        let mut stubs = CountingStubs { refuses, ..CountingStubs::default() };
+        let again = rehearse(&spec, &script(&answers), &mut stubs, &whole.log[..=begun], "second");
+        assert_eq!(told(&again), end, "{rule:?}");
+        assert_eq!(stubs.made.len(), made, "{rule:?}");
+        assert_eq!(statuses(&again).first().copied(), status, "{rule:?}");
+    }
+}
+
+#[test]
+fn words_of_others_close_the_gate_before_acting_calls() {
+    use CallStatus::{Refused, Succeeded};
+    let tainting = json!([{"call": {"ask": {"id": "1"}}}, {"call": {"send": {"id": "2"}}}, {"text": "x"}]);
+    let same_turn = json!([{"call": {"ask": {"id": "1"}, "send": {"id": "2"}}}, {"text": "x"}]);
+    let before = json!([{"call": {"send": {"id": "2"}, "ask": {"id": "1"}}}, {"text": "x"}]);
+    for (name, rule, answers, refuses, asked, expected) in [
+        ("approved", TaintRule::Approve, &tainting, false, 1, [Succeeded, Succeeded]),
+        ("not approved", TaintRule::Approve, &tainting, true, 1, [Succeeded, Refused]),
+        ("in one turn", TaintRule::Approve, &same_turn, true, 1, [Succeeded, Refused]),
+        ("before the words", TaintRule::Approve, &before, true, 0, [Succeeded, Succeeded]),
+        ("denied", TaintRule::Deny, &tainting, false, 0, [Succeeded, Refused]),
+        ("allowed", TaintRule::Allow, &tainting, true, 0, [Succeeded, Succeeded]),
+    ] {
+        let spec = ConversationSpec { taint: rule, ..spec() };
+        let mut stubs = CountingStubs { refuses, ..CountingStubs::default() };
+        let played = rehearse(&spec, &script(answers), &mut stubs, &[], "first");
+        assert_eq!(statuses(&played), expected, "{name}");
+        assert_eq!(stubs.asked, asked, "{name}");
+    }
+    let spec = ConversationSpec { tainted: true, taint: TaintRule::Deny, ..spec() };
+    assert_eq!(statuses(&play(&spec, &json!([{"call": {"send": {"id": "2"}}}, {"text": "x"}]))), [Refused]);
+}
+
+#[test]
+fn people_are_asked_by_rule_and_before_the_call() {
+    for (rule, id, asked) in [
+        (ApprovalRule::Never, "big", 0),
+        (ApprovalRule::Always, "small", 1),
+        (ApprovalRule::When("big".into()), "big", 1),
+        (ApprovalRule::When("big".into()), "small", 0),
+    ] {
+        let mut spec = spec();
+        spec.tools[1].approval = rule.clone();
+        let mut stubs = CountingStubs { refuses: true, ..CountingStubs::default() };
+        let answers = json!([{"call": {"send": {"id": id}}}, {"text": "x"}]);
+        let played = rehearse(&spec, &script(&answers), &mut stubs, &[], "first");
+        assert_eq!((stubs.asked, stubs.made.len()), (asked, 1 - asked), "{rule:?} {id}");
+        let told = played.state.exchanges[0].calls[0].result.clone().unwrap().content.to_string();
+        assert_eq!(told.contains("SINEW-5211"), asked == 1, "{told}");
+    }
+}
+
+#[test]
+fn limits_of_tools_hold() {
+    let mut spec = spec();
+    spec.tools[0].limit = Some(1);
+    let answers = json!([{"call": [{"look": {"id": "1"}}]}, {"call": {"look": {"id": "2"}}}, {"text": "x"}]);
+    assert_eq!(statuses(&play(&spec, &answers)), [CallStatus::Succeeded, CallStatus::Refused]);
+}

@@ -1,0 +1,10 @@
+//! Tests of the whole machine: conversations with scripted models, from every prefix of their logs.
+
+mod budgets;
+mod codecs;
+mod conversations;
+mod effects;
+mod fixture;
+mod logs;
+mod outputs;
+mod wires;

@@ -1,0 +1,132 @@
+//! Output in every mode, and its repair.
+
+use serde_json::{Value, json};
+
+use super::fixture::{play, spec, told, with_schema};
+use crate::{
+    AnswerForm, ConversationSpec, ConversationState, OutputMode, Provider, SchemaAbility, ToolAbility,
+};
+
+fn level() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"level": {"enum": ["low", "high"]}},
+        "required": ["level"],
+        "additionalProperties": false,
+    })
+}
+
+fn first_prompt(spec: &ConversationSpec) -> crate::Prompt {
+    crate::compose::prompt(spec, &ConversationState::default(), &spec.models[0], false)
+}
+
+#[test]
+fn every_mode_brings_the_output_and_repairs_it() {
+    use OutputMode::{Auto, Native, Text, Tool};
+    for (mode, tools, schema, asked) in [
+        (Auto, ToolAbility::Native, SchemaAbility::Native, "schema"),
+        (Auto, ToolAbility::Native, SchemaAbility::None, "tool"),
+        (Auto, ToolAbility::None, SchemaAbility::None, "words"),
+        (Auto, ToolAbility::Schema, SchemaAbility::Native, "action"),
+        (Native, ToolAbility::Native, SchemaAbility::Native, "schema"),
+        (Native, ToolAbility::Native, SchemaAbility::None, "tool"),
+        (Tool, ToolAbility::Native, SchemaAbility::Native, "tool"),
+        (Text, ToolAbility::Native, SchemaAbility::Native, "words"),
+    ] {
+        let mut spec = with_schema(spec(), &level());
+        spec.output.mode = mode;
+        spec.models[0].abilities.tools = tools;
+        spec.models[0].abilities.schema = schema;
+        let prompt = first_prompt(&spec);
+        let seen = match &prompt.form {
+            AnswerForm::Schema(schema) if schema.get("anyOf").is_some() => "action",
+            AnswerForm::Schema(_) => "schema",
+            _ if prompt.tools.iter().any(|tool| tool.name == "answer") => "tool",
+            _ => "words",
+        };
+        assert_eq!(seen, asked, "{mode:?} {tools:?} {schema:?}");
+        let good = json!({"answer": {"level": "low"}});
+        let bad = json!({"answer": {"level": "medium"}});
+        let name = format!("{mode:?} {tools:?} {schema:?}");
+        assert_eq!(told(&play(&spec, &json!([good]))), r#"{"level":"low"}"#, "{name}");
+        assert_eq!(told(&play(&spec, &json!([bad, bad, good]))), r#"{"level":"low"}"#, "{name}");
+        let end = told(&play(&spec, &json!([bad, bad, bad, good])));
+        assert!(
+            end.starts_with("SINEW-5206 the model's output does not fit its schema after 2 repairs"),
+            "{name}: {end}"
+        );
+        if tools != ToolAbility::None {
+            let call = match tools {
+                ToolAbility::Schema => json!({"text": r#"{"tool": "look", "arguments": {"id": "1"}}"#}),
+                _ => json!({"call": {"look": {"id": "1"}}}),
+            };
+            let played = play(&spec, &json!([call, good]));
+            assert_eq!(
+                (told(&played).as_str(), played.calls()),
+                (r#"{"level":"low"}"#, vec!["look"]),
+                "{name}"
+            );
+        }
+        let marker = json!({"text": "«result:artifact=o.json:v0 status=success»"});
+        assert_eq!(told(&play(&spec, &json!([marker]))), "artifact o.json:v0", "{name}");
+    }
+}
+
+#[test]
+fn an_answer_beside_other_calls_waits_for_them() {
+    let mut spec = with_schema(spec(), &level());
+    spec.output.mode = OutputMode::Tool;
+    let early = json!({"call": {"answer": {"level": "low"}, "look": {"id": "1"}}});
+    let played = play(&spec, &json!([early, {"answer": {"level": "high"}}]));
+    assert_eq!((told(&played).as_str(), played.calls()), (r#"{"level":"high"}"#, vec!["look"]));
+}
+
+#[test]
+fn a_provider_that_takes_tools_or_a_schema_gets_the_schema_in_a_turn_of_its_own() {
+    let mut spec = with_schema(spec(), &level());
+    spec.models[0].provider = Provider::Gemini;
+    assert_eq!(first_prompt(&spec).form, AnswerForm::Free);
+    let free = json!({"text": "I think it is low."});
+    let played =
+        play(&spec, &json!([{"call": {"look": {"id": "1"}}}, free, {"text": "{\"level\": \"low\"}"}]));
+    assert_eq!(told(&played), r#"{"level":"low"}"#);
+    spec.tools.clear();
+    assert!(matches!(first_prompt(&spec).form, AnswerForm::Schema(_)));
+}
+
+#[test]
+fn schemas_that_are_not_of_objects_are_wrapped() {
+    for (schema, output) in [
+        (json!({"type": "string", "enum": ["yes", "no"]}), json!("yes")),
+        (
+            json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}),
+            json!([1, 2]),
+        ),
+        (json!({"anyOf": [{"type": "null"}, {"type": "number"}]}), json!(3.5)),
+    ] {
+        for mode in [OutputMode::Native, OutputMode::Tool, OutputMode::Text] {
+            let mut spec = with_schema(spec(), &schema);
+            spec.output.mode = mode;
+            let played = play(&spec, &json!([{"answer": output}]));
+            assert_eq!(told(&played), output.to_string(), "{schema} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn json_is_found_in_words() {
+    for (text, expected) in [
+        ("{\"a\": 1}", Some(json!({"a": 1}))),
+        ("Here it is: {\"a\": {\"b\": [1]}} – done", Some(json!({"a": {"b": [1]}}))),
+        ("draft ```json\n{\"a\": 1}\n``` and\n```json\n{\"a\": 2}\n```", Some(json!({"a": 2}))),
+        ("```\n[1, 2]\n```", Some(json!([1, 2]))),
+        ("a {broken and {\"a\": 1}", Some(json!({"a": 1}))),
+        ("{\"a\": ", None),
+        ("no JSON here", None),
+        ("", None),
+    ] {
+        assert_eq!(crate::output::json_of_text(text), expected, "{text}");
+    }
+    let deep = "[".repeat(100_000);
+    assert_eq!(crate::output::json_of_text(&deep), None);
+}

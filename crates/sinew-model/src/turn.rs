@@ -1,0 +1,130 @@
+//! One answer of a language model, and the reasons why there is none.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An answer of a language model, complete.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelTurn {
+    /// The assistant message as the provider wrote it; sent back unchanged to the same provider.
+    pub verbatim: Value,
+    /// Text of the answer, without reasoning.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Tools that the model wants called, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<RequestedCall>,
+    /// Why the model stopped.
+    pub finish: FinishReason,
+    /// Tokens that the provider counted.
+    #[serde(default)]
+    pub usage: TokenUsage,
+    /// The model's name as the provider reports it; empty if it reports none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model: String,
+}
+
+/// A call that a model asked for. Everything in it is the model's word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestedCall {
+    /// The provider's id of the call, unique within its turn.
+    pub id: String,
+    /// Name of the tool, as the model wrote it.
+    pub tool: String,
+    /// The arguments, as the model wrote them; not necessarily JSON.
+    pub arguments: String,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The answer is complete, or waits for the results of its calls.
+    #[default]
+    Stop,
+    /// The limit of output tokens was reached; the end of the answer is missing.
+    Length,
+}
+
+/// Tokens of one or more model calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenUsage {
+    /// Tokens of the prompt, cached ones included.
+    pub input: u64,
+    /// Tokens of the answer, reasoning included.
+    pub output: u64,
+    /// Tokens of the prompt that came out of the provider's cache.
+    pub cached: u64,
+    /// Tokens of reasoning.
+    pub reasoning: u64,
+}
+
+impl TokenUsage {
+    /// Adds the tokens of another call.
+    pub fn add(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+}
+
+/// A piece of an answer that is still arriving.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnDelta {
+    /// More text of the answer.
+    Text(String),
+    /// The model began a call of this tool.
+    Call(String),
+}
+
+/// Why a model call gave no turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRefusal {
+    /// Class of the reason; decides what happens next.
+    pub kind: RefusalKind,
+    /// One sentence for a person, without secrets.
+    pub message: String,
+    /// Time after which the provider wants to be asked again, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Classes of reasons why a model call gave no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalKind {
+    /// Broken or overloaded server, lost connection, timeout, unreadable or oversized answer.
+    Unavailable,
+    /// The provider limits how often it is asked (429).
+    Limited,
+    /// The key is missing or not accepted, or the request is not valid.
+    Denied,
+    /// The prompt does not fit the model's context.
+    ContextTooLong,
+    /// The provider's filter stopped the prompt or the answer.
+    Filtered,
+    /// The model refuses to answer.
+    Refused,
+}
+
+impl ModelRefusal {
+    /// A refusal without a time to wait.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after_ms: None }
+    }
+
+    /// An answer that cannot be read.
+    pub(crate) fn unreadable(problem: impl std::fmt::Display) -> Self {
+        Self::new(RefusalKind::Unavailable, format!("the answer cannot be read: {problem}"))
+    }
+}
+
+impl std::fmt::Display for ModelRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ModelRefusal {}

@@ -1,0 +1,63 @@
+//! Statuses as words of the command line.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use sinew_inspection::node_rows::NodeStatus;
+use sinew_protocol::query::ExecutionStatus;
+
+use crate::exit::Exit;
+
+/// Reads the status of an execution.
+pub(crate) fn execution_status() -> impl TypedValueParser<Value = ExecutionStatus> {
+    let value = |status: ExecutionStatus| {
+        let (help, alias) = match status {
+            ExecutionStatus::Running => ("Work goes on", None),
+            ExecutionStatus::Waiting => ("A person is waited for, and nothing else goes on", None),
+            ExecutionStatus::Paused => ("An operator paused it", None),
+            ExecutionStatus::Success => ("It did what it was meant to", Some("succeeded")),
+            ExecutionStatus::Failure => ("It did not", Some("failed")),
+            ExecutionStatus::Cancelled => ("A user or a parent cancelled it", None),
+        };
+        PossibleValue::new(status.as_str()).help(help).aliases(alias)
+    };
+    let words = PossibleValuesParser::new(ExecutionStatus::ALL.map(value));
+    words.map(|word| match word.as_str() {
+        "succeeded" => ExecutionStatus::Success,
+        "failed" => ExecutionStatus::Failure,
+        word => status_of_word(word),
+    })
+}
+
+/// Reads the status of a node.
+pub(crate) fn node_status() -> impl TypedValueParser<Value = NodeStatus> {
+    let value = |status: NodeStatus| {
+        PossibleValue::new(status.as_str()).help(match status {
+            NodeStatus::Planned => "Not reached yet",
+            NodeStatus::Queued => "Waits for its turn",
+            NodeStatus::Running => "At work",
+            NodeStatus::Waiting => "Waits for a person",
+            NodeStatus::Succeeded => "Ended well",
+            NodeStatus::Failed => "Ended badly",
+            NodeStatus::Skipped => "Did not have to run",
+            NodeStatus::Cancelled => "Was given up",
+        })
+    };
+    PossibleValuesParser::new(NodeStatus::ALL.map(value)).map(|word| {
+        // Only words of the list above get here.
+        NodeStatus::ALL.into_iter().find(|status| status.as_str() == word).unwrap_or(NodeStatus::Planned)
+    })
+}
+
+/// Returns the status of a word of the wire; an execution with an unknown word goes on, as far as anybody can tell.
+pub(crate) fn status_of_word(word: &str) -> ExecutionStatus {
+    ExecutionStatus::parse(word).unwrap_or(ExecutionStatus::Running)
+}
+
+/// Returns the exit code of a command that follows an execution.
+pub(crate) const fn exit_of(status: ExecutionStatus) -> Exit {
+    match status {
+        ExecutionStatus::Success => Exit::Ok,
+        ExecutionStatus::Failure | ExecutionStatus::Cancelled => Exit::Failed,
+        ExecutionStatus::Waiting => Exit::Waiting,
+        ExecutionStatus::Running | ExecutionStatus::Paused => Exit::TimedOut,
+    }
+}
