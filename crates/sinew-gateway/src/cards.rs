@@ -119,7 +119,7 @@ pub(crate) fn respond(card: &AgentCard, request: &HeaderMap) -> Response {
 fn interfaces(url: &str) -> Vec<AgentInterface> {
     let interface = |binding: &str| {
         let mut interface = AgentInterface::new(url, binding);
-        interface.protocol_version = A2A_VERSION.to_owned();
+        A2A_VERSION.clone_into(&mut interface.protocol_version);
         interface
     };
     HTTP_BINDINGS.map(interface).into()

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sinew_engine::{WaitingFor, waiting};
+use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_executor::Execution;
-use sinew_executor::service::status;
 use sinew_mesh::event::{EventFilter, From};
 use sinew_protocol::a2a::{A2aError, Message, part_data};
 use sinew_protocol::artifact::sha256;
@@ -83,7 +82,7 @@ impl A2aOperations {
             let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
             let settled = found.is_none_or(|(_, folded)| {
                 let state = folded.state();
-                state.ended || status(state, &waiting(state)) == ExecutionStatus::Waiting
+                state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
             });
             if settled {
                 break;
@@ -106,7 +105,7 @@ fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2a
     let waits = waiting(folded.state());
     let people = waits.iter().filter(|wait| matches!(wait.what, WaitingFor::Person(_)));
     let mut all: Vec<(String, u32)> =
-        people.filter_map(|wait| wait.act).map(|act| (ctx.node_of(act).id.to_string(), act)).collect();
+        people.filter_map(|wait| wait.act).map(|act| (ctx.node_of(act).id.clone(), act)).collect();
     if let Some(named) = named {
         all.retain(|(node, _)| node == named);
     }
@@ -126,7 +125,7 @@ fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2a
 fn not_awaited(text: &str) -> A2aError {
     let mut error = A2aError::unsupported_operation(text);
     let own = error_of(&Fault::invalid(code::GATEWAY_TASK_TAKES_NO_MESSAGE.as_str(), text));
-    error.data = super::sending::merge_details(&error, &own);
+    error.data = Some(super::sending::merge_details(&error, &own));
     error
 }
 

@@ -83,7 +83,9 @@ impl A2aOperations {
         more |= tasks.len() > size as usize;
         tasks.truncate(size as usize);
         let last = tasks.last().filter(|_| more).map(list_place);
-        tasks.iter_mut().for_each(|task| trim_history(task, history));
+        for task in &mut tasks {
+            trim_history(task, history);
+        }
         let next_page_token = last.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
         Ok(TaskListResponse { tasks, next_page_token, page_size: size, total_size: total })
     }

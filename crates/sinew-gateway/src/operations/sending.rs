@@ -27,7 +27,7 @@ impl A2aOperations {
         call: &OperationCall,
         params: SendMessageRequest,
     ) -> Result<Box<RawValue>, A2aError> {
-        let (params, history) = self.checked(params)?;
+        let (params, history) = checked(params)?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
             return self.send_to_task(call, &place, params, history).await;
@@ -36,7 +36,7 @@ impl A2aOperations {
         self.check_modes(&agent, &params)?;
         self.check_extensions(call, &agent)?;
         let (place, answer) = self.begin(call, agent, &params).await?;
-        Ok(self.show_answer(&place, answer, history))
+        Ok(show_answer(&place, answer, history))
     }
 
     /// Sends a message and gives what happens to its task.
@@ -45,7 +45,7 @@ impl A2aOperations {
         call: &OperationCall,
         params: SendMessageRequest,
     ) -> Result<TaskStream, A2aError> {
-        let (mut params, history) = self.checked(params)?;
+        let (mut params, history) = checked(params)?;
         if let Some(task) = &params.message.task_id {
             let place = self.locate(call, &task.0.clone()).await?;
             return self.stream_to_task(call, place, params, history).await;
@@ -56,7 +56,7 @@ impl A2aOperations {
         params.configuration.get_or_insert_default().return_immediately = Some(true);
         if self.is_workflow(&agent) {
             let (place, answer) = self.begin(call, agent, &params).await?;
-            return self.stream_answer(call, place, answer, None, history).await;
+            return self.stream_answer(call, place, answer, None, history);
         }
         // The events of an agent are not stored: the gateway listens before it asks.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
@@ -65,7 +65,7 @@ impl A2aOperations {
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;
         let answer = PeerAnswer { seq: asked.seq, response: asked.read()? };
-        self.stream_answer(call, place, answer, Some(feed), history).await
+        self.stream_answer(call, place, answer, Some(feed), history)
     }
 
     /// Starts the work that a message asks for; the answer comes when the task is settled, or at once if so asked.
@@ -124,7 +124,7 @@ impl A2aOperations {
         if !place.is_workflow {
             params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
             let answer = self.send_to_agent(call, place, params).await?;
-            return Ok(self.show_answer(place, answer, history));
+            return Ok(show_answer(place, answer, history));
         }
         self.decide(call, place, &params.message).await?;
         let at_once = params.configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
@@ -155,26 +155,11 @@ impl A2aOperations {
             params.configuration.get_or_insert_default().return_immediately = Some(true);
             self.send_to_agent(call, &place, params).await?
         };
-        self.stream_answer(call, place, answer, None, history).await
-    }
-
-    fn show_answer(&self, place: &TaskPlace, answer: PeerAnswer, history: Option<u32>) -> Box<RawValue> {
-        match answer.response {
-            SendMessageResponse::Task(mut task) => {
-                trim_history(&mut task, history);
-                place.show(&mut task);
-                named_task(&task)
-            }
-            SendMessageResponse::Message(mut message) => {
-                place.show_in_message(&mut message);
-                raw(&SendMessageResponse::Message(message))
-            }
-            other => raw(&other),
-        }
+        self.stream_answer(call, place, answer, None, history)
     }
 
     /// The answer as the beginning of a stream.
-    async fn stream_answer(
+    fn stream_answer(
         &self,
         call: &OperationCall,
         mut place: TaskPlace,
@@ -186,7 +171,7 @@ impl A2aOperations {
             SendMessageResponse::Task(task) => task,
             other => {
                 let answer = PeerAnswer { seq: None, response: other };
-                return Ok(TaskStream::one(self.show_answer(&place, answer, history)));
+                return Ok(TaskStream::one(show_answer(&place, answer, history)));
             }
         };
         // The agent's word for its task is what it must be asked by.
@@ -197,27 +182,6 @@ impl A2aOperations {
         let first = named_task(&task);
         let beginning = StreamBeginning { first: Some(first), seq: answer.seq.unwrap_or(0), ended, feed };
         self.follow(call, place, beginning)
-    }
-
-    /// Checks a message, and takes out what concerns the gateway: the tenant, and the length of the history.
-    fn checked(&self, mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option<u32>), A2aError> {
-        check_message(&params.message, "message")?;
-        let too_long = |text: &str| text.len() > MAX_TEXT;
-        if too_long(&params.message.id.0)
-            || params.message.context_id.as_ref().is_some_and(|id| too_long(&id.0))
-        {
-            let text = format!("message: messageId and contextId have at most {MAX_TEXT} bytes");
-            return Err(A2aError::invalid_params(text));
-        }
-        params.tenant = None;
-        let history = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
-        if params.configuration.as_ref().is_some_and(|wanted| wanted.task_push_notification_config.is_some())
-        {
-            return Err(A2aError::push_not_supported(
-                "this gateway sends no push notifications: subscribe to the task",
-            ));
-        }
-        Ok((params, history))
     }
 
     /// Refuses a message whose client reads none of the media types that the agent writes.
@@ -275,20 +239,20 @@ fn check_open(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> 
         let text = "the task has ended: it takes no more messages";
         let mut error = A2aError::unsupported_operation(text);
         let fault = Fault::invalid(code::GATEWAY_TASK_TAKES_NO_MESSAGE.as_str(), text);
-        error.data = merge_details(&error, &error_of(&fault));
+        error.data = Some(merge_details(&error, &error_of(&fault)));
         return Err(error);
     }
     Ok(())
 }
 
 /// The details of an A2A error with our own code beside them.
-pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> Option<serde_json::Value> {
+pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> serde_json::Value {
     let mut details = match error.error_info_data(None) {
         serde_json::Value::Array(details) => details,
         _ => Vec::new(),
     };
     details.extend(own.data.as_ref().and_then(|data| data.as_array()).into_iter().flatten().cloned());
-    Some(serde_json::Value::Array(details))
+    serde_json::Value::Array(details)
 }
 
 /// Whether a media range of a client covers a media type of an agent.
@@ -301,4 +265,38 @@ fn accepts_mode(wanted: &str, mode: &str) -> bool {
         Some((kind, "*")) => mode.split('/').next() == Some(kind),
         _ => wanted == mode,
     }
+}
+
+fn show_answer(place: &TaskPlace, answer: PeerAnswer, history: Option<u32>) -> Box<RawValue> {
+    match answer.response {
+        SendMessageResponse::Task(mut task) => {
+            trim_history(&mut task, history);
+            place.show(&mut task);
+            named_task(&task)
+        }
+        SendMessageResponse::Message(mut message) => {
+            place.show_in_message(&mut message);
+            raw(&SendMessageResponse::Message(message))
+        }
+        other => raw(&other),
+    }
+}
+
+/// Checks a message, and takes out what concerns the gateway: the tenant, and the length of the history.
+fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option<u32>), A2aError> {
+    check_message(&params.message, "message")?;
+    let too_long = |text: &str| text.len() > MAX_TEXT;
+    if too_long(&params.message.id.0) || params.message.context_id.as_ref().is_some_and(|id| too_long(&id.0))
+    {
+        let text = format!("message: messageId and contextId have at most {MAX_TEXT} bytes");
+        return Err(A2aError::invalid_params(text));
+    }
+    params.tenant = None;
+    let history = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
+    if params.configuration.as_ref().is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
+        return Err(A2aError::push_not_supported(
+            "this gateway sends no push notifications: subscribe to the task",
+        ));
+    }
+    Ok((params, history))
 }

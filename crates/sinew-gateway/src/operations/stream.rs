@@ -121,13 +121,13 @@ impl A2aOperations {
         let (mut task, seq): (Task, u64) = loop {
             tried += 1;
             match self.ask_again(call, &place.agent, CoreMethod::SubscribeToTask, &params).await {
-                Ok(reply) => match reply.read()? {
-                    StreamResponse::Task(task) => break (task, reply.seq.unwrap_or(0)),
-                    _ => {
+                Ok(reply) => {
+                    let StreamResponse::Task(task) = reply.read()? else {
                         let text = "the agent's stream does not begin with its task";
                         return Err(A2aError::new(ErrorCode::InvalidAgentResponse, text));
-                    }
-                },
+                    };
+                    break (task, reply.seq.unwrap_or(0));
+                }
                 Err(error) if error.code() == ErrorCode::TaskNotFound && tried < REPLICA_TRIES => {}
                 // The client's stream broke off before the end: it gets the task as it ended.
                 Err(error)
