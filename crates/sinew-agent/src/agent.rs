@@ -210,7 +210,7 @@ impl Agent {
     }
 
     /// The agent with its schemas compiled, or why it cannot be served.
-    pub(crate) fn compiled(self) -> Result<Compiled, AgentError> {
+    pub(crate) fn compiled(self) -> Result<CompiledAgent, AgentError> {
         if self.name.is_empty() || self.name.len() > 255 || self.name.chars().any(char::is_control) {
             return Err(AgentError::Name(crate::failure::short(&self.name, 64)));
         }
@@ -220,7 +220,7 @@ impl Agent {
         };
         let input = compile("input", &self.input_schema)?;
         let output = compile("output", &self.output_schema)?;
-        Ok(Compiled { input, output, schemas: SchemaCache::default(), agent: self })
+        Ok(CompiledAgent { input, output, schemas: SchemaCache::default(), agent: self })
     }
 }
 
@@ -231,7 +231,7 @@ impl std::fmt::Debug for Agent {
 }
 
 /// An agent whose schemas are usable.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledAgent {
     pub(crate) agent: Agent,
     pub(crate) input: Option<Schema>,
     pub(crate) output: Option<Schema>,

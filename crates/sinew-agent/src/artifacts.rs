@@ -17,7 +17,7 @@ const MOST: usize = 200;
 
 /// One version of one artifact.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptVersion {
     pub(crate) meta: ArtifactMeta,
     pub(crate) bytes: Bytes,
 }
@@ -27,11 +27,11 @@ pub(crate) struct Kept {
 /// Nothing is stored for others before the task's result goes out: small artifacts travel in it, larger ones lie in the
 /// mesh's object store by then.
 #[derive(Clone, Debug, Default)]
-pub struct Artifacts(Arc<Mutex<Shelf>>);
+pub struct Artifacts(Arc<Mutex<ArtifactShelf>>);
 
 #[derive(Debug, Default)]
-struct Shelf {
-    kept: Vec<Kept>,
+struct ArtifactShelf {
+    kept: Vec<KeptVersion>,
     versions: BTreeMap<ArtifactName, u32>,
     bytes: usize,
 }
@@ -57,7 +57,7 @@ impl Artifacts {
         all.bytes += bytes.len();
         let meta = ArtifactMeta::of(name, version, media_type, &bytes);
         let reference = meta.reference();
-        all.kept.push(Kept { meta, bytes });
+        all.kept.push(KeptVersion { meta, bytes });
         Ok(reference)
     }
 
@@ -80,9 +80,9 @@ impl Artifacts {
         self.shelf().kept.iter().map(|kept| kept.meta.clone()).collect()
     }
 
-    pub(crate) fn find(&self, name: &str, version: Option<u32>) -> Option<Kept> {
+    pub(crate) fn find(&self, name: &str, version: Option<u32>) -> Option<KeptVersion> {
         let all = self.shelf();
-        let fits = |kept: &&Kept| {
+        let fits = |kept: &&KeptVersion| {
             kept.meta.name.as_str() == name && version.is_none_or(|version| kept.meta.version == version)
         };
         all.kept.iter().rev().find(fits).cloned()
@@ -92,11 +92,11 @@ impl Artifacts {
         self.shelf().kept.is_empty()
     }
 
-    pub(crate) fn all(&self) -> Vec<Kept> {
+    pub(crate) fn all(&self) -> Vec<KeptVersion> {
         self.shelf().kept.clone()
     }
 
-    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> std::sync::MutexGuard<'_, ArtifactShelf> {
         // Every change of the shelf is complete before anything in it can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

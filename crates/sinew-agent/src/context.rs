@@ -15,20 +15,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
-use crate::feed::{Feed, Outgoing};
+use crate::feed::{EventFeed, OutgoingEvents};
 use crate::peers::Peers;
 
 /// The task a handler works on. Clones are the same task.
 #[derive(Clone)]
 pub struct Context {
-    inner: Arc<Inner>,
+    inner: Arc<ContextState>,
     feedback: Arc<[String]>,
     retry: u32,
 }
 
 /// Properties of a task.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct TaskProperties {
     pub(crate) agent: String,
     pub(crate) execution: ExecutionId,
     pub(crate) task: TaskId,
@@ -69,7 +69,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     /// Words the request around the input, as A2A requests carry it.
-    fn value(&self, about: &About) -> Value {
+    fn value(&self, about: &TaskProperties) -> Value {
         json!({
             "user": self.user,
             "workflow": about.workflow,
@@ -88,12 +88,12 @@ impl Surroundings {
 /// The stream of progress of a task, opened when the handler first says something.
 enum ProgressSource {
     None,
-    Open(Feed),
-    Closed { mesh: Mesh, outgoing: Outgoing, opened: OnceLock<Feed> },
+    Open(EventFeed),
+    Closed { mesh: Mesh, outgoing: OutgoingEvents, opened: OnceLock<EventFeed> },
 }
 
-struct Inner {
-    about: About,
+struct ContextState {
+    about: TaskProperties,
     cancel: CancellationToken,
     artifacts: Artifacts,
     feed: ProgressSource,
@@ -106,9 +106,9 @@ struct Inner {
 
 impl Context {
     pub(crate) fn new(
-        about: About,
+        about: TaskProperties,
         cancel: CancellationToken,
-        feed: Option<Feed>,
+        feed: Option<EventFeed>,
         peers: Option<Peers>,
     ) -> Self {
         Self::with_feed(about, cancel, feed.map_or(ProgressSource::None, ProgressSource::Open), peers)
@@ -116,10 +116,10 @@ impl Context {
 
     /// The task of a node request; its stream of progress is opened when the handler says something.
     pub(crate) fn of_node(
-        about: About,
+        about: TaskProperties,
         cancel: CancellationToken,
         mesh: &Mesh,
-        outgoing: &Outgoing,
+        outgoing: &OutgoingEvents,
         peers: &Peers,
     ) -> Self {
         let (mesh, outgoing, opened) = (mesh.clone(), outgoing.clone(), OnceLock::new());
@@ -128,12 +128,12 @@ impl Context {
     }
 
     fn with_feed(
-        about: About,
+        about: TaskProperties,
         cancel: CancellationToken,
         feed: ProgressSource,
         peers: Option<Peers>,
     ) -> Self {
-        let inner = Inner {
+        let inner = ContextState {
             about,
             cancel,
             artifacts: Artifacts::default(),
@@ -151,7 +151,7 @@ impl Context {
         Self { inner: Arc::clone(&self.inner), feedback: feedback.into(), retry }
     }
 
-    pub(crate) fn about(&self) -> &About {
+    pub(crate) fn about(&self) -> &TaskProperties {
         &self.inner.about
     }
 
@@ -244,14 +244,14 @@ impl Context {
             ProgressSource::None => {}
             ProgressSource::Open(feed) => feed.working(value.into()),
             ProgressSource::Closed { mesh, outgoing, opened } => {
-                let feed = opened.get_or_init(|| Feed::new(mesh, outgoing, &self.inner.about, true));
+                let feed = opened.get_or_init(|| EventFeed::new(mesh, outgoing, &self.inner.about, true));
                 feed.working(value.into());
             }
         }
     }
 
     /// The stream of progress, if the handler has said something.
-    pub(crate) fn feed(&self) -> Option<&Feed> {
+    pub(crate) fn feed(&self) -> Option<&EventFeed> {
         match &self.inner.feed {
             ProgressSource::None => None,
             ProgressSource::Open(feed) => Some(feed),
@@ -333,13 +333,13 @@ impl Context {
         let execution = ExecutionId::of("detached", agent, "");
         let activation = sinew_protocol::ActivationKey::of::<&str>(&execution, agent, &[], 0);
         let task = TaskId::of(&execution, &activation, 1);
-        let mut about = About::new(agent, execution, task);
+        let mut about = TaskProperties::new(agent, execution, task);
         activation.as_str().clone_into(&mut about.activation);
         Self::new(about, CancellationToken::new(), None, None)
     }
 }
 
-impl About {
+impl TaskProperties {
     /// A task of which nothing but the ids is known.
     pub(crate) fn new(agent: &str, execution: ExecutionId, task: TaskId) -> Self {
         Self {

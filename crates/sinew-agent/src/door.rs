@@ -86,7 +86,7 @@ type Said = Result<(Box<RawValue>, Option<u64>), A2aError>;
 
 /// A task as the result of an operation that names what it answers with.
 #[derive(Serialize)]
-struct Named<T> {
+struct NamedTask<T> {
     task: T,
 }
 
@@ -152,7 +152,7 @@ async fn perform(site: &Arc<Site>, caller: &Token, request: &Request, headers: &
             Ok((entry.json().into_owned(), Some(entry.feed.seq())))
         }
         CoreMethod::SubscribeToTask => operations::subscribe(&site.table, caller, request)
-            .map(|(task, seq)| (raw(&Named { task: &*task }), Some(seq))),
+            .map(|(task, seq)| (raw(&NamedTask { task: &*task }), Some(seq))),
         CoreMethod::CreateTaskPushNotificationConfig
         | CoreMethod::GetTaskPushNotificationConfig
         | CoreMethod::ListTaskPushNotificationConfigs
@@ -214,10 +214,10 @@ async fn send(
     };
     if streaming || at_once {
         let seq = entry.feed.seq();
-        return Ok((raw(&Named { task: entry.json() }), Some(seq)));
+        return Ok((raw(&NamedTask { task: entry.json() }), Some(seq)));
     }
     ended(&entry).await?;
-    Ok((raw(&Named { task: entry.json() }), Some(entry.feed.seq())))
+    Ok((raw(&NamedTask { task: entry.json() }), Some(entry.feed.seq())))
 }
 
 async fn ended(entry: &Entry) -> Result<(), A2aError> {

@@ -14,28 +14,28 @@ use sinew_protocol::a2a::{
 use sinew_protocol::{Subject, header};
 use tokio::sync::mpsc;
 
-use crate::context::About;
+use crate::context::TaskProperties;
 
 /// Events that wait for the connection; progress beyond that is dropped.
 const WAITING: usize = 4_096;
 
 /// The way out of all feeds of a process.
 #[derive(Clone)]
-pub(crate) struct Outgoing(mpsc::Sender<Packet>);
+pub(crate) struct OutgoingEvents(mpsc::Sender<FeedPacket>);
 
-struct Packet {
+struct FeedPacket {
     subject: String,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Outgoing {
+impl OutgoingEvents {
     /// Sends what feeds say, in order, until the last of them is gone.
     pub(crate) fn start(mesh: &Mesh) -> Self {
-        let (sender, mut receiver) = mpsc::channel::<Packet>(WAITING);
+        let (sender, mut receiver) = mpsc::channel::<FeedPacket>(WAITING);
         let mesh = mesh.clone();
         tokio::spawn(async move {
-            while let Some(Packet { subject, headers, body }) = receiver.recv().await {
+            while let Some(FeedPacket { subject, headers, body }) = receiver.recv().await {
                 if let Err(error) = mesh.client().publish_with_headers(subject, headers, body).await {
                     tracing::debug!(%error, "progress was not sent");
                 }
@@ -47,10 +47,10 @@ impl Outgoing {
 
 /// The events of one task. Clones share its numbering.
 #[derive(Clone)]
-pub(crate) struct Feed(Arc<Inner>);
+pub(crate) struct EventFeed(Arc<FeedState>);
 
-struct Inner {
-    outgoing: Outgoing,
+struct FeedState {
+    outgoing: OutgoingEvents,
     subject: String,
     task: TaskId,
     session: ContextId,
@@ -61,11 +61,11 @@ struct Inner {
     last: Mutex<(u64, bool)>,
 }
 
-impl Feed {
+impl EventFeed {
     /// The feed of a task; `brief` if its result reaches whoever asked in another way.
-    pub(crate) fn new(mesh: &Mesh, outgoing: &Outgoing, about: &About, brief: bool) -> Self {
+    pub(crate) fn new(mesh: &Mesh, outgoing: &OutgoingEvents, about: &TaskProperties, brief: bool) -> Self {
         let subject = Subject::Progress { execution: about.execution.clone(), task: about.task.clone() };
-        Self(Arc::new(Inner {
+        Self(Arc::new(FeedState {
             outgoing: outgoing.clone(),
             subject: mesh.subject(&subject),
             task: TaskId::new(about.task.as_str()),
@@ -175,13 +175,13 @@ impl Feed {
         }
     }
 
-    fn packet(&self, seq: u64, end: Option<&str>, body: Bytes) -> Packet {
+    fn packet(&self, seq: u64, end: Option<&str>, body: Bytes) -> FeedPacket {
         let mut headers = HeaderMap::new();
         headers.insert(header::A2A_SEQ, seq.to_string());
         if let Some(end) = end {
             headers.insert(header::A2A_END, end);
         }
-        Packet { subject: self.0.subject.clone(), headers, body }
+        FeedPacket { subject: self.0.subject.clone(), headers, body }
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, (u64, bool)> {

@@ -19,14 +19,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
-use crate::context::{About, Context, Surroundings};
+use crate::context::{Context, Surroundings, TaskProperties};
 use crate::door::MOST_WAITING;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::Said;
 use crate::node_tasks::{AnswerListener, NodeBegin};
 use crate::reply;
 use crate::site::Site;
-use crate::work::{Ended, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
+use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
 /// Longest time that a handler may keep the endpoint waiting in one poll and still be polled in place.
 const MAX_POLL_TIME: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ const BUSY_RETRY_MS: u64 = 1_000;
 
 /// A task of a node request.
 pub(crate) struct NodeWork {
-    pub(crate) about: About,
+    pub(crate) about: TaskProperties,
     pub(crate) input: Value,
 }
 
@@ -44,7 +44,7 @@ impl NodeWork {
     pub(crate) fn read(agent: &str, body: &[u8]) -> Result<Self, Fault> {
         let request = WorkflowNodeRequest::read(body)
             .map_err(|bad| Fault::invalid(UNREADABLE, format!("the task is not a valid request: {bad}")))?;
-        let about = About {
+        let about = TaskProperties {
             activation: request.activation.as_str().to_owned(),
             attempt: request.attempt,
             workflow: request.workflow_name.into_owned(),
@@ -64,7 +64,7 @@ impl NodeWork {
                 purpose: request.purpose.into_owned(),
                 request: request.context.map(std::borrow::Cow::into_owned).unwrap_or_default(),
             })),
-            ..About::new(agent, request.execution_id, request.sub_task_id)
+            ..TaskProperties::new(agent, request.execution_id, request.sub_task_id)
         };
         Ok(Self { about, input: request.input.into_owned() })
     }
@@ -229,7 +229,7 @@ async fn attempt(
     input: &Value,
     first: Option<FirstCall>,
     slot: Option<OwnedSemaphorePermit>,
-) -> Result<Ended, GivenUp> {
+) -> Result<EndedTask, GivenUp> {
     let agent = &site.agent;
     let until = Instant::now() + crate::work::time_left(agent, context);
     let _slot = if let Some(slot) = slot {
@@ -239,10 +239,10 @@ async fn attempt(
             biased;
             () = site.halt.cancelled() => return Err(GivenUp),
             () = context.cancel().cancelled() => {
-                return Ok(Ended::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
             }
             () = sleep_until(until) => {
-                return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
+                return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
             slot = Arc::clone(&site.slots).acquire_owned() => slot.map_err(|_| GivenUp)?,
         }
@@ -250,7 +250,7 @@ async fn attempt(
     if first.is_none()
         && let Err(fault) = check_input(agent, input, context)
     {
-        return Ok(Ended::refused(fault));
+        return Ok(EndedTask::refused(fault));
     }
     go_on(agent, input, context, &site.halt, first).await
 }

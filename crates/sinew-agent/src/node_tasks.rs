@@ -40,17 +40,17 @@ pub(crate) enum NodeBegin {
 
 /// All tasks of node requests of this process.
 #[derive(Default)]
-pub(crate) struct NodeTasks(Mutex<Rows>);
+pub(crate) struct NodeTasks(Mutex<NodeTaskRows>);
 
 #[derive(Default)]
-struct Rows {
-    tasks: HashMap<TaskId, Row>,
+struct NodeTaskRows {
+    tasks: HashMap<TaskId, NodeTaskRow>,
     /// Ended tasks, oldest first, each with the bytes of its answer.
     ended: VecDeque<(TaskId, usize)>,
     bytes: usize,
 }
 
-enum Row {
+enum NodeTaskRow {
     Open { execution: ExecutionId, cancel: CancellationToken, listeners: Vec<AnswerListener> },
     Ended(Bytes),
 }
@@ -66,8 +66,8 @@ impl NodeTasks {
     ) -> NodeBegin {
         let mut rows = self.rows();
         match rows.tasks.get_mut(task) {
-            Some(Row::Ended(answer)) => return NodeBegin::Ended(answer.clone(), listener),
-            Some(Row::Open { listeners, .. }) => {
+            Some(NodeTaskRow::Ended(answer)) => return NodeBegin::Ended(answer.clone(), listener),
+            Some(NodeTaskRow::Open { listeners, .. }) => {
                 let is_known = matches!(&listener, AnswerListener::Reply(reply)
                     if listeners.iter().any(|one| matches!(one, AnswerListener::Reply(other) if other == reply)));
                 if !is_known && listeners.len() < MAX_LISTENERS {
@@ -81,8 +81,11 @@ impl NodeTasks {
             return NodeBegin::Full(listener);
         }
         let cancel = CancellationToken::new();
-        let row =
-            Row::Open { execution: execution.clone(), cancel: cancel.clone(), listeners: vec![listener] };
+        let row = NodeTaskRow::Open {
+            execution: execution.clone(),
+            cancel: cancel.clone(),
+            listeners: vec![listener],
+        };
         rows.tasks.insert(task.clone(), row);
         NodeBegin::New(cancel)
     }
@@ -91,10 +94,10 @@ impl NodeTasks {
     pub(crate) fn end(&self, task: &TaskId, answer: Bytes) -> Vec<AnswerListener> {
         let mut rows = self.rows();
         let size = answer.len();
-        let Some(row @ Row::Open { .. }) = rows.tasks.get_mut(task) else { return Vec::new() };
-        let listeners = match std::mem::replace(row, Row::Ended(answer)) {
-            Row::Open { listeners, .. } => listeners,
-            Row::Ended(_) => Vec::new(),
+        let Some(row @ NodeTaskRow::Open { .. }) = rows.tasks.get_mut(task) else { return Vec::new() };
+        let listeners = match std::mem::replace(row, NodeTaskRow::Ended(answer)) {
+            NodeTaskRow::Open { listeners, .. } => listeners,
+            NodeTaskRow::Ended(_) => Vec::new(),
         };
         rows.bytes += size;
         rows.ended.push_back((task.clone(), size));
@@ -109,11 +112,11 @@ impl NodeTasks {
     /// Forgets an open task, as if it had never come; returns the places where its answer is waited for.
     pub(crate) fn forget(&self, task: &TaskId) -> Vec<AnswerListener> {
         let mut rows = self.rows();
-        if !matches!(rows.tasks.get(task), Some(Row::Open { .. })) {
+        if !matches!(rows.tasks.get(task), Some(NodeTaskRow::Open { .. })) {
             return Vec::new();
         }
         match rows.tasks.remove(task) {
-            Some(Row::Open { listeners, .. }) => listeners,
+            Some(NodeTaskRow::Open { listeners, .. }) => listeners,
             _ => Vec::new(),
         }
     }
@@ -121,7 +124,7 @@ impl NodeTasks {
     /// Gives up an open task of this execution; false if there is none.
     pub(crate) fn cancel(&self, execution: &ExecutionId, task: &TaskId) -> bool {
         match self.rows().tasks.get(task) {
-            Some(Row::Open { execution: of, cancel, .. }) if of == execution => {
+            Some(NodeTaskRow::Open { execution: of, cancel, .. }) if of == execution => {
                 cancel.cancel();
                 true
             }
@@ -129,7 +132,7 @@ impl NodeTasks {
         }
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn rows(&self) -> MutexGuard<'_, NodeTaskRows> {
         // Every change of the rows is complete before anything in it can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,14 +10,18 @@ use sinew_protocol::a2a::{
 use sinew_protocol::jsonrpc::Request;
 
 use crate::failure::short;
-use crate::table::{Entry, Table};
+use crate::table::{Entry, TaskTable};
 
 /// Tasks on a page that names no size.
 const PAGE: u32 = 50;
 /// The most tasks on a page.
 const LARGEST_PAGE: u32 = 100;
 
-pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(Arc<Task>, u64), A2aError> {
+pub(crate) fn get(
+    table: &TaskTable,
+    caller: &Token,
+    request: &Request,
+) -> Result<(Arc<Task>, u64), A2aError> {
     let params: TaskQueryParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     // The number first: an event in between is then heard twice, never missed.
@@ -26,7 +30,7 @@ pub(crate) fn get(table: &Table, caller: &Token, request: &Request) -> Result<(A
 }
 
 pub(crate) fn subscribe(
-    table: &Table,
+    table: &TaskTable,
     caller: &Token,
     request: &Request,
 ) -> Result<(Arc<Task>, u64), A2aError> {
@@ -41,7 +45,7 @@ pub(crate) fn subscribe(
 }
 
 /// Tells the task to end; whoever asked waits for that on the entry.
-pub(crate) fn cancel(table: &Table, caller: &Token, request: &Request) -> Result<Arc<Entry>, A2aError> {
+pub(crate) fn cancel(table: &TaskTable, caller: &Token, request: &Request) -> Result<Arc<Entry>, A2aError> {
     let params: CancelTaskParams = request.params()?;
     let entry = find(table, caller, &params.id)?;
     if entry.has_ended() {
@@ -51,12 +55,16 @@ pub(crate) fn cancel(table: &Table, caller: &Token, request: &Request) -> Result
     Ok(entry)
 }
 
-fn find(table: &Table, caller: &Token, id: &str) -> Result<Arc<Entry>, A2aError> {
+fn find(table: &TaskTable, caller: &Token, id: &str) -> Result<Arc<Entry>, A2aError> {
     table.find(caller, id).ok_or_else(|| A2aError::task_not_found(short(id, 64)))
 }
 
 /// The caller's tasks, newest first. A page token is the timestamp and id of the last task before the page.
-pub(crate) fn list(table: &Table, caller: &Token, request: &Request) -> Result<TaskListResponse, A2aError> {
+pub(crate) fn list(
+    table: &TaskTable,
+    caller: &Token,
+    request: &Request,
+) -> Result<TaskListResponse, A2aError> {
     let params: ListTasksParams = request.params()?;
     let size = params.page_size.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&size) {

@@ -37,16 +37,16 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 
 /// The others on the mesh. Clones share one view of the cards, made when it is first asked for.
 #[derive(Clone)]
-pub(crate) struct Peers(Arc<Inner>);
+pub(crate) struct Peers(Arc<PeersState>);
 
-struct Inner {
+struct PeersState {
     mesh: Mesh,
     cards: OnceLock<Cards>,
 }
 
 impl Peers {
     pub(crate) fn new(mesh: &Mesh) -> Self {
-        Self(Arc::new(Inner { mesh: mesh.clone(), cards: OnceLock::new() }))
+        Self(Arc::new(PeersState { mesh: mesh.clone(), cards: OnceLock::new() }))
     }
 
     pub(crate) async fn list(&self) -> Vec<AgentCard> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
-use sinew_mesh::quarantine::Suspect;
-use sinew_mesh::send::Put;
+use sinew_mesh::quarantine::SuspectMessage;
+use sinew_mesh::send::PutOutcome;
 use sinew_mesh::task::{Answers, Delivery, MAX_DELIVERIES, PROGRESS_EVERY};
 use sinew_mesh::{Mesh, MeshError, crash};
 use sinew_protocol::a2a::SendMessageRequest;
@@ -16,7 +16,7 @@ use sinew_protocol::{Fault, header};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::context::About;
+use crate::context::TaskProperties;
 use crate::failure::POISON;
 use crate::node_endpoint::{self, NodeWork};
 use crate::node_tasks::AnswerListener;
@@ -53,7 +53,8 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
     let subject = delivery.headers.get(header::RESULT_SUBJECT).map(|value| value.as_str().to_owned());
     let own = (delivery.execution.clone(), delivery.task.clone());
     let subject = subject.filter(|subject| site.asked().result_subject(subject).as_ref() == Some(&own));
-    let about = About::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
+    let about =
+        TaskProperties::new(&site.agent.agent.name, delivery.execution.clone(), delivery.task.clone());
     if delivery.exhausted() {
         let what = format!("the task was delivered {MAX_DELIVERIES} times without an answer");
         let fault = Fault::error(POISON, what).with_retryable(false);
@@ -70,7 +71,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
         let fault = unreadable("the task names no subject for its result");
         return refuse(&site, &delivery, None, &about, &fault).await;
     };
-    let keep = Keep::start(delivery.answers(), site.patience(&request.about) + STORING);
+    let keep = KeepAlive::start(delivery.answers(), site.patience(&request.about) + STORING);
     let trace_parent = request.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
         // Another replica stored the result, but ended before it could acknowledge the task.
@@ -95,7 +96,7 @@ async fn deliver(site: Arc<Site>, delivery: Delivery) {
 }
 
 /// Works on a task that came as a node request; its result is worded likewise.
-async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<String>, about: About) {
+async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<String>, about: TaskProperties) {
     let own = (&delivery.execution, &delivery.task);
     let work = NodeWork::read(&site.agent.agent.name, &delivery.body).and_then(|work| {
         let is_own = (&work.about.execution, &work.about.task) == own;
@@ -109,7 +110,7 @@ async fn deliver_node(site: Arc<Site>, delivery: Delivery, subject: Option<Strin
         let fault = unreadable("the task names no subject for its result");
         return refuse(&site, &delivery, None, &about, &fault).await;
     };
-    let keep = Keep::start(delivery.answers(), site.patience(&work.about) + STORING);
+    let keep = KeepAlive::start(delivery.answers(), site.patience(&work.about) + STORING);
     let trace_parent = work.about.trace_parent.clone();
     if delivery.delivered() > 1 && is_answered(&site.mesh, &subject).await {
         tracing::debug!(task = %delivery.task, "the task is answered already");
@@ -136,12 +137,18 @@ fn parse(site: &Site, delivery: &Delivery) -> Result<Request, Fault> {
 }
 
 /// Answers with a fault what nobody works on. Without a subject for that, the task is set aside.
-async fn refuse(site: &Site, delivery: &Delivery, subject: Option<&str>, about: &About, fault: &Fault) {
+async fn refuse(
+    site: &Site,
+    delivery: &Delivery,
+    subject: Option<&str>,
+    about: &TaskProperties,
+    fault: &Fault,
+) {
     // Not the fault's message: it may quote the task.
     tracing::warn!(task = %delivery.task, code = %fault.code, "the task is refused");
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
-        && let Err(error) = site.mesh.quarantine_or_drop(Suspect::from(delivery), &fault.message).await
+        && let Err(error) = site.mesh.quarantine_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
         tracing::warn!(%error, "the task could not be set aside");
@@ -172,8 +179,8 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
     }
     loop {
         match site.mesh.result(subject, headers.clone(), body.clone()).await {
-            Ok(Put::New | Put::Same) => return true,
-            Ok(Put::Taken) => {
+            Ok(PutOutcome::New | PutOutcome::Same) => return true,
+            Ok(PutOutcome::Taken) => {
                 tracing::info!(task, "the task has another answer already; this one is dropped");
                 return true;
             }
@@ -209,7 +216,7 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
 /// A result that fits, for one that does not.
 fn shrunk(site: &Site, subject: &str, fault: &Fault) -> Option<Bytes> {
     let (execution, task) = site.asked().result_subject(subject)?;
-    let task = reply::refused(&About::new(&site.agent.agent.name, execution, task), fault);
+    let task = reply::refused(&TaskProperties::new(&site.agent.agent.name, execution, task), fault);
     serde_json::to_vec(&task).ok().map(Bytes::from)
 }
 
@@ -239,9 +246,9 @@ async fn is_answered(mesh: &Mesh, subject: &str) -> bool {
 
 /// Says that a task goes on, from a task of its own, until it is dropped or the time is up: a handler that hangs must not
 /// keep its task for ever.
-struct Keep(tokio::task::JoinHandle<()>);
+struct KeepAlive(tokio::task::JoinHandle<()>);
 
-impl Keep {
+impl KeepAlive {
     fn start(answers: Answers, most: Duration) -> Self {
         Self(tokio::spawn(async move {
             let until = Instant::now() + most;
@@ -255,7 +262,7 @@ impl Keep {
     }
 }
 
-impl Drop for Keep {
+impl Drop for KeepAlive {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -12,10 +12,10 @@ use sinew_protocol::task::{Content, Draft, ResultArtifact, WorkflowNodeResult, r
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::Kept;
-use crate::context::{About, Context};
+use crate::artifacts::KeptVersion;
+use crate::context::{Context, TaskProperties};
 use crate::failure::ARTIFACTS;
-use crate::work::Ended;
+use crate::work::EndedTask;
 
 /// Bytes of artifacts, as JSON, that travel inside one result; the rest lies in the object store.
 const MOST_INLINE: usize = 512 * 1024;
@@ -29,14 +29,19 @@ const LARGEST_USAGE: usize = 16 * 1024;
 const TRIES: u32 = 8;
 
 /// The end of a task, with its artifacts stored where others find them.
-pub(crate) async fn task(mesh: &Mesh, context: &Context, ended: &Ended, halt: &CancellationToken) -> Task {
+pub(crate) async fn task(
+    mesh: &Mesh,
+    context: &Context,
+    ended: &EndedTask,
+    halt: &CancellationToken,
+) -> Task {
     let usage = usage(context);
     match store(mesh, context, halt).await {
         Ok(artifacts) => build(context.about(), ended, &artifacts, usage),
         Err(error) => {
             let fault =
                 Fault::error(ARTIFACTS, format!("the artifacts of the task cannot be stored: {error}"));
-            build(context.about(), &Ended { result: Err(fault), retries: ended.retries }, &[], usage)
+            build(context.about(), &EndedTask { result: Err(fault), retries: ended.retries }, &[], usage)
         }
     }
 }
@@ -50,7 +55,7 @@ pub(crate) fn usage(context: &Context) -> Value {
 pub(crate) async fn node_result(
     mesh: &Mesh,
     context: &Context,
-    ended: &Ended,
+    ended: &EndedTask,
     halt: &CancellationToken,
 ) -> Bytes {
     let task = context.task();
@@ -68,11 +73,11 @@ pub(crate) async fn node_result(
 }
 
 /// The end of a task that nobody began to work on.
-pub(crate) fn refused(about: &About, fault: &Fault) -> Task {
-    build(about, &Ended::refused(fault.clone()), &[], Value::Null)
+pub(crate) fn refused(about: &TaskProperties, fault: &Fault) -> Task {
+    build(about, &EndedTask::refused(fault.clone()), &[], Value::Null)
 }
 
-fn build(about: &About, ended: &Ended, artifacts: &[ResultArtifact], usage: Value) -> Task {
+fn build(about: &TaskProperties, ended: &EndedTask, artifacts: &[ResultArtifact], usage: Value) -> Task {
     result_task(Draft {
         session: &about.session,
         artifacts,
@@ -99,7 +104,7 @@ async fn store(
     // Artifacts whose upper bound fits are not rendered for a measurement.
     let most: usize = all.iter().map(|kept| ABOUT_AN_ARTIFACT + LONGEST_ESCAPE * kept.bytes.len()).sum();
     for kept in all {
-        let Kept { meta, bytes } = &kept;
+        let KeptVersion { meta, bytes } = &kept;
         let content = Content::inline(&meta.media_type, bytes);
         let small = content.map(|content| ResultArtifact { meta: meta.clone(), content });
         // As it will be written: escapes can make a text several times as long.
@@ -124,10 +129,10 @@ async fn store(
 async fn put(
     store: &ArtifactStore,
     place: &Place<'_>,
-    kept: &Kept,
+    kept: &KeptVersion,
     halt: &CancellationToken,
 ) -> Result<ResultArtifact, MeshError> {
-    let Kept { meta, bytes } = kept;
+    let KeptVersion { meta, bytes } = kept;
     let mut tries = 0;
     loop {
         tries += 1;

@@ -11,7 +11,7 @@ use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
 
-use crate::context::About;
+use crate::context::TaskProperties;
 use crate::failure::UNREADABLE;
 
 /// The most workflows that may have called each other before a task; beyond that it is refused.
@@ -23,7 +23,7 @@ const SPEC_REQUEST: &str = "workflow_node_request";
 /// A task that somebody asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) about: About,
+    pub(crate) about: TaskProperties,
     pub(crate) input: Input,
     /// Where the result goes, when an execution asks.
     pub(crate) result_subject: Option<String>,
@@ -94,7 +94,7 @@ pub(crate) fn read(
     if depth > DEEPEST {
         return Err(unreadable(format!("more than {DEEPEST} agents and workflows called each other")));
     }
-    let mut about = About {
+    let mut about = TaskProperties {
         workflow: workflow_name,
         node: node_id,
         session: request.message.context_id.as_ref().map_or_else(String::new, |context| context.0.clone()),
@@ -104,7 +104,7 @@ pub(crate) fn read(
         vocabulary,
         trace_parent: text(header::TRACE_PARENT).map(str::to_owned),
         depth,
-        ..About::new(asked.agent, execution, task)
+        ..TaskProperties::new(asked.agent, execution, task)
     };
     let mut result_subject = None;
     let mut given = None;

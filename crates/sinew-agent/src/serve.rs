@@ -114,7 +114,7 @@ fn may_pass(error: &MeshError) -> bool {
 }
 
 /// Hears who gives a task up.
-async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::Controls) {
+async fn hear(site: Arc<Site>, mut controls: sinew_mesh::live::ControlSubscription) {
     while let Some(said) = controls.next().await {
         match said.control {
             Control::Cancel { execution } => {

@@ -15,23 +15,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::agent::Compiled;
-use crate::context::{About, Context};
+use crate::agent::CompiledAgent;
+use crate::context::{Context, TaskProperties};
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
-use crate::feed::{Feed, Outgoing};
+use crate::feed::{EventFeed, OutgoingEvents};
 use crate::node_tasks::NodeTasks;
 use crate::peers::Peers;
 use crate::reply;
 use crate::request::{Asked, Input, Request};
-use crate::table::{Begin, Entry, Origin, Table};
-use crate::work::{Ended, GivenUp, time_left, work};
+use crate::table::{Begin, Entry, Origin, TaskTable};
+use crate::work::{EndedTask, GivenUp, time_left, work};
 
 /// One agent in one process.
 pub(crate) struct Site {
     pub(crate) mesh: Mesh,
-    pub(crate) agent: Compiled,
+    pub(crate) agent: CompiledAgent,
     pub(crate) token: Token,
-    pub(crate) table: Table,
+    pub(crate) table: TaskTable,
     pub(crate) peers: Peers,
     /// Cancelled when no new task is accepted.
     pub(crate) draining: CancellationToken,
@@ -43,16 +43,16 @@ pub(crate) struct Site {
     pub(crate) nodes: NodeTasks,
     /// Places of tasks that are worked on.
     pub(crate) slots: Arc<Semaphore>,
-    pub(crate) outgoing: Outgoing,
+    pub(crate) outgoing: OutgoingEvents,
     /// Whether the handler once kept whoever polled it waiting.
     is_slow: AtomicBool,
 }
 
 impl Site {
-    pub(crate) fn new(mesh: Mesh, agent: Compiled) -> Self {
+    pub(crate) fn new(mesh: Mesh, agent: CompiledAgent) -> Self {
         Self {
             token: Token::of(&agent.agent.name),
-            table: Table::default(),
+            table: TaskTable::default(),
             peers: Peers::new(&mesh),
             draining: CancellationToken::new(),
             halt: CancellationToken::new(),
@@ -60,7 +60,7 @@ impl Site {
             nodes: NodeTasks::default(),
             slots: Arc::new(Semaphore::new(agent.agent.concurrency)),
             is_slow: AtomicBool::new(false),
-            outgoing: Outgoing::start(&mesh),
+            outgoing: OutgoingEvents::start(&mesh),
             mesh,
             agent,
         }
@@ -95,7 +95,7 @@ impl Site {
         let id = request.about.task.as_str().to_owned();
         let begin = self.table.begin(&origin, &id, most_open, || {
             let brief = request.result_subject.is_some();
-            let feed = Feed::new(&self.mesh, &self.outgoing, &request.about, brief);
+            let feed = EventFeed::new(&self.mesh, &self.outgoing, &request.about, brief);
             Entry::new(origin.clone(), caller, &request.about, feed)
         });
         if let Begin::New(entry) = &begin {
@@ -134,9 +134,14 @@ impl Site {
         open.end(task).await;
     }
 
-    async fn attempt(&self, entry: &Entry, request: Request, context: &Context) -> Result<Ended, GivenUp> {
+    async fn attempt(
+        &self,
+        entry: &Entry,
+        request: Request,
+        context: &Context,
+    ) -> Result<EndedTask, GivenUp> {
         if request.is_late(SystemTime::now()) {
-            return Ok(Ended::refused(Fault::timeout(
+            return Ok(EndedTask::refused(Fault::timeout(
                 TOO_LATE,
                 "the deadline had passed when the task came",
             )));
@@ -146,10 +151,10 @@ impl Site {
             biased;
             () = self.halt.cancelled() => return Err(GivenUp),
             () = context.cancel().cancelled() => {
-                return Ok(Ended::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
+                return Ok(EndedTask::refused(Fault::cancelled(CANCELLED, "the task was cancelled before it began")));
             }
             () = sleep_until(until) => {
-                return Ok(Ended::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
+                return Ok(EndedTask::refused(Fault::timeout(TOO_LATE, "the agent was busy until the deadline")));
             }
             slot = self.slots.acquire() => slot,
         };
@@ -159,7 +164,7 @@ impl Site {
             Input::Value(value) => value,
             Input::Address(address) => match self.fetch(&address, until).await {
                 Ok(value) => value,
-                Err(fault) => return Ok(Ended::refused(fault)),
+                Err(fault) => return Ok(EndedTask::refused(fault)),
             },
         };
         let ended = work(&self.agent, &input, context, &self.halt).await;
@@ -177,7 +182,7 @@ impl Site {
     }
 
     /// The time after which nobody waits for a task's answer any more.
-    pub(crate) fn patience(&self, about: &About) -> Duration {
+    pub(crate) fn patience(&self, about: &TaskProperties) -> Duration {
         let left = about.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
         left.unwrap_or(self.agent.agent.timeout).min(self.agent.agent.timeout)
     }

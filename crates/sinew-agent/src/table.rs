@@ -11,8 +11,8 @@ use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::About;
-use crate::feed::Feed;
+use crate::context::TaskProperties;
+use crate::feed::EventFeed;
 
 /// Ended tasks that are remembered.
 const MOST_ENDED: usize = 10_000;
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     caller: Option<Token>,
     execution: ExecutionId,
     pub(crate) cancel: CancellationToken,
-    pub(crate) feed: Feed,
+    pub(crate) feed: EventFeed,
     state: watch::Sender<Arc<Task>>,
     /// The ended task as it is written: once, for all who are told.
     written: OnceLock<Box<RawValue>>,
@@ -43,7 +43,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(origin: Origin, caller: Option<Token>, about: &About, feed: Feed) -> Self {
+    pub(crate) fn new(
+        origin: Origin,
+        caller: Option<Token>,
+        about: &TaskProperties,
+        feed: EventFeed,
+    ) -> Self {
         let task = Task {
             id: TaskId::new(about.task.as_str()),
             context_id: ContextId::new(about.session.as_str()),
@@ -115,16 +120,16 @@ impl Entry {
 
 /// All tasks of this process.
 #[derive(Default)]
-pub(crate) struct Table(Mutex<Rows>);
+pub(crate) struct TaskTable(Mutex<TaskRows>);
 
 #[derive(Default)]
-struct Rows {
+struct TaskRows {
     entries: BTreeMap<(Origin, String), Arc<Entry>>,
     ended: VecDeque<(Origin, String, usize)>,
     bytes: usize,
 }
 
-/// Outcome of [`Table::begin`].
+/// Outcome of [`TaskTable::begin`].
 pub(crate) enum Begin {
     /// The task is new here.
     New(Arc<Entry>),
@@ -134,7 +139,7 @@ pub(crate) enum Begin {
     Full,
 }
 
-impl Table {
+impl TaskTable {
     /// The task of this origin and id, made when it is not there and fewer than `most_open` are open.
     pub(crate) fn begin(
         &self,
@@ -200,7 +205,7 @@ impl Table {
         rows.entries.values().filter(meant).cloned().collect()
     }
 
-    fn rows(&self) -> std::sync::MutexGuard<'_, Rows> {
+    fn rows(&self) -> std::sync::MutexGuard<'_, TaskRows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use crate::peers::{Peers, call_id};
 const TASK: &str = "task_description";
 
 /// An agent or workflow that can be called.
-enum Tool {
+enum CallableTool {
     Workflow(WorkflowTool),
     Peer(PeerTool),
 }
@@ -33,7 +33,7 @@ struct PeerTool {
     output_schema: Option<Value>,
 }
 
-impl Tool {
+impl CallableTool {
     /// The tool of a card; none for the agent itself.
     fn of(card: &AgentCard, own: &str) -> Option<Self> {
         if card.name == own {
@@ -121,12 +121,12 @@ impl PeerTool {
 }
 
 impl Peers {
-    async fn all(&self, own: &str) -> Vec<Tool> {
-        self.list().await.iter().filter_map(|card| Tool::of(card, own)).collect()
+    async fn all(&self, own: &str) -> Vec<CallableTool> {
+        self.list().await.iter().filter_map(|card| CallableTool::of(card, own)).collect()
     }
 
     pub(crate) async fn tools(&self, context: &Context) -> Vec<ToolDeclaration> {
-        self.all(context.agent()).await.iter().map(Tool::declaration).collect()
+        self.all(context.agent()).await.iter().map(CallableTool::declaration).collect()
     }
 
     /// Does what a model asked of a tool.
@@ -145,8 +145,8 @@ impl Peers {
             _ => return Err(Fault::invalid(BAD_ARGUMENTS, "the arguments of a tool are an object").into()),
         };
         match tool.ok_or_else(missing)? {
-            Tool::Workflow(tool) => self.call_workflow(context, &tool, arguments).await,
-            Tool::Peer(tool) => self.call(context, &tool.agent, tool.input(arguments)?).await,
+            CallableTool::Workflow(tool) => self.call_workflow(context, &tool, arguments).await,
+            CallableTool::Peer(tool) => self.call(context, &tool.agent, tool.input(arguments)?).await,
         }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::agent::Compiled;
+use crate::agent::CompiledAgent;
 use crate::context::Context;
 use crate::failure::{
     ARTIFACTS, BAD_INPUT, BAD_OUTPUT, CANCELLED, FAILED, Failure, NO_MARKER, PANICKED, TOO_LATE, bad_json,
@@ -30,14 +30,14 @@ const TIDY_UP: Duration = Duration::from_secs(5);
 
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedTask {
     /// The output and where it is kept, or why there is none.
     pub(crate) result: Result<ArtifactRef, Fault>,
     /// How often the handler was called after the first time.
     pub(crate) retries: u32,
 }
 
-impl Ended {
+impl EndedTask {
     /// An end before any work.
     pub(crate) fn refused(fault: Fault) -> Self {
         Self { result: Err(bounded(fault)), retries: 0 }
@@ -50,25 +50,25 @@ pub(crate) struct GivenUp;
 
 /// Works on a task. `halt` fires when the process cannot wait any longer.
 pub(crate) async fn work(
-    agent: &Compiled,
+    agent: &CompiledAgent,
     input: &Value,
     context: &Context,
     halt: &CancellationToken,
-) -> Result<Ended, GivenUp> {
+) -> Result<EndedTask, GivenUp> {
     if let Err(fault) = check_input(agent, input, context) {
-        return Ok(Ended::refused(fault));
+        return Ok(EndedTask::refused(fault));
     }
     go_on(agent, input, context, halt, None).await
 }
 
 /// Works on a task whose input was checked. The handler's first call may have been begun already.
 pub(crate) async fn go_on(
-    agent: &Compiled,
+    agent: &CompiledAgent,
     input: &Value,
     context: &Context,
     halt: &CancellationToken,
     mut first: Option<FirstCall>,
-) -> Result<Ended, GivenUp> {
+) -> Result<EndedTask, GivenUp> {
     let until = Instant::now() + time_left(agent, context);
     let mut retry = 0;
     let mut context = context.clone();
@@ -95,35 +95,35 @@ pub(crate) async fn go_on(
                 feedback.extend(fault.details);
                 context = context.again(retry, feedback);
             }
-            result => return Ok(Ended { result, retries: retry }),
+            result => return Ok(EndedTask { result, retries: retry }),
         }
     }
 }
 
 /// How long a task may take: until its deadline, and never longer than the agent allows.
-pub(crate) fn time_left(agent: &Compiled, context: &Context) -> Duration {
+pub(crate) fn time_left(agent: &CompiledAgent, context: &Context) -> Duration {
     let left =
         context.deadline().map(|deadline| deadline.duration_since(SystemTime::now()).unwrap_or_default());
     left.unwrap_or(agent.agent.timeout).min(agent.agent.timeout)
 }
 
-pub(crate) fn check_input(agent: &Compiled, input: &Value, context: &Context) -> Result<(), Fault> {
+pub(crate) fn check_input(agent: &CompiledAgent, input: &Value, context: &Context) -> Result<(), Fault> {
     check(agent, context.input_schema(), agent.input.as_ref(), input)
         .map_err(|refused| refused.fault(BAD_INPUT, "input"))
 }
 
 /// Checks an output against the request's schema, else against the agent's.
-pub(crate) fn check_output(agent: &Compiled, value: &Value, context: &Context) -> Result<(), Fault> {
+pub(crate) fn check_output(agent: &CompiledAgent, value: &Value, context: &Context) -> Result<(), Fault> {
     check(agent, context.output_schema(), agent.output.as_ref(), value)
         .map_err(|refused| refused.fault(BAD_OUTPUT, "output"))
 }
 
-enum Refused {
+enum RefusedTask {
     Schema(sinew_source::SchemaError),
     Value(Vec<Violation>),
 }
 
-impl Refused {
+impl RefusedTask {
     fn fault(&self, code: &'static str, what: &str) -> Fault {
         match self {
             Self::Schema(error) => bad_schema(code, what, error),
@@ -134,16 +134,16 @@ impl Refused {
 
 /// Checks against the request's schema, else against the agent's.
 fn check(
-    agent: &Compiled,
+    agent: &CompiledAgent,
     request: Option<&Value>,
     own: Option<&Schema>,
     value: &Value,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedTask> {
     if let Some(schema) = request {
-        let schema: Arc<Schema> = agent.schemas.get(schema).map_err(Refused::Schema)?;
-        return schema.check(value).map_err(Refused::Value);
+        let schema: Arc<Schema> = agent.schemas.get(schema).map_err(RefusedTask::Schema)?;
+        return schema.check(value).map_err(RefusedTask::Value);
     }
-    own.map_or(Ok(()), |schema| schema.check(value).map_err(Refused::Value))
+    own.map_or(Ok(()), |schema| schema.check(value).map_err(RefusedTask::Value))
 }
 
 /// A call of a handler; a panic is a fault.
@@ -158,7 +158,7 @@ pub(crate) enum FirstCall {
 }
 
 /// Calls the handler; nothing of it runs before the call is polled.
-pub(crate) fn begin_call(agent: &Compiled, input: Value, context: &Context) -> HandlerCall {
+pub(crate) fn begin_call(agent: &CompiledAgent, input: Value, context: &Context) -> HandlerCall {
     let (handler, context) = (Arc::clone(&agent.agent.handler), context.clone());
     let task = context.clone();
     let called = AssertUnwindSafe(async move { handler(input, context).await }).catch_unwind();
@@ -174,14 +174,14 @@ pub(crate) fn begin_call(agent: &Compiled, input: Value, context: &Context) -> H
 
 /// Waits for a call of the handler, on a task of its own: it may block, or never come back.
 async fn attempt(
-    agent: &Compiled,
+    agent: &CompiledAgent,
     call: HandlerCall,
     context: &Context,
     until: Instant,
     halt: &CancellationToken,
 ) -> Result<Result<Said, Fault>, GivenUp> {
     let cancelled = || Fault::cancelled(CANCELLED, "the task was cancelled");
-    let mut called = Called(tokio::spawn(call.in_current_span()));
+    let mut called = RunningHandler(tokio::spawn(call.in_current_span()));
     let why = tokio::select! {
         biased;
         said = &mut called.0 => return Ok(said.unwrap_or_else(|error| {
@@ -207,16 +207,16 @@ async fn attempt(
 }
 
 /// A handler at work; it ends with whoever waits for it.
-struct Called(JoinHandle<Result<Said, Fault>>);
+struct RunningHandler(JoinHandle<Result<Said, Fault>>);
 
-impl Drop for Called {
+impl Drop for RunningHandler {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// The output as an artifact of the task, if it is one that may go out.
-fn kept(agent: &Compiled, said: Said, context: &Context) -> Result<ArtifactRef, Fault> {
+fn kept(agent: &CompiledAgent, said: Said, context: &Context) -> Result<ArtifactRef, Fault> {
     let (value, kept) = match said {
         Said::Value(value) => (value, None),
         Said::Text(text) => {

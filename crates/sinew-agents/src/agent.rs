@@ -13,23 +13,23 @@ use tokio::sync::Semaphore;
 use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
-use crate::run::{Command, Http, Limits, Output, Script, Surroundings};
+use crate::run::{Command, Http, Limits, Output, RunnerSurroundings, Script};
 use crate::template::Environment;
 
 /// A ready-made agent.
 pub struct Agent {
     file: AgentFile,
-    runner: Runner,
+    runner: AgentRunner,
     input: Option<Schema>,
     output: Option<Schema>,
     slots: Semaphore,
-    around: Surroundings,
+    around: RunnerSurroundings,
     /// Where the file gives the name, for complaints about it.
     pub(crate) place: (Sources, Span),
 }
 
 #[derive(Debug)]
-pub(crate) enum Runner {
+pub(crate) enum AgentRunner {
     Script(Script),
     Command(Command),
     Http(Http),
@@ -38,9 +38,9 @@ pub(crate) enum Runner {
 impl Agent {
     pub(crate) fn new(
         file: AgentFile,
-        runner: Runner,
+        runner: AgentRunner,
         (input, output): (Option<Schema>, Option<Schema>),
-        around: Surroundings,
+        around: RunnerSurroundings,
         place: (Sources, Span),
     ) -> Self {
         let slots = Semaphore::new(file.concurrency as usize);
@@ -121,9 +121,9 @@ impl Agent {
         };
         let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
         let Output { value, artifacts } = match &self.runner {
-            Runner::Script(script) => script.run(call, &limits).await,
-            Runner::Command(command) => command.run(call, &limits, &self.around).await,
-            Runner::Http(http) => http.run(call, &limits, &self.around).await,
+            AgentRunner::Script(script) => script.run(call, &limits).await,
+            AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
+            AgentRunner::Http(http) => http.run(call, &limits, &self.around).await,
         }?;
         check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
             .map_err(|found| found.or(AgentError::Output))?;
@@ -145,12 +145,12 @@ fn skill(skill: &Skill) -> AgentSkill {
 }
 
 /// Why a value was refused.
-enum Refused {
+enum RefusedValue {
     Violations(Vec<String>),
     Unusable(AgentError),
 }
 
-impl Refused {
+impl RefusedValue {
     fn or(self, violations: impl FnOnce(Vec<String>) -> AgentError) -> AgentError {
         match self {
             Self::Violations(found) => violations(found),
@@ -165,23 +165,23 @@ fn check(
     own: Option<&Value>,
     agents: Option<&Schema>,
     value: &Value,
-) -> Result<(), Refused> {
+) -> Result<(), RefusedValue> {
     let compiled = own
         .map(Schema::compile)
         .transpose()
-        .map_err(|error| Refused::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
+        .map_err(|error| RefusedValue::Unusable(AgentError::Schema { which, problem: error.to_string() }))?;
     let Some(schema) = compiled.as_ref().or(agents) else {
         return Ok(());
     };
     schema.check(value).map_err(|violations| {
         if violations.iter().any(sinew_source::Violation::is_over_budget) {
-            return Refused::Unusable(AgentError::CheckBudget { which });
+            return RefusedValue::Unusable(AgentError::CheckBudget { which });
         }
         let show = |violation: &sinew_source::Violation| {
             let pointer = if violation.pointer.is_empty() { "(root)" } else { &violation.pointer };
             format!("{pointer}: {}", violation.message)
         };
-        Refused::Violations(violations.iter().map(show).collect())
+        RefusedValue::Violations(violations.iter().map(show).collect())
     })
 }
 

@@ -4,9 +4,9 @@ use crate::template::Environment;
 
 /// Values that must never be shown; collected while a call resolves `${env:NAME}`.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Secrets(Vec<String>);
+pub(crate) struct ResolvedSecrets(Vec<String>);
 
-impl Secrets {
+impl ResolvedSecrets {
     /// Shorter values would blot out ordinary words.
     const SHORTEST: usize = 4;
 
@@ -29,7 +29,7 @@ impl Secrets {
 }
 
 /// Decodes, drops escape sequences, control and text-direction characters (line feed and tab stay), hides secrets, trims.
-pub(crate) fn clean(bytes: &[u8], secrets: &Secrets) -> String {
+pub(crate) fn clean(bytes: &[u8], secrets: &ResolvedSecrets) -> String {
     let text = String::from_utf8_lossy(bytes);
     let plain: String = anstream::adapter::strip_str(&text)
         .to_string()
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn cleans() {
-        let mut secrets = Secrets::default();
+        let mut secrets = ResolvedSecrets::default();
         for secret in ["hunter2", "hunter2-long", "abc"] {
             secrets.add(secret);
         }

@@ -124,7 +124,7 @@ pub(crate) struct CommandFile {
     pub(crate) env: BTreeMap<String, String>,
     /// Content of the program's standard input.
     #[serde(default)]
-    pub(crate) stdin: Stdin,
+    pub(crate) stdin: StdinContent,
     /// Environment variables that `${NAME}` of the request's MCP servers may name, put in at the call: by name, the hosts
     /// that may be sent the value in a header, or `local` for the env of servers that the program starts. A list of names
     /// means `local`.
@@ -144,7 +144,7 @@ pub(crate) struct CommandFile {
 /// Content of a command's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Stdin {
+pub(crate) enum StdinContent {
     /// The input.
     #[default]
     Input,

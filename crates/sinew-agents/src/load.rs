@@ -10,19 +10,19 @@ use sinew_source::{
     is_reserved_variable, is_variable_name,
 };
 
-use crate::agent::{Agent, Runner, process_environment};
+use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, HostReferences, Http, RequestTemplate, Script, Surroundings};
+use crate::run::{Command, HostReferences, Http, RequestTemplate, RunnerSurroundings, Script};
 use crate::template::{Environment, Template};
 
 /// A complaint about the part of the file at a JSON pointer.
-struct Complaint {
+struct FileComplaint {
     pointer: String,
     code: &'static str,
     message: String,
 }
 
-impl Complaint {
+impl FileComplaint {
     fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             pointer: pointer.into(),
@@ -109,7 +109,7 @@ pub(crate) fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Diagnosti
 }
 
 /// Points at the deepest part of the file that exists on the way.
-fn place(document: &Document, complaint: &Complaint) -> Diagnostic {
+fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
     let mut pointer = complaint.pointer.as_str();
     loop {
         if let Some(node) = document.root.at_pointer(pointer) {
@@ -124,23 +124,23 @@ fn build(
     path: &Path,
     document: &Document,
     environment: &Arc<Environment>,
-) -> Result<Agent, Vec<Complaint>> {
+) -> Result<Agent, Vec<FileComplaint>> {
     let folder = folder_of(path);
     let mut complaints = Vec::new();
     let mut schema = |which: &str, schema: Option<&serde_json::Value>| {
         schema.and_then(|schema| {
             Schema::compile(schema)
-                .map_err(|error| complaints.push(Complaint::new(format!("/{which}"), error.to_string())))
+                .map_err(|error| complaints.push(FileComplaint::new(format!("/{which}"), error.to_string())))
                 .ok()
         })
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
     let runner = match (&file.run.script, &file.run.command, &file.run.http) {
-        (Some(script), None, None) => build_script(script, &folder).map(Runner::Script),
-        (None, Some(command), None) => build_command(command, &folder).map(Runner::Command),
-        (None, None, Some(http)) => build_http(http).map(Runner::Http),
-        _ => Err(vec![Complaint::new("/run", "expected exactly one of script, command and http")]),
+        (Some(script), None, None) => build_script(script, &folder).map(AgentRunner::Script),
+        (None, Some(command), None) => build_command(command, &folder).map(AgentRunner::Command),
+        (None, None, Some(http)) => build_http(http).map(AgentRunner::Http),
+        _ => Err(vec![FileComplaint::new("/run", "expected exactly one of script, command and http")]),
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
@@ -149,7 +149,7 @@ fn build(
                 file,
                 runner,
                 (input, output),
-                Surroundings { environment: environment.clone() },
+                RunnerSurroundings { environment: environment.clone() },
                 (document.sources.clone(), place),
             ))
         }
@@ -164,7 +164,7 @@ fn folder_of(path: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<Complaint>> {
+fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<FileComplaint>> {
     let (pointer, source) = match (&file.source, &file.file) {
         (Some(source), None) => ("/run/script/source", Ok(source.clone())),
         (None, Some(name)) => (
@@ -174,18 +174,19 @@ fn build_script(file: &ScriptFile, folder: &Path) -> Result<Script, Vec<Complain
         ),
         _ => ("/run/script", Err("expected either source or file".to_owned())),
     };
-    let source = source.map_err(|problem| vec![Complaint::new(pointer, problem)])?;
+    let source = source.map_err(|problem| vec![FileComplaint::new(pointer, problem)])?;
     Script::compile(&source, file.timeout.map(|time| time.0)).map_err(|error| {
         let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
-        vec![Complaint { pointer: pointer.to_owned(), code: error.code(), message }]
+        vec![FileComplaint { pointer: pointer.to_owned(), code: error.code(), message }]
     })
 }
 
-fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Complaint>> {
+fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileComplaint>> {
     let mut complaints = Vec::new();
     for (index, argument) in file.argv.iter().enumerate() {
-        let mut complain =
-            |problem: &str| complaints.push(Complaint::new(format!("/run/command/argv/{index}"), problem));
+        let mut complain = |problem: &str| {
+            complaints.push(FileComplaint::new(format!("/run/command/argv/{index}"), problem))
+        };
         if ["{{input", "{{instruction", "{{context", "${env:"]
             .iter()
             .any(|hole| argument.replace(' ', "").contains(hole))
@@ -209,7 +210,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
             }
             Err(problem) => problem,
         };
-        complaints.push(Complaint::new(format!("/run/command/env/{}", escape(name)), problem));
+        complaints.push(FileComplaint::new(format!("/run/command/env/{}", escape(name)), problem));
     }
     let (names, references): (Vec<(String, &String)>, _) = match &file.references {
         ReferenceFile::Names(names) => (
@@ -223,11 +224,11 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
     for (place, name) in names {
         if !is_variable_name(name) || is_reserved_variable(name) {
             let problem = "this cannot be the name of a variable that a request may name";
-            complaints.push(Complaint::new(format!("/run/command/references/{place}"), problem));
+            complaints.push(FileComplaint::new(format!("/run/command/references/{place}"), problem));
         }
     }
     let Some((program, arguments)) = file.argv.split_first() else {
-        complaints.push(Complaint::new("/run/command/argv", "expected a program"));
+        complaints.push(FileComplaint::new("/run/command/argv", "expected a program"));
         return Err(complaints);
     };
     if !complaints.is_empty() {
@@ -244,7 +245,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
         arguments: arguments.to_vec(),
         folder: file.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
         env,
-        whole_request: file.stdin == crate::file::Stdin::Request,
+        whole_request: file.stdin == crate::file::StdinContent::Request,
         references,
         timeout: file.timeout.map(|time| time.0),
         grace: file.grace.0,
@@ -252,8 +253,8 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<Compl
     })
 }
 
-fn build_http(file: &HttpFile) -> Result<Http, Vec<Complaint>> {
-    let complain = |problem: &str| vec![Complaint::new("/run/http/url", problem)];
+fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {
+    let complain = |problem: &str| vec![FileComplaint::new("/run/http/url", problem)];
     if file.from_input && !file.url.is_empty() {
         return Err(complain("the input names the url: leave it out, or leave out from_input"));
     }
@@ -265,7 +266,7 @@ fn build_http(file: &HttpFile) -> Result<Http, Vec<Complaint>> {
     }
     let url = if file.from_input { "http://from.input/" } else { &file.url };
     let request = RequestTemplate::parse(&file.method, url, &file.headers, file.body.as_ref())
-        .map_err(|(field, problem)| vec![Complaint::new(format!("/run/http/{field}"), problem)])?;
+        .map_err(|(field, problem)| vec![FileComplaint::new(format!("/run/http/{field}"), problem)])?;
     Ok(Http {
         request,
         from_input: file.from_input,

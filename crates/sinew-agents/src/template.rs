@@ -15,10 +15,10 @@ pub type Environment = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A string with holes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<TemplatePiece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePiece {
     Text(String),
     /// Steps from the call: `input`, `instruction` or `context` first.
     Value(Vec<String>),
@@ -49,10 +49,10 @@ impl Template {
             let hole = &rest[at..];
             let (piece, length) = if hole.starts_with("{{") {
                 let (word, length) = word_between(hole, "{{", "}}")?;
-                (Piece::Value(path(word)?), length)
+                (TemplatePiece::Value(path(word)?), length)
             } else if hole.starts_with("${env:") {
                 let (word, length) = word_between(hole, "${env:", "}")?;
-                (Piece::Env { name: variable(word)?, default: None }, length)
+                (TemplatePiece::Env { name: variable(word)?, default: None }, length)
             } else if let Some(found) = VariableReference::parse(hole).filter(|_| variables) {
                 if plain.ends_with('$') {
                     plain.pop();
@@ -67,31 +67,31 @@ impl Template {
                 continue;
             };
             if !plain.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                pieces.push(TemplatePiece::Text(std::mem::take(&mut plain)));
             }
             pieces.push(piece);
             rest = &hole[length..];
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
+            pieces.push(TemplatePiece::Text(plain));
         }
         Ok(Self(pieces))
     }
 
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn pieces(&self) -> &[TemplatePiece] {
         &self.0
     }
 
     /// Whether it reads the environment.
     pub(crate) fn has_env(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Env { .. }))
+        self.0.iter().any(|piece| matches!(piece, TemplatePiece::Env { .. }))
     }
 
     /// The single `{{…}}` this template consists of, if it is just that.
     pub(crate) fn single(&self) -> Option<&[String]> {
         match self.0.as_slice() {
-            [Piece::Value(path)] => Some(path),
+            [TemplatePiece::Value(path)] => Some(path),
             _ => None,
         }
     }
@@ -102,15 +102,15 @@ impl Template {
         scope: &Scope<'_>,
         mut value: impl FnMut(&Value, &mut String) -> Result<(), String>,
         mut env: impl FnMut(&str) -> Option<String>,
-    ) -> Result<String, Unfilled> {
+    ) -> Result<String, UnfilledTemplate> {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::Value(path) => value(scope.find(path)?, &mut filled)?,
-                Piece::Env { name, default } => {
+                TemplatePiece::Text(text) => filled.push_str(text),
+                TemplatePiece::Value(path) => value(scope.find(path)?, &mut filled)?,
+                TemplatePiece::Env { name, default } => {
                     let value = env(name).or_else(|| default.clone());
-                    filled.push_str(&value.ok_or_else(|| Unfilled::Unset(name.clone()))?);
+                    filled.push_str(&value.ok_or_else(|| UnfilledTemplate::Unset(name.clone()))?);
                 }
             }
         }
@@ -120,14 +120,14 @@ impl Template {
 
 /// Why a template cannot be filled.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unfilled {
+pub(crate) enum UnfilledTemplate {
     /// A value is missing or may not stand here.
     Value(String),
     /// A variable is not set.
     Unset(String),
 }
 
-impl Unfilled {
+impl UnfilledTemplate {
     /// The error about the template in this place.
     pub(crate) fn at(self, place: impl Into<String>) -> AgentError {
         match self {
@@ -137,7 +137,7 @@ impl Unfilled {
     }
 }
 
-impl From<String> for Unfilled {
+impl From<String> for UnfilledTemplate {
     fn from(reason: String) -> Self {
         Self::Value(reason)
     }
@@ -177,10 +177,12 @@ fn variable(word: &str) -> Result<String, String> {
 }
 
 /// Returns the piece for `${NAME}`. A reserved variable is never read: its default stands there, or it is refused.
-fn variable_piece(found: VariableReference<'_>) -> Result<Piece, String> {
+fn variable_piece(found: VariableReference<'_>) -> Result<TemplatePiece, String> {
     match found.default {
-        Some(default) if is_reserved_variable(found.name) => Ok(Piece::Text(default.to_owned())),
-        default => Ok(Piece::Env { name: variable(found.name)?, default: default.map(str::to_owned) }),
+        Some(default) if is_reserved_variable(found.name) => Ok(TemplatePiece::Text(default.to_owned())),
+        default => {
+            Ok(TemplatePiece::Env { name: variable(found.name)?, default: default.map(str::to_owned) })
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::model::{Direction, DrawError};
 pub(crate) type Size = (f64, f64);
 
 /// Elements to place.
-pub(crate) struct Sizes {
+pub(crate) struct ElementSizes {
     pub(crate) direction: Direction,
     pub(crate) nodes: Vec<Size>,
     /// Ends, and the size of the label where there is one. Never an edge from a node to itself.
@@ -32,11 +32,11 @@ pub(crate) struct Sizes {
     pub(crate) groups: Vec<(Size, Vec<usize>)>,
 }
 
-/// Where things are, px; the same order as in [`Sizes`].
+/// Where things are, px; the same order as in [`ElementSizes`].
 pub(crate) struct Places {
     /// Centres of nodes.
     pub(crate) nodes: Vec<Point>,
-    pub(crate) edges: Vec<Way>,
+    pub(crate) edges: Vec<EdgePath>,
     /// Boxes around groups: left, top, width, height.
     pub(crate) groups: Vec<[f64; 4]>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Point {
 
 /// The way of an edge.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct EdgePath {
     pub(crate) points: Vec<Point>,
     /// Centre of the label.
     pub(crate) label: Option<Point>,
@@ -60,7 +60,7 @@ pub(crate) struct Way {
 const FIRST: u32 = 0xF_0000;
 
 /// Places boxes and edges.
-pub(crate) fn place(sizes: &Sizes) -> Result<Places, DrawError> {
+pub(crate) fn place(sizes: &ElementSizes) -> Result<Places, DrawError> {
     let (source, slots) = source(sizes);
     let refused = |reason: String| DrawError::Layout { reason };
     let config = serde_json::json!({
@@ -78,7 +78,7 @@ pub(crate) fn place(sizes: &Sizes) -> Result<Places, DrawError> {
     let identity = MeasurementProfileId::new("sinew")
         .and_then(|id| TextMeasurementProfileIdentity::new(id, "1"))
         .map_err(|e| refused(e.to_string()))?;
-    let profile = TextMeasurementProfile::new(identity, Arc::new(Slots(slots)));
+    let profile = TextMeasurementProfile::new(identity, Arc::new(PlaceholderSizes(slots)));
     let request = SvgRequest {
         environment: SvgEnvironment::deterministic()
             .with_text_measurement_policy(TextMeasurementPolicy::uniform(profile))
@@ -98,7 +98,7 @@ pub(crate) fn place(sizes: &Sizes) -> Result<Places, DrawError> {
 }
 
 /// The placeholder graph, and the size of each placeholder.
-fn source(sizes: &Sizes) -> (String, Vec<Size>) {
+fn source(sizes: &ElementSizes) -> (String, Vec<Size>) {
     let mut slots = Vec::new();
     let mut slot = |size: Size| {
         slots.push(size);
@@ -129,9 +129,9 @@ fn source(sizes: &Sizes) -> (String, Vec<Size>) {
 }
 
 /// Answers how large a placeholder is.
-struct Slots(Vec<Size>);
+struct PlaceholderSizes(Vec<Size>);
 
-impl TextMeasurer for Slots {
+impl TextMeasurer for PlaceholderSizes {
     fn measure(&self, text: &str, _style: &TextStyle) -> TextMetrics {
         let size = |c: char| {
             let number = u32::from(c).checked_sub(FIRST)?;
@@ -166,11 +166,11 @@ struct FlowEdge {
     label: Option<Point>,
 }
 
-fn collect(sizes: &Sizes, layout: &FlowLayout) -> Places {
+fn collect(sizes: &ElementSizes, layout: &FlowLayout) -> Places {
     let number = |id: &str, letter: char| id.strip_prefix(letter).and_then(|n| n.parse::<usize>().ok());
     let mut places = Places {
         nodes: vec![Point::default(); sizes.nodes.len()],
-        edges: vec![Way::default(); sizes.edges.len()],
+        edges: vec![EdgePath::default(); sizes.edges.len()],
         groups: vec![[0.0; 4]; sizes.groups.len()],
     };
     for node in &layout.nodes {
@@ -180,7 +180,7 @@ fn collect(sizes: &Sizes, layout: &FlowLayout) -> Places {
     }
     for edge in &layout.edges {
         if let Some(way) = number(&edge.id, 'e').and_then(|n| places.edges.get_mut(n)) {
-            *way = Way { points: edge.points.clone(), label: edge.label };
+            *way = EdgePath { points: edge.points.clone(), label: edge.label };
         }
     }
     for group in &layout.clusters {

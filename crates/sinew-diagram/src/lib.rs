@@ -1,7 +1,7 @@
 //! The drawing of a workflow: one model, drawn as Mermaid text, SVG, PNG, DOT or text for a terminal.
 //!
 //! A dialect words a [`Drawing`] (nodes and edges in file order, titles and labels as people read
-//! them), an execution may be laid over it ([`Mark`] on a node, `taken` on an edge), and every
+//! them), an execution may be laid over it ([`NodeMark`] on a node, `taken` on an edge), and every
 //! surface draws that same model: the card of a workflow, the console, the command line, a test.
 //!
 //! [`mermaid`] and [`dot`] are plain text and cannot fail. [`svg`] asks merman where boxes and
@@ -29,7 +29,7 @@ mod tree;
 pub use dot::dot;
 pub use mermaid::mermaid;
 pub use model::{
-    Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, NodeColor, Shape, Status,
+    Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeColor, NodeMark, Shape, Status,
 };
 pub use paint::svg;
 pub use raster::png;

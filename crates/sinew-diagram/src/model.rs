@@ -37,7 +37,7 @@ pub struct DrawnNode {
     /// Further lines; may be long, drawings wrap and shorten them.
     pub lines: Vec<String>,
     /// State of the node in an execution; `None` where no execution is laid over.
-    pub status: Option<Mark>,
+    pub status: Option<NodeMark>,
     /// Title of the box around this node and others of the same group.
     pub group: Option<String>,
     /// Colour of the outline where no execution is laid over; `None`: the colour of its shape.
@@ -120,7 +120,7 @@ pub enum EdgeKind {
 
 /// State of a node in an execution: shown by colour, icon and word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mark {
+pub struct NodeMark {
     /// The state.
     pub status: Status,
     /// Counts and the like: "×3", "2 attempts", "387 ok, 4 failed".
@@ -197,7 +197,7 @@ impl DrawError {
 }
 
 /// How a state looks: never by colour alone. Hues after Okabe and Ito, told apart by most eyes.
-pub(crate) struct Look {
+pub(crate) struct StatusStyle {
     pub(crate) word: &'static str,
     pub(crate) icon: &'static str,
     /// The icon where only ASCII shows.
@@ -223,7 +223,7 @@ impl Status {
     ];
 
     #[rustfmt::skip]
-    pub(crate) const fn look(self) -> Look {
+    pub(crate) const fn look(self) -> StatusStyle {
         let (word, icon, ascii, fill, stroke, text, width, dashed) = match self {
             Self::Planned   => ("planned",   "○", "o", "#ffffff", "#8c959f", "#57606a", 1.2, true),
             Self::Running   => ("running",   "►", ">", "#dcedfb", "#0072b2", "#04304b", 2.6, false),
@@ -233,11 +233,11 @@ impl Status {
             Self::Cancelled => ("cancelled", "⊘", "/", "#e4e7ea", "#57606a", "#32383f", 1.6, false),
             Self::Waiting   => ("waiting",   "◷", "~", "#fdf1cc", "#b07a00", "#4d3500", 2.0, false),
         };
-        Look { word, icon, ascii, fill, stroke, text, width, dashed }
+        StatusStyle { word, icon, ascii, fill, stroke, text, width, dashed }
     }
 }
 
-impl Mark {
+impl NodeMark {
     /// The state as a line of text: `✓ succeeded · 2 attempts`.
     pub(crate) fn line(&self, ascii: bool) -> String {
         let look = self.status.look();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::layout::{self, Places, Point, Size, Sizes, Way};
+use crate::layout::{self, EdgePath, ElementSizes, Places, Point, Size};
 use crate::model::{Direction, DrawError, Drawing, DrawnEdge, DrawnNode, EdgeKind, Graph, Shape, Status};
 use crate::names::{one_line, xml};
 use crate::{MAX_NODES, fonts, shapes};
@@ -28,7 +28,7 @@ pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
     if nodes > MAX_NODES || edges > 2 * MAX_NODES {
         return Err(DrawError::TooLarge { nodes, edges, limit: MAX_NODES });
     }
-    let blocks: Vec<Block> = graph.nodes.iter().map(|node| Block::of(node)).collect();
+    let blocks: Vec<TextBlock> = graph.nodes.iter().map(|node| TextBlock::of(node)).collect();
     let labels: Vec<Vec<String>> = graph.edges.iter().map(|(_, _, edge)| edge_lines(edge)).collect();
     let sizes = sizes(drawing, &graph, &blocks, &labels);
     let places = if nodes == 0 {
@@ -36,17 +36,17 @@ pub fn svg(drawing: &Drawing) -> Result<String, DrawError> {
     } else {
         layout::place(&sizes)?
     };
-    Ok(Painter::default().document(drawing.direction, &graph, &blocks, &labels, &places))
+    Ok(SvgPainter::default().document(drawing.direction, &graph, &blocks, &labels, &places))
 }
 
 /// A node's text, wrapped, with the size of its outline.
-struct Block {
+struct TextBlock {
     /// Text and whether it is bold.
     lines: Vec<(String, bool)>,
     outer: Size,
 }
 
-impl Block {
+impl TextBlock {
     fn of(node: &DrawnNode) -> Self {
         let widest = if matches!(node.shape, Shape::Decision | Shape::Join) { 170.0 } else { 250.0 };
         let bold = node.shape != Shape::Terminal;
@@ -128,8 +128,8 @@ fn parts(word: &str, whole: bool) -> Vec<&str> {
     if whole { vec![word] } else { word.split_inclusive(['.', '_', '-', '/', ':', ',']).collect() }
 }
 
-fn sizes(drawing: &Drawing, graph: &Graph<'_>, blocks: &[Block], labels: &[Vec<String>]) -> Sizes {
-    Sizes {
+fn sizes(drawing: &Drawing, graph: &Graph<'_>, blocks: &[TextBlock], labels: &[Vec<String>]) -> ElementSizes {
+    ElementSizes {
         direction: drawing.direction,
         nodes: blocks
             .iter()
@@ -186,17 +186,17 @@ fn label_size(lines: &[String]) -> Option<Size> {
 
 /// Collects elements and how far they reach.
 #[derive(Default)]
-struct Painter {
+struct SvgPainter {
     out: String,
     reach: Option<[f64; 4]>,
 }
 
-impl Painter {
+impl SvgPainter {
     fn document(
         mut self,
         direction: Direction,
         graph: &Graph<'_>,
-        blocks: &[Block],
+        blocks: &[TextBlock],
         labels: &[Vec<String>],
         places: &Places,
     ) -> String {
@@ -274,7 +274,7 @@ impl Painter {
         );
     }
 
-    fn node(&mut self, node: &DrawnNode, block: &Block, place: Point) {
+    fn node(&mut self, node: &DrawnNode, block: &TextBlock, place: Point) {
         let (width, height) = block.outer;
         self.reach(
             place.x - width / 2.0,
@@ -282,7 +282,7 @@ impl Painter {
             place.x + width / 2.0,
             place.y + height / 2.0,
         );
-        let paint = Paint::of(node);
+        let paint = SvgPaint::of(node);
         let class = node.status.as_ref().map_or("", |mark| mark.status.look().word);
         let mut told = vec![node.title.clone()];
         told.extend(node.lines.iter().cloned());
@@ -318,7 +318,7 @@ impl Painter {
         self.out.push_str("</text></g>");
     }
 
-    fn edge(&mut self, edge: &DrawnEdge, way: &Way) {
+    fn edge(&mut self, edge: &DrawnEdge, way: &EdgePath) {
         let (Some(tip), true) = (way.points.last().copied(), way.points.len() > 1) else {
             return;
         };
@@ -395,7 +395,7 @@ impl Painter {
     }
 }
 
-struct Paint {
+struct SvgPaint {
     fill: &'static str,
     stroke: Cow<'static, str>,
     text: &'static str,
@@ -403,7 +403,7 @@ struct Paint {
     dashed: bool,
 }
 
-impl Paint {
+impl SvgPaint {
     /// The state's paint; without an execution, ends are dark, choices and joins tinted, work light.
     fn of(node: &DrawnNode) -> Self {
         if let Some(mark) = &node.status {
@@ -432,7 +432,7 @@ impl Paint {
 }
 
 /// The way with its ends on the outlines of the two nodes.
-fn joined(way: &Way, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> Way {
+fn joined(way: &EdgePath, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> EdgePath {
     let mut points = way.points.clone();
     let count = points.len();
     if count < 2 {
@@ -443,11 +443,15 @@ fn joined(way: &Way, from: (Shape, Point, Size), to: (Shape, Point, Size)) -> Wa
     let (second, last_but_one) = if count == 2 { (to.1, from.1) } else { (points[1], points[count - 2]) };
     points[0] = shapes::meet(from.0, from.1, from.2, second);
     points[count - 1] = shapes::meet(to.0, to.1, to.2, last_but_one);
-    Way { points, label: way.label }
+    EdgePath { points, label: way.label }
 }
 
 /// Out and back at the side where the graph does not grow.
-fn self_loop(direction: Direction, (shape, centre, size): (Shape, Point, Size), label: Option<Size>) -> Way {
+fn self_loop(
+    direction: Direction,
+    (shape, centre, size): (Shape, Point, Size),
+    label: Option<Size>,
+) -> EdgePath {
     let (width, height) = size;
     let at = |x: f64, y: f64| Point { x: centre.x + x, y: centre.y + y };
     let (wide, high) = label.unwrap_or_default();
@@ -463,7 +467,7 @@ fn self_loop(direction: Direction, (shape, centre, size): (Shape, Point, Size), 
     };
     // From the sides of the loop straight to the outline, so that slanted sides are met too.
     let ends = [out[0], out[2]].map(|p| shapes::meet(shape, centre, size, p));
-    Way { points: vec![ends[0], out[0], out[1], out[2], ends[1]], label: label.map(|_| label_at) }
+    EdgePath { points: vec![ends[0], out[0], out[1], out[2], ends[1]], label: label.map(|_| label_at) }
 }
 
 /// A smooth path through the neighbourhood of the points (a B-spline), from the first to the last.

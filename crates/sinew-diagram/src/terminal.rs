@@ -51,7 +51,7 @@ fn is_plain(graph: &Graph<'_>) -> bool {
 
 /// The graph as boxes, or nothing where merman refuses it or it is too wide.
 fn boxes(direction: Direction, graph: &Graph<'_>, ascii: bool, columns: usize) -> Option<String> {
-    let mut runs = Runs { texts: Vec::new() };
+    let mut runs = TextRuns { texts: Vec::new() };
     let source = source(direction, graph, ascii, &mut runs)?;
     let mut options = if ascii { AsciiRenderOptions::ascii() } else { AsciiRenderOptions::unicode() };
     options.node_padding_x = Some(1);
@@ -75,7 +75,7 @@ fn boxes(direction: Direction, graph: &Graph<'_>, ascii: bool, columns: usize) -
     Some(out)
 }
 
-fn source(direction: Direction, graph: &Graph<'_>, ascii: bool, runs: &mut Runs) -> Option<String> {
+fn source(direction: Direction, graph: &Graph<'_>, ascii: bool, runs: &mut TextRuns) -> Option<String> {
     let direction = match direction {
         Direction::TopDown => "TB",
         Direction::LeftRight => "LR",
@@ -152,11 +152,11 @@ const fn sign(shape: Shape) -> Option<&'static str> {
 }
 
 /// Lines of text that stand as runs of placeholders.
-struct Runs {
+struct TextRuns {
     texts: Vec<String>,
 }
 
-impl Runs {
+impl TextRuns {
     /// A run as wide as the text; `None` when there are more lines than placeholders.
     fn run(&mut self, text: &str) -> Option<String> {
         let number = FIRST + u32::try_from(self.texts.len()).ok()?;

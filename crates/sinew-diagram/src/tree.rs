@@ -21,7 +21,7 @@ pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
         }
     }
     let roots: Vec<usize> = (0..graph.nodes.len()).filter(|n| ways_in[*n] == 0).collect();
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         graph,
         ascii,
         edges,
@@ -38,7 +38,7 @@ pub(crate) fn tree(graph: &Graph<'_>, ascii: bool) -> String {
     walk.out
 }
 
-struct Walk<'g> {
+struct TreeWalk<'g> {
     graph: &'g Graph<'g>,
     ascii: bool,
     /// Numbers of the edges that leave each node.
@@ -69,7 +69,7 @@ struct OpenNode {
     next: Option<usize>,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// Writes a node and everything that follows. The nodes on the way are kept here and not on the stack of the
     /// thread, because a file decides how deep branches lie in branches.
     fn chain(&mut self, start: usize) {

@@ -7,7 +7,7 @@ use merman::{Engine, ParseOptions, RenderSemanticModel};
 use proptest::prelude::*;
 use resvg::usvg::roxmltree::Document;
 use sinew_diagram::{
-    Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, Shape, Status, dot, mermaid, svg, terminal,
+    Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status, dot, mermaid, svg, terminal,
 };
 
 const PIECES: [&str; 44] = [
@@ -90,7 +90,7 @@ fn drawing() -> impl Strategy<Value = Drawing> {
         Status::Cancelled,
         Status::Waiting,
     ]);
-    let mark = (status, prop::option::of(text())).prop_map(|(status, note)| Mark { status, note });
+    let mark = (status, prop::option::of(text())).prop_map(|(status, note)| NodeMark { status, note });
     let node = (
         text(),
         prop::sample::select(&SHAPES[..]),

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
-use sinew_mesh::event::{Event, EventFilter, From as ReadFrom};
+use sinew_mesh::event::{Event, EventFilter, EventStart as ReadFrom};
 use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
-use sinew_mesh::{Mesh, MeshError, Put};
+use sinew_mesh::{Mesh, MeshError, PutOutcome};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
@@ -166,9 +166,9 @@ impl Client {
         let execution = command.execution.clone();
         let id = Token::parse(execution.as_str()).map_err(|_| ClientError::NotFound(execution.clone()))?;
         match self.send(Operation::Start, &execution, &id, Command::Start(Box::new(command)), trace).await? {
-            Put::New => Ok(true),
-            Put::Same => Ok(false),
-            Put::Taken => Err(ClientError::OtherStart(execution)),
+            PutOutcome::New => Ok(true),
+            PutOutcome::Same => Ok(false),
+            PutOutcome::Taken => Err(ClientError::OtherStart(execution)),
         }
     }
 
@@ -216,7 +216,7 @@ impl Client {
         id: &Token,
         command: Command,
         trace: TraceParent,
-    ) -> Result<Put, ClientError> {
+    ) -> Result<PutOutcome, ClientError> {
         command.check()?;
         let body = command.to_json();
         // Executors set aside what is larger, and nobody would answer.
@@ -229,7 +229,7 @@ impl Client {
         let body = body.into();
         let began = SystemTime::now();
         let put = self.mesh.command(operation, execution.shard(shards), id, headers, body).await?;
-        if let (Command::Start(start), Put::New) = (&command, &put) {
+        if let (Command::Start(start), PutOutcome::New) = (&command, &put) {
             // The first span of the trace: it names itself as its parent.
             tracing::debug!(
                 target: "sinew::span",

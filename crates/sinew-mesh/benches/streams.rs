@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sinew_mesh::async_nats::{self, HeaderMap};
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::{Mesh, MeshError, Parcel, Provision};
+use sinew_mesh::{Mesh, MeshError, OutgoingMessage, Provision};
 use sinew_protocol::journal::Positions;
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
@@ -81,11 +81,11 @@ async fn append_all_shards(server: &Server, each: usize) {
 }
 
 async fn publish_and_read(mesh: &Mesh, count: usize) {
-    let parcels: Vec<Parcel> = (0..count)
+    let parcels: Vec<OutgoingMessage> = (0..count)
         .map(|n| {
             let (execution, task, token) = ids(n);
             let subject = Subject::Result { shard: 0, agent: Token::of("a"), execution, task, token };
-            Parcel { subject, headers: HeaderMap::new(), body: body() }
+            OutgoingMessage { subject, headers: HeaderMap::new(), body: body() }
         })
         .collect();
     let began = Instant::now();
@@ -103,11 +103,11 @@ async fn publish_and_read(mesh: &Mesh, count: usize) {
 
 async fn queue(server: &Server, count: usize) {
     let mesh = connect(server).await;
-    let parcels: Vec<Parcel> = (0..count)
+    let parcels: Vec<OutgoingMessage> = (0..count)
         .map(|n| {
             let (execution, task, _) = ids(n);
             let subject = Subject::Task { agent: Token::of("a"), execution, task };
-            Parcel { subject, headers: HeaderMap::new(), body: body() }
+            OutgoingMessage { subject, headers: HeaderMap::new(), body: body() }
         })
         .collect();
     for put in mesh.put_all(parcels).await {

@@ -17,7 +17,7 @@ use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskId};
 
 pub use crate::object::LARGEST_OBJECT;
-use crate::object::Objects;
+use crate::object::ObjectBucket;
 use crate::{Mesh, MeshError, follow};
 
 /// The longest address, in bytes.
@@ -61,7 +61,7 @@ fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
 impl Mesh {
     /// The artifacts of this mesh.
     pub fn artifacts(&self) -> ArtifactStore {
-        ArtifactStore { mesh: self.clone(), objects: Objects::new(self, ARTIFACTS, "artifact") }
+        ArtifactStore { mesh: self.clone(), objects: ObjectBucket::new(self, ARTIFACTS, "artifact") }
     }
 }
 
@@ -69,7 +69,7 @@ impl Mesh {
 #[derive(Clone)]
 pub struct ArtifactStore {
     mesh: Mesh,
-    objects: Objects,
+    objects: ObjectBucket,
 }
 
 impl ArtifactStore {

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 pub use check::{BadCard, LARGEST_CARD, LONGEST_NAME, LONGEST_TEXT, MOST_ENTRIES, MOST_SKILLS, check};
 
-use crate::follow::{Following, Source, Step, follow};
+use crate::follow::{FollowedItem, FollowerTask, Source, follow};
 use crate::{Mesh, MeshError, object};
 
 /// The most refused cards that are kept for people to look at.
@@ -31,7 +31,7 @@ const MOST_REFUSED: usize = 1000;
 
 /// A card that is believed.
 #[derive(Clone, Debug)]
-pub struct Announced {
+pub struct AnnouncedCard {
     /// The card, cleaned.
     pub card: AgentCard,
     /// The bytes as the agent sent them, for whoever checks a signature.
@@ -40,7 +40,7 @@ pub struct Announced {
 
 /// A card that is not believed.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusedCard {
     /// Agent whose subject the card came on.
     pub agent: Token,
     /// The rule it breaks.
@@ -72,7 +72,7 @@ impl Mesh {
 
     /// Like [`Mesh::cards`], with another time to live.
     pub fn cards_within(&self, ttl: Duration) -> Cards {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedCards::default());
         let namespace = self.namespace();
         let source = Source {
             stream: stream_name("CARDS", namespace),
@@ -80,7 +80,7 @@ impl Mesh {
             from: DeliverPolicy::LastPerSubject,
             tick: (ttl / 10).clamp(Duration::from_millis(50), Duration::from_secs(1)),
         };
-        let mut board = Board {
+        let mut board = CardBoard {
             shared: Arc::clone(&shared),
             namespace: namespace.to_owned(),
             ttl,
@@ -105,9 +105,9 @@ pub(crate) fn stream_name(kind: &'static str, namespace: &str) -> String {
 /// A live view of the agents that are there. Clones share it; it ends with the last of them.
 #[derive(Clone)]
 pub struct Cards {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCards>,
     changes: watch::Receiver<u64>,
-    _following: Arc<Following>,
+    _following: Arc<FollowerTask>,
 }
 
 impl Cards {
@@ -119,12 +119,12 @@ impl Cards {
     }
 
     /// The card of the agent with this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Announced>> {
+    pub fn get(&self, name: &str) -> Option<Arc<AnnouncedCard>> {
         self.by_token(&Token::of(name))
     }
 
     /// The card of the agent with this token.
-    pub fn by_token(&self, agent: &Token) -> Option<Arc<Announced>> {
+    pub fn by_token(&self, agent: &Token) -> Option<Arc<AnnouncedCard>> {
         self.shared.entries.get(agent).map(|entry| Arc::clone(&entry.announced))
     }
 
@@ -134,18 +134,18 @@ impl Cards {
     }
 
     /// Everybody, by name.
-    pub fn list(&self) -> Vec<Arc<Announced>> {
+    pub fn list(&self) -> Vec<Arc<AnnouncedCard>> {
         let mut all: Vec<_> = self.shared.entries.iter().map(|entry| Arc::clone(&entry.announced)).collect();
         all.sort_by(|a, b| a.card.name.cmp(&b.card.name));
         all
     }
 
     /// Cards that are kept out now, each with the rule it breaks, by agent.
-    pub fn refused(&self) -> Vec<Refused> {
+    pub fn refused(&self) -> Vec<RefusedCard> {
         let refused = lock(&self.shared.refused);
         refused
             .iter()
-            .map(|(agent, kept)| Refused { agent: agent.clone(), reason: kept.reason.clone() })
+            .map(|(agent, kept)| RefusedCard { agent: agent.clone(), reason: kept.reason.clone() })
             .collect()
     }
 
@@ -160,7 +160,7 @@ impl Cards {
     }
 
     /// Waits for an agent's card.
-    pub async fn wait_for(&self, name: &str) -> Arc<Announced> {
+    pub async fn wait_for(&self, name: &str) -> Arc<AnnouncedCard> {
         // A handle of its own, so that waiting eats no change of the caller's.
         let mut changes = self.shared.version.subscribe();
         loop {
@@ -180,21 +180,21 @@ impl std::fmt::Debug for Cards {
 }
 
 #[derive(Default)]
-struct Shared {
-    entries: DashMap<Token, Entry>,
-    refused: Mutex<BTreeMap<Token, Kept>>,
+struct SharedCards {
+    entries: DashMap<Token, CardEntry>,
+    refused: Mutex<BTreeMap<Token, KeptCards>>,
     refusals: AtomicU64,
     version: watch::Sender<u64>,
     whole: watch::Sender<bool>,
 }
 
-struct Entry {
-    announced: Arc<Announced>,
+struct CardEntry {
+    announced: Arc<AnnouncedCard>,
     heard: Instant,
     pass: u64,
 }
 
-struct Kept {
+struct KeptCards {
     reason: BadCard,
     raw: Bytes,
     heard: Instant,
@@ -206,8 +206,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Writes the view.
-struct Board {
-    shared: Arc<Shared>,
+struct CardBoard {
+    shared: Arc<SharedCards>,
     namespace: String,
     ttl: Duration,
     pass: u64,
@@ -215,21 +215,21 @@ struct Board {
     seen: Instant,
 }
 
-impl Board {
-    fn step(&mut self, step: Step) {
+impl CardBoard {
+    fn step(&mut self, step: FollowedItem) {
         match step {
-            Step::Begin => self.pass += 1,
-            Step::Message { subject, body, at, .. } => {
+            FollowedItem::Begin => self.pass += 1,
+            FollowedItem::Message { subject, body, at, .. } => {
                 if let Some(Subject::Card { agent }) = Subject::parse(&self.namespace, &subject) {
                     self.card(agent, &body, at);
                 }
             }
-            Step::Whole => {
+            FollowedItem::Whole => {
                 self.forgive(self.seen.elapsed());
                 self.seen = Instant::now();
                 self.shared.whole.send_replace(true);
             }
-            Step::Tick => {
+            FollowedItem::Tick => {
                 // Before the first view is whole, silence means nothing.
                 if *self.shared.whole.borrow() {
                     self.seen = Instant::now();
@@ -256,8 +256,11 @@ impl Board {
             Ok(card) => {
                 // The payload is a slice of the connection's read buffer, which it would keep alive.
                 let raw = Bytes::copy_from_slice(body);
-                let entry =
-                    Entry { announced: Arc::new(Announced { card, raw }), heard: at, pass: self.pass };
+                let entry = CardEntry {
+                    announced: Arc::new(AnnouncedCard { card, raw }),
+                    heard: at,
+                    pass: self.pass,
+                };
                 lock(&self.shared.refused).remove(&agent);
                 self.shared.entries.insert(agent, entry);
                 self.bump();
@@ -278,7 +281,7 @@ impl Board {
         self.shared.refusals.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(agent = agent.as_str(), %reason, "a card is refused");
         if refused.len() < MOST_REFUSED || refused.contains_key(agent) {
-            refused.insert(agent.clone(), Kept { reason, raw, heard: at });
+            refused.insert(agent.clone(), KeptCards { reason, raw, heard: at });
         }
         drop(refused);
         self.bump();

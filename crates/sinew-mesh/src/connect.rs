@@ -25,11 +25,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::context::{Context, Contexts};
-use crate::denied::Denials;
+use crate::denied::DeniedOperations;
 use crate::error::MeshError;
-use crate::mesh::{Inboxes, Line, Mesh, WeakMesh, random_token};
+use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh, random_token};
 use crate::pull::{pause, unreachable};
-use crate::screen::{ScreenedRoute, Upstream};
+use crate::screen::{ScreenedRoute, UpstreamServer};
 use crate::version::Version;
 
 /// Where a server is looked for when nobody says where.
@@ -97,7 +97,7 @@ impl fmt::Debug for Connect {
 
 /// Credentials of the connection.
 #[derive(Clone, PartialEq, Eq)]
-enum Auth {
+enum ConnectionCredentials {
     Nobody,
     Creds(PathBuf),
     Nkey(PathBuf),
@@ -107,11 +107,11 @@ enum Auth {
 }
 
 /// All settings, wherever they came from.
-struct Settings {
+struct ConnectionSettings {
     servers: Vec<ServerAddr>,
     /// Where the addresses came from, for people.
     origin: String,
-    auth: Auth,
+    auth: ConnectionCredentials,
     cert: Option<(PathBuf, PathBuf)>,
     ca: Option<PathBuf>,
     tls_first: bool,
@@ -144,10 +144,10 @@ impl Connect {
         let version = env!("CARGO_PKG_VERSION");
         let name =
             if role.is_empty() { format!("sinew {version}") } else { format!("sinew-{role} {version}") };
-        let dialer = Dialer { settings, name, prefix, denials: Denials::default() };
+        let dialer = ConnectionMaker { settings, name, prefix, denials: DeniedOperations::default() };
         let (line, losses) = Box::pin(dialer.direct()).await?;
         dialer.settings.check(&line.client).await?;
-        let inboxes = Inboxes { prefix: dialer.prefix.clone(), renewed: true };
+        let inboxes = ReplyInboxes { prefix: dialer.prefix.clone(), renewed: true };
         let namespace = dialer.settings.namespace.clone();
         let mesh = Mesh::over(line, inboxes, &namespace, caller, dialer.denials.clone());
         tokio::spawn(Box::pin(watch_losses(mesh.downgrade(), dialer, losses)));
@@ -155,7 +155,7 @@ impl Connect {
     }
 
     /// Puts all layers together. Reads contexts, nothing else.
-    fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Settings, MeshError> {
+    fn settle(self, variable: &dyn Fn(&str) -> Option<String>) -> Result<ConnectionSettings, MeshError> {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let file = |name: &str| variable(name).map(PathBuf::from);
         let given = |value: Option<String>| value.filter(|value| !value.is_empty());
@@ -192,7 +192,10 @@ impl Connect {
             )?,
             in_context(&context)?,
         ];
-        let auth = layers.into_iter().find(|auth| *auth != Auth::Nobody).unwrap_or(Auth::Nobody);
+        let auth = layers
+            .into_iter()
+            .find(|auth| *auth != ConnectionCredentials::Nobody)
+            .unwrap_or(ConnectionCredentials::Nobody);
 
         let pairs = [
             (self.cert, self.key),
@@ -220,7 +223,7 @@ impl Connect {
         {
             return Err(bad(var::NATS_CONTEXT, "inbox_prefix of the context is no subject".to_owned()));
         }
-        Ok(Settings {
+        Ok(ConnectionSettings {
             servers,
             origin,
             auth,
@@ -240,16 +243,16 @@ impl Connect {
 }
 
 /// Makes connections with the same settings, one after the other.
-struct Dialer {
-    settings: Settings,
+struct ConnectionMaker {
+    settings: ConnectionSettings,
     name: String,
     /// Every inbox begins with this.
     prefix: String,
-    denials: Denials,
+    denials: DeniedOperations,
 }
 
 /// Serves one connection; ends when its client has ended.
-type Losses = mpsc::UnboundedReceiver<ConnectionChange>;
+type ConnectionChanges = mpsc::UnboundedReceiver<ConnectionChange>;
 
 /// A change of a connection.
 enum ConnectionChange {
@@ -259,9 +262,9 @@ enum ConnectionChange {
     Connected,
 }
 
-impl Dialer {
+impl ConnectionMaker {
     /// A connection to the server itself.
-    async fn direct(&self) -> Result<(Line, Losses), MeshError> {
+    async fn direct(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
         let mut options = settings.signed(ConnectOptions::new())?.0;
         if let Some(ca) = &settings.ca {
@@ -282,9 +285,9 @@ impl Dialer {
     }
 
     /// A connection on which every frame is checked before the client library reads it.
-    async fn screened(&self) -> Result<(Line, Losses), MeshError> {
+    async fn screened(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
-        let upstream = Upstream {
+        let upstream = UpstreamServer {
             servers: settings.screenable(),
             ca: settings.ca.clone(),
             cert: settings.cert.clone(),
@@ -305,7 +308,7 @@ impl Dialer {
         options: ConnectOptions,
         servers: Vec<ServerAddr>,
         route: Option<Arc<ScreenedRoute>>,
-    ) -> Result<(Line, Losses), MeshError> {
+    ) -> Result<(Line, ConnectionChanges), MeshError> {
         let heard = self.denials.clone();
         // The client may outlive the mesh and connect again: the port stays this process's for as long.
         let held = route.clone();
@@ -384,7 +387,7 @@ impl LossRecord {
 }
 
 /// Replaces the connection by a screened one when messages break it, until nobody uses the mesh any more.
-async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
+async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: ConnectionChanges) {
     let mut record = LossRecord::default();
     loop {
         let change = losses.recv().await;
@@ -431,7 +434,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: Dialer, mut losses: Losses) {
     }
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// Addresses that a screened connection can reach; it speaks no WebSocket.
     fn screenable(&self) -> Vec<ServerAddr> {
         self.servers.iter().filter(|server| !server.is_websocket()).cloned().collect()
@@ -441,24 +444,24 @@ impl Settings {
     fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
         let mut named = None;
         let options = match &self.auth {
-            Auth::Nobody => options,
-            Auth::User(user, password) => {
+            ConnectionCredentials::Nobody => options,
+            ConnectionCredentials::User(user, password) => {
                 named = Some(user.clone());
                 options.user_and_password(user.clone(), password.clone())
             }
-            Auth::Token(token) => options.token(token.clone()),
-            Auth::Nkey(path) => {
+            ConnectionCredentials::Token(token) => options.token(token.clone()),
+            ConnectionCredentials::Nkey(path) => {
                 let seed = secret(var::NATS_NKEY, path)?;
                 let seed = seed.lines().map(str::trim).find(|line| line.starts_with("SU"));
                 options.nkey(seed.unwrap_or_default().to_owned())
             }
-            Auth::Creds(path) => {
+            ConnectionCredentials::Creds(path) => {
                 let creds = secret(var::NATS_CREDS, path)?;
                 named = name_in(&creds);
                 let reason = format!("{}: this is no file of NATS credentials", path.display());
                 options.credentials(&creds).map_err(|_| bad(var::NATS_CREDS, reason))?
             }
-            Auth::Jwt { jwt, seed } => {
+            ConnectionCredentials::Jwt { jwt, seed } => {
                 let creds = format!(
                     "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
                      -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
@@ -502,8 +505,11 @@ impl Settings {
             ConnectErrorKind::AuthorizationViolation => MeshError::NotAllowed { address, reason },
             // The client could not sign what the server asked it to.
             ConnectErrorKind::Authentication => {
-                let setting =
-                    if matches!(self.auth, Auth::Nkey(_)) { var::NATS_NKEY } else { var::NATS_CREDS };
+                let setting = if matches!(self.auth, ConnectionCredentials::Nkey(_)) {
+                    var::NATS_NKEY
+                } else {
+                    var::NATS_CREDS
+                };
                 bad(setting, "its key is damaged".to_owned())
             }
             _ => MeshError::NothingListens { address, reason },
@@ -518,10 +524,10 @@ impl Settings {
 }
 
 /// Reads addresses. Users in them are taken out: the client would not use them, and would show them.
-fn servers(url: &str) -> Result<(Vec<ServerAddr>, Auth), MeshError> {
+fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshError> {
     let wrong = || bad(var::NATS_URL, "this is no address of a NATS server".to_owned());
     let mut servers = Vec::new();
-    let mut auth = Auth::Nobody;
+    let mut auth = ConnectionCredentials::Nobody;
     for address in url.split(',').map(str::trim).filter(|address| !address.is_empty()) {
         let mut address = address.parse::<ServerAddr>().map_err(|_| wrong())?.into_inner();
         if address.host_str().is_none_or(str::is_empty) {
@@ -534,8 +540,8 @@ fn servers(url: &str) -> Result<(Vec<ServerAddr>, Auth), MeshError> {
         match (user.is_empty(), password) {
             (true, None) => {}
             (true, Some(_)) => return Err(wrong()),
-            (false, None) => auth = Auth::Token(user),
-            (false, Some(password)) => auth = Auth::User(user, password),
+            (false, None) => auth = ConnectionCredentials::Token(user),
+            (false, Some(password)) => auth = ConnectionCredentials::User(user, password),
         }
         address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
         servers.push(ServerAddr::from_url(address).map_err(|_| wrong())?);
@@ -549,25 +555,25 @@ fn auth(
     nkey: Option<PathBuf>,
     user: Option<String>,
     password: Option<String>,
-) -> Result<Auth, MeshError> {
+) -> Result<ConnectionCredentials, MeshError> {
     Ok(match (creds, nkey, user, password) {
-        (Some(creds), ..) => Auth::Creds(creds),
-        (None, Some(nkey), ..) => Auth::Nkey(nkey),
-        (None, None, Some(user), Some(password)) => Auth::User(user, password),
-        (None, None, Some(token), None) => Auth::Token(token),
+        (Some(creds), ..) => ConnectionCredentials::Creds(creds),
+        (None, Some(nkey), ..) => ConnectionCredentials::Nkey(nkey),
+        (None, None, Some(user), Some(password)) => ConnectionCredentials::User(user, password),
+        (None, None, Some(token), None) => ConnectionCredentials::Token(token),
         (None, None, None, Some(_)) => {
             return Err(bad(var::NATS_PASSWORD, "a password needs its user".to_owned()));
         }
-        (None, None, None, None) => Auth::Nobody,
+        (None, None, None, None) => ConnectionCredentials::Nobody,
     })
 }
 
-fn in_context(context: &Context) -> Result<Auth, MeshError> {
+fn in_context(context: &Context) -> Result<ConnectionCredentials, MeshError> {
     if let (Some(jwt), Some(seed)) = (&context.user_jwt, &context.user_seed) {
-        return Ok(Auth::Jwt { jwt: jwt.clone(), seed: seed.clone() });
+        return Ok(ConnectionCredentials::Jwt { jwt: jwt.clone(), seed: seed.clone() });
     }
     if let Some(token) = &context.token {
-        return Ok(Auth::Token(token.clone()));
+        return Ok(ConnectionCredentials::Token(token.clone()));
     }
     auth(
         context.creds.clone().map(PathBuf::from),

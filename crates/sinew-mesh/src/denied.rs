@@ -20,7 +20,7 @@ const SHOWN: usize = 300;
 
 /// Operation and subject that the server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum DeniedOperation {
     /// A message to this subject.
     Publish(String),
     /// A subscription to this subject, in this queue group.
@@ -29,19 +29,19 @@ pub(crate) enum Denied {
 
 /// All that is said no to on one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Denials(broadcast::Sender<Denied>);
+pub(crate) struct DeniedOperations(broadcast::Sender<DeniedOperation>);
 
-impl Default for Denials {
+impl Default for DeniedOperations {
     fn default() -> Self {
         Self(broadcast::Sender::new(KEPT))
     }
 }
 
-impl Denials {
+impl DeniedOperations {
     /// Tells everybody who waits, if the event is such a word.
     pub(crate) fn hear(&self, event: &Event) {
         if let Event::ServerError(ServerError::Other(text)) = event
-            && let Some(denied) = Denied::read(text)
+            && let Some(denied) = DeniedOperation::read(text)
         {
             // Fails without a waiting request; the connection's log has the violation.
             let _ = self.0.send(denied);
@@ -49,7 +49,10 @@ impl Denials {
     }
 
     /// The first from now on that is meant. Listens before the future is polled.
-    fn first<F: Fn(&Denied) -> bool>(&self, meant: F) -> impl Future<Output = Denied> + use<F> {
+    fn first<F: Fn(&DeniedOperation) -> bool>(
+        &self,
+        meant: F,
+    ) -> impl Future<Output = DeniedOperation> + use<F> {
         let mut heard = self.0.subscribe();
         async move {
             loop {
@@ -63,7 +66,7 @@ impl Denials {
     }
 }
 
-impl Denied {
+impl DeniedOperation {
     /// Reads `Permissions Violation for Publish to "subject"` and its like.
     fn read(text: &str) -> Option<Self> {
         let mut quoted = text.split('"').skip(1).step_by(2);
@@ -125,10 +128,10 @@ impl Mesh {
         }
     }
 
-    fn forbidden(&self, denied: &Denied) -> MeshError {
+    fn forbidden(&self, denied: &DeniedOperation) -> MeshError {
         let (verb, subject) = match denied {
-            Denied::Publish(subject) => ("publish to", subject),
-            Denied::Subscribe(subject, _) => ("subscribe to", subject),
+            DeniedOperation::Publish(subject) => ("publish to", subject),
+            DeniedOperation::Subscribe(subject, _) => ("subscribe to", subject),
         };
         let who = holders(self.namespace(), self.caller(), subject, |rights| denied.permits(rights));
         let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
@@ -155,28 +158,31 @@ mod tests {
     #[test]
     fn what_a_server_says_no_to_is_read() {
         for (text, want) in [
-            (r#"Permissions Violation for Publish to "a.b""#, Some(Denied::Publish("a.b".to_owned()))),
-            (r#"permissions violation for publish to "A""#, Some(Denied::Publish("A".to_owned()))),
+            (
+                r#"Permissions Violation for Publish to "a.b""#,
+                Some(DeniedOperation::Publish("a.b".to_owned())),
+            ),
+            (r#"permissions violation for publish to "A""#, Some(DeniedOperation::Publish("A".to_owned()))),
             (
                 r#"Permissions Violation for Subscription to "a.>""#,
-                Some(Denied::Subscribe("a.>".to_owned(), None)),
+                Some(DeniedOperation::Subscribe("a.>".to_owned(), None)),
             ),
             (
                 r#"Permissions Violation for Subscription to "a" using queue "q""#,
-                Some(Denied::Subscribe("a".to_owned(), Some("q".to_owned()))),
+                Some(DeniedOperation::Subscribe("a".to_owned(), Some("q".to_owned()))),
             ),
             ("Permissions Violation", None),
             ("maximum connections exceeded", None),
             (r#"something else "a""#, None),
             ("", None),
         ] {
-            assert_eq!(Denied::read(text), want, "{text}");
+            assert_eq!(DeniedOperation::read(text), want, "{text}");
         }
     }
 
     #[test]
     fn a_word_answers_the_message_it_is_about() {
-        let denied = |subject: &str| Denied::Publish(subject.to_owned());
+        let denied = |subject: &str| DeniedOperation::Publish(subject.to_owned());
         for (heard, asked, answers) in [
             ("p.v1.card.a", "p.v1.card.a", true),
             ("p.v1.card.a", "p.v1.card.b", false),
@@ -188,6 +194,6 @@ mod tests {
         ] {
             assert_eq!(denied(heard).answers(asked), answers, "{heard} {asked}");
         }
-        assert!(!Denied::Subscribe("a".to_owned(), None).answers("a"));
+        assert!(!DeniedOperation::Subscribe("a".to_owned(), None).answers("a"));
     }
 }

@@ -26,7 +26,7 @@ pub struct EventFilter {
 
 /// From where on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum EventStart {
     /// All that the mesh still keeps; nothing but what is told from now on where the mesh keeps no events.
     Beginning,
     /// Events from now on.
@@ -64,7 +64,7 @@ enum EventSource {
 
 impl Mesh {
     /// Reads events. What is told after this returns is heard.
-    pub async fn events(&self, filter: &EventFilter, from: From) -> Result<Events, MeshError> {
+    pub async fn events(&self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
         let token = |name: &Option<String>| {
             name.as_deref().map_or_else(|| "*".to_owned(), |name| Token::of(name).to_string())
         };
@@ -78,8 +78,8 @@ impl Mesh {
         }
         let stream = sinew_protocol::stream::bucket(self.namespace(), "EVENTS");
         let after = match from {
-            From::Beginning => 0,
-            From::Now => self.last_sequence(&stream).await?,
+            EventStart::Beginning => 0,
+            EventStart::Now => self.last_sequence(&stream).await?,
         };
         let reader = Reader::open(self, Reading { stream, filter, after, headers_only: false }).await?;
         Ok(Events { namespace, source: EventSource::Stored(reader) })

@@ -33,7 +33,7 @@ const LARGEST_BEAT: usize = 64 * 1024;
 
 /// Heartbeat of an executor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct ExecutorHeartbeat {
     /// The shards it owns.
     pub shards: Vec<u32>,
     /// Its version.
@@ -50,7 +50,7 @@ pub struct Beat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its last heartbeat.
-    pub beat: Beat,
+    pub beat: ExecutorHeartbeat,
     /// Changes with every word.
     pub revision: u64,
     /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
@@ -73,7 +73,7 @@ pub struct Fleet {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Owner {
+struct ShardOwner {
     owner: String,
 }
 
@@ -86,7 +86,7 @@ impl Mesh {
 
 impl Fleet {
     /// Says that an executor is there.
-    pub async fn beat(&self, id: &str, beat: &Beat) -> Result<(), MeshError> {
+    pub async fn beat(&self, id: &str, beat: &ExecutorHeartbeat) -> Result<(), MeshError> {
         let body = serde_json::to_vec(beat)
             .map_err(|error| MeshError::Malformed { what: "a heartbeat", reason: error.to_string() })?;
         self.put(&fleet_key::executor(&Token::of(id)), HeaderMap::new(), body.into()).await
@@ -129,7 +129,7 @@ impl Fleet {
 
     /// Takes a shard whose record is at this revision (0: it has none); false if somebody else was faster.
     pub async fn claim(&self, shard: u32, id: &str, revision: u64) -> Result<bool, MeshError> {
-        let body = serde_json::to_vec(&Owner { owner: id.to_owned() })
+        let body = serde_json::to_vec(&ShardOwner { owner: id.to_owned() })
             .map_err(|error| MeshError::Malformed { what: "a claim", reason: error.to_string() })?;
         Ok(self.mesh.put_at(&fleet_key::shard(shard), body.into(), revision).await?.is_some())
     }
@@ -199,7 +199,7 @@ impl Fleet {
 }
 
 fn owner(body: &[u8]) -> Option<String> {
-    let read: Owner = serde_json::from_slice(body).ok()?;
+    let read: ShardOwner = serde_json::from_slice(body).ok()?;
     (!read.owner.is_empty()).then_some(read.owner)
 }
 
@@ -230,15 +230,15 @@ impl Snapshot {
 /// time between two words in the bucket, on the broker's. While nobody looked, nobody could be heard: after an outage of
 /// the broker, whoever comes back first must not take the others for dead.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ExecutorWatch {
     lease: Duration,
-    heard: HashMap<String, Heard>,
+    heard: HashMap<String, LastHeard>,
     looked: Option<Instant>,
 }
 
 /// When an executor was heard.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct LastHeard {
     revision: u64,
     /// When this revision was first seen here.
     at: Instant,
@@ -248,7 +248,7 @@ struct Heard {
     lived: bool,
 }
 
-impl Watch {
+impl ExecutorWatch {
     /// A watch that takes an executor for dead after so much silence. Look much more often than that.
     pub fn new(lease: Duration) -> Self {
         Self { lease, heard: HashMap::new(), looked: None }
@@ -261,10 +261,10 @@ impl Watch {
         self.heard.retain(|id, _| snapshot.members.contains_key(id));
         let mut living = Vec::new();
         for (id, member) in &snapshot.members {
-            let first = Heard { revision: member.revision, at: now, before: member.silent, lived: false };
+            let first = LastHeard { revision: member.revision, at: now, before: member.silent, lived: false };
             let heard = self.heard.entry(id.clone()).or_insert(first);
             if heard.revision != member.revision || (was_blind && heard.lived) {
-                *heard = Heard { before: Duration::ZERO, ..first };
+                *heard = LastHeard { before: Duration::ZERO, ..first };
             }
             heard.lived = heard.before.saturating_add(now - heard.at) < self.lease;
             if heard.lived {
@@ -277,7 +277,7 @@ impl Watch {
 
 /// Changes that an executor should make to its shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct ShardShare {
     /// Shards that it owns and keeps. One it does not work on is left from a process of the same name: it must begin.
     pub keep: Vec<u32>,
     /// Shards to take, with the revision that the claim names.
@@ -294,7 +294,7 @@ pub fn share(
     living: &[String],
     me: &str,
     shards: NonZeroU32,
-) -> Share {
+) -> ShardShare {
     let mut lists: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
     let mut free = Vec::new();
     for shard in 0..shards.get() {
@@ -305,7 +305,7 @@ pub fn share(
         }
     }
     if !lists.contains_key(me) {
-        return Share::default();
+        return ShardShare::default();
     }
     // Executors with the most shards keep the remainder, so that no shard moves without need.
     let (least, odd) = (shards.get() as usize / lists.len(), shards.get() as usize % lists.len());
@@ -320,10 +320,10 @@ pub fn share(
             let claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
             let mut keep = lists.remove(me).unwrap_or_default();
             let release = keep.split_off(quota.min(keep.len()));
-            return Share { keep, claim, release };
+            return ShardShare { keep, claim, release };
         }
     }
-    Share::default()
+    ShardShare::default()
 }
 
 #[cfg(test)]

@@ -25,13 +25,13 @@ pub(crate) struct Source {
     pub(crate) filter: String,
     /// Which messages a pass begins with.
     pub(crate) from: DeliverPolicy,
-    /// How often [`Step::Tick`] comes while the stream is seen.
+    /// How often [`FollowedItem::Tick`] comes while the stream is seen.
     pub(crate) tick: Duration,
 }
 
 /// Item that a follower receives.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum FollowedItem {
     /// A pass begins: what the stream holds comes first.
     Begin,
     /// One message.
@@ -53,17 +53,21 @@ pub(crate) enum Step {
 
 /// Ends the following when dropped.
 #[derive(Debug)]
-pub(crate) struct Following(JoinHandle<()>);
+pub(crate) struct FollowerTask(JoinHandle<()>);
 
-impl Drop for Following {
+impl Drop for FollowerTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Tells `sink` what happens on a stream, until the returned value is dropped.
-pub(crate) fn follow(mesh: Mesh, source: Source, mut sink: impl FnMut(Step) + Send + 'static) -> Following {
-    Following(tokio::spawn(async move {
+pub(crate) fn follow(
+    mesh: Mesh,
+    source: Source,
+    mut sink: impl FnMut(FollowedItem) + Send + 'static,
+) -> FollowerTask {
+    FollowerTask(tokio::spawn(async move {
         loop {
             // A pass ends only when the stream is out of sight.
             if let Err(error) = pass(&mesh, &source, &mut sink).await {
@@ -80,7 +84,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the beginning of a pass may pause before it counts as over: what was left of it has been removed meanwhile.
 const LULL: Duration = Duration::from_secs(1);
 
-async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Result<(), MeshError> {
+async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(FollowedItem)) -> Result<(), MeshError> {
     let lost = |reason: String| MeshError::Unreachable { what: "following a stream", reason };
     let link = Link::new(mesh);
     let consumer = open(mesh, &source.stream, source.filter.clone(), source.from).await?;
@@ -93,9 +97,9 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
         .messages()
         .await
         .map_err(|error| lost(error.to_string()))?;
-    sink(Step::Begin);
+    sink(FollowedItem::Begin);
     if left == 0 {
-        sink(Step::Whole);
+        sink(FollowedItem::Whole);
     }
     let (mut expected, mut heard) = (1, began);
     let mut ticks = interval(source.tick);
@@ -118,12 +122,12 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 let (seq, pending) = (info.stream_sequence, info.pending);
                 let subject = message.subject.to_string();
                 if !message.headers.as_ref().is_some_and(is_foreign) {
-                    sink(Step::Message { subject, body: message.message.payload, seq, at });
+                    sink(FollowedItem::Message { subject, body: message.message.payload, seq, at });
                 }
                 if left > 0 {
                     left = if pending == 0 { 0 } else { left - 1 };
                     if left == 0 {
-                        sink(Step::Whole);
+                        sink(FollowedItem::Whole);
                     }
                 }
             }
@@ -133,9 +137,9 @@ async fn pass(mesh: &Mesh, source: &Source, sink: &mut impl FnMut(Step)) -> Resu
                 }
                 if left > 0 && heard.elapsed() > LULL {
                     left = 0;
-                    sink(Step::Whole);
+                    sink(FollowedItem::Whole);
                 }
-                sink(Step::Tick);
+                sink(FollowedItem::Tick);
             }
         }
     }

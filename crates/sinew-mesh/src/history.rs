@@ -14,7 +14,7 @@ use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::{ExecutionId, Subject, header};
 
 use crate::card::stream_name;
-use crate::object::{self, Objects};
+use crate::object::{self, ObjectBucket};
 use crate::pull::redirected;
 use crate::stored::MessageQuery;
 use crate::{Mesh, MeshError, follow};
@@ -26,7 +26,7 @@ const WINDOWS: (u64, u64) = (256, 8192);
 
 /// Summary of a closed execution, from its headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedExecution {
     /// Its id.
     pub execution: ExecutionId,
     /// The workflow's name.
@@ -57,7 +57,7 @@ pub struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    fn takes(&self, closed: &Closed) -> bool {
+    fn takes(&self, closed: &ClosedExecution) -> bool {
         let same = |want: &Option<String>, is: &str| want.as_deref().is_none_or(|want| want == is);
         same(&self.workflow, &closed.workflow)
             && same(&self.status, &closed.status)
@@ -71,7 +71,7 @@ impl HistoryFilter {
 const READABLE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'@').remove(b' ');
 
-impl Closed {
+impl ClosedExecution {
     fn headers(&self) -> HeaderMap {
         let text = |text: &str| utf8_percent_encode(text, READABLE).to_string();
         let mut headers = HeaderMap::new();
@@ -99,12 +99,12 @@ impl Closed {
 }
 
 impl Mesh {
-    fn records(&self) -> Objects {
-        Objects::new(self, ARTIFACTS, "record")
+    fn records(&self) -> ObjectBucket {
+        ObjectBucket::new(self, ARTIFACTS, "record")
     }
 
     /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same.
-    pub async fn put_history(&self, closed: &Closed, record: Bytes) -> Result<(), MeshError> {
+    pub async fn put_history(&self, closed: &ClosedExecution, record: Bytes) -> Result<(), MeshError> {
         let mut headers = closed.headers();
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
@@ -119,7 +119,10 @@ impl Mesh {
     }
 
     /// The record of a closed execution, and what its headers say; none when it is not archived.
-    pub async fn get_history(&self, execution: &ExecutionId) -> Result<Option<(Closed, Bytes)>, MeshError> {
+    pub async fn get_history(
+        &self,
+        execution: &ExecutionId,
+    ) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
         let stream = stream_name("HISTORY", self.namespace());
         let subject = self.subject(&Subject::History { execution: execution.clone() });
         let Some(message) = self.message(&stream, &MessageQuery::last(&subject)).await? else {
@@ -133,7 +136,7 @@ impl Mesh {
         if redirected(&message.headers) {
             return Err(damaged("no executor wrote it"));
         }
-        let closed = Closed::read(execution.clone(), &message.headers)
+        let closed = ClosedExecution::read(execution.clone(), &message.headers)
             .ok_or_else(|| damaged("its headers cannot be read"))?;
         let Some(key) = message.headers.get(header::OBJECT) else {
             return Ok(Some((closed, message.payload)));
@@ -147,7 +150,11 @@ impl Mesh {
     }
 
     /// Closed executions, those archived last first, at most `limit`. Reads headers only.
-    pub async fn list_history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<Closed>, MeshError> {
+    pub async fn list_history(
+        &self,
+        filter: &HistoryFilter,
+        limit: usize,
+    ) -> Result<Vec<ClosedExecution>, MeshError> {
         let what = "listing the archive";
         let name = stream_name("HISTORY", self.namespace());
         let call = format!("$JS.API.STREAM.INFO.{name}");
@@ -175,7 +182,8 @@ impl Mesh {
                 else {
                     return true;
                 };
-                let closed = message.headers.as_ref().and_then(|headers| Closed::read(execution, headers));
+                let closed =
+                    message.headers.as_ref().and_then(|headers| ClosedExecution::read(execution, headers));
                 found.extend(closed.filter(|closed| filter.takes(closed)));
                 true
             })

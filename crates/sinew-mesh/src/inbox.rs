@@ -46,7 +46,7 @@ impl fmt::Display for Source {
 
 /// One command or result.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The stream it came from.
     pub source: Source,
     /// Its place in that stream.
@@ -126,7 +126,7 @@ impl Mesh {
 
 impl Inbox {
     /// Waits for the next input. Cancel-safe.
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> ReceivedMessage {
         let results_first = self.turn;
         let (source, item) = {
             let commands = std::pin::pin!(self.commands.next());
@@ -154,14 +154,14 @@ impl Inbox {
     }
 
     /// Returns an input that has arrived already. Polls the connection once and does not wait.
-    pub fn try_next(&mut self) -> Option<Received> {
+    pub fn try_next(&mut self) -> Option<ReceivedMessage> {
         self.next().now_or_never()
     }
 
-    fn received(&self, source: Source, item: Item) -> Received {
+    fn received(&self, source: Source, item: Item) -> ReceivedMessage {
         let Item { seq, time, message, .. } = item;
         let subject = Subject::parse(&self.namespace, &message.subject);
-        Received {
+        ReceivedMessage {
             source,
             seq,
             time,

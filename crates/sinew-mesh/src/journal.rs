@@ -23,7 +23,7 @@ use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, pause, redirected, unreachable};
-use crate::send::{Published, value};
+use crate::send::{PublishAnswer, value};
 
 /// How long an append is pursued through timeouts and lost connections.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -117,12 +117,12 @@ impl Mesh {
     pub async fn server_clock(&self) -> Result<ServerClock, MeshError> {
         const WHAT: &str = "read the server's time";
         #[derive(Deserialize)]
-        struct Stamped {
+        struct StampedRecord {
             ts: String,
         }
         let sent = Instant::now();
         let jetstream = self.jetstream();
-        let asked = jetstream.request::<_, _, Response<Stamped>>(
+        let asked = jetstream.request::<_, _, Response<StampedRecord>>(
             format!("STREAM.INFO.{}", bucket(self.namespace(), "JOURNAL")),
             &(),
         );
@@ -171,7 +171,7 @@ impl Journal {
             headers_only: false,
         };
         let mut reader = Reader::open(&self.mesh, reading).await?;
-        let mut parts = Parts { shard: self.shard, pending: None };
+        let mut parts = PartJoiner { shard: self.shard, pending: None };
         loop {
             let item = reader.next().await;
             let seq = item.seq;
@@ -252,9 +252,9 @@ impl Journal {
         loop {
             let (reason, full) = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await?
             {
-                Published::At(seq) => return Ok(seq),
-                Published::Conflict(reason) | Published::Unknown(reason) => (reason, false),
-                Published::NoRoom(reason) => (reason, true),
+                PublishAnswer::At(seq) => return Ok(seq),
+                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
+                PublishAnswer::NoRoom(reason) => (reason, true),
             };
             tracing::debug!(shard = self.shard, reason, "an append is read back");
             // The stored message decides. If the journal ends where it ended before, the same message is published again under the
@@ -327,12 +327,12 @@ fn foreign(item: &Item) -> bool {
 }
 
 /// Joins what came in parts.
-struct Parts {
+struct PartJoiner {
     shard: u32,
-    pending: Option<Pending>,
+    pending: Option<PendingAppend>,
 }
 
-struct Pending {
+struct PendingAppend {
     commit: String,
     first: u64,
     have: u32,
@@ -340,7 +340,7 @@ struct Pending {
     body: BytesMut,
 }
 
-impl Parts {
+impl PartJoiner {
     /// The body that this message completes, if it does.
     fn take(&mut self, item: Item) -> Result<Option<Stored>, MeshError> {
         let Item { seq, time, message, .. } = item;
@@ -363,7 +363,7 @@ impl Parts {
         let commit = text(&headers, COMMIT).unwrap_or_default();
         if nth == 1 {
             let pending =
-                Pending { commit: commit.to_owned(), first: seq, have: 0, of, body: BytesMut::new() };
+                PendingAppend { commit: commit.to_owned(), first: seq, have: 0, of, body: BytesMut::new() };
             self.pending = Some(pending);
         }
         let Some(pending) = &mut self.pending else {

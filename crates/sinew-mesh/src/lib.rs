@@ -50,10 +50,10 @@ pub mod wire;
 
 pub use connect::Connect;
 pub use error::MeshError;
-pub use inbox::{Inbox, Received, Source};
+pub use inbox::{Inbox, ReceivedMessage, Source};
 pub use journal::{AppendError, Journal, Stored};
 pub use layout::Layout;
 pub use mesh::Mesh;
 pub use provision::{Change, Difference, Provision};
-pub use send::{Parcel, Put};
+pub use send::{OutgoingMessage, PutOutcome};
 pub use task::{AgentQueue, Delivery};

@@ -27,7 +27,7 @@ pub enum Control {
 
 /// A word as it arrives.
 #[derive(Clone, Debug)]
-pub struct Controlled {
+pub struct ReceivedControl {
     /// The task.
     pub task: TaskId,
     /// The word.
@@ -58,7 +58,7 @@ pub struct ProgressFeed {
 
 /// Words to one agent.
 #[derive(Debug)]
-pub struct Controls {
+pub struct ControlSubscription {
     namespace: String,
     messages: MeshSubscription,
 }
@@ -102,10 +102,13 @@ impl Mesh {
     }
 
     /// The words to this agent. Every replica hears all of them and knows its own tasks.
-    pub async fn controls(&self, agent: &str) -> Result<Controls, MeshError> {
+    pub async fn controls(&self, agent: &str) -> Result<ControlSubscription, MeshError> {
         let agent = Token::of(agent);
         let subject = sinew_protocol::subject::below(self.namespace(), &["control", agent.as_str()]);
-        Ok(Controls { namespace: self.namespace().to_owned(), messages: self.listen(subject).await? })
+        Ok(ControlSubscription {
+            namespace: self.namespace().to_owned(),
+            messages: self.listen(subject).await?,
+        })
     }
 
     async fn say(
@@ -135,9 +138,9 @@ impl ProgressFeed {
     }
 }
 
-impl Controls {
+impl ControlSubscription {
     /// The next word; none when the connection was closed. What cannot be read is passed over.
-    pub async fn next(&mut self) -> Option<Controlled> {
+    pub async fn next(&mut self) -> Option<ReceivedControl> {
         loop {
             let message = self.messages.next().await?;
             let Some(Subject::Control { task, .. }) = Subject::parse(&self.namespace, &message.subject)
@@ -147,7 +150,7 @@ impl Controls {
             match serde_json::from_slice(&message.payload) {
                 Ok(control) => {
                     let headers = trace::incoming(message.headers.as_ref());
-                    return Some(Controlled { task, control, headers });
+                    return Some(ReceivedControl { task, control, headers });
                 }
                 Err(error) => tracing::debug!(%task, %error, "a control message is passed over"),
             }

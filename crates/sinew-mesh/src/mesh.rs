@@ -7,14 +7,14 @@ use data_encoding::HEXLOWER;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
 
-use crate::denied::Denials;
+use crate::denied::DeniedOperations;
 use crate::layout::Layout;
 use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
 #[derive(Clone)]
 pub struct Mesh {
-    shared: Arc<Inner>,
+    shared: Arc<MeshState>,
     /// Caller in the subjects of calls and commands.
     caller: Arc<Token>,
 }
@@ -29,21 +29,21 @@ pub(crate) struct Line {
 
 /// Where answers to requests are heard.
 #[derive(Clone, Debug)]
-pub(crate) struct Inboxes {
+pub(crate) struct ReplyInboxes {
     /// Every inbox begins with this; it is what the caller may subscribe to.
     pub(crate) prefix: String,
     /// Whether a lost connection is replaced by another one.
     pub(crate) renewed: bool,
 }
 
-struct Inner {
+struct MeshState {
     line: RwLock<Line>,
     /// Counts the connections that were used.
     number: watch::Sender<u64>,
-    inboxes: Inboxes,
+    inboxes: ReplyInboxes,
     namespace: String,
     layout: OnceCell<Layout>,
-    denials: Denials,
+    denials: DeniedOperations,
 }
 
 impl Mesh {
@@ -53,19 +53,19 @@ impl Mesh {
         let jetstream = jetstream::new(client.clone());
         let inbox = client.new_inbox();
         let prefix = inbox.rsplit_once('.').map_or(inbox.as_str(), |(prefix, _)| prefix).to_owned();
-        let inboxes = Inboxes { prefix, renewed: false };
+        let inboxes = ReplyInboxes { prefix, renewed: false };
         let line = Line { client, jetstream, route: None };
-        Self::over(line, inboxes, namespace, Token::of(caller), Denials::default())
+        Self::over(line, inboxes, namespace, Token::of(caller), DeniedOperations::default())
     }
 
     pub(crate) fn over(
         line: Line,
-        inboxes: Inboxes,
+        inboxes: ReplyInboxes,
         namespace: &str,
         caller: Token,
-        denials: Denials,
+        denials: DeniedOperations,
     ) -> Self {
-        let shared = Inner {
+        let shared = MeshState {
             line: RwLock::new(line),
             number: watch::Sender::new(0),
             inboxes,
@@ -77,7 +77,7 @@ impl Mesh {
     }
 
     /// Returns a handle on the same connection whose calls and commands name another caller. The server refuses them
-    /// unless the user of the connection may speak for that caller, as the role gateway may.
+    /// unless the user of the connection has the rights of that caller too.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Token) -> Self {
         Self { shared: Arc::clone(&self.shared), caller: Arc::new(caller) }
@@ -159,7 +159,7 @@ impl Mesh {
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
     }
 
-    pub(crate) fn denials(&self) -> &Denials {
+    pub(crate) fn denials(&self) -> &DeniedOperations {
         &self.shared.denials
     }
 
@@ -176,7 +176,7 @@ pub(crate) fn random_token() -> String {
 
 /// A [`Mesh`] that does not keep its connection open.
 pub(crate) struct WeakMesh {
-    shared: Weak<Inner>,
+    shared: Weak<MeshState>,
     caller: Arc<Token>,
 }
 

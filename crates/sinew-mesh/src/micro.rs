@@ -35,11 +35,11 @@ pub struct About {
 /// A service that is listed; until it is dropped.
 #[derive(Debug)]
 pub struct Listed {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFigures>,
     _answering: JoinSet<()>,
 }
 
-struct Shared {
+struct SharedFigures {
     /// The name in subjects, the one that services share.
     name: String,
     /// This one of them.
@@ -48,11 +48,11 @@ struct Shared {
     subject: String,
     started: String,
     about: Box<dyn Fn() -> About + Send + Sync>,
-    figures: Mutex<Figures>,
+    figures: Mutex<EndpointFigures>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Figures {
+struct EndpointFigures {
     calls: u64,
     errors: u64,
     busy: Duration,
@@ -76,7 +76,7 @@ impl Mesh {
             }
         }
         let door = sinew_protocol::subject::below(self.namespace(), &["rpc", &name]);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedFigures {
             subject: door.trim_end_matches('>').to_owned() + "*.*",
             started: now(),
             about: Box::new(about),
@@ -103,7 +103,7 @@ impl Listed {
     }
 }
 
-async fn answer(mesh: Mesh, shared: Arc<Shared>, questions: Vec<MeshSubscription>) {
+async fn answer(mesh: Mesh, shared: Arc<SharedFigures>, questions: Vec<MeshSubscription>) {
     let questions = questions.into_iter().map(|listening| {
         Box::pin(unfold(listening, |mut listening| async { Some((listening.next().await?, listening)) }))
     });
@@ -118,7 +118,7 @@ async fn answer(mesh: Mesh, shared: Arc<Shared>, questions: Vec<MeshSubscription
     }
 }
 
-impl Shared {
+impl SharedFigures {
     fn said(&self, verb: &str) -> Value {
         let about = (self.about)();
         let mut said = json!({
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     fn figures(&self) -> Value {
-        let Figures { calls, errors, busy, last_error } =
+        let EndpointFigures { calls, errors, busy, last_error } =
             self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let busy = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
         json!({
@@ -163,7 +163,7 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).field("id", &self.id).finish_non_exhaustive()
     }

@@ -32,13 +32,13 @@ pub const LARGEST_OBJECT: usize = 256 << 20;
 
 /// One bucket.
 #[derive(Clone)]
-pub(crate) struct Objects {
+pub(crate) struct ObjectBucket {
     mesh: Mesh,
     bucket: String,
     what: &'static str,
 }
 
-impl Objects {
+impl ObjectBucket {
     /// The bucket of this kind; `what` is the word for its objects in errors.
     pub(crate) fn new(mesh: &Mesh, kind: &str, what: &'static str) -> Self {
         Self { mesh: mesh.clone(), bucket: bucket(mesh.namespace(), kind), what }

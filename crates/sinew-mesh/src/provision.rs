@@ -16,13 +16,13 @@ use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use rand::Rng as _;
 use sinew_protocol::env::RESULT_KEY;
-use sinew_protocol::stream::{ARTIFACTS, FLEET, Keep, PLANS, STREAMS, Stream, bucket, fleet_key};
+use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
 use sinew_protocol::subject::DEFAULT_SHARDS;
 
 use crate::error::MeshError;
 use crate::layout::{MOST_SHARDS, Settings};
 use crate::mesh::Mesh;
-use crate::send::Published;
+use crate::send::PublishAnswer;
 
 /// How long a mesh that did not choose keeps what is closed.
 pub const DEFAULT_RETENTION: Duration = Duration::from_hours(7 * 24);
@@ -209,13 +209,13 @@ impl Mesh {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
         match self.publish(&subject, headers, body.clone()).await? {
-            Published::At(revision) => Ok(Some(revision)),
-            Published::Conflict(_) => Ok(None),
-            Published::NoRoom(reason) => {
+            PublishAnswer::At(revision) => Ok(Some(revision)),
+            PublishAnswer::Conflict(_) => Ok(None),
+            PublishAnswer::NoRoom(reason) => {
                 Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
             }
             // Neither done nor failed: what is there decides.
-            Published::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
+            PublishAnswer::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
                 Some(stored) if stored.payload == body && stored.sequence > revision => {
                     Ok(Some(stored.sequence))
                 }
@@ -336,15 +336,15 @@ fn base(name: String, subjects: Vec<String>, purpose: &str, settings: &Settings)
 
 fn stream_config(namespace: &str, stream: &Stream, settings: &Settings) -> Config {
     let source_of_truth = stream.kind == "JOURNAL";
-    let replaceable = !stream.write_once && stream.keep != Keep::Always;
+    let replaceable = !stream.write_once && stream.keep != Retention::Always;
     Config {
         max_messages_per_subject: stream.per_subject,
         discard_new_per_subject: stream.write_once,
         discard: if replaceable { DiscardPolicy::Old } else { DiscardPolicy::New },
         max_age: match stream.keep {
-            Keep::Always => Duration::ZERO,
-            Keep::For(time) => time,
-            Keep::Configured => Duration::from_secs(settings.retention),
+            Retention::Always => Duration::ZERO,
+            Retention::For(time) => time,
+            Retention::Configured => Duration::from_secs(settings.retention),
         },
         deny_delete: source_of_truth || stream.kind == "HISTORY",
         // The journal is read at its leader only: a follower may not have the last commit yet.

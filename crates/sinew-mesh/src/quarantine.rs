@@ -17,10 +17,10 @@ use sinew_protocol::{Subject, Token};
 use tokio::time::timeout;
 
 use crate::error::MeshError;
-use crate::inbox::Received;
+use crate::inbox::ReceivedMessage;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
-use crate::send::{FENCE, Put, clean, headers_len, only, value};
+use crate::send::{FENCE, PutOutcome, clean, headers_len, only, value};
 use crate::stored::MessageQuery;
 use crate::wire::undeliverable;
 
@@ -37,7 +37,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// A message that is to be set aside.
 #[derive(Clone, Debug)]
-pub struct Suspect {
+pub struct SuspectMessage {
     /// The kind of the stream it came from.
     pub stream: &'static str,
     /// Its place in that stream.
@@ -52,8 +52,8 @@ pub struct Suspect {
     pub body: Bytes,
 }
 
-impl From<&Received> for Suspect {
-    fn from(received: &Received) -> Self {
+impl From<&ReceivedMessage> for SuspectMessage {
+    fn from(received: &ReceivedMessage) -> Self {
         Self {
             stream: received.source.as_str(),
             seq: received.seq,
@@ -67,7 +67,7 @@ impl From<&Received> for Suspect {
 
 /// A message that was set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantined {
+pub struct QuarantinedMessage {
     /// The kind of the stream it came from.
     pub stream: String,
     /// Its place in that stream.
@@ -90,7 +90,11 @@ pub struct Quarantined {
 
 impl Mesh {
     /// Sets a message aside, with the reason. Done once, however often it is asked for.
-    pub async fn quarantine(&self, suspect: impl Into<Suspect>, reason: &str) -> Result<(), MeshError> {
+    pub async fn quarantine(
+        &self,
+        suspect: impl Into<SuspectMessage>,
+        reason: &str,
+    ) -> Result<(), MeshError> {
         let mut suspect = suspect.into();
         let mut reason = reason.to_owned();
         // Under that header the message in quarantine would be taken for one that cannot be read itself.
@@ -138,7 +142,7 @@ impl Mesh {
     /// logged and counted; the original stays in its stream. Fails only while the server does not answer.
     pub async fn quarantine_or_drop(
         &self,
-        suspect: impl Into<Suspect>,
+        suspect: impl Into<SuspectMessage>,
         reason: &str,
     ) -> Result<bool, MeshError> {
         let suspect = suspect.into();
@@ -179,7 +183,7 @@ impl Mesh {
     }
 
     /// Lists quarantined messages without their bodies, oldest first; the newest `limit` of them.
-    pub async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, MeshError> {
+    pub async fn quarantined(&self, limit: usize) -> Result<Vec<QuarantinedMessage>, MeshError> {
         let reading = Reading {
             stream: bucket(self.namespace(), "QUARANTINE"),
             filter: below(self.namespace(), &["quarantine"]),
@@ -204,7 +208,7 @@ impl Mesh {
     }
 
     /// One message that was set aside, by where it came from.
-    pub async fn quarantined_one(&self, stream: &str, seq: u64) -> Result<Quarantined, MeshError> {
+    pub async fn quarantined_one(&self, stream: &str, seq: u64) -> Result<QuarantinedMessage, MeshError> {
         let subject = self.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
         let stored = self.stored(&bucket(self.namespace(), "QUARANTINE"), &subject).await?;
         stored
@@ -216,7 +220,7 @@ impl Mesh {
 
     /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
     /// behind all that came since; it stays in quarantine until it is removed.
-    pub async fn replay_quarantined(&self, stream: &str, seq: u64) -> Result<Put, MeshError> {
+    pub async fn replay_quarantined(&self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
         const WHAT: &str = "send a message again";
         let aside = self.quarantined_one(stream, seq).await?;
         let id = || format!("{stream}.{seq}");
@@ -270,7 +274,7 @@ impl Mesh {
         aside: u64,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Option<Quarantined> {
+    ) -> Option<QuarantinedMessage> {
         let Subject::Quarantine { stream, seq } = Subject::parse(self.namespace(), subject)? else {
             return None;
         };
@@ -280,6 +284,6 @@ impl Mesh {
         let whole = headers.get(PART).is_none();
         let stream = stream.name().unwrap_or_else(|| stream.to_string());
         let own = only(headers, |name| !OURS.contains(&name));
-        Some(Quarantined { stream, seq, time, aside, reason, subject, headers: own, body, whole })
+        Some(QuarantinedMessage { stream, seq, time, aside, reason, subject, headers: own, body, whole })
     }
 }

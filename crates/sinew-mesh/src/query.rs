@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
 use sinew_protocol::journal::Verdict;
-use sinew_protocol::part::{Assembler, Part, split};
+use sinew_protocol::part::{Part, PartAssembler, split};
 pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
 use sinew_protocol::{Subject, header, query};
 use tokio::time::{Instant, timeout_at};
@@ -42,14 +42,14 @@ pub enum Answer {
 
 /// The questions to one shard.
 #[derive(Debug)]
-pub struct Queries {
+pub struct ShardQueries {
     mesh: Mesh,
     messages: MeshSubscription,
 }
 
 /// One question, to be answered.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ReceivedQuery {
     /// The question.
     pub query: Query,
     mesh: Mesh,
@@ -58,9 +58,9 @@ pub struct Asked {
 
 impl Mesh {
     /// The questions to a shard; only its owner listens.
-    pub async fn serve_queries(&self, shard: u32) -> Result<Queries, MeshError> {
+    pub async fn serve_queries(&self, shard: u32) -> Result<ShardQueries, MeshError> {
         let messages = self.listen(self.subject(&Subject::Query { shard })).await?;
-        Ok(Queries { mesh: self.clone(), messages })
+        Ok(ShardQueries { mesh: self.clone(), messages })
     }
 
     /// Asks the owner of a shard. [`MeshError::NobodyAnswers`] says that nobody owns it.
@@ -94,7 +94,7 @@ impl Mesh {
             .publish_with_reply(subject.to_owned(), inbox, query.to_json().into())
             .await
             .map_err(|error| refused(error.to_string()))?;
-        let (mut whole, mut size) = (Assembler::default(), 0);
+        let (mut whole, mut size) = (PartAssembler::default(), 0);
         loop {
             let who = || format!("shard {shard}");
             let next = timeout_at(Instant::now() + patience, parts.next()).await;
@@ -143,14 +143,14 @@ fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError>
     }
 }
 
-impl Queries {
+impl ShardQueries {
     /// The next question; none when the connection was closed. What cannot be read is answered with an error.
-    pub async fn next(&mut self) -> Option<Asked> {
+    pub async fn next(&mut self) -> Option<ReceivedQuery> {
         loop {
             let message = self.messages.next().await?;
             let Some(reply) = message.reply.filter(|reply| self.mesh.may_answer(reply)) else { continue };
             match Query::read(&message.payload) {
-                Ok(query) => return Some(Asked { query, mesh: self.mesh.clone(), reply }),
+                Ok(query) => return Some(ReceivedQuery { query, mesh: self.mesh.clone(), reply }),
                 Err(error) => {
                     tracing::debug!(%error, "a question cannot be read");
                     let body = query::Answer::Error(QueryError::BadQuery).to_json();
@@ -163,7 +163,7 @@ impl Queries {
     }
 }
 
-impl Asked {
+impl ReceivedQuery {
     /// Answers, in as many parts as it takes.
     pub async fn answer(self, answer: Answer) -> Result<(), MeshError> {
         let worded = |answer: query::Answer| (header::JSON, Bytes::from(answer.to_json()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use sinew_protocol::permission::{Granted, OWN_RIGHTS};
+use sinew_protocol::permission::{GrantedRights, OWN_RIGHTS};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
@@ -15,37 +15,37 @@ const WHAT: &str = "read the rights of this connection";
 
 #[derive(Deserialize)]
 struct Answer {
-    data: Option<User>,
+    data: Option<UserInfo>,
 }
 
 #[derive(Deserialize)]
-struct User {
-    permissions: Option<Limits>,
+struct UserInfo {
+    permissions: Option<UserLimits>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Limits {
-    publish: Option<Subjects>,
-    subscribe: Option<Subjects>,
-    responses: Option<Responses>,
+struct UserLimits {
+    publish: Option<SubjectRights>,
+    subscribe: Option<SubjectRights>,
+    responses: Option<ResponseLimits>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Subjects {
+struct SubjectRights {
     allow: Option<BTreeSet<String>>,
     deny: Option<BTreeSet<String>>,
 }
 
 #[derive(Deserialize)]
-struct Responses {
+struct ResponseLimits {
     max: i64,
 }
 
 impl Mesh {
     /// Returns the rights of this connection; `None` if it may do everything in its account.
-    pub async fn rights(&self) -> Result<Option<Granted>, MeshError> {
+    pub async fn rights(&self) -> Result<Option<GrantedRights>, MeshError> {
         let client = self.client();
         let asked = answer(self, WHAT, WAIT, client.request(OWN_RIGHTS, "".into()));
         let said = self.permitted(OWN_RIGHTS, asked).await??.map_err(|error| unreachable(WHAT, &error))?;
@@ -57,7 +57,7 @@ impl Mesh {
         Ok(user.permissions.map(|limits| {
             let (publish, subscribe) =
                 (limits.publish.unwrap_or_default(), limits.subscribe.unwrap_or_default());
-            Granted {
+            GrantedRights {
                 publish: publish.allow,
                 deny_publish: publish.deny.unwrap_or_default(),
                 subscribe: subscribe.allow,

@@ -57,7 +57,7 @@ const COUNTED_KINDS: [&str; 14] = [
 
 /// How the server is reached.
 #[derive(Clone, Debug)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamServer {
     /// Addresses, tried in turn.
     pub(crate) servers: Vec<ServerAddr>,
     /// File with the certificate authorities to trust; those of the system when absent.
@@ -90,7 +90,7 @@ impl Drop for ScreenedRoute {
 
 /// State that all connections of one route share.
 struct RouteState {
-    upstream: Upstream,
+    upstream: UpstreamServer,
     tls: Arc<ClientConfig>,
     secret: String,
     /// Permits of connections that have not named the secret yet.
@@ -103,7 +103,7 @@ struct RouteState {
 
 impl ScreenedRoute {
     /// Begins to listen. Connects to no server yet.
-    pub(crate) async fn open(upstream: Upstream) -> io::Result<Self> {
+    pub(crate) async fn open(upstream: UpstreamServer) -> io::Result<Self> {
         let tls = tokio::task::spawn_blocking({
             let upstream = upstream.clone();
             move || tls_config(&upstream)
@@ -193,12 +193,12 @@ async fn carried(local: TcpStream, state: &RouteState) -> io::Result<()> {
 }
 
 /// A connection to a server, before or after its TLS handshake.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+trait ServerStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ServerStream for T {}
 
 impl RouteState {
     /// A connection to one of the servers, and the first bytes that it sent.
-    async fn dial(&self) -> io::Result<(Box<dyn Stream>, BytesMut)> {
+    async fn dial(&self) -> io::Result<(Box<dyn ServerStream>, BytesMut)> {
         let mut servers = self.upstream.servers.clone();
         servers.extend(self.cluster.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         // Clients that lose one server must not all go to the same other one.
@@ -215,7 +215,7 @@ impl RouteState {
         Err(failed)
     }
 
-    async fn reach(&self, server: &ServerAddr) -> io::Result<(Box<dyn Stream>, BytesMut)> {
+    async fn reach(&self, server: &ServerAddr) -> io::Result<(Box<dyn ServerStream>, BytesMut)> {
         let tcp = TcpStream::connect((server.host(), server.port())).await?;
         tcp.set_nodelay(true)?;
         if self.upstream.tls_first {
@@ -306,7 +306,7 @@ async fn first_line(
 }
 
 /// The settings of TLS, as the client library makes them.
-fn tls_config(upstream: &Upstream) -> io::Result<ClientConfig> {
+fn tls_config(upstream: &UpstreamServer) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     match &upstream.ca {
         None => {
@@ -335,7 +335,7 @@ mod tests {
     #[tokio::test]
     async fn only_this_process_may_pass() {
         let server = Server::start(ServerOptions::default()).await.unwrap();
-        let upstream = Upstream {
+        let upstream = UpstreamServer {
             servers: vec![server.url().parse().unwrap()],
             ca: None,
             cert: None,
@@ -357,7 +357,7 @@ mod tests {
     #[tokio::test]
     async fn strangers_hold_few_connections_and_not_for_long() {
         let server = Server::start(ServerOptions::default()).await.unwrap();
-        let upstream = Upstream {
+        let upstream = UpstreamServer {
             servers: vec![server.url().parse().unwrap()],
             ca: None,
             cert: None,

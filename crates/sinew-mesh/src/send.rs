@@ -42,7 +42,7 @@ pub(crate) const FENCE: usize = 256;
 
 /// Outcome of a message that may be stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// It is stored, by this call.
     New,
     /// The same body is stored already.
@@ -53,7 +53,7 @@ pub enum Put {
 
 /// A message for [`Mesh::put_all`].
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct OutgoingMessage {
     /// Where to.
     pub subject: Subject,
     /// Headers; what commands the server is dropped.
@@ -69,14 +69,14 @@ impl Mesh {
         subject: &Subject,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Put, MeshError> {
+    ) -> Result<PutOutcome, MeshError> {
         let stream = stream_of(subject).ok_or_else(|| self.no_stream(subject))?;
         let name = self.subject(subject);
         self.put_once_at(&bucket(self.namespace(), stream), &name, headers, body).await
     }
 
     /// Stores many messages, many at once; the outcomes are in the order of the messages.
-    pub async fn put_all(&self, parcels: Vec<Parcel>) -> Vec<Result<Put, MeshError>> {
+    pub async fn put_all(&self, parcels: Vec<OutgoingMessage>) -> Vec<Result<PutOutcome, MeshError>> {
         let puts = parcels
             .into_iter()
             .map(|parcel| async move { self.put_once(&parcel.subject, parcel.headers, parcel.body).await });
@@ -92,14 +92,19 @@ impl Mesh {
         id: &Token,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Put, MeshError> {
+    ) -> Result<PutOutcome, MeshError> {
         let subject = Subject::Command { shard, operation, caller: self.caller().clone(), id: id.clone() };
         self.put_once(&subject, headers, body).await
     }
 
     /// Stores the result of a task under the subject that the task named. Anything but a result's subject of this mesh is
     /// refused: whoever sent the task must not choose where an agent writes.
-    pub async fn result(&self, subject: &str, headers: HeaderMap, body: Bytes) -> Result<Put, MeshError> {
+    pub async fn result(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<PutOutcome, MeshError> {
         match Subject::parse(self.namespace(), subject) {
             Some(result @ Subject::Result { .. }) => self.put_once(&result, headers, body).await,
             _ => {
@@ -140,7 +145,7 @@ impl Mesh {
         subject: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Put, MeshError> {
+    ) -> Result<PutOutcome, MeshError> {
         self.put_once_while_full(stream, subject, headers, body, ROOM_TIMEOUT).await
     }
 
@@ -152,7 +157,7 @@ impl Mesh {
         headers: HeaderMap,
         body: Bytes,
         room_timeout: Duration,
-    ) -> Result<Put, MeshError> {
+    ) -> Result<PutOutcome, MeshError> {
         const WHAT: &str = "store a message";
         // Nor a message id: the server compares it over the whole stream, so that a stranger who used it first would keep
         // this message out. That a subject takes one message is what makes a repetition harmless.
@@ -164,14 +169,14 @@ impl Mesh {
         let mut attempt = 0;
         loop {
             let (reason, full) = match self.publish(subject, headers.clone(), body.clone()).await? {
-                Published::At(_) => return Ok(Put::New),
-                Published::Conflict(reason) | Published::Unknown(reason) => (reason, false),
-                Published::NoRoom(reason) => (reason, true),
+                PublishAnswer::At(_) => return Ok(PutOutcome::New),
+                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
+                PublishAnswer::NoRoom(reason) => (reason, true),
             };
             // A server that cannot be read either is asked again, like one that has not stored the message.
             let stored = self.stored(stream, subject).await;
             if let Ok(Some(stored)) = &stored {
-                return Ok(if stored.payload == body { Put::Same } else { Put::Taken });
+                return Ok(if stored.payload == body { PutOutcome::Same } else { PutOutcome::Taken });
             }
             if let Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) = stored {
                 return Err(refused);
@@ -193,7 +198,7 @@ impl Mesh {
         subject: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Published, MeshError> {
+    ) -> Result<PublishAnswer, MeshError> {
         const WHAT: &str = "store a message";
         crash::before(subject);
         crash::sent(self, subject, &headers, &body).await;
@@ -205,19 +210,19 @@ impl Mesh {
             Ok(Err(error)) => match error.kind() {
                 RequestErrorKind::NoResponders => {
                     // No stream takes the subject: it does not exist, or the server's JetStream has not started yet.
-                    return Ok(Published::Unknown("no stream takes the subject".to_owned()));
+                    return Ok(PublishAnswer::Unknown("no stream takes the subject".to_owned()));
                 }
                 RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
                     return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
                 }
                 RequestErrorKind::TimedOut | RequestErrorKind::Other => {
-                    return Ok(Published::Unknown(error.to_string()));
+                    return Ok(PublishAnswer::Unknown(error.to_string()));
                 }
             },
-            Err(error) => return Ok(Published::Unknown(error.to_string())),
+            Err(error) => return Ok(PublishAnswer::Unknown(error.to_string())),
         };
         crash::after(subject);
-        Acknowledgement::read(&acknowledged.payload)
+        PublishAcknowledgement::read(&acknowledged.payload)
     }
 
     /// The message under a subject that takes one; a replica may answer that has not seen it yet, so "none" is no proof.
@@ -260,7 +265,7 @@ impl Mesh {
 
 /// Answer of the server to a publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Published {
+pub(crate) enum PublishAnswer {
     /// Stored, at this place in the stream.
     At(u64),
     /// Not stored: the condition on what is stored already does not hold.
@@ -272,16 +277,16 @@ pub(crate) enum Published {
 }
 
 #[derive(Deserialize)]
-struct Acknowledgement {
+struct PublishAcknowledgement {
     #[serde(default)]
     seq: u64,
     #[serde(default)]
     duplicate: bool,
-    error: Option<Refusal>,
+    error: Option<PublishRefusal>,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct PublishRefusal {
     #[serde(default)]
     code: u32,
     #[serde(default)]
@@ -290,41 +295,41 @@ struct Refusal {
     description: String,
 }
 
-impl Acknowledgement {
-    fn read(body: &[u8]) -> Result<Published, MeshError> {
+impl PublishAcknowledgement {
+    fn read(body: &[u8]) -> Result<PublishAnswer, MeshError> {
         let read: Self = match serde_json::from_slice(body) {
             Ok(read) => read,
             Err(error) => {
-                return Ok(Published::Unknown(format!("an acknowledgement that says nothing: {error}")));
+                return Ok(PublishAnswer::Unknown(format!("an acknowledgement that says nothing: {error}")));
             }
         };
         match read.error {
             Some(refusal) => refusal.meaning(),
             // The server has seen this message id before; that it still has the message is not said.
-            None if read.duplicate => Ok(Published::Conflict("the message id is known".to_owned())),
+            None if read.duplicate => Ok(PublishAnswer::Conflict("the message id is known".to_owned())),
             None if read.seq == 0 => {
-                Ok(Published::Unknown("an acknowledgement without a sequence".to_owned()))
+                Ok(PublishAnswer::Unknown("an acknowledgement without a sequence".to_owned()))
             }
-            None => Ok(Published::At(read.seq)),
+            None => Ok(PublishAnswer::At(read.seq)),
         }
     }
 }
 
-impl Refusal {
-    fn meaning(self) -> Result<Published, MeshError> {
+impl PublishRefusal {
+    fn meaning(self) -> Result<PublishAnswer, MeshError> {
         let reason = format!("{} (error {})", self.description, self.err_code);
         match (self.code, self.err_code) {
             // A lost race has two codes: another message came before, or is being stored at this moment. The third is the
             // stream's own limit of one message per subject, told by its words only.
-            (_, 10_071 | 10_164) => Ok(Published::Conflict(reason)),
+            (_, 10_071 | 10_164) => Ok(PublishAnswer::Conflict(reason)),
             (_, 10_077) if self.description.contains("maximum messages per subject") => {
-                Ok(Published::Conflict(reason))
+                Ok(PublishAnswer::Conflict(reason))
             }
             (_, err_code) if is_lack_of_room(err_code.into(), &self.description) => {
-                Ok(Published::NoRoom(reason))
+                Ok(PublishAnswer::NoRoom(reason))
             }
             // Not now: no leader, no quorum, shutting down.
-            (503, _) => Ok(Published::Unknown(reason)),
+            (503, _) => Ok(PublishAnswer::Unknown(reason)),
             _ => Err(MeshError::Refused { what: "store a message", reason }),
         }
     }
@@ -401,20 +406,20 @@ mod tests {
 
     #[test]
     fn what_a_server_says_has_one_meaning_each() {
-        let says = |body: &str| Acknowledgement::read(body.as_bytes()).map_err(|error| error.code());
+        let says = |body: &str| PublishAcknowledgement::read(body.as_bytes()).map_err(|error| error.code());
         let error = |code: u32, err_code: u32, text: &str| {
             says(&format!(
                 r#"{{"error":{{"code":{code},"err_code":{err_code},"description":"{text}"}},"stream":"S","seq":0}}"#
             ))
         };
-        assert_eq!(says(r#"{"stream":"S","seq":7}"#), Ok(Published::At(7)));
+        assert_eq!(says(r#"{"stream":"S","seq":7}"#), Ok(PublishAnswer::At(7)));
         for conflict in [
             error(400, 10_071, "wrong last sequence: 3"),
             error(400, 10_164, "wrong last sequence"),
             error(503, 10_077, "maximum messages per subject exceeded"),
             says(r#"{"stream":"S","seq":7,"duplicate":true}"#),
         ] {
-            assert!(matches!(conflict, Ok(Published::Conflict(_))), "{conflict:?}");
+            assert!(matches!(conflict, Ok(PublishAnswer::Conflict(_))), "{conflict:?}");
         }
         for unknown in [
             error(503, 10_008, "JetStream system temporarily unavailable"),
@@ -424,7 +429,7 @@ mod tests {
             says(r#"{"seq":-1}"#),
             says("[[[["),
         ] {
-            assert!(matches!(unknown, Ok(Published::Unknown(_))), "{unknown:?}");
+            assert!(matches!(unknown, Ok(PublishAnswer::Unknown(_))), "{unknown:?}");
         }
         for full in [
             error(400, 10_002, "resource limits exceeded for account"),
@@ -435,7 +440,7 @@ mod tests {
             error(503, 10_077, "maximum messages exceeded"),
             error(503, 10_077, "write 1.blk: no space left on device"),
         ] {
-            assert!(matches!(full, Ok(Published::NoRoom(_))), "{full:?}");
+            assert!(matches!(full, Ok(PublishAnswer::NoRoom(_))), "{full:?}");
         }
         assert_eq!(error(400, 10_060, "expected stream does not match"), Err("SINEW-7011"));
     }

@@ -73,13 +73,13 @@ pub struct Server {
     port: u16,
     /// Name of the server, which tells it from another one on the same port.
     name: String,
-    process: Option<Process>,
+    process: Option<ServerProcess>,
     _temporary: Option<TempDir>,
 }
 
 /// The server's process and the one that ends it when its owner is gone.
 #[derive(Debug)]
-struct Process {
+struct ServerProcess {
     server: Child,
     watchdog: Option<Child>,
 }
@@ -267,7 +267,7 @@ impl Server {
             .spawn()
             .map_err(|e| cannot(&self.program, &e))?;
         let watchdog = watch(server.id());
-        self.process = Some(Process { server, watchdog });
+        self.process = Some(ServerProcess { server, watchdog });
         let ready = self.ready().await;
         if ready.is_err() {
             self.process = None;
@@ -379,7 +379,7 @@ impl Server {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // The watchdog first: once the server is reaped, its process id may be somebody else's.
         for child in self.watchdog.iter_mut().chain([&mut self.server]) {

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 pub use sinew_protocol::deployment::Deployment;
 
 use crate::card::stream_name;
-use crate::follow::{Following, Source, Step, follow};
-use crate::object::{self, Objects};
+use crate::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::object::{self, ObjectBucket};
 use crate::pull::redirected;
 use crate::stored::MessageQuery;
 use crate::wire::undeliverable;
@@ -53,7 +53,7 @@ impl StoredPlan {
 
 /// One version of a workflow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Version {
+pub struct WorkflowVersion {
     /// Its place in the stream: grows with every deployment.
     pub seq: u64,
     /// The deployment.
@@ -61,8 +61,8 @@ pub struct Version {
 }
 
 impl Mesh {
-    fn plans(&self) -> Objects {
-        Objects::new(self, PLANS, "plan")
+    fn plans(&self) -> ObjectBucket {
+        ObjectBucket::new(self, PLANS, "plan")
     }
 
     /// Stores a plan; gives its digest.
@@ -111,7 +111,7 @@ impl Mesh {
     }
 
     /// The latest version of a workflow, as the leader has it.
-    pub async fn workflow(&self, name: &str) -> Result<Option<Version>, MeshError> {
+    pub async fn workflow(&self, name: &str) -> Result<Option<WorkflowVersion>, MeshError> {
         let token = Token::of(name);
         let stream = stream_name("WORKFLOWS", self.namespace());
         let subject = self.subject(&Subject::Workflow { name: token.clone() });
@@ -125,12 +125,12 @@ impl Mesh {
             let reason = "nobody who may deploy wrote it".to_owned();
             return Err(MeshError::Malformed { what: "a deployment", reason });
         }
-        Ok(Some(Version { seq: message.sequence, deployment: read(&token, &message.payload)? }))
+        Ok(Some(WorkflowVersion { seq: message.sequence, deployment: read(&token, &message.payload)? }))
     }
 
     /// The workflows that are deployed, from now on.
     pub fn workflows(&self) -> Workflows {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedWorkflows::default());
         let namespace = self.namespace().to_owned();
         let source = Source {
             stream: stream_name("WORKFLOWS", &namespace),
@@ -138,11 +138,11 @@ impl Mesh {
             from: DeliverPolicy::All,
             tick: Duration::from_secs(1),
         };
-        let (board, mut next) = (Arc::clone(&shared), Some(Names::new()));
+        let (board, mut next) = (Arc::clone(&shared), Some(VersionsByName::new()));
         let following = follow(self.clone(), source, move |step| match step {
             // A pass is shown when it is whole: names do not vanish while the stream is read again.
-            Step::Begin => next = Some(Names::new()),
-            Step::Message { subject, body, seq, .. } => {
+            FollowedItem::Begin => next = Some(VersionsByName::new()),
+            FollowedItem::Message { subject, body, seq, .. } => {
                 let Some(Subject::Workflow { name }) = Subject::parse(&namespace, &subject) else { return };
                 if let Some(names) = &mut next {
                     add(names, name, seq, &body);
@@ -151,14 +151,14 @@ impl Mesh {
                     board.version.send_modify(|version| *version += 1);
                 }
             }
-            Step::Whole => {
+            FollowedItem::Whole => {
                 if let Some(whole) = next.take() {
                     board.names(|names| *names = whole);
                     board.version.send_modify(|version| *version += 1);
                     board.whole.send_replace(true);
                 }
             }
-            Step::Tick => {}
+            FollowedItem::Tick => {}
         });
         let changes = shared.version.subscribe();
         Workflows { shared, changes, _following: Arc::new(following) }
@@ -180,14 +180,14 @@ fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
 }
 
 /// The versions of each name, oldest first; none where the name was taken away.
-type Names = BTreeMap<Token, Vec<Option<Arc<Version>>>>;
+type VersionsByName = BTreeMap<Token, Vec<Option<Arc<WorkflowVersion>>>>;
 
-fn add(names: &mut Names, name: Token, seq: u64, body: &[u8]) {
+fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
     let version = if body.is_empty() {
         None
     } else {
         match read(&name, body) {
-            Ok(deployment) => Some(Arc::new(Version { seq, deployment })),
+            Ok(deployment) => Some(Arc::new(WorkflowVersion { seq, deployment })),
             Err(error) => {
                 tracing::warn!(workflow = name.as_str(), seq, %error, "a deployment is passed over");
                 return;
@@ -204,20 +204,20 @@ fn add(names: &mut Names, name: Token, seq: u64, body: &[u8]) {
 /// A live view of the workflows that are deployed. Clones share it; it ends with the last of them.
 #[derive(Clone)]
 pub struct Workflows {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkflows>,
     changes: watch::Receiver<u64>,
-    _following: Arc<Following>,
+    _following: Arc<FollowerTask>,
 }
 
 #[derive(Default)]
-struct Shared {
-    names: RwLock<Names>,
+struct SharedWorkflows {
+    names: RwLock<VersionsByName>,
     version: watch::Sender<u64>,
     whole: watch::Sender<bool>,
 }
 
-impl Shared {
-    fn names(&self, change: impl FnOnce(&mut Names)) {
+impl SharedWorkflows {
+    fn names(&self, change: impl FnOnce(&mut VersionsByName)) {
         change(&mut self.names.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -230,17 +230,17 @@ impl Workflows {
     }
 
     /// The latest version of the workflow with this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Version>> {
+    pub fn get(&self, name: &str) -> Option<Arc<WorkflowVersion>> {
         self.by_token(&Token::of(name))
     }
 
     /// The latest version of the workflow with this token.
-    pub fn by_token(&self, name: &Token) -> Option<Arc<Version>> {
+    pub fn by_token(&self, name: &Token) -> Option<Arc<WorkflowVersion>> {
         self.read(|names| names.get(name)?.last()?.clone())
     }
 
     /// The latest version of every workflow, by name.
-    pub fn list(&self) -> Vec<Arc<Version>> {
+    pub fn list(&self) -> Vec<Arc<WorkflowVersion>> {
         let mut all: Vec<_> =
             self.read(|names| names.values().filter_map(|versions| versions.last()?.clone()).collect());
         all.sort_by(|a, b| a.deployment.name.cmp(&b.deployment.name));
@@ -248,7 +248,7 @@ impl Workflows {
     }
 
     /// All versions of a name that are kept, oldest first, also those before it was taken away.
-    pub fn versions(&self, name: &str) -> Vec<Arc<Version>> {
+    pub fn versions(&self, name: &str) -> Vec<Arc<WorkflowVersion>> {
         self.read(|names| names.get(&Token::of(name)).into_iter().flatten().flatten().cloned().collect())
     }
 
@@ -257,7 +257,7 @@ impl Workflows {
         let _gone = self.changes.changed().await;
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Names) -> T) -> T {
+    fn read<T>(&self, look: impl FnOnce(&VersionsByName) -> T) -> T {
         look(&self.shared.names.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -26,7 +26,7 @@ use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
-use crate::quarantine::Suspect;
+use crate::quarantine::SuspectMessage;
 
 /// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
 /// every five seconds that they work.
@@ -50,37 +50,37 @@ const SLOWEST: Duration = Duration::from_secs(5);
 pub struct AgentQueue {
     mesh: Mesh,
     agent: Token,
-    slots: Arc<Slots>,
+    slots: Arc<WorkSlots>,
     at_once: usize,
     /// Delivered, and not yet given to anybody.
     waiting: VecDeque<Item>,
-    state: State,
+    state: WorkState,
 }
 
-enum State {
+enum WorkState {
     Opening(BoxFuture<'static, Pull>),
     Open(Box<Pull>),
 }
 
 /// Works in progress, by key.
 #[derive(Debug, Default)]
-struct Slots {
+struct WorkSlots {
     busy: AtomicUsize,
     freed: Notify,
 }
 
 /// A place among those who work; free again when it is dropped.
 #[derive(Debug)]
-struct Slot(Arc<Slots>);
+struct WorkSlot(Arc<WorkSlots>);
 
-impl Slot {
-    fn take(slots: &Arc<Slots>) -> Self {
+impl WorkSlot {
+    fn take(slots: &Arc<WorkSlots>) -> Self {
         slots.busy.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(slots))
     }
 }
 
-impl Drop for Slot {
+impl Drop for WorkSlot {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
         self.0.freed.notify_one();
@@ -97,7 +97,7 @@ impl Mesh {
             slots: Arc::default(),
             at_once: at_once.max(1),
             waiting: VecDeque::new(),
-            state: State::Opening(opening(self.clone(), agent.clone())),
+            state: WorkState::Opening(opening(self.clone(), agent.clone())),
         }
     }
 
@@ -138,18 +138,18 @@ impl AgentQueue {
                 continue;
             }
             match &mut self.state {
-                State::Opening(opening) => {
+                WorkState::Opening(opening) => {
                     let pull = opening.as_mut().await;
-                    self.state = State::Open(Box::new(pull));
+                    self.state = WorkState::Open(Box::new(pull));
                 }
-                State::Open(pull) => {
+                WorkState::Open(pull) => {
                     match work(pull, &self.slots, free.saturating_sub(self.waiting.len()), self.at_once).await
                     {
                         Ok(Some(item)) => self.waiting.push_back(item),
                         Ok(None) => {}
                         Err(Lost(reason)) => {
                             tracing::debug!(agent = %self.agent, reason, "the queue is opened again");
-                            self.state = State::Opening(opening(self.mesh.clone(), self.agent.clone()));
+                            self.state = WorkState::Opening(opening(self.mesh.clone(), self.agent.clone()));
                         }
                     }
                 }
@@ -171,7 +171,7 @@ impl AgentQueue {
         let headers = message.headers.unwrap_or_default();
         let body = message.payload;
         if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
-            let slot = Slot::take(&self.slots);
+            let slot = WorkSlot::take(&self.slots);
             let place = Place { seq, delivered, time };
             return Some(Delivery {
                 agent,
@@ -186,7 +186,7 @@ impl AgentQueue {
             });
         }
         // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
-        let suspect = Suspect { stream: "TASKS", seq, time, name, headers, body };
+        let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
             tracing::warn!(subject = suspect.name, "what came on a queue is no task");
             match answers.mesh.quarantine_or_drop(suspect, "its subject is not that of a task").await {
@@ -200,7 +200,12 @@ impl AgentQueue {
 }
 
 /// Asks for what there are hands for, then waits for a task or for a place that becomes free.
-async fn work(pull: &mut Pull, slots: &Slots, wanted: usize, at_once: usize) -> Result<Option<Item>, Lost> {
+async fn work(
+    pull: &mut Pull,
+    slots: &WorkSlots,
+    wanted: usize,
+    at_once: usize,
+) -> Result<Option<Item>, Lost> {
     let missing = wanted.saturating_sub(pull.asked());
     // One request for several places: a request of its own for each would cost as much as the task it brings.
     if missing > 0 && (pull.asked() == 0 || missing >= at_once / 4) {
@@ -307,7 +312,7 @@ pub struct Delivery {
     pub body: Bytes,
     place: Place,
     answers: Answers,
-    _slot: Slot,
+    _slot: WorkSlot,
 }
 
 impl Delivery {
@@ -357,7 +362,7 @@ impl Delivery {
     }
 }
 
-impl From<&Delivery> for Suspect {
+impl From<&Delivery> for SuspectMessage {
     fn from(delivery: &Delivery) -> Self {
         Self {
             stream: "TASKS",

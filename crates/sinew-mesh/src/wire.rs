@@ -145,7 +145,7 @@ pub struct FrameScreen {
 }
 
 /// Frame at the beginning of the received bytes.
-enum Frame {
+enum ServerFrame {
     /// Not all of it has come.
     Partial,
     /// This many bytes that the client library reads.
@@ -160,9 +160,9 @@ impl FrameScreen {
         let (mut out, mut good) = (Vec::new(), 0);
         loop {
             match self.frame(good)? {
-                Frame::Partial => break,
-                Frame::Whole(length) => good += length,
-                Frame::Replaced(length, instead, replaced) => {
+                ServerFrame::Partial => break,
+                ServerFrame::Whole(length) => good += length,
+                ServerFrame::Replaced(length, instead, replaced) => {
                     if good > 0 {
                         out.push(self.received.split_to(std::mem::take(&mut good)).freeze());
                     }
@@ -178,44 +178,50 @@ impl FrameScreen {
         Ok(out)
     }
 
-    fn frame(&mut self, at: usize) -> Result<Frame, FrameError> {
+    fn frame(&mut self, at: usize) -> Result<ServerFrame, FrameError> {
         let rest = &self.received[at..];
         let Some(end) = line_end(rest) else {
-            return if rest.len() > MAX_LINE_BYTES { Err(FrameError::Length) } else { Ok(Frame::Partial) };
+            return if rest.len() > MAX_LINE_BYTES {
+                Err(FrameError::Length)
+            } else {
+                Ok(ServerFrame::Partial)
+            };
         };
         let (line, after) = (&rest[..end], &rest[end + 2..]);
         let (verb, arguments) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(end));
         match verb {
-            b"PING" | b"PONG" | b"+OK" => Ok(Frame::Whole(end + 2)),
-            b"-ERR" if str::from_utf8(line).is_ok() && !arguments.is_empty() => Ok(Frame::Whole(end + 2)),
+            b"PING" | b"PONG" | b"+OK" => Ok(ServerFrame::Whole(end + 2)),
+            b"-ERR" if str::from_utf8(line).is_ok() && !arguments.is_empty() => {
+                Ok(ServerFrame::Whole(end + 2))
+            }
             b"-ERR" => {
                 let text = String::from_utf8_lossy(arguments);
-                Ok(Frame::Replaced(end + 2, format!("-ERR {}\r\n", text.trim_start()).into(), None))
+                Ok(ServerFrame::Replaced(end + 2, format!("-ERR {}\r\n", text.trim_start()).into(), None))
             }
             b"INFO" => {
                 let (info, cluster) = plain_info(arguments)?;
                 self.cluster = cluster;
-                Ok(Frame::Replaced(end + 2, info, None))
+                Ok(ServerFrame::Replaced(end + 2, info, None))
             }
             b"MSG" | b"HMSG" => {
                 let message = MessageLine::read(verb == b"HMSG", arguments).ok_or(FrameError::Line)?;
                 if message.total > MAX_FRAME_BYTES {
                     return Err(FrameError::Length);
                 }
-                let Some(body) = after.get(..message.total) else { return Ok(Frame::Partial) };
+                let Some(body) = after.get(..message.total) else { return Ok(ServerFrame::Partial) };
                 match after.get(message.total..message.total + 2) {
-                    None => return Ok(Frame::Partial),
+                    None => return Ok(ServerFrame::Partial),
                     Some(b"\r\n") => {}
                     Some(_) => return Err(FrameError::Line),
                 }
                 let length = end + 2 + message.total + 2;
                 let (headers, body) = body.split_at(message.headers.unwrap_or_default());
                 Ok(match message.defect(line, headers) {
-                    None => Frame::Whole(length),
+                    None => ServerFrame::Whole(length),
                     Some(reason) => {
                         let instead = message.replacement(&reason, headers, body);
                         let subject = readable(message.subject).into_owned();
-                        Frame::Replaced(length, instead, Some(ReplacedFrame { subject, reason }))
+                        ServerFrame::Replaced(length, instead, Some(ReplacedFrame { subject, reason }))
                     }
                 })
             }

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use sinew_mesh::fleet::{Beat, Fleet, Watch, share};
+use sinew_mesh::fleet::{ExecutorHeartbeat, ExecutorWatch, Fleet, share};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Connect, Mesh, Provision};
 
@@ -17,8 +17,8 @@ async fn mesh(server: &Server) -> Mesh {
     mesh
 }
 
-fn beat(nth: u64) -> Beat {
-    Beat { shards: vec![1, 2], version: "1".into(), place: "here".into(), nth }
+fn beat(nth: u64) -> ExecutorHeartbeat {
+    ExecutorHeartbeat { shards: vec![1, 2], version: "1".into(), place: "here".into(), nth }
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_shard_is_given_back_by_its_owner_only() {
 }
 
 /// One turn of an executor: say that one is there, look, act.
-async fn turn(fleet: &Fleet, watch: &mut Watch, me: &str, nth: u64) {
+async fn turn(fleet: &Fleet, watch: &mut ExecutorWatch, me: &str, nth: u64) {
     fleet.beat(me, &beat(nth)).await.unwrap();
     let seen = fleet.look().await.unwrap();
     let share = share(&seen.owners, &watch.living(&seen), me, SHARDS);
@@ -109,7 +109,7 @@ async fn shards_move_to_who_comes_and_from_who_dies() {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let fleet = mesh(&server).await.fleet();
     let lease = Duration::from_secs(1);
-    let (mut one, mut two) = (Watch::new(lease), Watch::new(lease));
+    let (mut one, mut two) = (ExecutorWatch::new(lease), ExecutorWatch::new(lease));
     turn(&fleet, &mut one, "one", 1).await;
     assert_eq!(owned(&fleet, "one").await, 8);
     let mut nth = 2;

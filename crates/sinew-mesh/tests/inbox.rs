@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use futures_util::{FutureExt as _, StreamExt as _};
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::server::Server;
-use sinew_mesh::{Inbox, Mesh, Parcel, Source};
+use sinew_mesh::{Inbox, Mesh, OutgoingMessage, Source};
 use sinew_protocol::Subject;
 use sinew_protocol::journal::Positions;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -18,7 +18,7 @@ use crate::started;
 const START: Positions = Positions::at(0, 0);
 
 async fn put(mesh: &Mesh, subjects: impl IntoIterator<Item = Subject>) {
-    let parcel = |subject| Parcel { subject, headers: HeaderMap::new(), body: "{}".into() };
+    let parcel = |subject| OutgoingMessage { subject, headers: HeaderMap::new(), body: "{}".into() };
     for put in mesh.put_all(subjects.into_iter().map(parcel).collect()).await {
         put.unwrap();
     }

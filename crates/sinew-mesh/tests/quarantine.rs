@@ -5,9 +5,9 @@
 use bytes::Bytes;
 use sinew_mesh::async_nats::HeaderMap;
 use sinew_mesh::journal::AppendError;
-use sinew_mesh::quarantine::Suspect;
+use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::{Mesh, Provision, Put};
+use sinew_mesh::{Mesh, Provision, PutOutcome};
 use sinew_protocol::Token;
 use sinew_protocol::journal::Positions;
 
@@ -22,9 +22,9 @@ fn headers() -> HeaderMap {
     headers
 }
 
-fn suspect(name: &str, seq: u64, body: impl Into<Bytes>) -> Suspect {
+fn suspect(name: &str, seq: u64, body: impl Into<Bytes>) -> SuspectMessage {
     let (name, body) = (name.to_owned(), body.into());
-    Suspect { stream: "COMMANDS", seq, time: 1_700_000_000_000 + seq, name, headers: headers(), body }
+    SuspectMessage { stream: "COMMANDS", seq, time: 1_700_000_000_000 + seq, name, headers: headers(), body }
 }
 
 async fn list(mesh: &Mesh, limit: usize) -> Vec<u64> {
@@ -98,7 +98,7 @@ async fn a_command_that_is_sent_again_takes_the_place_of_the_one_that_was_set_as
     assert!(inbox.try_next().is_none());
 
     for _ in 0..2 {
-        assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), Put::New, "and once more");
+        assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), PutOutcome::New, "and once more");
         let again = inbox.next().await;
         assert_eq!((again.subject.as_ref(), &again.body[..]), (Some(&subject), &b"early"[..]));
         assert_eq!(again.headers.get("traceparent").unwrap().as_str(), "00-a-b-01");
@@ -108,7 +108,7 @@ async fn a_command_that_is_sent_again_takes_the_place_of_the_one_that_was_set_as
             break;
         }
     }
-    assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), Put::Same);
+    assert_eq!(mesh.replay_quarantined("COMMANDS", 1).await.unwrap(), PutOutcome::Same);
     assert!(inbox.try_next().is_none());
     assert_eq!(list(&mesh, 10).await, [1], "until it is removed");
 }
@@ -122,7 +122,7 @@ async fn a_task_that_is_sent_again_is_delivered_again() {
     mesh.quarantine(&delivery, "kills whoever works on it").await.unwrap();
     delivery.term("set aside").await.unwrap();
     drop(delivery);
-    assert_eq!(mesh.replay_quarantined("TASKS", 1).await.unwrap(), Put::New);
+    assert_eq!(mesh.replay_quarantined("TASKS", 1).await.unwrap(), PutOutcome::New);
     let again = queue.next().await;
     assert_eq!((&again.body[..], again.delivered()), (&b"poison"[..], 1));
 }

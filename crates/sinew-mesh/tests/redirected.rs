@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use sinew_mesh::Mesh;
 use sinew_mesh::async_nats::HeaderMap;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::journal::Positions;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
@@ -76,13 +76,13 @@ async fn nobody_takes_it_for_a_message() {
         kind: Token::of("command"),
     };
     both(&mesh, &event(1), &event(2)).await;
-    let mut events = mesh.events(&EventFilter::default(), From::Beginning).await.unwrap();
+    let mut events = mesh.events(&EventFilter::default(), EventStart::Beginning).await.unwrap();
     assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
 
     // The same where events are not kept, and heard as they are told.
     let plain = Mesh::new(mesh.client(), "plain", "tester");
     plain.provision(&sinew_mesh::Provision::default()).await.unwrap();
-    let mut events = plain.events(&EventFilter::default(), From::Beginning).await.unwrap();
+    let mut events = plain.events(&EventFilter::default(), EventStart::Beginning).await.unwrap();
     let mut raw = mesh.client().subscribe(plain.subject(&event(1))).await.unwrap();
     let asked = serde_json::json!({ "last_by_subj": mesh.subject(&task(2)) }).to_string();
     let call = "$JS.API.DIRECT.GET.test_TASKS";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use sinew_mesh::async_nats::HeaderMap;
-use sinew_mesh::{Mesh, Parcel, Put};
+use sinew_mesh::{Mesh, OutgoingMessage, PutOutcome};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{Subject, Token};
 
@@ -22,7 +22,7 @@ fn event(kind: &str) -> Subject {
     Subject::Event { workflow: Token::of("w"), execution, kind: Token::of(kind) }
 }
 
-async fn put(mesh: &Mesh, subject: &Subject, body: &'static str) -> Result<Put, &'static str> {
+async fn put(mesh: &Mesh, subject: &Subject, body: &'static str) -> Result<PutOutcome, &'static str> {
     mesh.put_once(subject, none(), body.into()).await.map_err(|error| error.code())
 }
 
@@ -31,9 +31,9 @@ async fn a_subject_takes_one_body() {
     let (_server, mesh) = started::mesh().await;
     let quarantine = Subject::Quarantine { stream: Token::of("TASKS"), seq: 3 };
     for subject in [started::command(0, 1), started::task("a", 1), started::result(0, 1), quarantine] {
-        assert_eq!(put(&mesh, &subject, "one").await, Ok(Put::New), "{subject:?}");
-        assert_eq!(put(&mesh, &subject, "one").await, Ok(Put::Same), "{subject:?}");
-        assert_eq!(put(&mesh, &subject, "two").await, Ok(Put::Taken), "{subject:?}");
+        assert_eq!(put(&mesh, &subject, "one").await, Ok(PutOutcome::New), "{subject:?}");
+        assert_eq!(put(&mesh, &subject, "one").await, Ok(PutOutcome::Same), "{subject:?}");
+        assert_eq!(put(&mesh, &subject, "two").await, Ok(PutOutcome::Taken), "{subject:?}");
     }
     // A message id that somebody used for another message keeps nobody out.
     let mut headers = none();
@@ -43,7 +43,7 @@ async fn a_subject_takes_one_body() {
     stranger.await.unwrap().await.unwrap();
     for n in [2, 3] {
         let put = mesh.put_once(&started::task("a", n), headers.clone(), "one".into()).await.unwrap();
-        assert_eq!(put, Put::New);
+        assert_eq!(put, PutOutcome::New);
     }
     let (_, task, _) = started::ids(0);
     let core = Subject::Control { agent: Token::of("a"), task };
@@ -68,13 +68,13 @@ async fn of_many_who_write_at_once_one_wins() {
         let bodies: Vec<Bytes> = (0..32).map(|n| if n % 2 == 0 { "even" } else { "odd" }.into()).collect();
         let puts = bodies.iter().map(|body| mesh.put_once(&subject, none(), body.clone()));
         let puts = futures_util::future::join_all(puts).await;
-        let puts: Vec<Put> = puts.into_iter().map(Result::unwrap).collect();
-        let winner = puts.iter().position(|put| *put == Put::New).unwrap();
+        let puts: Vec<PutOutcome> = puts.into_iter().map(Result::unwrap).collect();
+        let winner = puts.iter().position(|put| *put == PutOutcome::New).unwrap();
         for (nth, put) in puts.iter().enumerate() {
             let expected = match nth {
-                nth if nth == winner => Put::New,
-                nth if nth % 2 == winner % 2 => Put::Same,
-                _ => Put::Taken,
+                nth if nth == winner => PutOutcome::New,
+                nth if nth % 2 == winner % 2 => PutOutcome::Same,
+                _ => PutOutcome::Taken,
             };
             assert_eq!(*put, expected, "{nth} of {puts:?}");
         }
@@ -86,16 +86,16 @@ async fn of_many_who_write_at_once_one_wins() {
 async fn many_are_stored_at_once_and_the_outcomes_keep_their_order() {
     let (_server, mesh) = started::mesh().await;
     // More than the client lets be under way, and a third of them twice.
-    let parcels = |body: &'static str| -> Vec<Parcel> {
+    let parcels = |body: &'static str| -> Vec<OutgoingMessage> {
         (0..7_000)
-            .map(|n| Parcel { subject: started::task("a", n), headers: none(), body: body.into() })
+            .map(|n| OutgoingMessage { subject: started::task("a", n), headers: none(), body: body.into() })
             .collect()
     };
-    let third: Vec<Parcel> = parcels("one").into_iter().step_by(3).collect();
-    assert!(mesh.put_all(third).await.iter().all(|put| matches!(put, Ok(Put::New))));
+    let third: Vec<OutgoingMessage> = parcels("one").into_iter().step_by(3).collect();
+    assert!(mesh.put_all(third).await.iter().all(|put| matches!(put, Ok(PutOutcome::New))));
     let puts = mesh.put_all(parcels("one")).await;
     for (n, put) in puts.into_iter().enumerate() {
-        assert_eq!(put.unwrap(), if n % 3 == 0 { Put::Same } else { Put::New }, "{n}");
+        assert_eq!(put.unwrap(), if n % 3 == 0 { PutOutcome::Same } else { PutOutcome::New }, "{n}");
     }
     assert_eq!(started::messages(&mesh, "TASKS").await, 7_000);
     assert!(mesh.put_all(Vec::new()).await.is_empty());
@@ -120,7 +120,7 @@ async fn what_is_larger_than_the_server_takes_is_refused_before_it_is_sent() {
         assert_eq!(before.out_messages.load(std::sync::atomic::Ordering::SeqCst), sent, "{body} was sent");
         body -= 1;
     };
-    assert_eq!(put, Put::New);
+    assert_eq!(put, PutOutcome::New);
     assert!((limit - 1_300..limit - 1_000).contains(&body), "{body}: headers count");
     let large = mesh.publish_event(&event("a"), none(), whole).await;
     assert_eq!(large.unwrap_err().code(), "SINEW-7053");
@@ -130,7 +130,7 @@ async fn what_is_larger_than_the_server_takes_is_refused_before_it_is_sent() {
 async fn an_agent_writes_results_of_its_mesh_and_nothing_else() {
     let (_server, mesh) = started::mesh().await;
     let name = mesh.subject(&started::result(0, 1));
-    assert_eq!(mesh.result(&name, none(), "{}".into()).await.unwrap(), Put::New);
+    assert_eq!(mesh.result(&name, none(), "{}".into()).await.unwrap(), PutOutcome::New);
     let long = "x".repeat(10_000);
     for subject in [
         &mesh.subject(&started::command(0, 1)),
@@ -154,7 +154,7 @@ async fn a_command_carries_its_caller() {
     let (_server, mesh) = started::mesh().await;
     let id = Token::of("k");
     let put = mesh.command(Operation::Cancel, 3, &id, none(), "{}".into()).await.unwrap();
-    assert_eq!(put, Put::New);
+    assert_eq!(put, PutOutcome::New);
     let stream = mesh.jetstream().get_stream("test_COMMANDS").await.unwrap();
     let stored = stream.get_raw_message(1).await.unwrap();
     assert_eq!(stored.subject.as_str(), "test.v1.command.3.cancel.tester.k");
@@ -178,7 +178,7 @@ async fn events_are_told_without_commands_to_the_server() {
 }
 
 /// A put over a wire that loses one direction, and is then cut.
-async fn lost(stored: bool) -> Put {
+async fn lost(stored: bool) -> PutOutcome {
     let (server, direct) = started::mesh().await;
     let wire = started::Wire::to(&server).await;
     let mesh = started::connect(&wire.url, "executor").await;
@@ -208,19 +208,19 @@ async fn lost(stored: bool) -> Put {
 
 #[tokio::test]
 async fn a_put_whose_acknowledgement_is_lost_is_read_back() {
-    assert_eq!(lost(true).await, Put::Same);
+    assert_eq!(lost(true).await, PutOutcome::Same);
 }
 
 #[tokio::test]
 async fn a_put_that_never_arrived_is_sent_again() {
-    assert_eq!(lost(false).await, Put::New);
+    assert_eq!(lost(false).await, PutOutcome::New);
 }
 
 #[tokio::test]
 async fn puts_outlive_a_server_that_is_killed() {
     let (mut server, mesh) = started::mesh().await;
-    let parcels: Vec<Parcel> = (0..4_000)
-        .map(|n| Parcel { subject: started::task("a", n), headers: none(), body: "one".into() })
+    let parcels: Vec<OutgoingMessage> = (0..4_000)
+        .map(|n| OutgoingMessage { subject: started::task("a", n), headers: none(), body: "one".into() })
         .collect();
     let mut heard = mesh.client().subscribe("test.v1.task.>").await.unwrap();
     let writer = mesh.clone();
@@ -231,6 +231,6 @@ async fn puts_outlive_a_server_that_is_killed() {
     server.kill9().await.unwrap();
     server.restart().await.unwrap();
     let puts = puts.await.unwrap();
-    assert!(puts.iter().all(|put| matches!(put, Ok(Put::New | Put::Same))), "{puts:?}");
+    assert!(puts.iter().all(|put| matches!(put, Ok(PutOutcome::New | PutOutcome::Same))), "{puts:?}");
     assert_eq!(started::messages(&mesh, "TASKS").await, 4_000);
 }

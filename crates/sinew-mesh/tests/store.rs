@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use sinew_mesh::history::{Closed, HistoryFilter, LARGEST_MESSAGE};
+use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
 use sinew_mesh::store::{MOST_VERSIONS, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
@@ -159,8 +159,8 @@ async fn deployments_that_mean_nothing_are_refused() {
     }
 }
 
-fn closed(n: usize) -> Closed {
-    Closed {
+fn closed(n: usize) -> ClosedExecution {
+    ClosedExecution {
         execution: ExecutionId::of("test", "caller", &n.to_string()),
         workflow: if n.is_multiple_of(3) { "order intake\r\n% ä".to_owned() } else { "billing".to_owned() },
         status: if n.is_multiple_of(2) { "success" } else { "failure" }.to_owned(),
@@ -182,7 +182,7 @@ async fn records_are_archived_whole() {
         assert_eq!(mesh.get_history(&closed(n).execution).await.unwrap(), Some((closed(n), record)));
     }
     // A retried execution is archived again.
-    let again = Closed { status: "success".to_owned(), ended: 9_000, ..closed(3) };
+    let again = ClosedExecution { status: "success".to_owned(), ended: 9_000, ..closed(3) };
     mesh.put_history(&again, Bytes::from_static(b"longer")).await.unwrap();
     assert_eq!(mesh.get_history(&again.execution).await.unwrap().unwrap().0, again);
     let all = mesh.list_history(&HistoryFilter::default(), 10).await.unwrap();

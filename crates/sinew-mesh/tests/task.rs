@@ -10,7 +10,7 @@ use sinew_mesh::async_nats::jetstream::consumer::{AckPolicy, pull};
 use sinew_mesh::async_nats::{self, HeaderMap};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::task::{MAX_DELIVERIES, queue_name};
-use sinew_mesh::{Mesh, Parcel, Provision};
+use sinew_mesh::{Mesh, OutgoingMessage, Provision};
 use sinew_protocol::Token;
 use tokio::time::{interval, timeout};
 
@@ -21,7 +21,7 @@ fn agent() -> Token {
 }
 
 async fn put(mesh: &Mesh, tasks: std::ops::Range<usize>) {
-    let parcels = tasks.map(|n| Parcel {
+    let parcels = tasks.map(|n| OutgoingMessage {
         subject: started::task("reviewer", n),
         headers: HeaderMap::new(),
         body: Bytes::from(n.to_string()),

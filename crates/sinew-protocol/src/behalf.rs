@@ -17,13 +17,13 @@ pub const PARENT: &str = "parent";
 /// On whose behalf an executor starts an execution, with the proof that it is an executor who says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Behalf {
+pub struct OnBehalf {
     /// Caller, as the subject of the call states.
     pub caller: Token,
     proof: ResultToken,
 }
 
-impl Behalf {
+impl OnBehalf {
     /// The start of this execution for this caller.
     pub fn of(key: &ResultKey, execution: &ExecutionId, caller: Token) -> Self {
         let proof = ResultToken::of(key, &claim(execution, &caller));
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn only_executors_speak_for_others() {
         let execution = ExecutionId::of("ns", "ada", "m1");
-        let good = Behalf::of(&key(1), &execution, Token::of("ada"));
-        let other = Behalf { caller: Token::of("eve"), ..good.clone() };
-        let read: Behalf = serde_json::from_value(serde_json::to_value(&good).unwrap()).unwrap();
+        let good = OnBehalf::of(&key(1), &execution, Token::of("ada"));
+        let other = OnBehalf { caller: Token::of("eve"), ..good.clone() };
+        let read: OnBehalf = serde_json::from_value(serde_json::to_value(&good).unwrap()).unwrap();
         let elsewhere = ExecutionId::of("ns", "ada", "m2");
         for (behalf, key, execution, want) in [
             (&read, key(1), &execution, true),

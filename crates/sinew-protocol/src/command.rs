@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::artifact::{ArtifactUri, sha256};
-use crate::behalf::Behalf;
+use crate::behalf::OnBehalf;
 use crate::deployment::is_digest;
 use crate::fault::Fault;
 use crate::journal::ParentRef;
@@ -112,7 +112,7 @@ pub struct StartCommand {
     pub idempotency_key: Option<String>,
     /// Caller on whose behalf an executor starts the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behalf: Option<Behalf>,
+    pub behalf: Option<OnBehalf>,
 }
 
 impl StartCommand {

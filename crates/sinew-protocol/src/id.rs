@@ -172,7 +172,7 @@ impl ActivationKey {
     /// The `nth` activation of `node` inside the scopes `path` (node and index of every enclosing map, loop or fork,
     /// outermost first); `nth` counts from 0 and only grows where a cycle comes back to the node.
     pub fn of<N: AsRef<str>>(execution: &ExecutionId, node: &str, path: &[(N, u32)], nth: u32) -> Self {
-        let mut hash = Hasher::new("activation");
+        let mut hash = IdHasher::new("activation");
         hash.field(execution.0.as_bytes());
         hash.field(node.as_bytes());
         hash.field(&nth.to_le_bytes());
@@ -286,9 +286,9 @@ pub fn name_of_token(token: &str) -> Option<String> {
 }
 
 /// Lower-case base32 of a sha256 over length-prefixed fields, 160 bits, 32 characters.
-struct Hasher(Sha256);
+struct IdHasher(Sha256);
 
-impl Hasher {
+impl IdHasher {
     fn new(kind: &str) -> Self {
         let mut hash = Self(Sha256::new());
         hash.field(b"sinew.v1");
@@ -316,7 +316,7 @@ pub fn call_key(activation: &str, reset: u32, turn: u32, index: u32) -> String {
 }
 
 fn digest<const N: usize>(kind: &str, fields: [&[u8]; N]) -> Arc<str> {
-    let mut hash = Hasher::new(kind);
+    let mut hash = IdHasher::new(kind);
     for field in fields {
         hash.field(field);
     }

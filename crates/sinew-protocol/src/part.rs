@@ -61,13 +61,13 @@ pub fn split(body: &Bytes, most: usize) -> Result<Vec<(Part, Bytes)>, BadMessage
 
 /// Puts parts together that come in order.
 #[derive(Debug, Default)]
-pub struct Assembler {
+pub struct PartAssembler {
     got: BytesMut,
     next: u32,
     of: u32,
 }
 
-impl Assembler {
+impl PartAssembler {
     /// Takes a part; the whole body with the last one. A first part begins anew and drops what was not completed, any
     /// other part that does not follow the one before is refused.
     pub fn take(&mut self, part: Part, bytes: Bytes) -> Result<Option<Bytes>, BadMessage> {
@@ -118,7 +118,7 @@ mod tests {
         fn bodies_survive_being_cut(body in prop::collection::vec(any::<u8>(), 0..300), most in 1_usize..200) {
             let body = Bytes::from(body);
             let parts = split(&body, most).unwrap();
-            let mut whole = Assembler::default();
+            let mut whole = PartAssembler::default();
             for (n, (part, bytes)) in parts.iter().enumerate() {
                 prop_assert!(bytes.len() <= most);
                 let read = Part::parse(Some(&part.to_string())).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn incomplete_bodies_are_dropped_and_wrong_parts_refused() {
         let part = |text: &str| Part::parse(Some(text)).unwrap();
-        let mut whole = Assembler::default();
+        let mut whole = PartAssembler::default();
         assert_eq!(whole.take(part("1/3"), "a".into()), Ok(None));
         assert_eq!(whole.take(part("1/2"), "b".into()), Ok(None));
         assert_eq!(whole.take(part("2/2"), "c".into()), Ok(Some("bc".into())));

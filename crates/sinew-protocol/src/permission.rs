@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-pub use compare::{Comparison, Granted, compare};
+pub use compare::{GrantedRights, RightsComparison, compare};
 pub use guest::Guest;
 pub use render::{BadTenant, Login, Tenant, User, accounts, config, nsc};
 

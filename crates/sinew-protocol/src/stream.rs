@@ -6,7 +6,7 @@ use crate::card::CARD_TTL;
 
 /// How long messages stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// Until they are removed on purpose.
     Always,
     /// This long.
@@ -27,7 +27,7 @@ pub struct Stream {
     /// The number of messages kept per subject; `-1` for all.
     pub per_subject: i64,
     /// How long messages stay.
-    pub keep: Keep,
+    pub keep: Retention,
     /// Purpose of the stream.
     pub purpose: &'static str,
 }
@@ -39,7 +39,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "journal",
         write_once: false,
         per_subject: -1,
-        keep: Keep::Always,
+        keep: Retention::Always,
         purpose: "the facts of open executions, the source of truth; purged below checkpoints by the owner",
     },
     Stream {
@@ -48,7 +48,7 @@ pub const STREAMS: [Stream; 9] = [
         // A retried execution is archived again, so the newer record takes the older one's place.
         write_once: false,
         per_subject: 1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "closed executions, complete",
     },
     Stream {
@@ -56,7 +56,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "command",
         write_once: true,
         per_subject: 1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "what was asked of executions",
     },
     Stream {
@@ -64,7 +64,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "task",
         write_once: true,
         per_subject: 1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "tasks that wait for an agent; one durable pull consumer per agent",
     },
     Stream {
@@ -72,7 +72,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "result",
         write_once: true,
         per_subject: 1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "results that survive the executor; read by the shard's owner",
     },
     Stream {
@@ -80,7 +80,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "event",
         write_once: false,
         per_subject: -1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "what operators see; derived from facts",
     },
     Stream {
@@ -88,7 +88,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "card",
         write_once: false,
         per_subject: 1,
-        keep: Keep::For(CARD_TTL),
+        keep: Retention::For(CARD_TTL),
         purpose: "who is there; absence means gone",
     },
     Stream {
@@ -96,7 +96,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "workflow",
         write_once: false,
         per_subject: 16,
-        keep: Keep::Always,
+        keep: Retention::Always,
         purpose: "deployed workflows, the last versions of each",
     },
     Stream {
@@ -104,7 +104,7 @@ pub const STREAMS: [Stream; 9] = [
         subject: "quarantine",
         write_once: true,
         per_subject: 1,
-        keep: Keep::Configured,
+        keep: Retention::Configured,
         purpose: "what could not be read, with the reason",
     },
 ];

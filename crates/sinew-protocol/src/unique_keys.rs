@@ -56,7 +56,7 @@ pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, BadJson> {
 pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
     let mut found = None;
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let checked = Unique { place: &Place::Root, found: &mut found }.deserialize(&mut reader);
+    let checked = UniqueValue { place: &KeyPlace::Root, found: &mut found }.deserialize(&mut reader);
     match (found, checked) {
         (Some(found), _) => Err(BadJson::DuplicateKey(found)),
         (None, Err(error)) => Err(error.into()),
@@ -65,13 +65,13 @@ pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
 }
 
 /// The way from the root to an object.
-enum Place<'p> {
+enum KeyPlace<'p> {
     Root,
-    Member(&'p Place<'p>, &'p str),
-    Item(&'p Place<'p>, usize),
+    Member(&'p KeyPlace<'p>, &'p str),
+    Item(&'p KeyPlace<'p>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for KeyPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
@@ -82,12 +82,12 @@ impl fmt::Display for Place<'_> {
 }
 
 /// Walks over a value and keeps nothing of it.
-struct Unique<'p, 'f> {
-    place: &'p Place<'p>,
+struct UniqueValue<'p, 'f> {
+    place: &'p KeyPlace<'p>,
     found: &'f mut Option<DuplicateKey>,
 }
 
-impl<'de> DeserializeSeed<'de> for Unique<'_, '_> {
+impl<'de> DeserializeSeed<'de> for UniqueValue<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -95,7 +95,7 @@ impl<'de> DeserializeSeed<'de> for Unique<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Unique<'_, '_> {
+impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,8 +121,8 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         for index in 0.. {
-            let place = Place::Item(self.place, index);
-            if items.next_element_seed(Unique { place: &place, found: self.found })?.is_none() {
+            let place = KeyPlace::Item(self.place, index);
+            if items.next_element_seed(UniqueValue { place: &place, found: self.found })?.is_none() {
                 break;
             }
         }
@@ -130,9 +130,9 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut seen: HashSet<Cow<'de, str>> = HashSet::new();
-        while let Some(key) = members.next_key_seed(Key)? {
-            let place = Place::Member(self.place, &key);
-            members.next_value_seed(Unique { place: &place, found: self.found })?;
+        while let Some(key) = members.next_key_seed(BorrowedKey)? {
+            let place = KeyPlace::Member(self.place, &key);
+            members.next_value_seed(UniqueValue { place: &place, found: self.found })?;
             if seen.contains(&key) {
                 let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);
                 *self.found = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
@@ -145,9 +145,9 @@ impl<'de> Visitor<'de> for Unique<'_, '_> {
 }
 
 /// A key, borrowed where it is written without escapes.
-struct Key;
+struct BorrowedKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for BorrowedKey {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -155,7 +155,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for BorrowedKey {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

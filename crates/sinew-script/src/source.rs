@@ -4,7 +4,7 @@
 /// Text inside strings, brackets and comments does not count. Names that begin with an underscore are helpers; only a
 /// text without any other function is called by one.
 pub(crate) fn first_function(source: &str) -> Option<&str> {
-    let mut scan = Scan { rest: source, depth: 0 };
+    let mut scan = LineScan { rest: source, depth: 0 };
     let mut helper = None;
     loop {
         if scan.depth == 0
@@ -46,12 +46,12 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Walks logical lines: strings, comments and brackets are skipped over.
-struct Scan<'a> {
+struct LineScan<'a> {
     rest: &'a str,
     depth: usize,
 }
 
-impl Scan<'_> {
+impl LineScan<'_> {
     /// Moves behind the next line break outside a string; false at the end of the text.
     fn next_line(&mut self) -> bool {
         while let Some(c) = self.rest.chars().next() {

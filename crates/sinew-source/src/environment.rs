@@ -228,7 +228,7 @@ fn resolve_text(
 
 /// A text after substitution.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Substituted<'t> {
+pub(crate) struct SubstitutedText<'t> {
     pub(crate) text: Cow<'t, str>,
     /// The whole text was one substitution, so its type may come from the variable.
     pub(crate) whole: bool,
@@ -236,7 +236,7 @@ pub(crate) struct Substituted<'t> {
     pub(crate) added: usize,
 }
 
-impl<'t> Substituted<'t> {
+impl<'t> SubstitutedText<'t> {
     /// A text as it was written.
     pub(crate) fn kept(text: &'t str) -> Self {
         Self { text: Cow::Borrowed(text), whole: false, added: 0 }
@@ -247,7 +247,7 @@ impl<'t> Substituted<'t> {
 pub(crate) fn substitute<'t>(
     text: &'t str,
     look_up: &dyn Fn(&str) -> Variable,
-) -> Result<Substituted<'t>, VariableError> {
+) -> Result<SubstitutedText<'t>, VariableError> {
     let mut out = String::new();
     let mut done = 0; // everything before this byte is in `out`
     let mut from = 0; // where to look for the next `${`
@@ -278,10 +278,10 @@ pub(crate) fn substitute<'t>(
         (done, from) = (end, end);
     }
     if done == 0 {
-        return Ok(Substituted::kept(text));
+        return Ok(SubstitutedText::kept(text));
     }
     out.push_str(&text[done..]);
-    Ok(Substituted { text: Cow::Owned(out), whole, added })
+    Ok(SubstitutedText { text: Cow::Owned(out), whole, added })
 }
 
 /// One `${NAME}` or `${NAME, default}` at the start of a text.

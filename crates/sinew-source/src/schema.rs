@@ -175,10 +175,10 @@ impl Schema {
         budget.spend(&self.cost, 0, || self.validator.is_valid(MeteredNode(value)))
     }
 
-    fn findings(&self, value: &Value) -> Vec<Finding> {
+    fn findings(&self, value: &Value) -> Vec<DetailedViolation> {
         let Some(size) = ValueSize::within(value, DEEPEST) else {
             let message = format!("value is nested deeper than {DEEPEST} levels");
-            return vec![Finding::of_root("depth", message)];
+            return vec![DetailedViolation::of_root("depth", message)];
         };
         // Whether a value matches is cheap to tell where all the reasons against it are not.
         match self.matches(value, size) {
@@ -186,7 +186,7 @@ impl Schema {
             Ok(false) => {}
             Err(BudgetExceeded) => {
                 let message = "value takes more steps or memory to check than a check may take";
-                return vec![Finding::of_root(BUDGET_KEYWORD, message.to_owned())];
+                return vec![DetailedViolation::of_root(BUDGET_KEYWORD, message.to_owned())];
             }
         }
         let error_bytes = self.cost.error_bytes + size.longest_pointer as u64;
@@ -204,7 +204,7 @@ impl Schema {
             Ok(found) if !found.is_empty() => found,
             _ => {
                 let message = "value does not match, and listing the reasons takes too long";
-                vec![Finding::of_root("schema", message.to_owned())]
+                vec![DetailedViolation::of_root("schema", message.to_owned())]
             }
         }
     }
@@ -220,7 +220,7 @@ fn build_validator(schema: &Value, pattern_bytes: usize) -> Result<Validator<Met
 }
 
 /// A violation with what a better message needs.
-struct Finding {
+struct DetailedViolation {
     violation: Violation,
     /// The property that is unknown or badly named.
     key: Option<String>,
@@ -228,7 +228,7 @@ struct Finding {
     expected: Vec<String>,
 }
 
-impl Finding {
+impl DetailedViolation {
     fn plain(violation: Violation) -> Self {
         Self { violation, key: None, expected: Vec::new() }
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
 
-use crate::environment::{Substituted, VariableError, Variables, substitute};
+use crate::environment::{SubstitutedText, VariableError, Variables, substitute};
 use crate::loader::{BuiltNode, DATA_HINT, LoadStopped, Loader, Origin, ParsedFile};
 use crate::{Diagnostic, Kind, Member, Node, Span, include_lines, scalar, syntax};
 
@@ -27,7 +27,7 @@ fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result
         Origin::Authored { .. } => include_lines::find(text, file, &options),
         Origin::Data => None,
     };
-    let mut builder = TreeBuilder {
+    let mut builder = DocumentBuilder {
         loader,
         file,
         depth,
@@ -192,20 +192,20 @@ enum CollectionContent {
     Object {
         members: Vec<Member>,
         /// The key whose value comes next.
-        key: Option<Key>,
+        key: Option<NodeKey>,
         /// Values of `<<`, each with the number of members before it.
         merges: Vec<(usize, Span, Node)>,
     },
 }
 
-enum Key {
+enum NodeKey {
     Name(String, Span),
     Merge(Span),
     /// Was no text; reported already, its value is dropped.
     Bad,
 }
 
-struct TreeBuilder<'l, 'o> {
+struct DocumentBuilder<'l, 'o> {
     loader: &'l mut Loader<'o>,
     file: u32,
     depth: usize,
@@ -217,7 +217,7 @@ struct TreeBuilder<'l, 'o> {
     documents: usize,
 }
 
-impl TreeBuilder<'_, '_> {
+impl DocumentBuilder<'_, '_> {
     fn run(&mut self, text: &str, options: Options) -> Result<(), LoadStopped> {
         let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str_with_options(text, options);
         while let Some(event) = parser.next_event() {
@@ -348,8 +348,8 @@ impl TreeBuilder<'_, '_> {
         match &mut parent.content {
             CollectionContent::Array(items) => items.push(node),
             CollectionContent::Object { members, key, merges } => match key.take() {
-                Some(Key::Name(key, key_span)) => members.push(Member { key, key_span, value: node }),
-                Some(Key::Merge(span)) => {
+                Some(NodeKey::Name(key, key_span)) => members.push(Member { key, key_span, value: node }),
+                Some(NodeKey::Merge(span)) => {
                     let count = members.len();
                     let finding = merge_finding(&node, span);
                     merges.push((count, span, node));
@@ -357,9 +357,9 @@ impl TreeBuilder<'_, '_> {
                         self.loader.report(finding);
                     }
                 }
-                Some(Key::Bad) => {}
+                Some(NodeKey::Bad) => {}
                 None => {
-                    *key = Some(Key::Bad);
+                    *key = Some(NodeKey::Bad);
                     let finding = Diagnostic::error("SINEW-1010", "key is not a text")
                         .at(node.span)
                         .hint("a template such as {{x}} needs quotes around it");
@@ -397,12 +397,12 @@ impl TreeBuilder<'_, '_> {
                     let finding = duplicate("<<", span, *first);
                     self.loader.report(finding.hint("merge several with a list: <<: [*a, *b]"));
                 }
-                Key::Merge(span)
+                NodeKey::Merge(span)
             } else if absent {
                 self.loader.report(Diagnostic::error("SINEW-1010", "key is missing").at(span));
-                Key::Bad
+                NodeKey::Bad
             } else {
-                Key::Name(text.to_owned(), span)
+                NodeKey::Name(text.to_owned(), span)
             });
             if anchor != 0 {
                 let node = Node { span, kind: Kind::String(text.to_owned()) };
@@ -418,7 +418,7 @@ impl TreeBuilder<'_, '_> {
         }
         let substituted = match self.loader.origin {
             Origin::Authored { variables: Variables::Replaced(look_up), .. } => substitute(text, look_up),
-            _ => Ok(Substituted::kept(text)),
+            _ => Ok(SubstitutedText::kept(text)),
         };
         let substituted = match substituted {
             Ok(substituted) => substituted,

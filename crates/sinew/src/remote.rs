@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
-use sinew_mesh::history::{Closed, HistoryFilter};
+use sinew_mesh::history::{ClosedExecution, HistoryFilter};
 use sinew_mesh::store::Workflows;
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::Verdict;
@@ -251,7 +251,7 @@ fn open(summary: Summary, presence: &MeshPresence) -> ExecutionRow {
     }
 }
 
-fn closed(closed: Closed) -> ExecutionRow {
+fn closed(closed: ClosedExecution) -> ExecutionRow {
     let caller = Token::parse(&closed.caller).ok().map(|token| record::caller(&token));
     ExecutionRow {
         execution: closed.execution.to_string(),

@@ -7,7 +7,7 @@ use sinew_protocol::{ExecutionId, TaskId};
 
 use super::*;
 use crate::agent::Agent;
-use crate::context::About;
+use crate::context::TaskProperties;
 
 fn schema(kind: &str) -> Value {
     json!({ "type": kind })
@@ -30,7 +30,7 @@ fn saying(says: Vec<Value>) -> Agent {
     })
 }
 
-async fn end(agent: Agent, input: Value) -> (Ended, Context) {
+async fn end(agent: Agent, input: Value) -> (EndedTask, Context) {
     let context = Context::detached("test");
     let agent = agent.compiled().unwrap();
     (work(&agent, &input, &context, &CancellationToken::new()).await.unwrap(), context)
@@ -86,13 +86,13 @@ async fn a_request_brings_its_own_schemas() {
         Agent::dynamic("test", Some(schema("integer")), Some(schema("string")), async |input, _| Ok(input))
     };
     let execution = ExecutionId::of("a", "b", "c");
-    let about = About {
+    let about = TaskProperties {
         input_schema: Some(schema("boolean")),
         output_schema: Some(schema("boolean")),
-        ..About::new("test", execution.clone(), TaskId::parse("t").unwrap())
+        ..TaskProperties::new("test", execution.clone(), TaskId::parse("t").unwrap())
     };
-    let broken = About { output_schema: Some(json!({"type": 7})), ..about.clone() };
-    let run = async |about: &About, input: Value| {
+    let broken = TaskProperties { output_schema: Some(json!({"type": 7})), ..about.clone() };
+    let run = async |about: &TaskProperties, input: Value| {
         let context = Context::new(about.clone(), CancellationToken::new(), None, None);
         let agent = agent().compiled().unwrap();
         let ended = work(&agent, &input, &context, &CancellationToken::new()).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_deadline_counts_before_the_agents_own_limit() {
         Agent::dynamic("test", None, None, async |_, _| Ok(Value::Null)).timeout(Duration::from_mins(1));
     let agent = agent.compiled().unwrap();
     let left = |deadline: Option<SystemTime>| {
-        let about = About { deadline, ..Context::detached("test").about().clone() };
+        let about = TaskProperties { deadline, ..Context::detached("test").about().clone() };
         time_left(&agent, &Context::new(about, CancellationToken::new(), None, None))
     };
     let now = SystemTime::now();

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::references::HostReferences;
 use super::task_folder::TaskFolder;
-use super::{Limits, Surroundings, left_behind};
+use super::{Limits, RunnerSurroundings, left_behind};
 use crate::call::Call;
-use crate::clean::{Secrets, clean};
+use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
 use crate::template::{Environment, Template, plain};
 use sinew_protocol::unique_keys::read_unique;
@@ -56,9 +56,9 @@ impl Command {
         &self,
         call: &Call,
         limits: &Limits,
-        Surroundings { environment }: &Surroundings,
+        RunnerSurroundings { environment }: &RunnerSurroundings,
     ) -> Result<super::Output, AgentError> {
-        let mut secrets = Secrets::default();
+        let mut secrets = ResolvedSecrets::default();
         let stdin = self.stdin(call, environment.as_ref(), &mut secrets)?;
         let folder = TaskFolder::create().map_err(|error| AgentError::Host(error.to_string()))?;
         let mut command = tokio::process::Command::new(&self.program);
@@ -82,8 +82,8 @@ impl Command {
 
         let abandoned = CancellationToken::new();
         let _on_drop = abandoned.clone().drop_guard();
-        let supervisor = Supervisor {
-            group: Group { pid: child.id(), alive: true },
+        let supervisor = ProgramSupervisor {
+            group: ProcessGroup { pid: child.id(), alive: true },
             child,
             abandoned,
             limits: limits.at_most(self.timeout),
@@ -104,7 +104,7 @@ impl Command {
         &self,
         call: &Call,
         environment: &Environment,
-        secrets: &mut Secrets,
+        secrets: &mut ResolvedSecrets,
     ) -> Result<Vec<u8>, AgentError> {
         let mut text = if self.whole_request {
             let mut request = call.request();
@@ -126,7 +126,7 @@ impl Command {
         &self,
         servers: &mut Value,
         environment: &Environment,
-        secrets: &mut Secrets,
+        secrets: &mut ResolvedSecrets,
     ) -> Result<(), AgentError> {
         for server in servers.as_object_mut().into_iter().flat_map(|servers| servers.values_mut()) {
             self.references.resolve(server, environment, &mut |secret| secrets.add(secret))?;
@@ -140,7 +140,7 @@ fn variable(
     template: &Template,
     call: &Call,
     environment: &Environment,
-    secrets: &mut Secrets,
+    secrets: &mut ResolvedSecrets,
 ) -> Result<String, AgentError> {
     let instruction = call.instruction_value();
     let text = template
@@ -159,19 +159,19 @@ async fn store(folder: PathBuf, call: &Call) -> Result<Vec<crate::ArtifactRef>, 
 }
 
 /// Owns the running program until its group is gone.
-struct Supervisor {
+struct ProgramSupervisor {
     // Dropped first: when the runtime dies under us the group dies with it.
-    group: Group,
+    group: ProcessGroup,
     child: Child,
     abandoned: CancellationToken,
     limits: Limits,
     grace: Duration,
     max_output: u64,
-    secrets: Secrets,
+    secrets: ResolvedSecrets,
     progress: tokio::sync::mpsc::UnboundedSender<Value>,
 }
 
-impl Supervisor {
+impl ProgramSupervisor {
     async fn run(mut self, stdin: Vec<u8>) -> Result<Value, AgentError> {
         let (abandoned, limits) = (self.abandoned.clone(), self.limits.clone());
         let result = tokio::select! {
@@ -245,12 +245,12 @@ impl Supervisor {
 }
 
 /// The program's process group; its id is the program's process id.
-struct Group {
+struct ProcessGroup {
     pid: Option<u32>,
     alive: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = self.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
@@ -278,7 +278,7 @@ impl Group {
     fn kill(&self) {}
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.alive {
             self.kill();
@@ -300,7 +300,7 @@ async fn read_all(stdout: ChildStdout, limit: u64) -> Result<Vec<u8>, AgentError
 /// Passes lines on as progress and keeps the end.
 async fn read_tail(
     stderr: impl AsyncRead + Unpin,
-    secrets: &Secrets,
+    secrets: &ResolvedSecrets,
     progress: &tokio::sync::mpsc::UnboundedSender<Value>,
 ) -> Vec<u8> {
     let (mut reader, mut tail, mut line, mut lines) = (BufReader::new(stderr), Vec::new(), Vec::new(), 0);

@@ -26,7 +26,7 @@ use crate::error::AgentError;
 use crate::template::Environment;
 
 /// The parts of the machine that a runner may read.
-pub(crate) struct Surroundings {
+pub(crate) struct RunnerSurroundings {
     pub(crate) environment: Arc<Environment>,
 }
 

@@ -1,7 +1,7 @@
 //! Drawings that several tests share.
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
-use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, Mark, Shape, Status};
+use sinew_diagram::{Direction, Drawing, DrawnEdge, DrawnNode, EdgeKind, NodeMark, Shape, Status};
 
 pub(crate) fn node(id: &str, shape: Shape, title: &str, lines: &[&str]) -> DrawnNode {
     DrawnNode {
@@ -75,9 +75,9 @@ pub(crate) fn branches() -> Drawing {
             edge("again", "Finish", ""),
         ],
     };
-    drawing.nodes[2].status = Some(Mark { status: Status::Running, note: Some("12 s".to_owned()) });
+    drawing.nodes[2].status = Some(NodeMark { status: Status::Running, note: Some("12 s".to_owned()) });
     drawing.nodes[3].status =
-        Some(Mark { status: Status::Failed, note: Some("387 ok, 4 failed".to_owned()) });
+        Some(NodeMark { status: Status::Failed, note: Some("387 ok, 4 failed".to_owned()) });
     drawing
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn everything() -> Drawing {
         (Status::Skipped, None),
     ];
     for (node, (status, note)) in nodes.iter_mut().zip(states) {
-        node.status = Some(Mark { status, note: note.map(str::to_owned) });
+        node.status = Some(NodeMark { status, note: note.map(str::to_owned) });
     }
     for at in [5, 6] {
         nodes[at].group = Some("Both at once".to_owned());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_mesh::micro::About;
-use sinew_mesh::store::Version;
+use sinew_mesh::store::WorkflowVersion;
 use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
 use sinew_protocol::card::{self, AgentKind, Announcement, CARD_TTL, Delivery, NATS_BINDING, Visualisation};
 use sinew_protocol::{ExecutionId, Fault, Vocabulary};
@@ -72,7 +72,7 @@ struct Board {
 }
 
 impl Board {
-    async fn update(&mut self, deployed: &[Arc<Version>]) {
+    async fn update(&mut self, deployed: &[Arc<WorkflowVersion>]) {
         let owned = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
         let now = Instant::now();
         for version in deployed {
@@ -156,7 +156,7 @@ pub(super) async fn card(shared: &Shared, workflow: &str) -> Result<AgentCard, F
 }
 
 /// The card that was deployed with it, else one of its plan; in both an executor answers for it on this mesh.
-async fn of(shared: &Shared, version: &Version) -> Result<AgentCard, Fault> {
+async fn of(shared: &Shared, version: &WorkflowVersion) -> Result<AgentCard, Fault> {
     let deployment = &version.deployment;
     let namespace = shared.mesh.namespace();
     let deployed = serde_json::from_value::<AgentCard>(deployment.card.clone()).ok();

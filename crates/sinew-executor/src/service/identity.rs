@@ -94,7 +94,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::json;
-    use sinew_protocol::behalf::Behalf;
+    use sinew_protocol::behalf::OnBehalf;
     use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, TaskId};
 
     use super::*;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn called() -> StartCommand {
-        let behalf = Behalf::of(&ResultKey::new([1; 32]), &start().execution, ada());
+        let behalf = OnBehalf::of(&ResultKey::new([1; 32]), &start().execution, ada());
         StartCommand { behalf: Some(behalf), idempotency_key: None, ..start() }
     }
 

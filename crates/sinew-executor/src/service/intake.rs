@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sinew_engine::TaskReply;
-use sinew_mesh::quarantine::Suspect;
-use sinew_mesh::{Received, Source};
+use sinew_mesh::quarantine::SuspectMessage;
+use sinew_mesh::{ReceivedMessage, Source};
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
@@ -94,7 +94,12 @@ pub(super) struct Done {
 }
 
 /// Decodes a message. Waits until the broker can be asked for the plans and values that the message names.
-pub(super) async fn understand(shared: &Shared, shard: u32, received: &Received, book: &Book) -> Arrival {
+pub(super) async fn understand(
+    shared: &Shared,
+    shard: u32,
+    received: &ReceivedMessage,
+    book: &Book,
+) -> Arrival {
     match (received.source, &received.subject) {
         (Source::Commands, Some(Subject::Command { shard: addressed, operation, caller, id }))
             if *addressed == shard =>
@@ -172,7 +177,7 @@ async fn command(
     caller: &Token,
     id: &Token,
     command: Command,
-    received: &Received,
+    received: &ReceivedMessage,
     book: &Book,
 ) -> Arrival {
     let open = |execution: &ExecutionId| book.known(execution).is_some();
@@ -268,7 +273,7 @@ async fn refolded(shared: &Shared, stored: Stored) -> Result<Open, Fault> {
 }
 
 /// Refuses a message that ended the owners of its shard, without a look at what it names.
-pub(super) async fn condemned(shared: &Shared, received: &Received) -> Arrival {
+pub(super) async fn condemned(shared: &Shared, received: &ReceivedMessage) -> Arrival {
     let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
     let _ = aside(shared, received, code::MESSAGE_QUARANTINED.as_str(), &text).await;
     let Some(Subject::Command { shard, operation, caller, id }) = &received.subject else {
@@ -365,12 +370,12 @@ pub(super) async fn persist<T, F: Future<Output = Result<T, Fault>>>(
 }
 
 /// Puts a message into the quarantine.
-async fn aside(shared: &Shared, received: &Received, code: &'static str, reason: &str) -> Arrival {
+async fn aside(shared: &Shared, received: &ReceivedMessage, code: &'static str, reason: &str) -> Arrival {
     // Not the reason: it may quote the message. The quarantine has both.
     warn!(subject = %received.name, seq = received.seq, code, "message set aside");
     metrics::counter!("sinew_quarantined_total", "code" => code).increment(1);
     let reason = format!("{code}: {reason}");
-    let suspect = || Suspect {
+    let suspect = || SuspectMessage {
         stream: received.source.as_str(),
         seq: received.seq,
         time: received.time,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, RequestTarget, SharedJson, TaskRequest, TerminalStatus};
 use sinew_mesh::artifact::Place;
-use sinew_mesh::card::Announced;
+use sinew_mesh::card::AnnouncedCard;
 use sinew_mesh::{HeaderMap, MeshError};
 use sinew_protocol::a2a::{Part, PartContent, SendMessageRequest};
 use sinew_protocol::artifact::sha256;
@@ -232,7 +232,7 @@ impl Shared {
 
     /// Returns whether an output has a schema to be checked against: that of its task, or else of its agent's card.
     pub(super) fn has_output_schema(&self, ask: &TaskRequest) -> bool {
-        let of_card = |card: Arc<Announced>| card::output_schema(&card.card).is_some();
+        let of_card = |card: Arc<AnnouncedCard>| card::output_schema(&card.card).is_some();
         ask.output_schema.is_some()
             || (ask.tag == TaskRequest::WORK && self.cards.get(ask.target.name()).is_some_and(of_card))
     }

@@ -38,7 +38,7 @@ use dashmap::DashMap;
 use futures_util::future::join_all;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
-use sinew_mesh::fleet::{Beat, Fleet, Watch};
+use sinew_mesh::fleet::{ExecutorHeartbeat, ExecutorWatch, Fleet};
 use sinew_mesh::live::Control;
 use sinew_mesh::position::STREAM_BEHIND;
 use sinew_mesh::{Mesh, MeshError};
@@ -246,7 +246,7 @@ impl Service {
         let doors = tokio::spawn(doors);
         let keeper = Keeper {
             fleet: shared.mesh.fleet(),
-            watch: Watch::new(options.lease),
+            watch: ExecutorWatch::new(options.lease),
             shared: Arc::clone(&shared),
             options,
             shards: BTreeMap::new(),
@@ -295,7 +295,7 @@ struct Keeper {
     shared: Arc<Shared>,
     options: ServiceOptions,
     fleet: Fleet,
-    watch: Watch,
+    watch: ExecutorWatch,
     shards: BTreeMap<u32, Owned>,
     beats: u64,
     /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
@@ -354,7 +354,7 @@ impl Keeper {
     /// Says that it is there, and takes or gives shards so that all have the same.
     async fn share(&mut self) -> Result<(), MeshError> {
         self.beats += 1;
-        let beat = Beat {
+        let beat = ExecutorHeartbeat {
             shards: self.shards.keys().copied().collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             place: format!("process {}", std::process::id()),

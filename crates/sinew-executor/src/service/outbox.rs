@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, TerminalStatus};
-use sinew_mesh::history::Closed;
+use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::{CancelCommand, Command, StartCommand};
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
@@ -199,7 +199,7 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
         }
         Job::Finish { record, outcome, started, ended, reopened } => {
             let execution = record.meta.execution.clone();
-            let closed = Closed {
+            let closed = ClosedExecution {
                 execution: execution.clone(),
                 workflow: record.meta.workflow.clone(),
                 status: outcome.status.as_str().to_owned(),

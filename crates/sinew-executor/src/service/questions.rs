@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sinew_mesh::query::{Answer, Asked, Queries};
+use sinew_mesh::query::{Answer, ReceivedQuery, ShardQueries};
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::{QueryError, Summary};
 use tokio::sync::mpsc;
@@ -53,16 +53,16 @@ impl AnswerDraft {
 
 /// The questions of one shard.
 pub(super) struct QuestionDesk {
-    questions: mpsc::Receiver<Asked>,
-    answers: mpsc::Sender<(Asked, AnswerDraft)>,
+    questions: mpsc::Receiver<ReceivedQuery>,
+    answers: mpsc::Sender<(ReceivedQuery, AnswerDraft)>,
     /// Reads questions and sends answers; ends with the desk.
     _tasks: JoinSet<()>,
 }
 
 /// A question with a place for its answer.
 pub(super) struct OpenQuestion {
-    pub(super) asked: Asked,
-    place: mpsc::OwnedPermit<(Asked, AnswerDraft)>,
+    pub(super) asked: ReceivedQuery,
+    place: mpsc::OwnedPermit<(ReceivedQuery, AnswerDraft)>,
 }
 
 impl OpenQuestion {
@@ -74,7 +74,7 @@ impl OpenQuestion {
 
 impl QuestionDesk {
     /// Opens the desk for these questions.
-    pub(super) fn new(queries: Queries) -> Self {
+    pub(super) fn new(queries: ShardQueries) -> Self {
         let (asks, questions) = mpsc::channel(MAX_WAITING_QUESTIONS);
         let (answers, drafts) = mpsc::channel(MAX_WAITING_ANSWERS);
         let mut tasks = JoinSet::new();
@@ -111,7 +111,7 @@ impl QuestionDesk {
     }
 }
 
-async fn read_questions(mut queries: Queries, asks: mpsc::Sender<Asked>) {
+async fn read_questions(mut queries: ShardQueries, asks: mpsc::Sender<ReceivedQuery>) {
     while let Some(asked) = queries.next().await {
         if asks.send(asked).await.is_err() {
             return;
@@ -119,7 +119,7 @@ async fn read_questions(mut queries: Queries, asks: mpsc::Sender<Asked>) {
     }
 }
 
-async fn send_answers(mut drafts: mpsc::Receiver<(Asked, AnswerDraft)>) {
+async fn send_answers(mut drafts: mpsc::Receiver<(ReceivedQuery, AnswerDraft)>) {
     while let Some((asked, draft)) = drafts.recv().await {
         // A record may have hundreds of megabytes: the threads that drive other tasks do not encode it.
         let Ok(answer) = tokio::task::spawn_blocking(move || draft.encode()).await else { continue };

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use sinew_engine::{EngineInput, Time};
 use sinew_mesh::journal::ServerClock;
 use sinew_mesh::node::NodeReply;
-use sinew_mesh::{AppendError, Inbox, Journal, MeshError, Received, Source, crash};
+use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, Source, crash};
 use sinew_protocol::journal::{Commit, Entry, ExecutionHold};
 use sinew_protocol::query::{Query, QueryError};
 use sinew_protocol::{ExecutionId, Fault, TaskId, Token};
@@ -264,7 +264,11 @@ impl Shard {
     }
 
     /// Does the work of one turn in groups, each of which is noted before it is touched.
-    async fn careful_turn(&mut self, messages: Vec<Received>, arrivals: Vec<Arrival>) -> Result<(), End> {
+    async fn careful_turn(
+        &mut self,
+        messages: Vec<ReceivedMessage>,
+        arrivals: Vec<Arrival>,
+    ) -> Result<(), End> {
         let due = self.book.due_now(self.clock.now(), MAX_CAREFUL_BATCH);
         let groups =
             self.caution.note().split(due, MAX_CAREFUL_BATCH, |one| WorkItem::Execution(one.clone()));
@@ -289,7 +293,7 @@ impl Shard {
     async fn careful_round(
         &mut self,
         items: Vec<WorkItem>,
-        messages: &[Received],
+        messages: &[ReceivedMessage],
         arrivals: Vec<Arrival>,
         due: DueWork,
     ) -> Result<(), End> {
@@ -306,7 +310,7 @@ impl Shard {
     /// One round: everything that came in is decided, stored in one message, and acted upon.
     async fn round(
         &mut self,
-        messages: &[Received],
+        messages: &[ReceivedMessage],
         arrivals: Vec<Arrival>,
         due: DueWork,
     ) -> Result<(), End> {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
-use sinew_mesh::Received;
+use sinew_mesh::ReceivedMessage;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject};
 
@@ -36,7 +36,7 @@ pub(super) enum WorkItem {
 
 impl WorkItem {
     /// Returns the item that a message is about. Reads nothing but the subject.
-    pub(super) fn of(received: &Received) -> Self {
+    pub(super) fn of(received: &ReceivedMessage) -> Self {
         let execution = match &received.subject {
             Some(Subject::Result { execution, .. }) => Some(execution.clone()),
             // The id of a start is the execution's.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sinew_agent::Delivery;
 use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
-use sinew_mesh::{HeaderMap, Put};
+use sinew_mesh::{HeaderMap, PutOutcome};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
 use crate::faults::audit::{audit, ended, facts, single, succeeded};
@@ -194,7 +194,7 @@ async fn forged_results_are_not_accepted() {
     for (kind, subject, body) in forged {
         // A subject takes one message: the same forgery twice is one.
         match forger.put_once(&subject, HeaderMap::new(), body).await {
-            Ok(Put::New) => stored += 1,
+            Ok(PutOutcome::New) => stored += 1,
             put => panic!("{kind}: {put:?}"),
         }
     }
@@ -241,7 +241,7 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
     for (nth, (what, body)) in bodies.into_iter().enumerate() {
         let held = scene.held(&format!("bad{nth}")).await;
         let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
-        assert_eq!(put.unwrap(), Put::New);
+        assert_eq!(put.unwrap(), PutOutcome::New);
         let outcome = scene
             .client
             .outcome(&held.execution, Some(crate::support::mesh::PATIENCE))
@@ -281,7 +281,7 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
             _ => worded(&held.task, Ok(numbers.clone())).into(),
         };
         let put = scene.mesh.connect("one").await.put_once(&held.result, HeaderMap::new(), body).await;
-        assert_eq!(put.unwrap(), Put::New);
+        assert_eq!(put.unwrap(), PutOutcome::New);
         let outcome = ended(&scene.client, &held.execution).await;
         assert_eq!(outcome.status, TerminalStatus::Failure, "{code}: {outcome:?}");
         assert_eq!(outcome.fault.as_ref().map(|fault| fault.code.as_ref()), Some(code), "{outcome:?}");
@@ -302,10 +302,16 @@ async fn the_first_result_counts() {
     let held = scene.held("twice").await;
     let one = scene.mesh.connect("one").await;
     let first: Bytes = worded(&held.task, Ok(json!({ "value": "first" }))).into();
-    assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), Put::New);
+    assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), PutOutcome::New);
     for _ in 0..5 {
-        assert_eq!(one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(), Put::Same);
-        assert_eq!(one.put_once(&held.result, HeaderMap::new(), body(&held.task)).await.unwrap(), Put::Taken);
+        assert_eq!(
+            one.put_once(&held.result, HeaderMap::new(), first.clone()).await.unwrap(),
+            PutOutcome::Same
+        );
+        assert_eq!(
+            one.put_once(&held.result, HeaderMap::new(), body(&held.task)).await.unwrap(),
+            PutOutcome::Taken
+        );
     }
     assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "first" }));
     // The agent itself is told nothing of that, and answers after the end.

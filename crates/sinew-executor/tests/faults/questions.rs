@@ -3,7 +3,7 @@
 use futures_util::StreamExt as _;
 use serde_json::json;
 use sinew_agent::Delivery;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_mesh::server::ServerOptions;
 use sinew_protocol::Subject;
 use sinew_protocol::query::Query;
@@ -51,7 +51,7 @@ async fn a_flood_of_questions_does_not_hold_up_work() {
         });
     }
     let mut executions = Vec::new();
-    let mut ends = client.mesh().events(&EventFilter::default(), From::Now).await.unwrap();
+    let mut ends = client.mesh().events(&EventFilter::default(), EventStart::Now).await.unwrap();
     for nth in 0..6 {
         executions.push(begun(&client, &format!("k{nth}"), "chain", json!({ "value": nth })).await);
     }

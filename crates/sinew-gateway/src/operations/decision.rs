@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sinew_engine::{WaitingFor, execution_status, waiting};
 use sinew_executor::Execution;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, Message, part_data};
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::command::{ApproveCommand, Command};
@@ -76,7 +76,7 @@ impl A2aOperations {
         let execution = execution_of(place)?;
         let until = Instant::now() + self.0.blocking;
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-        let events = self.0.client.mesh().events(&filter, From::Now).await;
+        let events = self.0.client.mesh().events(&filter, EventStart::Now).await;
         let mut events = events.map_err(|error| mesh_failed(&error))?;
         while Instant::now() < until {
             let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sinew_executor::client::{Client, ClientError};
 use sinew_executor::service::{TaskEvent, count_task_events, task_events};
 use sinew_mesh::HeaderMap;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, CoreMethod, Task, TaskQueryParams, TaskState, TaskStatus};
 use sinew_protocol::{ExecutionId, Vocabulary};
 use tokio::sync::watch;
@@ -99,7 +99,7 @@ impl StoryHub {
     async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<Story>) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events = loop {
-            match self.client.mesh().events(&filter, From::Now).await {
+            match self.client.mesh().events(&filter, EventStart::Now).await {
                 Ok(events) => break events,
                 Err(error) if error.is_transient() && told.strong_count() > 0 => {
                     tokio::time::sleep(RETRY_PAUSE).await;

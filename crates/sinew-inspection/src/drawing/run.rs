@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sinew_diagram::{Mark, Status};
+use sinew_diagram::{NodeMark, Status};
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
 use sinew_plan::NodeIndex;
 
@@ -11,12 +11,12 @@ use crate::node_rows::{self, NodeStatus};
 /// State of an execution so far.
 #[derive(Debug)]
 pub struct DrawnProgress {
-    marks: Vec<Mark>,
+    marks: Vec<NodeMark>,
     taken: Vec<u32>,
     begun: Vec<u32>,
     ended: Vec<u32>,
     children: BTreeMap<(NodeIndex, NodeIndex), u32>,
-    outcome: Option<Mark>,
+    outcome: Option<NodeMark>,
 }
 
 impl DrawnProgress {
@@ -49,7 +49,7 @@ impl DrawnProgress {
                     sinew_engine::TerminalStatus::Failure => Status::Failed,
                     sinew_engine::TerminalStatus::Cancelled => Status::Cancelled,
                 };
-                Mark { status, note: None }
+                NodeMark { status, note: None }
             }),
         };
         for one in &state.acts {
@@ -66,7 +66,7 @@ impl DrawnProgress {
     }
 
     /// How a node stands.
-    pub(crate) fn mark(&self, node: NodeIndex) -> Option<Mark> {
+    pub(crate) fn mark(&self, node: NodeIndex) -> Option<NodeMark> {
         self.marks.get(node as usize).cloned()
     }
 
@@ -91,17 +91,17 @@ impl DrawnProgress {
     }
 
     /// How all ended, if it did.
-    pub(crate) fn outcome(&self) -> Option<Mark> {
+    pub(crate) fn outcome(&self) -> Option<NodeMark> {
         self.outcome.clone()
     }
 }
 
-fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> Mark {
+fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> NodeMark {
     let Some(last) = acts.last() else {
         // Nodes that an ended execution did not visit were not on its way.
         let skipped = state.ended || state.died(ROOT, ix).is_some();
         let status = if skipped { Status::Skipped } else { Status::Planned };
-        return Mark { status, note: None };
+        return NodeMark { status, note: None };
     };
     let words: Vec<NodeStatus> = acts.iter().map(|one| node_rows::word(one)).collect();
     let is_child = last.owner.is_some();
@@ -125,7 +125,7 @@ fn mark(state: &ExecutionState, ix: NodeIndex, acts: &[&Activation]) -> Mark {
         NodeStatus::Skipped => Status::Skipped,
         NodeStatus::Cancelled => Status::Cancelled,
     };
-    Mark { status, note }
+    NodeMark { status, note }
 }
 
 /// Children stand as the one among them that people look for first.

@@ -23,7 +23,7 @@ impl World {
         Self { home, variables }
     }
 
-    fn settle(&self, given: Connect) -> Result<Settings, MeshError> {
+    fn settle(&self, given: Connect) -> Result<ConnectionSettings, MeshError> {
         given.settle(&|name| self.variables.get(name).cloned())
     }
 
@@ -31,12 +31,12 @@ impl World {
     fn line(&self, given: Connect) -> String {
         let settings = self.settle(given).unwrap();
         let auth = match settings.auth.clone() {
-            Auth::Nobody => "nobody".to_owned(),
-            Auth::Creds(path) => format!("creds {}", path.display()),
-            Auth::Nkey(path) => format!("nkey {}", path.display()),
-            Auth::User(user, password) => format!("user {user} {password}"),
-            Auth::Token(token) => format!("token {token}"),
-            Auth::Jwt { jwt, seed } => format!("jwt {jwt} {seed}"),
+            ConnectionCredentials::Nobody => "nobody".to_owned(),
+            ConnectionCredentials::Creds(path) => format!("creds {}", path.display()),
+            ConnectionCredentials::Nkey(path) => format!("nkey {}", path.display()),
+            ConnectionCredentials::User(user, password) => format!("user {user} {password}"),
+            ConnectionCredentials::Token(token) => format!("token {token}"),
+            ConnectionCredentials::Jwt { jwt, seed } => format!("jwt {jwt} {seed}"),
         };
         let line = format!("{} | {auth}", settings.address());
         line.replace(self.home.path().to_str().unwrap(), "~")

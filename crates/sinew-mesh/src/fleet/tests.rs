@@ -10,7 +10,7 @@ fn settle(owners: &mut Owners, living: &[String], shards: NonZeroU32) -> usize {
     for _ in 0..3 * living.len() + 3 {
         let mut still = true;
         for me in living {
-            let Share { claim, release, .. } = share(owners, living, me, shards);
+            let ShardShare { claim, release, .. } = share(owners, living, me, shards);
             for shard in release {
                 still = false;
                 owners
@@ -65,8 +65,8 @@ fn there_may_be_more_executors_than_shards() {
     let mut owners = Owners::new();
     settle(&mut owners, &ids(&["a", "b", "c"]), NonZeroU32::new(2).unwrap());
     assert_eq!(counts(&owners), [1, 1]);
-    assert_eq!(share(&owners, &ids(&["a"]), "stranger", NonZeroU32::MIN), Share::default());
-    assert_eq!(share(&owners, &[], "a", NonZeroU32::MIN), Share::default());
+    assert_eq!(share(&owners, &ids(&["a"]), "stranger", NonZeroU32::MIN), ShardShare::default());
+    assert_eq!(share(&owners, &[], "a", NonZeroU32::MIN), ShardShare::default());
 }
 
 #[test]
@@ -103,7 +103,7 @@ proptest! {
         let moved = settle(&mut owners, &living, shards);
         prop_assert!(moved <= lacking, "{moved} moved, {lacking} were lacking");
         for id in &living {
-            let Share { keep, claim, release } = share(&owners, &living, id, shards);
+            let ShardShare { keep, claim, release } = share(&owners, &living, id, shards);
             prop_assert!((least..=fullest).contains(&keep.len()) && claim.is_empty() && release.is_empty());
         }
         let owned = |s: u32| owners.get(&s).and_then(|(o, _)| o.as_ref()).is_some_and(|o| living.contains(o));
@@ -144,7 +144,7 @@ async fn after(seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_death_and_a_word_is_life() {
-    let mut watch = Watch::new(LEASE);
+    let mut watch = ExecutorWatch::new(LEASE);
     for (seconds, revision, lives) in
         [(0, 1, true), (2, 1, true), (2, 1, true), (2, 1, false), (2, 1, false), (2, 2, true), (2, 2, true)]
     {
@@ -156,9 +156,9 @@ async fn silence_is_death_and_a_word_is_life() {
 
 #[tokio::test(start_paused = true)]
 async fn who_was_silent_before_we_came_gets_no_new_lease() {
-    assert!(Watch::new(LEASE).living(&said(1, 6)).is_empty());
-    assert!(Watch::new(LEASE).living(&said(1, u64::MAX)).is_empty());
-    let mut watch = Watch::new(LEASE);
+    assert!(ExecutorWatch::new(LEASE).living(&said(1, 6)).is_empty());
+    assert!(ExecutorWatch::new(LEASE).living(&said(1, u64::MAX)).is_empty());
+    let mut watch = ExecutorWatch::new(LEASE);
     assert_eq!(watch.living(&said(1, 5)), ["a"]);
     after(1).await;
     assert!(watch.living(&said(1, 6)).is_empty());
@@ -166,7 +166,7 @@ async fn who_was_silent_before_we_came_gets_no_new_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_kills_nobody_and_wakes_nobody() {
-    let mut watch = Watch::new(LEASE);
+    let mut watch = ExecutorWatch::new(LEASE);
     assert_eq!(watch.living(&said(1, 0)), ["a"]);
     after(120).await;
     assert_eq!(watch.living(&said(1, 0)), ["a"], "nobody could be heard");

@@ -7,7 +7,7 @@ use crate::Token;
 
 /// Rights of a user as a server grants them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Granted {
+pub struct GrantedRights {
     /// Subjects it may publish to; all when absent.
     pub publish: Option<BTreeSet<String>>,
     /// Subjects it may not publish to all the same.
@@ -20,7 +20,7 @@ pub struct Granted {
     pub responses: i64,
 }
 
-impl Granted {
+impl GrantedRights {
     /// Returns whether every message that `right` stands for may be published.
     pub fn may_publish(&self, right: &str) -> bool {
         is_granted(self.publish.as_ref(), &self.deny_publish, right)
@@ -39,7 +39,7 @@ fn is_granted(allow: Option<&BTreeSet<String>>, deny: &BTreeSet<String>, right: 
 
 /// How far a user's rights are from the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub struct RightsComparison {
     /// The roles it was compared to.
     pub roles: Vec<Role>,
     /// Rights that the roles need and the user lacks: `publish to …`, `subscribe to …`, `answer …`.
@@ -49,7 +49,7 @@ pub struct Comparison {
 }
 
 /// Compares what the user of this name has to what these roles need; to the roles it comes closest to when there are none.
-pub fn compare(namespace: &str, name: &Token, granted: &Granted, roles: &[Role]) -> Comparison {
+pub fn compare(namespace: &str, name: &Token, granted: &GrantedRights, roles: &[Role]) -> RightsComparison {
     if !roles.is_empty() {
         return against(namespace, name, granted, roles.to_vec());
     }
@@ -61,10 +61,10 @@ pub fn compare(namespace: &str, name: &Token, granted: &Granted, roles: &[Role])
     sets.min_by_key(|found| (found.missing.len() + found.wide.len(), found.roles.len())).unwrap_or_default()
 }
 
-fn against(namespace: &str, name: &Token, granted: &Granted, roles: Vec<Role>) -> Comparison {
+fn against(namespace: &str, name: &Token, granted: &GrantedRights, roles: Vec<Role>) -> RightsComparison {
     let needed = roles.iter().map(|role| role.permissions(namespace, name));
     let needed = needed.fold(Permissions::default(), Permissions::and);
-    let mut found = Comparison { roles, ..Comparison::default() };
+    let mut found = RightsComparison { roles, ..RightsComparison::default() };
     for (verb, needed, allow, deny) in [
         ("publish to", &needed.publish, &granted.publish, &granted.deny_publish),
         ("subscribe to", &needed.subscribe, &granted.subscribe, &granted.deny_subscribe),
@@ -128,19 +128,19 @@ fn queued(right: &str) -> (&str, Option<&str>) {
 mod tests {
     use super::*;
 
-    fn exact(roles: &[Role]) -> Granted {
+    fn exact(roles: &[Role]) -> GrantedRights {
         let name = Token::of("ada");
         let rights = roles.iter().map(|role| role.permissions("prod", &name));
         let rights = rights.fold(Permissions::default(), Permissions::and);
-        Granted {
+        GrantedRights {
             publish: Some(rights.publish),
             subscribe: Some(rights.subscribe),
             responses: rights.responses.into(),
-            ..Granted::default()
+            ..GrantedRights::default()
         }
     }
 
-    fn check(granted: &Granted, roles: &[Role], missing: &[&str], wide: &[&str]) {
+    fn check(granted: &GrantedRights, roles: &[Role], missing: &[&str], wide: &[&str]) {
         let found = compare("prod", &Token::of("ada"), granted, &[]);
         assert_eq!(
             (&*found.roles, found.missing, found.wide),
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn everything_is_too_wide_for_every_role() {
         for role in Role::ALL {
-            let found = compare("prod", &Token::of("ada"), &Granted::default(), &[role]);
+            let found = compare("prod", &Token::of("ada"), &GrantedRights::default(), &[role]);
             assert_eq!(found.wide, ["publish to >", "subscribe to >"]);
             let answers = found.missing.iter().all(|right| right.starts_with("answer"));
             assert!(answers, "{:?}", found.missing);

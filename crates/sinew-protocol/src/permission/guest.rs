@@ -22,7 +22,7 @@ pub struct Guest {
 
 /// Which way a subject passes between the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum PassageDirection {
     /// The guest says it, and hears what is answered.
     Said,
     /// The tenant says it, and hears what the guest answers.
@@ -33,8 +33,8 @@ pub(super) enum Way {
 
 /// A subject that passes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Passage {
-    pub(super) way: Way,
+pub(super) struct GuestPassage {
+    pub(super) way: PassageDirection,
     pub(super) subject: String,
     /// Whether there may be several answers.
     pub(super) many: bool,
@@ -61,12 +61,12 @@ impl Guest {
 }
 
 /// The subjects of these rights that pass; those about the own account stay in it.
-pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<Passage> {
+pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<GuestPassage> {
     let own = format!("{}.v1.", Token::of(namespace));
     let said = rights.publish.iter().filter(|subject| is_said(&own, subject)).map(|subject| {
         let call = subject.strip_prefix(&own).is_some_and(|rest| rest.starts_with("rpc."));
-        Passage {
-            way: Way::Said,
+        GuestPassage {
+            way: PassageDirection::Said,
             subject: subject.clone(),
             // One request for tasks is answered with many, and with signs of life.
             many: subject.starts_with("$JS.API.CONSUMER.MSG.NEXT."),
@@ -76,17 +76,22 @@ pub(super) fn passages(namespace: &str, rights: &Permissions) -> Vec<Passage> {
     let listens = rights.subscribe.iter().filter(|right| !right.starts_with("_INBOX"));
     let listens = listens.map(|right| match right.split_once(' ') {
         // Replicas that share what is asked answer it, one of them.
-        Some((subject, _)) => Passage {
-            way: Way::Answered,
+        Some((subject, _)) => GuestPassage {
+            way: PassageDirection::Answered,
             subject: subject.to_owned(),
             many: rights.responses > 1,
             minutes: Some(RESPONSE_MINUTES),
         },
         // Questions after micro services are answered by each.
-        None if right.starts_with("$SRV.") => {
-            Passage { way: Way::Answered, subject: right.clone(), many: true, minutes: None }
+        None if right.starts_with("$SRV.") => GuestPassage {
+            way: PassageDirection::Answered,
+            subject: right.clone(),
+            many: true,
+            minutes: None,
+        },
+        None => {
+            GuestPassage { way: PassageDirection::Heard, subject: right.clone(), many: false, minutes: None }
         }
-        None => Passage { way: Way::Heard, subject: right.clone(), many: false, minutes: None },
     });
     said.chain(listens).collect()
 }

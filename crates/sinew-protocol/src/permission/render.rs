@@ -4,7 +4,7 @@ use crate::code;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
-use super::guest::{Guest, Passage, Way, passages};
+use super::guest::{Guest, GuestPassage, PassageDirection, passages};
 use super::{Permissions, RESPONSE_MINUTES, Role};
 use crate::Token;
 
@@ -108,7 +108,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
     let guests: Vec<_> = guests.collect();
     let mut doors = Doors::default();
     for (_, account, passages, _) in &guests {
-        doors.open(account, passages, &[Way::Answered]);
+        doors.open(account, passages, &[PassageDirection::Answered]);
     }
     // Writing to a text cannot fail.
     let _ = writeln!(out, "  {}: {{", quoted("account", &tenant.account)?);
@@ -133,7 +133,7 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
         // Without streams there is nothing that a server could be made to do to one.
         out.push_str("    jetstream: disabled\n");
         let mut doors = Doors::default();
-        doors.open(&tenant.account, passages, &[Way::Said, Way::Heard]);
+        doors.open(&tenant.account, passages, &[PassageDirection::Said, PassageDirection::Heard]);
         doors.write(out)?;
         out.push_str("    users: [\n");
         write_user(out, &guest.name, "agent, a guest", &guest.login, rights)?;
@@ -145,13 +145,13 @@ fn write_tenant(out: &mut String, tenant: &Tenant) -> Result<(), BadTenant> {
 /// Imports and exports of an account.
 #[derive(Default)]
 struct Doors<'a> {
-    exports: BTreeMap<&'a Passage, Vec<&'a str>>,
-    imports: Vec<(&'a str, &'a Passage)>,
+    exports: BTreeMap<&'a GuestPassage, Vec<&'a str>>,
+    imports: Vec<(&'a str, &'a GuestPassage)>,
 }
 
 impl<'a> Doors<'a> {
     /// Opens passages to another account: what goes these ways is taken from it, the rest is given to it.
-    fn open(&mut self, account: &'a str, passages: &'a [Passage], taken: &[Way]) {
+    fn open(&mut self, account: &'a str, passages: &'a [GuestPassage], taken: &[PassageDirection]) {
         for passage in passages {
             if taken.contains(&passage.way) {
                 self.imports.push((account, passage));
@@ -195,10 +195,10 @@ impl<'a> Doors<'a> {
     }
 }
 
-impl Passage {
+impl GuestPassage {
     /// Returns the server's word for the kind: `stream` for messages, `service` for answered calls.
     fn kind(&self) -> &'static str {
-        if self.way == Way::Heard { "stream" } else { "service" }
+        if self.way == PassageDirection::Heard { "stream" } else { "service" }
     }
 }
 

@@ -55,12 +55,12 @@ fn kinds(permissions: &Permissions, may: impl Fn(&Permissions, &str) -> bool) ->
 #[test]
 fn what_a_server_grants_is_asked_for_by_subject() {
     let set = |rights: &[&str]| rights.iter().map(|right| (*right).to_owned()).collect::<BTreeSet<_>>();
-    let all = Granted::default();
-    let own = Granted {
+    let all = GrantedRights::default();
+    let own = GrantedRights {
         publish: Some(set(&["p.v1.node.*", "p.v1.rpc.>"])),
         deny_publish: set(&["p.v1.rpc.secret.>"]),
         subscribe: Some(set(&["p.v1.node.a a", "p.v1.card.*"])),
-        ..Granted::default()
+        ..GrantedRights::default()
     };
     for (granted, right, may) in [
         (&all, "p.v1.node.a", true),
@@ -306,23 +306,29 @@ fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
     let mut agent = of(Role::Agent, "stranger");
     agent.publish.insert("prod.v1.rpc.".to_owned() + Token::of("order reviewer").as_str() + ".*.stranger");
     assert_eq!(rights, agent, "an agent's rights and a call, not to itself");
-    let way = |subject: &str| -> Vec<guest::Way> {
+    let way = |subject: &str| -> Vec<guest::PassageDirection> {
         let ways = guest::passages("prod", &rights).into_iter();
         ways.filter(|passage| covers(&passage.subject, subject)).map(|passage| passage.way).collect()
     };
     for subject in &rights.publish {
         let ways = way(subject);
-        assert_eq!(ways.contains(&guest::Way::Said), subject != OWN_RIGHTS, "{subject}: {ways:?}");
+        assert_eq!(
+            ways.contains(&guest::PassageDirection::Said),
+            subject != OWN_RIGHTS,
+            "{subject}: {ways:?}"
+        );
     }
     for right in &rights.subscribe {
         let (subject, queue) = right.split_once(' ').unwrap_or((right, ""));
         let ways = way(subject);
         let want = match () {
             () if subject.starts_with("_INBOX_") => None,
-            () if subject.starts_with("$SRV.") || !queue.is_empty() => Some(guest::Way::Answered),
-            () => Some(guest::Way::Heard),
+            () if subject.starts_with("$SRV.") || !queue.is_empty() => {
+                Some(guest::PassageDirection::Answered)
+            }
+            () => Some(guest::PassageDirection::Heard),
         };
-        assert_eq!(ways.into_iter().find(|way| *way != guest::Way::Said), want, "{right}");
+        assert_eq!(ways.into_iter().find(|way| *way != guest::PassageDirection::Said), want, "{right}");
     }
     // Rights that no agent has today must stay closed if it receives the subject later.
     for right in [

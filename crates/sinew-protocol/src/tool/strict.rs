@@ -33,18 +33,18 @@ const MOST_VALUES: usize = 500;
 
 /// The parameters in strict's words; none if they cannot be said in them.
 pub(super) fn strict(parameters: &Value) -> Option<Value> {
-    let mut strict = Strict { root: parameters, properties: 0, values: 0 };
+    let mut strict = StrictSchema { root: parameters, properties: 0, values: 0 };
     let root = parameters.as_object().filter(|root| root.get("type").is_some_and(|kind| kind == "object"))?;
     strict.schema(root, 0).map(Value::Object)
 }
 
-struct Strict<'a> {
+struct StrictSchema<'a> {
     root: &'a Value,
     properties: usize,
     values: usize,
 }
 
-impl Strict<'_> {
+impl StrictSchema<'_> {
     fn schema(&mut self, schema: &Map<String, Value>, level: usize) -> Option<Map<String, Value>> {
         if let Some(Value::String(place)) = schema.get("$ref") {
             // A reference must stand alone and must point into the definitions that are checked here.

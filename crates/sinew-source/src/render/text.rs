@@ -14,7 +14,7 @@ const LONGEST_LINE: usize = 120;
 /// For a terminal: `file:line:col: CODE: message`, then the line, a caret under the place, and the hint;
 /// warnings say so before the code. Ends with a line break unless empty. Shows the first 50 findings.
 pub fn render_text(diagnostics: &Diagnostics, colour: bool) -> String {
-    let paint = Paint { on: colour };
+    let paint = TextStyle { on: colour };
     let mut out = String::new();
     for item in diagnostics.items.iter().take(MOST_SHOWN) {
         // Writing to a String cannot fail.
@@ -33,7 +33,7 @@ pub fn summary(errors: usize, warnings: usize, files: usize) -> String {
     format!("{}, {} in {}", count(errors, "error"), count(warnings, "warning"), count(files, "file"))
 }
 
-fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Paint) -> std::fmt::Result {
+fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: TextStyle) -> std::fmt::Result {
     let sources = &diagnostics.sources;
     if let Some(name) = file_name(diagnostics, item) {
         let place = match item.span {
@@ -43,8 +43,8 @@ fn one(out: &mut String, diagnostics: &Diagnostics, item: &Diagnostic, paint: Pa
         write!(out, "{} ", paint.bold(&place))?;
     }
     let strong = match item.severity {
-        Severity::Error => Paint::red,
-        Severity::Warning => Paint::yellow,
+        Severity::Error => TextStyle::red,
+        Severity::Warning => TextStyle::yellow,
     };
     if item.severity == Severity::Warning {
         write!(out, "{} ", strong(paint, "warning:"))?;
@@ -108,11 +108,11 @@ fn shown_part(text: &str) -> String {
 
 /// Colours, or none.
 #[derive(Clone, Copy)]
-struct Paint {
+struct TextStyle {
     on: bool,
 }
 
-impl Paint {
+impl TextStyle {
     fn with(self, code: &str, text: &str) -> String {
         if self.on { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

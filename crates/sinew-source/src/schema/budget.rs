@@ -100,13 +100,13 @@ const UNLIMITED: MeterState = MeterState {
 };
 
 /// The meter of this thread. A parameter cannot carry it: the validator makes nodes for property names by itself.
-struct Meter(Cell<MeterState>);
+struct ThreadMeter(Cell<MeterState>);
 
 thread_local! {
-    static METER: Meter = const { Meter(Cell::new(UNLIMITED)) };
+    static METER: ThreadMeter = const { ThreadMeter(Cell::new(UNLIMITED)) };
 }
 
-impl Meter {
+impl ThreadMeter {
     fn replace(&self, state: &MeterState) -> RestoredMeter {
         RestoredMeter(self.0.replace(*state))
     }

@@ -46,19 +46,19 @@ const META_SCHEMAS: [&str; 2] = ["http://json-schema.org/", "https://json-schema
 /// in a way that this module cannot follow.
 pub(super) fn compiled_count(schema: &Value, references: &References<'_>) -> Result<usize, SchemaError> {
     let mut count =
-        Count { references, left: MAX_COMPILED, targets: BTreeSet::new(), marking: BTreeSet::new() };
+        NodeCount { references, left: MAX_COMPILED, targets: BTreeSet::new(), marking: BTreeSet::new() };
     count.compile(schema, 0)?;
     Ok(MAX_COMPILED - count.left)
 }
 
 /// The members or items of a value that a schema leaves over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Leftover {
+enum LeftoverMembers {
     Properties,
     Items,
 }
 
-impl Leftover {
+impl LeftoverMembers {
     /// The keyword for what is left over.
     fn keyword(self) -> &'static str {
         match self {
@@ -76,16 +76,16 @@ impl Leftover {
     }
 }
 
-struct Count<'r, 's> {
+struct NodeCount<'r, 's> {
     references: &'r References<'s>,
     left: usize,
     /// Targets of references: each is compiled once.
     targets: BTreeSet<*const Value>,
     /// Subschemas whose leftovers are being compiled: a loop ends there.
-    marking: BTreeSet<(*const Value, Leftover)>,
+    marking: BTreeSet<(*const Value, LeftoverMembers)>,
 }
 
-impl<'s> Count<'_, 's> {
+impl<'s> NodeCount<'_, 's> {
     fn spend(&mut self, depth: usize) -> Result<(), SchemaError> {
         let left = self.left.checked_sub(1).filter(|_| depth <= MAX_COMPILED_DEPTH);
         self.left = left.ok_or(SchemaError::TooManyReferences)?;
@@ -106,8 +106,10 @@ impl<'s> Count<'_, 's> {
         let Value::Object(members) = schema else { return Ok(()) };
         for (key, value) in members {
             match key.as_str() {
-                "unevaluatedProperties" => self.mark(schema, members, Leftover::Properties, depth + 1)?,
-                "unevaluatedItems" => self.mark(schema, members, Leftover::Items, depth + 1)?,
+                "unevaluatedProperties" => {
+                    self.mark(schema, members, LeftoverMembers::Properties, depth + 1)?
+                }
+                "unevaluatedItems" => self.mark(schema, members, LeftoverMembers::Items, depth + 1)?,
                 keyword => self.compile_keyword(keyword, value, depth + 1)?,
             }
         }
@@ -141,7 +143,7 @@ impl<'s> Count<'_, 's> {
         &mut self,
         schema: &Value,
         members: &Map<String, Value>,
-        leftover: Leftover,
+        leftover: LeftoverMembers,
         depth: usize,
     ) -> Result<(), SchemaError> {
         self.spend(depth)?;
@@ -183,7 +185,12 @@ impl<'s> Count<'_, 's> {
         Ok(())
     }
 
-    fn mark_below(&mut self, schema: &Value, leftover: Leftover, depth: usize) -> Result<(), SchemaError> {
+    fn mark_below(
+        &mut self,
+        schema: &Value,
+        leftover: LeftoverMembers,
+        depth: usize,
+    ) -> Result<(), SchemaError> {
         match schema {
             Value::Object(members) => self.mark(schema, members, leftover, depth),
             _ => Ok(()),

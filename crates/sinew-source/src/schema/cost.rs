@@ -86,7 +86,7 @@ pub(super) struct SchemaCost {
 impl SchemaCost {
     /// The prices of a schema; `None` where it has more patterns or lists in `enum` than a schema may have.
     pub(super) fn of_schema(schema: &Value, references: &References<'_>, subschemas: usize) -> Option<Self> {
-        let mut survey = Survey::default();
+        let mut survey = SchemaSurvey::default();
         survey.walk(schema, 0);
         if survey.patterns > MAX_PATTERNS || survey.enum_trees > MAX_ENUM_TREES {
             return None;
@@ -118,7 +118,7 @@ impl SchemaCost {
 
 /// The counts of one walk over a schema.
 #[derive(Default)]
-struct Survey {
+struct SchemaSurvey {
     patterns: usize,
     /// States of the largest `pattern`.
     pattern_states: u64,
@@ -131,7 +131,7 @@ struct Survey {
     largest_copy: usize,
 }
 
-impl Survey {
+impl SchemaSurvey {
     /// Counts what lies in a part of the schema, and returns about how many bytes a copy of it takes.
     fn walk(&mut self, schema: &Value, pointer: usize) -> usize {
         self.longest_pointer = self.longest_pointer.max(pointer);

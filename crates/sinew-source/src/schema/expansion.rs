@@ -19,7 +19,7 @@ const MAX_SUBSCHEMAS_PER_NAME: usize = 64;
 
 /// The subschemas that follow from a schema's references; `None` where there are too many, or the way is too long.
 pub(super) fn expanded_size(schema: &Value, references: &References<'_>) -> Option<usize> {
-    let mut walk = Walk { references, sizes: BTreeMap::new(), too_deep: false };
+    let mut walk = ExpansionWalk { references, sizes: BTreeMap::new(), too_deep: false };
     let count = walk.size(schema, 0).count;
     (count <= MOST && !walk.too_deep).then_some(count)
 }
@@ -79,21 +79,21 @@ impl<'s> References<'s> {
 
 /// Size of the expansion below one subschema.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct ExpansionSize {
     count: usize,
     height: usize,
 }
 
-struct Walk<'r, 's> {
+struct ExpansionWalk<'r, 's> {
     references: &'r References<'s>,
     /// Sizes of targets by address; zero while being counted, so that a loop ends.
-    sizes: BTreeMap<*const Value, Size>,
+    sizes: BTreeMap<*const Value, ExpansionSize>,
     too_deep: bool,
 }
 
-impl<'s> Walk<'_, 's> {
-    fn size(&mut self, schema: &'s Value, depth: usize) -> Size {
-        let mut size = Size { count: 1, height: 0 };
+impl<'s> ExpansionWalk<'_, 's> {
+    fn size(&mut self, schema: &'s Value, depth: usize) -> ExpansionSize {
+        let mut size = ExpansionSize { count: 1, height: 0 };
         if depth > DEEPEST {
             self.too_deep = true;
             return size;
@@ -127,8 +127,8 @@ impl<'s> Walk<'_, 's> {
         size
     }
 
-    fn follow(&mut self, reference: &str, depth: usize) -> Size {
-        let mut size = Size::default();
+    fn follow(&mut self, reference: &str, depth: usize) -> ExpansionSize {
+        let mut size = ExpansionSize::default();
         for target in self.references.resolve(reference) {
             let below = self.size_of_target(target, depth);
             size.count = size.count.saturating_add(below.count);
@@ -137,11 +137,11 @@ impl<'s> Walk<'_, 's> {
         size
     }
 
-    fn size_of_target(&mut self, target: &'s Value, depth: usize) -> Size {
+    fn size_of_target(&mut self, target: &'s Value, depth: usize) -> ExpansionSize {
         let address = std::ptr::from_ref(target);
         let known = self.sizes.get(&address).copied();
         let size = known.unwrap_or_else(|| {
-            self.sizes.insert(address, Size::default());
+            self.sizes.insert(address, ExpansionSize::default());
             let size = self.size(target, depth);
             self.sizes.insert(address, size);
             size
@@ -151,7 +151,7 @@ impl<'s> Walk<'_, 's> {
     }
 }
 
-impl Size {
+impl ExpansionSize {
     fn add(&mut self, below: Self) {
         self.count = self.count.saturating_add(below.count);
         self.height = self.height.max(below.height + 1);

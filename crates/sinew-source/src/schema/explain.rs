@@ -7,7 +7,7 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Is};
 use serde_json::Value;
 
-use super::{Finding, MOST_VIOLATIONS, SchemaError};
+use super::{DetailedViolation, MOST_VIOLATIONS, SchemaError};
 
 /// Messages longer than this are cut, in characters: schemas may list very long enums.
 const LONGEST_MESSAGE: usize = 300;
@@ -18,19 +18,20 @@ const MAX_FINDINGS_WITH_TEXTS: usize = 64;
 
 /// Adds what one error says: several findings for several unknown properties, and those of the branch that
 /// was meant for `anyOf` and `oneOf`.
-pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<Finding>) {
+pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<DetailedViolation>) {
     let actual = type_name(error.instance());
     match error.kind() {
         Is::AdditionalProperties { unexpected } | Is::UnevaluatedProperties { unexpected } => {
             for key in unexpected.iter().take(MOST_VIOLATIONS.saturating_sub(out.len())) {
-                let mut finding = Finding::new(error, format!("unknown property '{}'", short(key, 60)));
+                let mut finding =
+                    DetailedViolation::new(error, format!("unknown property '{}'", short(key, 60)));
                 finding.key = Some(key.clone());
                 out.push(finding);
             }
         }
         Is::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            out.push(Finding::new(error, format!("'{}' is a required property", short(name, 60))));
+            out.push(DetailedViolation::new(error, format!("'{}' is a required property", short(name, 60))));
         }
         Is::Type { kind } => {
             let expected = match kind {
@@ -40,38 +41,44 @@ pub(super) fn findings(error: &ValidationError<'_>, out: &mut Vec<Finding>) {
                     format!("types {}", names.join(", "))
                 }
             };
-            out.push(Finding::new(error, format!("{actual} is not of {expected}")));
+            out.push(DetailedViolation::new(error, format!("{actual} is not of {expected}")));
         }
         Is::Enum { options } => {
-            let mut finding = Finding::new(error, masked(error, actual));
+            let mut finding = DetailedViolation::new(error, masked(error, actual));
             if out.len() < MAX_FINDINGS_WITH_TEXTS {
                 finding.expected = texts(options);
             }
             out.push(finding);
         }
         Is::Constant { expected_value } => {
-            let mut finding = Finding::new(error, masked(error, actual));
+            let mut finding = DetailedViolation::new(error, masked(error, actual));
             finding.expected = expected_value.as_str().map(str::to_owned).into_iter().collect();
             out.push(finding);
         }
         // The error holds a stand-in for the array, whose length says nothing.
         Is::AdditionalItems { limit } => {
-            out.push(Finding::new(error, format!("additional items are not allowed (more than {limit})")));
+            out.push(DetailedViolation::new(
+                error,
+                format!("additional items are not allowed (more than {limit})"),
+            ));
         }
-        Is::FalseSchema => out.push(Finding::new(error, "no value is allowed here".to_owned())),
+        Is::FalseSchema => out.push(DetailedViolation::new(error, "no value is allowed here".to_owned())),
         Is::PropertyNames { error: inner } => {
             let name = inner.instance().as_str().unwrap_or_default();
             let message =
                 format!("property name '{}' is not allowed: {}", short(name, 60), masked(inner, "name"));
-            let mut finding = Finding::new(error, message);
+            let mut finding = DetailedViolation::new(error, message);
             finding.key = Some(name.to_owned());
             out.push(finding);
         }
         Is::AnyOf { context } | Is::OneOfNotValid { context } => branches(error, context, actual, out),
         Is::OneOfMultipleValid { .. } => {
-            out.push(Finding::new(error, format!("{actual} matches more than one of the allowed forms")));
+            out.push(DetailedViolation::new(
+                error,
+                format!("{actual} matches more than one of the allowed forms"),
+            ));
         }
-        _ => out.push(Finding::new(error, masked(error, actual))),
+        _ => out.push(DetailedViolation::new(error, masked(error, actual))),
     }
 }
 
@@ -81,7 +88,7 @@ fn branches(
     error: &ValidationError<'_>,
     context: &[Vec<ValidationError<'static>>],
     actual: &str,
-    out: &mut Vec<Finding>,
+    out: &mut Vec<DetailedViolation>,
 ) {
     let here = error.instance_path().as_str();
     let right_type = |branch: &&Vec<ValidationError<'static>>| {
@@ -105,12 +112,12 @@ fn branches(
         let expected: Vec<String> = texts.take(MAX_EXPECTED_TEXTS).collect();
         let listed: Vec<String> = expected.iter().map(|text| format!("'{text}'")).collect();
         let message = format!("{} is none of {}", type_name(first.instance()), listed.join(", "));
-        let mut finding = Finding::new(first, short(&message, LONGEST_MESSAGE));
+        let mut finding = DetailedViolation::new(first, short(&message, LONGEST_MESSAGE));
         finding.expected = expected;
         out.push(finding);
         return;
     }
-    out.push(Finding::new(error, format!("{actual} matches none of the allowed forms")));
+    out.push(DetailedViolation::new(error, format!("{actual} matches none of the allowed forms")));
 }
 
 fn marker_texts(error: &ValidationError<'_>) -> Vec<String> {

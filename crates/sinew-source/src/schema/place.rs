@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BUDGET_KEYWORD, CHECK_BUDGET_EXCEEDED, Finding, Schema};
+use super::{BUDGET_KEYWORD, CHECK_BUDGET_EXCEEDED, DetailedViolation, Schema};
 use crate::{Diagnostic, Node, Span, hint_for};
 
 /// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
@@ -14,8 +14,8 @@ pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
     findings.map(|(count, finding)| diagnostic(schema, node, finding, count)).collect()
 }
 
-fn diagnostic(schema: &Schema, root: &Node, finding: Finding, count: usize) -> Diagnostic {
-    let Finding { violation, key, expected } = finding;
+fn diagnostic(schema: &Schema, root: &Node, finding: DetailedViolation, count: usize) -> Diagnostic {
+    let DetailedViolation { violation, key, expected } = finding;
     let code = match violation.keyword.as_str() {
         "additionalProperties" | "unevaluatedProperties" => "SINEW-4002",
         "required" => "SINEW-4003",

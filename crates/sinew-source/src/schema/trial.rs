@@ -24,7 +24,7 @@ pub(super) fn recursive_values(schema: &Value, references: &References<'_>) -> V
 
 /// One level down in a value.
 #[derive(Clone)]
-enum Descent<'s> {
+enum TrialDescent<'s> {
     Member(&'s str),
     Item(usize),
 }
@@ -57,7 +57,7 @@ fn collect_targets<'s>(
 }
 
 /// The shortest way down a value on which a subschema is applied again.
-fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<Descent<'s>>> {
+fn way_back<'s>(target: &'s Value, references: &References<'s>) -> Option<Vec<TrialDescent<'s>>> {
     let mut seen = BTreeSet::new();
     let mut queue = VecDeque::from([(target, Vec::new())]);
     while let Some((schema, way)) = queue.pop_front() {
@@ -88,7 +88,7 @@ fn next_subschemas<'s>(
     key: &str,
     value: &'s Value,
     references: &References<'s>,
-) -> Vec<(&'s Value, Option<Descent<'s>>)> {
+) -> Vec<(&'s Value, Option<TrialDescent<'s>>)> {
     match (key, value) {
         ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
             references.resolve(reference).into_iter().map(|target| (target, None)).collect()
@@ -98,34 +98,34 @@ fn next_subschemas<'s>(
         }
         ("not" | "if" | "then" | "else", branch) => vec![(branch, None)],
         ("properties", Value::Object(properties)) => {
-            properties.iter().map(|(name, schema)| (schema, Some(Descent::Member(name)))).collect()
+            properties.iter().map(|(name, schema)| (schema, Some(TrialDescent::Member(name)))).collect()
         }
         ("additionalProperties" | "unevaluatedProperties", schema) => {
-            vec![(schema, Some(Descent::Member("a")))]
+            vec![(schema, Some(TrialDescent::Member("a")))]
         }
         ("patternProperties", Value::Object(patterns)) => {
-            let below = |name: &'s String| Descent::Member(name.trim_matches(['^', '$']));
+            let below = |name: &'s String| TrialDescent::Member(name.trim_matches(['^', '$']));
             patterns.iter().map(|(name, schema)| (schema, Some(below(name)))).collect()
         }
         ("dependentSchemas", Value::Object(schemas)) => {
             schemas.values().map(|schema| (schema, None)).collect()
         }
         ("prefixItems" | "items", Value::Array(schemas)) => {
-            schemas.iter().enumerate().map(|(n, schema)| (schema, Some(Descent::Item(n)))).collect()
+            schemas.iter().enumerate().map(|(n, schema)| (schema, Some(TrialDescent::Item(n)))).collect()
         }
         ("items" | "contains" | "additionalItems" | "unevaluatedItems", schema) => {
-            vec![(schema, Some(Descent::Item(0)))]
+            vec![(schema, Some(TrialDescent::Item(0)))]
         }
         _ => Vec::new(),
     }
 }
 
 /// A value that goes the way down again and again.
-fn nested(way: &[Descent<'_>]) -> Value {
+fn nested(way: &[TrialDescent<'_>]) -> Value {
     let descents = way.iter().rev().cycle().take(TRIAL_DEPTH / way.len().max(1) * way.len());
     descents.fold(Value::Null, |inner, descent| match descent {
-        Descent::Member(name) => Value::Object(Map::from_iter([((*name).to_owned(), inner)])),
-        Descent::Item(index) => {
+        TrialDescent::Member(name) => Value::Object(Map::from_iter([((*name).to_owned(), inner)])),
+        TrialDescent::Item(index) => {
             let mut items = vec![Value::Null; *index.min(&TRIAL_DEPTH)];
             items.push(inner);
             Value::Array(items)

@@ -108,7 +108,8 @@ pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit
             ApprovalCommand::Show(args) => show(&args, output).await,
             ApprovalCommand::Approve(args) => {
                 let data = args.data.as_deref().map(input::json_or_text).unwrap_or_default();
-                let decision = Decision { data, comment: args.comment, reject: false, dry_run: args.dry_run };
+                let decision =
+                    DecisionWord { data, comment: args.comment, reject: false, dry_run: args.dry_run };
                 decide(&args.one, decision, output).await
             }
             ApprovalCommand::Reject(args) => {
@@ -116,7 +117,8 @@ pub(crate) fn approval(command: ApprovalCommand, output: &Output) -> Result<Exit
                     return Err(Failure::usage("--comment says why, and may not be empty"));
                 }
                 let comment = Some(args.comment);
-                let decision = Decision { data: Value::Null, comment, reject: true, dry_run: args.dry_run };
+                let decision =
+                    DecisionWord { data: Value::Null, comment, reject: true, dry_run: args.dry_run };
                 decide(&args.one, decision, output).await
             }
         }
@@ -234,14 +236,14 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
 }
 
 /// Decision of a person.
-struct Decision {
+struct DecisionWord {
     data: Value,
     comment: Option<String>,
     reject: bool,
     dry_run: bool,
 }
 
-async fn decide(args: &OneArgs, decision: Decision, output: &Output) -> Result<Exit, Failure> {
+async fn decide(args: &OneArgs, decision: DecisionWord, output: &Output) -> Result<Exit, Failure> {
     let (remote, id, wait) = args.find().await?;
     let node = wait.node.clone().unwrap_or_default();
     let verb = if decision.reject { "reject" } else { "approve" };

@@ -129,21 +129,25 @@ pub(crate) fn artifact(command: ArtifactCommand, output: &Output) -> Result<Exit
 }
 
 /// An artifact, and the node whose agent left it.
-struct Left {
+struct LeftArtifact {
     node: String,
     attempt: u32,
     artifact: ResultArtifact,
 }
 
 /// All artifacts that replies of an execution name, in order.
-fn left(record: &Record) -> Vec<Left> {
+fn left(record: &Record) -> Vec<LeftArtifact> {
     let ctx = record.execution.ctx();
     let mut left = Vec::new();
     for act in 0..ctx.state.acts.len() as u32 {
         for replied in &ctx.act(act).replies {
             let Ok(reply) = &replied.result else { continue };
             for artifact in reply.artifacts.iter().filter_map(ResultArtifact::from_value) {
-                left.push(Left { node: events::label(&ctx, act), attempt: replied.attempt, artifact });
+                left.push(LeftArtifact {
+                    node: events::label(&ctx, act),
+                    attempt: replied.attempt,
+                    artifact,
+                });
             }
         }
     }
@@ -172,7 +176,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
         }
         let heads = ["NAME", "VERSION", "NODE", "BYTES", "TYPE", "SHA256"];
         let mut lines = vec![heads.map(str::to_owned).to_vec()];
-        let is_shown = |one: &&Left| args.all || !is_generated(one.artifact.meta.name.as_str());
+        let is_shown = |one: &&LeftArtifact| args.all || !is_generated(one.artifact.meta.name.as_str());
         let hidden = all.iter().filter(|one| !is_shown(one)).count();
         if hidden > 0 {
             output
@@ -241,11 +245,11 @@ fn value_of_record(record: &Record, wanted: &str) -> Option<Bytes> {
 }
 
 /// `[NODE/]NAME[:vN]`; the newest of several.
-fn find(record: &Record, wanted: &str) -> Result<Left, Failure> {
+fn find(record: &Record, wanted: &str) -> Result<LeftArtifact, Failure> {
     let (node, rest) = wanted.rsplit_once('/').map_or((None, wanted), |(node, rest)| (Some(node), rest));
     let (name, version) = split_version(rest);
     let mut all = left(record);
-    let meant = |one: &Left| {
+    let meant = |one: &LeftArtifact| {
         let meta = &one.artifact.meta;
         meta.name.as_str() == name
             && version.is_none_or(|version| version == meta.version)
@@ -273,7 +277,7 @@ fn split_version(text: &str) -> (&str, Option<u32>) {
 }
 
 /// The bytes, checked.
-async fn fetch(found: &Found, one: &Left) -> Result<Bytes, Failure> {
+async fn fetch(found: &Found, one: &LeftArtifact) -> Result<Bytes, Failure> {
     match (&found.remote, &one.artifact.content) {
         (Some(remote), _) => Ok(remote.mesh().artifacts().get(&one.artifact).await?),
         (None, Content::Url(_)) => {
@@ -334,8 +338,8 @@ async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
     let one = find(&found.record, &args.first)?;
     let two = find(&second.record, args.second.as_deref().unwrap_or(&args.first))?;
     let same = one.artifact.meta.sha256 == two.artifact.meta.sha256;
-    let name = |one: &Left| format!("{}/{}", one.node, one.artifact.reference());
-    let side = |one: &Left| json!({ "artifact": name(one), "size": one.artifact.meta.size, "sha256": one.artifact.meta.sha256 });
+    let name = |one: &LeftArtifact| format!("{}/{}", one.node, one.artifact.reference());
+    let side = |one: &LeftArtifact| json!({ "artifact": name(one), "size": one.artifact.meta.size, "sha256": one.artifact.meta.sha256 });
     let mut document = json!({ "same": same, "first": side(&one), "second": side(&two) });
     if !same {
         let (a, b) = (fetch(&found, &one).await?, fetch(second, &two).await?);
@@ -349,7 +353,7 @@ async fn diff(args: &DiffArgs, output: &Output) -> Result<Exit, Failure> {
         (true, _) => "they are the same".to_owned(),
         (false, Some(lines)) => words::plain(lines),
         (false, None) => {
-            let line = |one: &Left| {
+            let line = |one: &LeftArtifact| {
                 format!("{}  {} bytes  {}", name(one), one.artifact.meta.size, one.artifact.meta.sha256)
             };
             format!("{}\n{}", line(&one), line(&two))

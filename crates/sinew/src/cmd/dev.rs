@@ -130,7 +130,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         () = wait_until_online(&mesh, names.iter().chain(&workflows)) => {}
         () = stop.asked() => {}
     }
-    let banner = Banner {
+    let banner = DevBanner {
         args,
         url: mesh_at.nats.clone().unwrap_or_default(),
         namespace: mesh.namespace(),
@@ -275,7 +275,7 @@ async fn server(args: &DevArgs, output: &Output) -> Result<Server, Failure> {
 }
 
 /// Started services, and the next commands to type.
-struct Banner<'a> {
+struct DevBanner<'a> {
     args: &'a DevArgs,
     url: String,
     namespace: &'a str,
@@ -290,7 +290,7 @@ struct Banner<'a> {
     next: NextCommand,
 }
 
-impl Banner<'_> {
+impl DevBanner<'_> {
     fn say(&self, output: &Output) {
         let store = match (self.server, self.args.ephemeral) {
             (None, _) => None,

@@ -44,10 +44,10 @@ pub(crate) struct DoctorArgs {
 
 /// One check.
 #[derive(Clone, Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     #[serde(rename = "check")]
     what: &'static str,
-    state: State,
+    state: CheckState,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
@@ -57,7 +57,7 @@ struct Check {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum CheckState {
     Ok,
     Warn,
     Fail,
@@ -67,11 +67,11 @@ enum State {
 pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure> {
     let checks = block(async { Ok(Doctor::default().examine(args).await) })?;
     output.value(&checks, |checks| {
-        let line = |check: &Check| {
+        let line = |check: &DoctorCheck| {
             let (word, color) = match check.state {
-                State::Ok => ("ok  ", "\u{1b}[32m"),
-                State::Warn => ("warn", "\u{1b}[33m"),
-                State::Fail => ("fail", "\u{1b}[31m"),
+                CheckState::Ok => ("ok  ", "\u{1b}[32m"),
+                CheckState::Warn => ("warn", "\u{1b}[33m"),
+                CheckState::Fail => ("fail", "\u{1b}[31m"),
             };
             let (on, off) = if output.color { (color, "\u{1b}[0m") } else { ("", "") };
             let code = check.code.map(|code| format!(" [{code}]")).unwrap_or_default();
@@ -80,7 +80,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
         };
         checks.iter().map(line).collect::<Vec<_>>().join("\n")
     });
-    let failed = checks.iter().any(|check| check.state == State::Fail);
+    let failed = checks.iter().any(|check| check.state == CheckState::Fail);
     Ok(if failed { Exit::Failed } else { Exit::Ok })
 }
 
@@ -99,30 +99,36 @@ fn role(word: &str) -> Result<Role, String> {
 
 #[derive(Default)]
 struct Doctor {
-    checks: Vec<Check>,
+    checks: Vec<DoctorCheck>,
 }
 
 impl Doctor {
-    fn say(&mut self, check: &'static str, state: State, message: impl Into<String>, hint: Option<&str>) {
+    fn say(
+        &mut self,
+        check: &'static str,
+        state: CheckState,
+        message: impl Into<String>,
+        hint: Option<&str>,
+    ) {
         let hint = hint.map(str::to_owned);
-        self.checks.push(Check { what: check, state, message: message.into(), hint, code: None });
+        self.checks.push(DoctorCheck { what: check, state, message: message.into(), hint, code: None });
     }
 
     fn failed(&mut self, check: &'static str, failure: Failure) {
         let Failure { exit, message, hint, code, .. } = failure;
         // A check that these credentials may not make is a warning, not a failure.
-        let state = if exit == Exit::Denied { State::Warn } else { State::Fail };
-        self.checks.push(Check { what: check, state, message, hint, code: Some(code) });
+        let state = if exit == Exit::Denied { CheckState::Warn } else { CheckState::Fail };
+        self.checks.push(DoctorCheck { what: check, state, message, hint, code: Some(code) });
     }
 
     /// Checks in the order in which one rests on the other.
-    async fn examine(mut self, args: &DoctorArgs) -> Vec<Check> {
+    async fn examine(mut self, args: &DoctorArgs) -> Vec<DoctorCheck> {
         let mesh = match args.mesh.open("doctor").await {
             Ok(mesh) => mesh,
             Err(Failure { message, hint, code, .. }) => {
-                self.checks.push(Check {
+                self.checks.push(DoctorCheck {
                     what: "server",
-                    state: State::Fail,
+                    state: CheckState::Fail,
                     message,
                     hint,
                     code: Some(code),
@@ -157,11 +163,11 @@ impl Doctor {
     fn server(&mut self, mesh: &Mesh) {
         let info = mesh.client().server_info();
         let text = format!("nats-server {} at {}:{}", info.version, info.host, info.port);
-        self.say("server", State::Ok, text, None);
+        self.say("server", CheckState::Ok, text, None);
         // A limit below every need is reported as a problem of its own.
         if info.max_payload < PAYLOAD && !mesh.has_small_payload() {
             let text = format!("the server takes messages of at most {} bytes", info.max_payload);
-            self.say("payload", State::Warn, text, Some("set max_payload to 1MB or more"));
+            self.say("payload", CheckState::Warn, text, Some("set max_payload to 1MB or more"));
         }
     }
 
@@ -169,12 +175,12 @@ impl Doctor {
         match mesh.check().await {
             Ok(differences) if differences.is_empty() => {
                 let text = format!("the streams of mesh {} are as they must be", mesh.namespace());
-                self.say("streams", State::Ok, text, None);
+                self.say("streams", CheckState::Ok, text, None);
                 true
             }
             Ok(differences) => {
                 let text = differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                self.say("streams", State::Fail, text, Some("sinew mesh provision"));
+                self.say("streams", CheckState::Fail, text, Some("sinew mesh provision"));
                 true
             }
             Err(error) => {
@@ -189,11 +195,11 @@ impl Doctor {
     async fn problems(&mut self, mesh: &Mesh) {
         let found = mesh.find_problems().await;
         if found.is_empty() {
-            self.say("storage", State::Ok, "nothing is full, and what executors write is stored", None);
+            self.say("storage", CheckState::Ok, "nothing is full, and what executors write is stored", None);
         }
         for problem in found {
-            let state = if problem.severe { State::Fail } else { State::Warn };
-            self.checks.push(Check {
+            let state = if problem.severe { CheckState::Fail } else { CheckState::Warn };
+            self.checks.push(DoctorCheck {
                 what: problem.part,
                 state,
                 message: problem.message,
@@ -207,45 +213,45 @@ impl Doctor {
         match status.executors.len() {
             0 => self.say(
                 "executors",
-                State::Fail,
+                CheckState::Fail,
                 "no executor is there: nothing goes on",
                 Some("sinew serve executor"),
             ),
-            count => self.say("executors", State::Ok, format!("{count} executors"), None),
+            count => self.say("executors", CheckState::Ok, format!("{count} executors"), None),
         }
         let unowned = status.shards.saturating_sub(status.owned);
         if unowned > 0 && !status.executors.is_empty() {
             let text = format!("{unowned} of {} shards have no owner yet", status.shards);
-            self.say("shards", State::Warn, text, Some("they are taken within seconds; look again"));
+            self.say("shards", CheckState::Warn, text, Some("they are taken within seconds; look again"));
         }
         let online = status.agents.iter().filter(|agent| agent.online).count();
         match online {
-            0 => self.say("agents", State::Warn, "no agent is online", Some("sinew serve agent FILE")),
-            count => self.say("agents", State::Ok, format!("{count} agents are online"), None),
+            0 => self.say("agents", CheckState::Warn, "no agent is online", Some("sinew serve agent FILE")),
+            count => self.say("agents", CheckState::Ok, format!("{count} agents are online"), None),
         }
         for agent in status.agents.iter().filter(|agent| !agent.online && agent.queued > 0) {
             let name = words::one_line(&agent.name, 60);
             let text = format!("{} tasks wait for agent '{name}', which is not online", agent.queued);
-            self.say("agents", State::Warn, text, None);
+            self.say("agents", CheckState::Warn, text, None);
         }
         for refused in cards.refused() {
             let name =
                 words::one_line(&refused.agent.name().unwrap_or_else(|| refused.agent.to_string()), 60);
             let text = format!("the card of '{name}' is refused: {}", refused.reason);
-            self.say("cards", State::Warn, text, None);
+            self.say("cards", CheckState::Warn, text, None);
         }
         if let Some(first) = status.set_aside.first() {
             let count = status.set_aside.len();
             let text =
                 format!("{count} executions were set aside and wait for an operator, among them {first}");
             let hint = "sinew execution list --status waiting, then sinew execution resume ID";
-            self.say("executions", State::Warn, text, Some(hint));
+            self.say("executions", CheckState::Warn, text, Some(hint));
         }
         match status.quarantined {
-            0 => self.say("quarantine", State::Ok, "nothing was set aside", None),
+            0 => self.say("quarantine", CheckState::Ok, "nothing was set aside", None),
             count => {
                 let text = format!("{count} messages were set aside");
-                self.say("quarantine", State::Warn, text, Some("sinew mesh quarantine list"));
+                self.say("quarantine", CheckState::Warn, text, Some("sinew mesh quarantine list"));
             }
         }
     }

@@ -34,7 +34,7 @@ pub(crate) struct ExplainArgs {
 
 /// A code and its page.
 #[derive(Serialize)]
-struct Entry {
+struct CodeEntry {
     code: &'static str,
     title: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,14 +51,14 @@ pub(crate) fn explain(args: &ExplainArgs, output: &Output) -> Result<Exit, Failu
 }
 
 fn list(output: &Output) {
-    let entry = |(code, _): &(&'static str, &'static str)| Entry {
+    let entry = |(code, _): &(&'static str, &'static str)| CodeEntry {
         code,
         title: code::title(code).unwrap_or_default(),
         page: None,
     };
-    let pages: Vec<Entry> = code::all().iter().map(entry).collect();
+    let pages: Vec<CodeEntry> = code::all().iter().map(entry).collect();
     output.value(&pages, |pages| {
-        let line = |page: &Entry| format!("{}  {}", page.code, page.title);
+        let line = |page: &CodeEntry| format!("{}  {}", page.code, page.title);
         pages.iter().map(line).collect::<Vec<_>>().join("\n")
     });
 }
@@ -76,7 +76,7 @@ fn one(wanted: &str, output: &Output) -> Result<Exit, Failure> {
             _ => failure.hint("see `sinew explain --list`"),
         });
     };
-    let page = Entry { code, title: code::title(code).unwrap_or_default(), page: Some(page) };
+    let page = CodeEntry { code, title: code::title(code).unwrap_or_default(), page: Some(page) };
     output.value(&page, |page| text(page, output.color));
     Ok(Exit::Ok)
 }
@@ -88,7 +88,7 @@ fn full(wanted: &str) -> String {
     format!("SINEW-{number}")
 }
 
-fn text(page: &Entry, color: bool) -> String {
+fn text(page: &CodeEntry, color: bool) -> String {
     let body = page.page.unwrap_or_default();
     let body = body.split_once('\n').map_or("", |(_, body)| body).trim();
     let (bold, off) = if color { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };

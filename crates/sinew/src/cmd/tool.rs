@@ -57,15 +57,15 @@ pub(crate) struct DeclareArgs {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// API whose format is used
-    #[arg(long = "for", value_enum, default_value_t = Api::Openai)]
-    api: Api,
+    #[arg(long = "for", value_enum, default_value_t = ToolApi::Openai)]
+    api: ToolApi,
     #[command(flatten)]
     mesh: Connection,
 }
 
 /// API that a declaration is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Api {
+enum ToolApi {
     /// OpenAI's function tools
     Openai,
     /// Anthropic's tools
@@ -186,10 +186,10 @@ async fn declare(args: &DeclareArgs, output: &Output) -> Result<Exit, Failure> {
         .map(|tool| {
             let declaration = tool.declaration();
             match args.api {
-                Api::Openai => declaration.openai(),
-                Api::Anthropic => declaration.anthropic(),
-                Api::Mcp => declaration.mcp(),
-                Api::Spec => declaration.spec(),
+                ToolApi::Openai => declaration.openai(),
+                ToolApi::Anthropic => declaration.anthropic(),
+                ToolApi::Mcp => declaration.mcp(),
+                ToolApi::Spec => declaration.spec(),
             }
         })
         .collect();

@@ -19,9 +19,9 @@ use request::Request;
 pub(crate) use request::RequestTemplate;
 
 use super::address::{self, PublicOnly};
-use super::{Limits, Output, Surroundings};
+use super::{Limits, Output, RunnerSurroundings};
 use crate::call::Call;
-use crate::clean::{Secrets, clean};
+use crate::clean::{ResolvedSecrets, clean};
 use crate::error::AgentError;
 use sinew_protocol::unique_keys::read_unique;
 
@@ -45,13 +45,13 @@ pub(crate) struct Http {
 }
 
 /// How one attempt went wrong.
-struct Miss {
+struct FailedAttempt {
     error: AgentError,
     again: bool,
     retry_after: Option<Duration>,
 }
 
-impl From<AgentError> for Miss {
+impl From<AgentError> for FailedAttempt {
     fn from(error: AgentError) -> Self {
         Self { error, again: false, retry_after: None }
     }
@@ -62,7 +62,7 @@ impl Http {
         &self,
         call: &Call,
         limits: &Limits,
-        around: &Surroundings,
+        around: &RunnerSurroundings,
     ) -> Result<Output, AgentError> {
         let work = async {
             if self.from_input {
@@ -81,7 +81,7 @@ impl Http {
     async fn attempts(
         &self,
         request: &Request,
-        secrets: &Secrets,
+        secrets: &ResolvedSecrets,
         call: &Call,
         limits: &Limits,
     ) -> Result<Value, AgentError> {
@@ -110,7 +110,7 @@ impl Http {
 
     /// Sends the request that an input describes. Any answer of the service is the answer of the agent.
     async fn ask_described(&self, input: &Value) -> Result<Value, AgentError> {
-        let (request, secrets) = (from_input::request_of(input)?, Secrets::default());
+        let (request, secrets) = (from_input::request_of(input)?, ResolvedSecrets::default());
         let asked = async {
             let (host, response) = self.send(&request, &secrets).await?;
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -118,13 +118,17 @@ impl Http {
             let json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
             let parsed = if json { read_unique(&bytes).ok() } else { None };
             let body = parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-            Ok::<_, Miss>(from_input::answer(status, &headers, &body))
+            Ok::<_, FailedAttempt>(from_input::answer(status, &headers, &body))
         };
         asked.await.map_err(|miss| miss.error)
     }
 
     /// Sends a request once. Returns the host and whatever it answers.
-    async fn send(&self, request: &Request, secrets: &Secrets) -> Result<(String, reqwest::Response), Miss> {
+    async fn send(
+        &self,
+        request: &Request,
+        secrets: &ResolvedSecrets,
+    ) -> Result<(String, reqwest::Response), FailedAttempt> {
         let host = request.url.host_str().unwrap_or_default().to_owned();
         self.check_literal(&host, &request.url)?;
         let mut builder = self
@@ -139,7 +143,12 @@ impl Http {
         Ok((host, response))
     }
 
-    async fn attempt(&self, request: &Request, secrets: &Secrets, attempt: u32) -> Result<Value, Miss> {
+    async fn attempt(
+        &self,
+        request: &Request,
+        secrets: &ResolvedSecrets,
+        attempt: u32,
+    ) -> Result<Value, FailedAttempt> {
         let (host, response) = self.respond(request, secrets, attempt).await?;
         self.read(&host, response, secrets).await
     }
@@ -148,9 +157,9 @@ impl Http {
     async fn respond(
         &self,
         request: &Request,
-        secrets: &Secrets,
+        secrets: &ResolvedSecrets,
         attempt: u32,
-    ) -> Result<(String, reqwest::Response), Miss> {
+    ) -> Result<(String, reqwest::Response), FailedAttempt> {
         let (host, response) = self.send(request, secrets).await?;
         let status = response.status();
         if status.is_success() {
@@ -170,7 +179,7 @@ impl Http {
                 if (300..400).contains(&status) { "redirects are not followed".to_owned() } else { excerpt };
             AgentError::Status { host, status, excerpt }
         };
-        Err(Miss { error, again: busy, retry_after })
+        Err(FailedAttempt { error, again: busy, retry_after })
     }
 
     /// Literal addresses never reach the resolver, so they are looked at here.
@@ -182,10 +191,16 @@ impl Http {
         }
     }
 
-    async fn read(&self, host: &str, response: reqwest::Response, secrets: &Secrets) -> Result<Value, Miss> {
+    async fn read(
+        &self,
+        host: &str,
+        response: reqwest::Response,
+        secrets: &ResolvedSecrets,
+    ) -> Result<Value, FailedAttempt> {
         let json = response.headers().get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
         let body = self.body(host, response, secrets).await?;
-        let unreadable = |reason: String| Miss::from(AgentError::Response { host: host.to_owned(), reason });
+        let unreadable =
+            |reason: String| FailedAttempt::from(AgentError::Response { host: host.to_owned(), reason });
         if json {
             read_unique(&body).map_err(|error| unreadable(format!("it is not JSON: {error}")))
         } else {
@@ -199,10 +214,10 @@ impl Http {
         &self,
         host: &str,
         mut response: reqwest::Response,
-        secrets: &Secrets,
-    ) -> Result<Vec<u8>, Miss> {
+        secrets: &ResolvedSecrets,
+    ) -> Result<Vec<u8>, FailedAttempt> {
         let limit = self.max_output;
-        let too_large = || Miss::from(AgentError::TooLarge { limit });
+        let too_large = || FailedAttempt::from(AgentError::TooLarge { limit });
         if response.content_length().is_some_and(|length| length > limit) {
             return Err(too_large());
         }
@@ -219,7 +234,7 @@ impl Http {
     }
 
     /// Sorts out what the HTTP client reports; its own texts name the URL, which holds input data.
-    fn transport(&self, host: &str, error: reqwest::Error, secrets: &Secrets) -> Miss {
+    fn transport(&self, host: &str, error: reqwest::Error, secrets: &ResolvedSecrets) -> FailedAttempt {
         let error = error.without_url();
         let first: &(dyn Error + 'static) = &error;
         let causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source()).collect();
@@ -227,12 +242,16 @@ impl Http {
             return refused.clone().into();
         }
         if error.is_timeout() {
-            return Miss { error: AgentError::TimedOut(self.timeout), again: false, retry_after: None };
+            return FailedAttempt {
+                error: AgentError::TimedOut(self.timeout),
+                again: false,
+                retry_after: None,
+            };
         }
         let unsent = error.is_connect();
         let reason = causes.iter().map(ToString::to_string).collect::<Vec<_>>().join(": ");
         let reason = clean(reason.as_bytes(), secrets);
-        Miss {
+        FailedAttempt {
             error: AgentError::Transport { host: host.to_owned(), reason },
             again: unsent,
             retry_after: None,
@@ -275,7 +294,7 @@ pub async fn fetch(url: &str) -> Result<Vec<u8>, AgentError> {
         allow_private: false,
         client: OnceLock::new(),
     };
-    let (request, secrets) = (Request::get(url), Secrets::default());
+    let (request, secrets) = (Request::get(url), ResolvedSecrets::default());
     let read = async {
         let (host, response) = http.respond(&request, &secrets, 1).await?;
         http.body(&host, response, &secrets).await

@@ -12,10 +12,10 @@ use serde_json::Value;
 use sinew_source::VariableReference;
 
 use crate::call::Call;
-use crate::clean::Secrets;
+use crate::clean::ResolvedSecrets;
 use crate::error::AgentError;
-use crate::run::Surroundings;
-use crate::template::{Environment, Piece, Scope, Template, Unfilled, no_env, plain, scalar};
+use crate::run::RunnerSurroundings;
+use crate::template::{Environment, Scope, Template, TemplatePiece, UnfilledTemplate, no_env, plain, scalar};
 
 /// All but the unreserved characters of RFC 3986.
 const DATA: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -29,25 +29,25 @@ pub(crate) struct RequestTemplate {
     method: Method,
     url: Template,
     headers: Vec<(HeaderName, Template)>,
-    body: Body,
+    body: RequestBody,
 }
 
 /// Body of a request.
 #[derive(Debug)]
-enum Body {
+enum RequestBody {
     Nothing,
     Input,
     Text(Template),
-    Json(Shape),
+    Json(RequestShape),
 }
 
 /// A JSON value whose strings may be templates.
 #[derive(Debug)]
-enum Shape {
+enum RequestShape {
     Constant(Value),
     Text(Template),
-    Array(Vec<Shape>),
-    Object(Vec<(String, Shape)>),
+    Array(Vec<RequestShape>),
+    Object(Vec<(String, RequestShape)>),
 }
 
 /// A request ready to be sent.
@@ -69,7 +69,12 @@ impl Request {
 impl RequestTemplate {
     /// A request that names nothing yet.
     pub(crate) fn get() -> Self {
-        Self { method: Method::GET, url: Template::default(), headers: Vec::new(), body: Body::Nothing }
+        Self {
+            method: Method::GET,
+            url: Template::default(),
+            headers: Vec::new(),
+            body: RequestBody::Nothing,
+        }
     }
 
     /// Checks and parses the parts; an error names the field and says what is wrong with it.
@@ -92,20 +97,24 @@ impl RequestTemplate {
             .collect::<Result<_, _>>()?;
         let body = match body {
             None if [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS].contains(&method) => {
-                Body::Nothing
+                RequestBody::Nothing
             }
-            None => Body::Input,
-            Some(Value::String(text)) => Body::Text(without_env(text).map_err(at("body"))?),
-            Some(value) => Body::Json(Shape::parse(value).map_err(at("body"))?),
+            None => RequestBody::Input,
+            Some(Value::String(text)) => RequestBody::Text(without_env(text).map_err(at("body"))?),
+            Some(value) => RequestBody::Json(RequestShape::parse(value).map_err(at("body"))?),
         };
         Ok(Self { method, url, headers, body })
     }
 
     /// Binds the values of a call. The secrets are those that went into the request.
-    pub(crate) fn fill(&self, call: &Call, around: &Surroundings) -> Result<(Request, Secrets), AgentError> {
+    pub(crate) fn fill(
+        &self,
+        call: &Call,
+        around: &RunnerSurroundings,
+    ) -> Result<(Request, ResolvedSecrets), AgentError> {
         let instruction = call.instruction_value();
         let scope = call.scope(instruction.as_ref());
-        let mut secrets = Secrets::default();
+        let mut secrets = ResolvedSecrets::default();
         let url = fill_url(&self.url, &scope).map_err(|error| error.at("url"))?;
         let body = self.body.fill(&scope).map_err(|error| error.at("body"))?;
         let mut headers = HeaderMap::new();
@@ -134,7 +143,7 @@ fn without_env(text: &str) -> Result<Template, String> {
 /// Scheme, host and port must be written out: data chooses what to ask, never whom.
 fn parse_url(text: &str) -> Result<Template, String> {
     let template = without_env(text)?;
-    let Some(Piece::Text(start)) = template.pieces().first() else {
+    let Some(TemplatePiece::Text(start)) = template.pieces().first() else {
         return Err("it must begin with http:// or https:// and a host".to_owned());
     };
     let rest = start
@@ -169,7 +178,7 @@ fn parse_header(name: &str, value: &str) -> Result<(HeaderName, Template), Strin
     Ok((header, Template::parse_with_variables(value)?))
 }
 
-fn fill_url(template: &Template, scope: &Scope<'_>) -> Result<Url, Unfilled> {
+fn fill_url(template: &Template, scope: &Scope<'_>) -> Result<Url, UnfilledTemplate> {
     let text = template.fill(
         scope,
         |value, url| {
@@ -198,7 +207,7 @@ fn fill_header(
     template: &Template,
     scope: &Scope<'_>,
     environment: &Environment,
-    secrets: &mut Secrets,
+    secrets: &mut ResolvedSecrets,
 ) -> Result<HeaderValue, AgentError> {
     let place = || format!("header '{name}'");
     let text = template
@@ -217,14 +226,15 @@ fn fill_header(
         .map_err(|error| error.at(place()))?;
     let mut value =
         HeaderValue::from_str(&text).or_else(|_| HeaderValue::from_bytes(text.as_bytes())).map_err(|_| {
-            Unfilled::Value("its value holds a character that no header may hold".to_owned()).at(place())
+            UnfilledTemplate::Value("its value holds a character that no header may hold".to_owned())
+                .at(place())
         })?;
     value.set_sensitive(template.has_env());
     Ok(value)
 }
 
-impl Body {
-    fn fill(&self, scope: &Scope<'_>) -> Result<Option<String>, Unfilled> {
+impl RequestBody {
+    fn fill(&self, scope: &Scope<'_>) -> Result<Option<String>, UnfilledTemplate> {
         match self {
             Self::Nothing => Ok(None),
             Self::Input => Ok(Some(scope.input.to_string())),
@@ -240,7 +250,7 @@ impl Body {
     }
 }
 
-impl Shape {
+impl RequestShape {
     fn parse(value: &Value) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => Self::Text(without_env(text)?),
@@ -257,7 +267,7 @@ impl Shape {
     }
 
     /// A string that is nothing but one `{{…}}` becomes the value itself, with its type.
-    fn fill(&self, scope: &Scope<'_>) -> Result<Value, Unfilled> {
+    fn fill(&self, scope: &Scope<'_>) -> Result<Value, UnfilledTemplate> {
         Ok(match self {
             Self::Constant(value) => value.clone(),
             Self::Text(template) => match template.single() {
@@ -269,7 +279,7 @@ impl Shape {
             }
             Self::Object(fields) => {
                 let fields = fields.iter().map(|(name, shape)| Ok((name.clone(), shape.fill(scope)?)));
-                Value::Object(fields.collect::<Result<_, Unfilled>>()?)
+                Value::Object(fields.collect::<Result<_, UnfilledTemplate>>()?)
             }
         })
     }
@@ -306,7 +316,7 @@ mod tests {
 
         #[test]
         fn a_text_body_stays_json(value in "\\PC{0,12}") {
-            let body = Body::Text(without_env(r#"{"a": {{input}}, "b": [{{input}}]}"#).unwrap());
+            let body = RequestBody::Text(without_env(r#"{"a": {{input}}, "b": [{{input}}]}"#).unwrap());
             let (input, context) = (json!(value), Value::Null);
             let text = body.fill(&Scope { input: &input, instruction: None, context: &context }).unwrap().unwrap();
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!({"a": value, "b": [value]}));

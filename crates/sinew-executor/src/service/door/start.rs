@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use sinew_mesh::HeaderMap;
 use sinew_mesh::artifact::Place;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, PartContent, SendMessageRequest, part_data};
 use sinew_protocol::artifact::sha256;
-use sinew_protocol::behalf::{Behalf, CallingTask};
+use sinew_protocol::behalf::{CallingTask, OnBehalf};
 use sinew_protocol::command::StartCommand;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::jsonrpc::error_of;
@@ -85,7 +85,7 @@ impl Doors {
             command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
         }
         (command.depth, command.chain) = self.above(params).await?;
-        command.behalf = Some(Behalf::of(&self.shared.key, execution, caller.clone()));
+        command.behalf = Some(OnBehalf::of(&self.shared.key, execution, caller.clone()));
         Ok(command)
     }
 
@@ -193,7 +193,7 @@ impl Doors {
     ) -> Result<Known, A2aError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events =
-            self.shared.mesh.events(&filter, From::Beginning).await.map_err(|error| broker(&error))?;
+            self.shared.mesh.events(&filter, EventStart::Beginning).await.map_err(|error| broker(&error))?;
         let mut patience = ASK_AFTER.0;
         let mut moved = false;
         let mut first = true;

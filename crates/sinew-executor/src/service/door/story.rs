@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::json;
 use sinew_engine::{AdapterContext, Fact};
 use sinew_mesh::HeaderMap;
-use sinew_mesh::event::{EventFilter, From};
+use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_mesh::live::LARGEST_STATUS;
 use sinew_protocol::a2a::{
     ContextId, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
@@ -215,7 +215,7 @@ impl Doors {
     async fn narrate(&self, workflow: &str, execution: &ExecutionId, mut seq: u64) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mesh = &self.shared.mesh;
-        let mut events = match mesh.events(&filter, From::Now).await {
+        let mut events = match mesh.events(&filter, EventStart::Now).await {
             Ok(events) => events,
             // Listeners ask again after a silence.
             Err(error) => return debug!(%execution, %error, "a story cannot be told"),

@@ -130,9 +130,9 @@ fn doubling_schemas() -> Vec<(&'static str, Value)> {
 const RANDOM_BOMBS: u64 = 120;
 
 /// The same numbers in every run.
-struct Dice(u64);
+struct SeededNumbers(u64);
 
-impl Dice {
+impl SeededNumbers {
     fn below(&mut self, count: u64) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -143,7 +143,7 @@ impl Dice {
     }
 }
 
-fn random_schema(dice: &mut Dice, depth: usize) -> Value {
+fn random_schema(dice: &mut SeededNumbers, depth: usize) -> Value {
     const APPLICATORS: [&str; 20] = [
         "anyOf",
         "oneOf",
@@ -209,7 +209,7 @@ fn random_schema(dice: &mut Dice, depth: usize) -> Value {
 }
 
 /// A value with one deep way down, and a little beside it.
-fn random_value(dice: &mut Dice, depth: usize) -> Value {
+fn random_value(dice: &mut SeededNumbers, depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, _| match dice.below(8) {
         0 => json!([inner]),
         1 => json!([1, inner, {}]),
@@ -246,7 +246,7 @@ pub(super) fn random_pair(
     value_depth: usize,
     check: impl FnOnce(&Value, &Value),
 ) {
-    let mut dice = Dice(seed);
+    let mut dice = SeededNumbers(seed);
     let defs: Map<String, Value> =
         (0..3).map(|n| (format!("n{n}"), random_schema(&mut dice, schema_depth))).collect();
     let schema = json!({"$ref": "#/$defs/n0", "$defs": defs});

@@ -19,7 +19,7 @@ use sinew_inspection::words;
 
 /// A line of the list.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedAgentFile<'a> {
     name: &'a str,
     version: &'a str,
     description: &'a str,
@@ -29,9 +29,9 @@ struct Listed<'a> {
 
 pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let set = load(paths)?;
-    let rows: Vec<Listed<'_>> = set
+    let rows: Vec<ListedAgentFile<'_>> = set
         .iter()
-        .map(|agent| Listed {
+        .map(|agent| ListedAgentFile {
             name: agent.name(),
             version: agent.version(),
             description: agent.description(),
@@ -50,7 +50,7 @@ pub(super) fn list(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> 
     output.value(&rows, |rows| {
         let names: Vec<String> = rows.iter().map(|row| words::name(row.name)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        let line = |(row, name): (&Listed<'_>, &String)| {
+        let line = |(row, name): (&ListedAgentFile<'_>, &String)| {
             let (version, description) = (words::name(row.version), words::one_line(row.description, 200));
             format!("{name:<width$}  {version:<8}  {description}").trim_end().to_owned()
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_mesh::card::{Announced, Cards};
+use sinew_mesh::card::{AnnouncedCard, Cards};
 use sinew_mesh::{HeaderMap, Mesh};
 use sinew_protocol::a2a::{A2A_VERSION, CoreMethod, Message, Part, SendMessageRequest, Task, TaskState};
 use sinew_protocol::card::{self, AgentKind};
@@ -68,7 +68,7 @@ pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-fn table(cards: &Cards, all: &[Arc<Announced>], wide: bool) -> String {
+fn table(cards: &Cards, all: &[Arc<AnnouncedCard>], wide: bool) -> String {
     let mut heads = vec!["NAME", "KIND", "VERSION", "HEARD"];
     if wide {
         heads.push("SKILLS");
@@ -94,7 +94,7 @@ fn table(cards: &Cards, all: &[Arc<Announced>], wide: bool) -> String {
 }
 
 /// The card of an agent that is online. Nothing ever stands in for another.
-fn find(cards: &Cards, name: &str) -> Result<Arc<Announced>, Failure> {
+fn find(cards: &Cards, name: &str) -> Result<Arc<AnnouncedCard>, Failure> {
     cards.get(name).ok_or_else(|| {
         let all = cards.list();
         let failure = Failure::new(Exit::NotFound, NO_SUCH_AGENT, format!("no agent '{name}' is online"));

@@ -25,12 +25,12 @@ const ASK_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at something that nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
 
-type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
+type WaitingReplies = Arc<Mutex<HashMap<String, oneshot::Sender<bool>>>>;
 
 /// A client that starts executions and waits for their ends.
 pub(super) struct Load {
     client: Client,
-    waiting: Waiting,
+    waiting: WaitingReplies,
     /// Executions that were started to stay open.
     started: AtomicUsize,
 }
@@ -40,7 +40,7 @@ impl Load {
         let ends = format!("{}.v1.event.*.*.workflow_execution_result", mesh.namespace());
         let mut ends = mesh.client().subscribe(ends).await.map_err(broken)?;
         mesh.client().flush().await.map_err(broken)?;
-        let waiting = Waiting::default();
+        let waiting = WaitingReplies::default();
         let (told, namespace) = (Arc::clone(&waiting), mesh.namespace().to_owned());
         tokio::spawn(async move {
             while let Some(event) = ends.next().await {

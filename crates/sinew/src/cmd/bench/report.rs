@@ -47,7 +47,7 @@ pub(super) struct Figure {
 }
 
 /// A goal: its number and name, ours, the floor, whether synced, the job, the figure, the bar, and whether it is the least.
-type Ratio =
+type GoalRatio =
     (&'static str, &'static str, &'static str, &'static str, bool, Job, fn(&Figure) -> f64, f64, bool);
 
 /// A goal, and what was reached.
@@ -139,7 +139,7 @@ impl Report {
         let rate = |figure: &Figure| figure.per_second;
         let (p50, p99) = (|figure: &Figure| figure.p50_us, |figure: &Figure| figure.p99_us);
         let cpu = |figure: &Figure| figure.cpu_us;
-        let ratios: [Ratio; 8] = [
+        let ratios: [GoalRatio; 8] = [
             ("1", "J3 direct, executions per second", "direct", "floor a4", false, Job::J3, rate, 0.4, true),
             (
                 "2",

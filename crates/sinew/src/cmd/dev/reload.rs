@@ -16,7 +16,7 @@ const MAX_FILES: usize = 5_000;
 const MAX_DEPTH: usize = 8;
 
 /// Times and sizes that show whether a file changed.
-type Stamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+type FileStamps = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// Files that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct FileWatch {
 /// Files and folders, as they were when they were looked at last.
 struct WatchedPaths {
     paths: Vec<PathBuf>,
-    seen: Stamps,
+    seen: FileStamps,
 }
 
 impl FileWatch {
@@ -71,8 +71,8 @@ impl WatchedPaths {
 }
 
 /// All files there: a workflow may read from any that lies beside it.
-fn stamps(paths: &[PathBuf]) -> Stamps {
-    let mut found = Stamps::new();
+fn stamps(paths: &[PathBuf]) -> FileStamps {
+    let mut found = FileStamps::new();
     for path in paths {
         look(path, MAX_DEPTH, &mut found);
         // Included files lie beside the file.
@@ -84,7 +84,7 @@ fn stamps(paths: &[PathBuf]) -> Stamps {
     found
 }
 
-fn look(path: &Path, depth: usize, found: &mut Stamps) {
+fn look(path: &Path, depth: usize, found: &mut FileStamps) {
     let Ok(about) = path.metadata() else { return };
     if about.is_file() {
         if found.len() < MAX_FILES {

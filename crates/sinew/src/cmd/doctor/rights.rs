@@ -4,7 +4,7 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::code;
 use sinew_protocol::permission::{OWN_RIGHTS, Role, compare};
 
-use super::{Check, Doctor, State};
+use super::{CheckState, Doctor, DoctorCheck};
 
 /// Rights that are named before the rest is counted.
 const NAMED: usize = 5;
@@ -18,7 +18,7 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
                 format!("the right to publish to {OWN_RIGHTS} is missing, so the others cannot be compared");
             return say(
                 doctor,
-                State::Fail,
+                CheckState::Fail,
                 text,
                 Some(code::CREDENTIALS_LACK_RIGHT.as_str()),
                 Some(table(roles, mesh)),
@@ -31,7 +31,7 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         let here = ["127.0.0.1", "localhost", "::1"].contains(&info.host.as_str());
         if !info.auth_required && here {
             let text = "whoever reaches this server may do everything; it listens on this machine only";
-            return say(doctor, State::Ok, text.to_owned(), None, None);
+            return say(doctor, CheckState::Ok, text.to_owned(), None, None);
         }
         let text = if info.auth_required {
             "these credentials may do everything in their account"
@@ -41,7 +41,7 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
         let hint = "sinew mesh permissions --format nats --user NAME:ROLE:LOGIN";
         return say(
             doctor,
-            State::Warn,
+            CheckState::Warn,
             text.to_owned(),
             Some(code::CREDENTIALS_TOO_WIDE.as_str()),
             Some(hint.to_owned()),
@@ -53,19 +53,25 @@ pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
     let hint = || Some(table(&found.roles, mesh));
     if !found.missing.is_empty() {
         let text = format!("as {of} {name} needs the right to {}", listed(&found.missing));
-        say(doctor, State::Fail, text, Some(code::CREDENTIALS_LACK_RIGHT.as_str()), hint());
+        say(doctor, CheckState::Fail, text, Some(code::CREDENTIALS_LACK_RIGHT.as_str()), hint());
     }
     if !found.wide.is_empty() {
         let text = format!("as {of} {name} does not need the right to {}", listed(&found.wide));
-        say(doctor, State::Warn, text, Some(code::CREDENTIALS_TOO_WIDE.as_str()), hint());
+        say(doctor, CheckState::Warn, text, Some(code::CREDENTIALS_TOO_WIDE.as_str()), hint());
     }
     if found.missing.is_empty() && found.wide.is_empty() {
-        say(doctor, State::Ok, format!("{name} may do what {of} needs, and no more"), None, None);
+        say(doctor, CheckState::Ok, format!("{name} may do what {of} needs, and no more"), None, None);
     }
 }
 
-fn say(doctor: &mut Doctor, state: State, message: String, code: Option<&'static str>, hint: Option<String>) {
-    doctor.checks.push(Check { what: "rights", state, message, hint, code });
+fn say(
+    doctor: &mut Doctor,
+    state: CheckState,
+    message: String,
+    code: Option<&'static str>,
+    hint: Option<String>,
+) {
+    doctor.checks.push(DoctorCheck { what: "rights", state, message, hint, code });
 }
 
 /// Where the whole table stands.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use sinew_mesh::history::Closed;
+use sinew_mesh::history::ClosedExecution;
 use sinew_protocol::Token;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord};
 
@@ -59,7 +59,7 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
     }
     deploy::store(remote.mesh(), record.plan(), None).await?;
     let state = record.execution.state();
-    let closed = Closed {
+    let closed = ClosedExecution {
         execution: id.clone(),
         workflow: record.plan().name.clone(),
         status: status.as_str().to_owned(),

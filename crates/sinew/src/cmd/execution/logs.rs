@@ -140,14 +140,14 @@ impl LogsArgs {
 }
 
 /// Agent and node of a task.
-struct Who {
+struct TaskAgent {
     node: String,
     attempt: u32,
     agent: String,
 }
 
 /// The tasks that an execution has given to agents.
-fn tasks(record: &Record) -> HashMap<TaskId, Who> {
+fn tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
     let (id, program, ctx) = (record.execution.id(), record.execution.program(), record.execution.ctx());
     let mut known = HashMap::new();
     for act in 0..ctx.state.acts.len() as u32 {
@@ -156,7 +156,7 @@ fn tasks(record: &Record) -> HashMap<TaskId, Who> {
         let key = activation_key(id, program, ctx.state, act);
         for attempt in 1..=one.attempt {
             let (node, agent) = (sinew_executor::events::label(&ctx, act), asked.clone());
-            known.insert(TaskId::of(id, &key, attempt), Who { node, attempt, agent });
+            known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
         }
     }
     known
@@ -167,7 +167,7 @@ async fn live(
     args: &LogsArgs,
     remote: &Remote,
     feed: &mut ProgressFeed,
-    known: &RefCell<HashMap<TaskId, Who>>,
+    known: &RefCell<HashMap<TaskId, TaskAgent>>,
     output: &Output,
 ) {
     while let Some(progress) = feed.next().await {
@@ -186,7 +186,7 @@ async fn live(
 }
 
 /// Returns the progress message of an agent; `None` if the update holds none.
-fn heard(progress: &Progress, who: &Who) -> Option<Value> {
+fn heard(progress: &Progress, who: &TaskAgent) -> Option<Value> {
     let StreamResponse::StatusUpdate(update) = serde_json::from_slice(&progress.body).ok()? else {
         return None;
     };

@@ -87,7 +87,8 @@ pub(crate) async fn follow(
     how: &Follow,
     output: &Output,
 ) -> Result<Arc<Record>, Failure> {
-    let mut view = View { how, painter: Painter::default(), told: BTreeMap::new(), rounds: 0, said: None };
+    let mut view =
+        WatchView { how, painter: Painter::default(), told: BTreeMap::new(), rounds: 0, said: None };
     loop {
         let record = Arc::clone(&changes.record);
         let mut presence = changes.presence();
@@ -121,7 +122,7 @@ pub(crate) async fn follow(
     }
 }
 
-struct View<'a> {
+struct WatchView<'a> {
     how: &'a Follow,
     painter: Painter,
     /// How each node stood when a line said so.
@@ -131,7 +132,7 @@ struct View<'a> {
     said: Option<String>,
 }
 
-impl View<'_> {
+impl WatchView<'_> {
     fn show(&mut self, record: &Record, presence: &MeshPresence, is_last: bool, output: &Output) {
         if output.quiet || !self.how.show {
             return;

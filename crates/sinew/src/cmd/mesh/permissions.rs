@@ -24,8 +24,8 @@ const EXAMPLES: &str = "Examples:
 )]
 pub(crate) struct PermissionsArgs {
     /// Form of the output
-    #[arg(long, value_enum, default_value_t = Form::Table)]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = PermissionFormat::Table)]
+    format: PermissionFormat,
     /// Only this role
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Option<Role>,
@@ -54,7 +54,7 @@ pub(crate) struct PermissionsArgs {
 
 /// Forms of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum PermissionFormat {
     /// For people, or as data with -o
     Table,
     /// An `accounts` block for nats-server
@@ -65,22 +65,22 @@ enum Form {
 
 /// Prints permissions.
 pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exit, Failure> {
-    if args.format != Form::Table && output.is_machine() {
+    if args.format != PermissionFormat::Table && output.is_machine() {
         return Err(Failure::usage("-o prints the table as data, without --format"));
     }
     for (option, given) in
         [("--user", &args.users), ("--guest", &args.guests), ("--guest-calls", &args.calls)]
     {
-        if args.format != Form::Nats && !given.is_empty() {
+        if args.format != PermissionFormat::Nats && !given.is_empty() {
             return Err(Failure::usage(format!("{option} is for --format nats")));
         }
     }
-    if args.format != Form::Nats && args.part {
+    if args.format != PermissionFormat::Nats && args.part {
         return Err(Failure::usage("--part is for --format nats"));
     }
     match args.format {
-        Form::Table => table(args, output),
-        Form::Nats => {
+        PermissionFormat::Table => table(args, output),
+        PermissionFormat::Nats => {
             if args.users.is_empty() {
                 return Err(Failure::usage("--format nats needs users").hint("add --user NAME:ROLE:LOGIN"));
             }
@@ -94,7 +94,7 @@ pub(super) fn permissions(args: &PermissionsArgs, output: &Output) -> Result<Exi
             };
             output.raw(&if args.part { accounts(&[tenant])? } else { config(&[tenant])? });
         }
-        Form::Nsc => output.raw(&nsc(&args.account, &args.namespace)?),
+        PermissionFormat::Nsc => output.raw(&nsc(&args.account, &args.namespace)?),
     }
     Ok(Exit::Ok)
 }

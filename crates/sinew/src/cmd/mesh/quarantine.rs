@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_executor::local;
-use sinew_mesh::quarantine::Quarantined;
+use sinew_mesh::quarantine::QuarantinedMessage;
 
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
@@ -128,12 +128,12 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     }
     let put = mesh.replay_quarantined(&stream, seq).await?;
     let word = match put {
-        sinew_mesh::Put::New => "sent",
-        sinew_mesh::Put::Same => "was there already",
-        sinew_mesh::Put::Taken => "another message has its place",
+        sinew_mesh::PutOutcome::New => "sent",
+        sinew_mesh::PutOutcome::Same => "was there already",
+        sinew_mesh::PutOutcome::Taken => "another message has its place",
     };
     output.value(&json!({ "subject": subject, "result": word }), |_| format!("{word}: {subject}"));
-    Ok(if put == sinew_mesh::Put::Taken { Exit::Conflict } else { Exit::Ok })
+    Ok(if put == sinew_mesh::PutOutcome::Taken { Exit::Conflict } else { Exit::Ok })
 }
 
 impl OneArgs {
@@ -147,11 +147,11 @@ impl OneArgs {
     }
 }
 
-fn place(one: &Quarantined) -> String {
+fn place(one: &QuarantinedMessage) -> String {
     format!("{}.{}", one.stream, one.seq)
 }
 
-fn row(one: &Quarantined) -> Value {
+fn row(one: &QuarantinedMessage) -> Value {
     json!({
         "message": place(one),
         "subject": one.subject,
@@ -162,7 +162,7 @@ fn row(one: &Quarantined) -> Value {
 }
 
 /// Its headers, without those between whoever stored it and the server.
-fn headers(one: &Quarantined) -> Value {
+fn headers(one: &QuarantinedMessage) -> Value {
     let pairs = one.headers.iter().map(|(name, values)| {
         let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
         (name.to_string(), values.join(", "))

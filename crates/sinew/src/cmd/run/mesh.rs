@@ -107,7 +107,7 @@ fn refuse_local(args: &RunArgs) -> Result<(), Failure> {
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Workflow to start.
-enum Wanted {
+enum WantedWorkflow {
     File(Box<Loaded>),
     Name { name: String, version: Option<String> },
 }
@@ -119,8 +119,8 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     let wanted = wanted(args)?;
     let value = input::read(args.input.as_deref(), &args.params)?;
     let value = match &wanted {
-        Wanted::File(loaded) => load::input(loaded.dialect, value, args.fetch)?,
-        Wanted::Name { .. } => value,
+        WantedWorkflow::File(loaded) => load::input(loaded.dialect, value, args.fetch)?,
+        WantedWorkflow::Name { .. } => value,
     };
     let labels: BTreeMap<String, String> = input::pairs(&args.on.labels, "--label")?.into_iter().collect();
     let mode = mode(args)?;
@@ -128,8 +128,10 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         let prepared = deadline.within("connecting and storing the workflow", async {
             let remote = Remote::open(&args.on.connection).await?;
             let named = match &wanted {
-                Wanted::File(loaded) => put(&remote, loaded, args, output).await?,
-                Wanted::Name { name, version } => find_deployed(&remote, name, version.as_deref()).await?,
+                WantedWorkflow::File(loaded) => put(&remote, loaded, args, output).await?,
+                WantedWorkflow::Name { name, version } => {
+                    find_deployed(&remote, name, version.as_deref()).await?
+                }
             };
             if args.on.input_artifact.is_none() {
                 let program =
@@ -191,7 +193,7 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
     })
 }
 
-fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
+fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
     let text = args.file.to_string_lossy();
     if !deploy::is_workflow_name(&args.file) {
         let options = load::Options {
@@ -200,7 +202,7 @@ fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
             fetch: args.fetch,
             variables: args.variables.rules()?,
         };
-        return Ok(Wanted::File(Box::new(load::workflow(&args.file, &options)?)));
+        return Ok(WantedWorkflow::File(Box::new(load::workflow(&args.file, &options)?)));
     }
     let for_files = args.workflow.is_some() || args.dialect.is_some() || !args.default_agent.is_empty();
     if for_files || args.variables.is_given() {
@@ -208,7 +210,7 @@ fn wanted(args: &RunArgs) -> Result<Wanted, Failure> {
     }
     let (name, version) =
         text.split_once('@').map_or((text.as_ref(), None), |(name, version)| (name, Some(version)));
-    Ok(Wanted::Name { name: name.to_owned(), version: version.map(str::to_owned) })
+    Ok(WantedWorkflow::Name { name: name.to_owned(), version: version.map(str::to_owned) })
 }
 
 /// Stores the plan of a file, and deploys what it calls in the same file; gives its name and version.

@@ -35,13 +35,13 @@ pub(crate) struct View {
     is_stale: bool,
     /// A person is asked on the terminal.
     is_paused: bool,
-    picture: Option<Picture>,
+    picture: Option<TreePicture>,
     painter: Painter,
 }
 
 /// Content of the terminal. It is taken from the execution when facts have come and a picture is due, so that a busy
 /// execution is not slowed down and no change is left out.
-struct Picture {
+struct TreePicture {
     name: String,
     word: &'static str,
     started: Time,
@@ -51,7 +51,7 @@ struct Picture {
     over: bool,
 }
 
-impl Picture {
+impl TreePicture {
     fn of(execution: &Execution) -> Self {
         let state = execution.state();
         let taken = if state.ended { state.at } else { local::now() };
@@ -202,7 +202,7 @@ impl View {
     /// Paints the last picture, all of it.
     pub(crate) fn finish(&mut self, execution: &Execution) {
         if self.live && !self.quiet {
-            let picture = Picture::of(execution);
+            let picture = TreePicture::of(execution);
             self.painter.finish(&picture.lines(local::now(), self.color, self.ascii, None));
             (self.picture, self.is_stale) = (None, false);
         }
@@ -218,7 +218,7 @@ pub(crate) async fn repaint(view: Arc<Mutex<View>>, control: Control) {
             Ok(mut view) => std::mem::take(&mut view.is_stale),
             Err(_) => return,
         };
-        let picture = if is_stale { control.inspect(Picture::of).await } else { None };
+        let picture = if is_stale { control.inspect(TreePicture::of).await } else { None };
         let Ok(mut view) = view.lock() else { return };
         view.picture = picture.or(view.picture.take());
         view.paint();

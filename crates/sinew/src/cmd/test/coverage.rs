@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use sinew_diagram::{Direction, Drawing, Mark, Status};
+use sinew_diagram::{Direction, Drawing, NodeMark, Status};
 use sinew_engine::Fact;
 use sinew_executor::Execution;
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
@@ -122,7 +122,7 @@ impl Covered {
                 Some(false) => Status::Skipped,
                 None => continue,
             };
-            node.status = Some(Mark { status, note: None });
+            node.status = Some(NodeMark { status, note: None });
         }
         for edge in &mut drawing.edges {
             let own = self.edges().find(|ix| {

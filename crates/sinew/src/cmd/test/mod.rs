@@ -26,7 +26,7 @@ use crate::output::Output;
 use check::Mismatch;
 use coverage::Coverage;
 use file::{Case, Subject, TestFile};
-use report::Verdict;
+use report::CaseVerdict;
 
 const EXAMPLES: &str = "Examples:
   sinew test                                  # every *.test.yaml below this folder
@@ -124,7 +124,7 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
 
 fn finish(
     args: &TestArgs,
-    verdicts: &[Verdict],
+    verdicts: &[CaseVerdict],
     broken: &[Failure],
     files: usize,
     coverage: &Coverage,
@@ -138,7 +138,7 @@ fn finish(
         output.text(&report::junit(verdicts));
     } else if output.is_machine() {
         let mut document = json!({
-            "cases": verdicts.iter().map(Verdict::json).collect::<Vec<_>>(),
+            "cases": verdicts.iter().map(CaseVerdict::json).collect::<Vec<_>>(),
             "passed": passed,
             "failed": verdicts.len() - passed,
             "broken_files": broken.len(),
@@ -174,8 +174,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn case(&mut self, case: &Case) -> (Verdict, Option<run::Seen>) {
-        let mut verdict = Verdict {
+    fn case(&mut self, case: &Case) -> (CaseVerdict, Option<run::Seen>) {
+        let mut verdict = CaseVerdict {
             file: self.file.path.display().to_string(),
             sources: self.file.sources.clone(),
             span: case.span,
@@ -194,7 +194,7 @@ impl Bench<'_> {
         (verdict, seen)
     }
 
-    fn judge(&mut self, case: &Case, verdict: &mut Verdict) -> Result<Option<run::Seen>, Failure> {
+    fn judge(&mut self, case: &Case, verdict: &mut CaseVerdict) -> Result<Option<run::Seen>, Failure> {
         let inline;
         let (loaded, name, base) = match &case.subject {
             Subject::File(path, name) => {

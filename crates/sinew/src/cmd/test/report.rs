@@ -12,7 +12,7 @@ use sinew_inspection::words;
 
 /// How a case went.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct CaseVerdict {
     /// The test file's path.
     pub(super) file: String,
     /// Its texts, for places.
@@ -29,7 +29,7 @@ pub(super) struct Verdict {
     pub(super) updated: bool,
 }
 
-impl Verdict {
+impl CaseVerdict {
     pub(super) fn passed(&self) -> bool {
         self.found.is_empty()
     }
@@ -97,7 +97,7 @@ impl Verdict {
 }
 
 /// The last line.
-pub(super) fn summary(verdicts: &[Verdict], files: usize, broken: usize) -> String {
+pub(super) fn summary(verdicts: &[CaseVerdict], files: usize, broken: usize) -> String {
     let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
     let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
     let count = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
@@ -113,10 +113,10 @@ pub(super) fn summary(verdicts: &[Verdict], files: usize, broken: usize) -> Stri
 }
 
 /// JUnit XML, as build servers read it. Times are virtual.
-pub(super) fn junit(verdicts: &[Verdict]) -> String {
+pub(super) fn junit(verdicts: &[CaseVerdict]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let failed = |of: &[&Verdict]| of.iter().filter(|verdict| !verdict.passed()).count();
-    let all: Vec<&Verdict> = verdicts.iter().collect();
+    let failed = |of: &[&CaseVerdict]| of.iter().filter(|verdict| !verdict.passed()).count();
+    let all: Vec<&CaseVerdict> = verdicts.iter().collect();
     let _ = writeln!(xml, "<testsuites tests=\"{}\" failures=\"{}\">", all.len(), failed(&all));
     let mut rest = all.as_slice();
     while let Some(first) = rest.first() {

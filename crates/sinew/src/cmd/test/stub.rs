@@ -17,9 +17,9 @@ use crate::cmd::run::input;
 /// All stubs of a case.
 #[derive(Clone, Default)]
 pub(super) struct Stubs {
-    agents: BTreeMap<String, Vec<One>>,
-    nodes: BTreeMap<String, Vec<One>>,
-    routes: BTreeMap<String, Vec<One>>,
+    agents: BTreeMap<String, Vec<StubAnswer>>,
+    nodes: BTreeMap<String, Vec<StubAnswer>>,
+    routes: BTreeMap<String, Vec<StubAnswer>>,
 }
 
 impl std::fmt::Debug for Stubs {
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Stubs {
 
 /// One answer.
 #[derive(Clone)]
-struct One {
+struct StubAnswer {
     after: Time,
     progress: Vec<Value>,
     answer: Answer,
@@ -63,7 +63,7 @@ impl Stubs {
         }
         for member in case.get("routes").and_then(Node::as_object).unwrap_or_default() {
             let answers = member.value.as_array().unwrap_or_default().iter();
-            let answers = answers.map(|node| One {
+            let answers = answers.map(|node| StubAnswer {
                 after: 0,
                 progress: Vec::new(),
                 answer: Answer::Reply(TaskReply::new(node.to_json())),
@@ -74,7 +74,7 @@ impl Stubs {
     }
 
     /// The answers to an ask, from the most particular place that has some, and the name of that place.
-    fn find(&self, label: &str, call: &Call) -> Option<(String, &[One])> {
+    fn find(&self, label: &str, call: &Call) -> Option<(String, &[StubAnswer])> {
         let (node, tag) = (call.node.as_str(), call.ask.tag.as_str());
         let (route, work) = (tag == TaskRequest::ROUTE, tag == TaskRequest::WORK);
         let places = [
@@ -93,7 +93,7 @@ impl Stubs {
     }
 }
 
-fn one(node: &Node) -> Result<One, String> {
+fn one(node: &Node) -> Result<StubAnswer, String> {
     let list = |key: &str| node.get(key).and_then(Node::as_array).unwrap_or_default();
     let json = |nodes: &[Node]| nodes.iter().map(Node::to_json).collect::<Vec<Value>>();
     let after = node.get("after").map(duration).transpose()?.unwrap_or(0);
@@ -120,7 +120,7 @@ fn one(node: &Node) -> Result<One, String> {
     } else {
         Answer::Reply(reply(node))
     };
-    Ok(One { after, progress, answer })
+    Ok(StubAnswer { after, progress, answer })
 }
 
 fn reply(node: &Node) -> TaskReply {

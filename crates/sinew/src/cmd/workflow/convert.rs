@@ -34,7 +34,7 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
-    form: Form,
+    form: WantedForm,
     /// Value at the port, for --try: JSON, or @FILE
     #[arg(long, value_name = "JSON|@FILE", requires = "connection")]
     sample: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct ConvertArgs {
 /// The form wanted: exactly one.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Form {
+struct WantedForm {
     /// The plan, as JSON or (with -o yaml) YAML
     #[arg(long)]
     plan: bool,

@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
 
 /// A line of the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedWorkflow {
     name: String,
     dialect: &'static str,
     nodes: usize,
@@ -71,7 +71,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
             continue;
         };
         for lowered in loaded.workflows {
-            rows.push(Listed {
+            rows.push(ListedWorkflow {
                 digest: sinew_plan::digest(&lowered.plan),
                 nodes: lowered.plan.nodes.len(),
                 name: lowered.plan.name,
@@ -134,7 +134,7 @@ async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-fn table(rows: &[Listed], format: Format) -> String {
+fn table(rows: &[ListedWorkflow], format: Format) -> String {
     let mut lines = vec![["NAME", "DIALECT", "NODES", "DIGEST", "FILE", "DESCRIPTION"].map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let first = row.description.lines().next().unwrap_or_default();

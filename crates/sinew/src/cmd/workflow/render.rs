@@ -47,7 +47,7 @@ pub(crate) struct RenderArgs {
     dialect: Option<String>,
     /// Form of the drawing [default: by the ending of -O; terminal on a terminal, else mermaid]
     #[arg(long, value_enum)]
-    format: Option<Form>,
+    format: Option<DrawingFormat>,
     /// Write the drawing into this file
     #[arg(short = 'O', long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct RenderArgs {
 
 /// Forms of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum DrawingFormat {
     /// Mermaid text
     Mermaid,
     /// A picture that scales
@@ -110,7 +110,7 @@ pub(super) fn render(args: &RenderArgs, output: &Output) -> Result<Exit, Failure
         return Ok(Exit::Ok);
     }
     let form = form(args)?;
-    if form == Form::Png && args.out.is_none() && std::io::stdout().is_terminal() {
+    if form == DrawingFormat::Png && args.out.is_none() && std::io::stdout().is_terminal() {
         return Err(Failure::usage("a PNG is nothing for a terminal").hint("name a file with -O"));
     }
     let bytes = paint(&drawing, form, args.out.is_some(), output)
@@ -166,33 +166,38 @@ fn plan(path: &Path, args: &RenderArgs, output: &Output) -> Result<Plan, Failure
     Ok(lowered.plan.clone())
 }
 
-fn form(args: &RenderArgs) -> Result<Form, Failure> {
+fn form(args: &RenderArgs) -> Result<DrawingFormat, Failure> {
     if let Some(form) = args.format {
         return Ok(form);
     }
     let Some(out) = &args.out else {
         let terminal = std::io::stdout().is_terminal();
-        return Ok(if terminal { Form::Terminal } else { Form::Mermaid });
+        return Ok(if terminal { DrawingFormat::Terminal } else { DrawingFormat::Mermaid });
     };
     let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     match ending.as_deref() {
-        Some("mmd" | "mermaid") => Ok(Form::Mermaid),
-        Some("svg") => Ok(Form::Svg),
-        Some("png") => Ok(Form::Png),
-        Some("dot" | "gv") => Ok(Form::Dot),
-        Some("txt") => Ok(Form::Terminal),
+        Some("mmd" | "mermaid") => Ok(DrawingFormat::Mermaid),
+        Some("svg") => Ok(DrawingFormat::Svg),
+        Some("png") => Ok(DrawingFormat::Png),
+        Some("dot" | "gv") => Ok(DrawingFormat::Dot),
+        Some("txt") => Ok(DrawingFormat::Terminal),
         _ => Err(Failure::usage(format!("the ending of {} does not say what to draw", out.display()))
             .hint("add --format mermaid, svg, png, dot or terminal")),
     }
 }
 
-fn paint(drawing: &Drawing, form: Form, to_file: bool, output: &Output) -> Result<Vec<u8>, DrawError> {
+fn paint(
+    drawing: &Drawing,
+    form: DrawingFormat,
+    to_file: bool,
+    output: &Output,
+) -> Result<Vec<u8>, DrawError> {
     let text = match form {
-        Form::Mermaid => sinew_diagram::mermaid(drawing),
-        Form::Dot => sinew_diagram::dot(drawing),
-        Form::Svg => sinew_diagram::svg(drawing)?,
-        Form::Png => return sinew_diagram::png(drawing, SCALE),
-        Form::Terminal => match terminal_size::terminal_size() {
+        DrawingFormat::Mermaid => sinew_diagram::mermaid(drawing),
+        DrawingFormat::Dot => sinew_diagram::dot(drawing),
+        DrawingFormat::Svg => sinew_diagram::svg(drawing)?,
+        DrawingFormat::Png => return sinew_diagram::png(drawing, SCALE),
+        DrawingFormat::Terminal => match terminal_size::terminal_size() {
             Some((width, _)) if !to_file && std::io::stdout().is_terminal() => {
                 sinew_diagram::terminal_within(drawing, output.ascii, usize::from(width.0))?
             }

@@ -39,14 +39,14 @@ pub(crate) struct ValidateArgs {
     strict: bool,
     /// Form of the findings, when other tools read them [default: text; for JSON use -o json]
     #[arg(long, value_enum)]
-    format: Option<Form>,
+    format: Option<FindingFormat>,
     #[command(flatten)]
     variables: VariableArgs,
 }
 
 /// Forms of findings beside JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum FindingFormat {
     /// For people
     Text,
     /// SARIF 2.1.0, for code scanning
@@ -68,7 +68,7 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
     }
     let errors: usize = files.iter().map(|file| file.diagnostics.errors()).sum();
     let warnings: usize = files.iter().map(|file| file.diagnostics.warnings()).sum();
-    match (args.format.unwrap_or(Form::Text), output.format) {
+    match (args.format.unwrap_or(FindingFormat::Text), output.format) {
         (_, Format::Json | Format::Yaml) => output.value(&document(&files), |_| String::new()),
         (_, Format::Jsonl) => {
             for finding in findings(&files) {
@@ -81,11 +81,11 @@ pub(super) fn validate(args: &ValidateArgs, output: &Output) -> Result<Exit, Fai
                 output.line(&file.path.display().to_string());
             }
         }
-        (Form::Sarif, _) => output.text(&sarif(&files)),
-        (Form::Github, _) => {
+        (FindingFormat::Sarif, _) => output.text(&sarif(&files)),
+        (FindingFormat::Github, _) => {
             each(&files, output, |found| escape_text(&sinew_source::render_github(found)).into_owned());
         }
-        (Form::Text, _) => {
+        (FindingFormat::Text, _) => {
             each(&files, output, |found| sinew_source::render_text(found, output.color));
         }
     }
