@@ -19,6 +19,7 @@ mod rest;
 mod routes;
 mod server;
 mod sse;
+mod stall_guard;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;

@@ -63,13 +63,13 @@ pub struct GatewayLimits {
     pub head_timeout: Duration,
     /// Connections that are open at once.
     pub connections: usize,
-    /// Requests that are answered at once, streams included.
+    /// Requests that are answered at once; a stream counts until it begins.
     pub in_flight: usize,
     /// Streams that are open at once.
     pub streams: usize,
     /// How long a blocking call waits before it answers with the task as it is.
     pub blocking: Duration,
-    /// How long a client of a stream may take to read an event.
+    /// How long a client may read nothing of what waits for it, before its connection is cut.
     pub slow_client: Duration,
 }
 

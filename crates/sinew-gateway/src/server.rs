@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::gateway::GatewayState;
+use crate::stall_guard::StallGuard;
 
 /// After a failed accept, for instance because the process has no file descriptor left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -46,7 +47,10 @@ pub(crate) async fn serve(state: Arc<GatewayState>, listener: TcpListener, route
         };
         let (stream, permit) = accepted;
         let connection = builder
-            .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router.clone()))
+            .serve_connection_with_upgrades(
+                TokioIo::new(StallGuard::new(stream, state.limits.slow_client)),
+                TowerToHyperService::new(router.clone()),
+            )
             .into_owned();
         let connection = open.watch(connection);
         tokio::spawn(async move {

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{GatewayWorld, PATIENCE, SINGLE, message};
+use sinew_agent::Agent;
+
+use crate::support::{EventSource, GatewayWorld, PATIENCE, SINGLE, message};
 
 #[tokio::test]
 async fn hosts_and_origins_of_others_are_refused() {
@@ -169,5 +171,55 @@ async fn half_open_requests_are_cut() {
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_are_cut() {
+    let world = GatewayWorld::with(&[], |options| {
+        options.limits.slow_client = std::time::Duration::from_millis(500);
+        options.limits.streams = 1;
+    })
+    .await;
+    let agent = Agent::dynamic("one", None, None, |input, context| async move {
+        // More than the buffers of a connection take.
+        for _ in 0..400 {
+            context.progress(json!("x".repeat(60_000)));
+            tokio::task::yield_now().await;
+        }
+        context.cancel().cancelled().await;
+        Ok(input)
+    });
+    world.serve(agent).await;
+    let stream = |id: &str| {
+        let params = message(id, json!([{"data": {}}]));
+        world.request(Method::POST, "/agents/one/message:stream").json(&params)
+    };
+    let address = world.base.trim_start_matches("http://").to_owned();
+    let body = message("m1", json!([{"data": {}}])).to_string();
+    let head = format!(
+        "POST /agents/one/message:stream HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         a2a-version: 1.0\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut deaf = TcpStream::connect(&address).await.unwrap();
+    deaf.write_all(head.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    deaf.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    // Its place is the only one: another stream opens once the gateway has cut it.
+    let opened = async {
+        loop {
+            let answer = stream("m2").send().await.unwrap();
+            if answer.status() == StatusCode::OK {
+                break answer;
+            }
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            tokio::task::yield_now().await;
+        }
+    };
+    let answer = tokio::time::timeout(PATIENCE, opened).await.unwrap();
+    assert!(EventSource::of(answer).next().await.is_some());
+    drop(deaf);
     world.end().await;
 }
