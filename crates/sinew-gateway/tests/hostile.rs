@@ -48,6 +48,19 @@ async fn hosts_and_origins_of_others_are_refused() {
 }
 
 #[tokio::test]
+async fn a_gateway_on_a_public_address_does_not_start() {
+    let world = GatewayWorld::new(&[]).await;
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let error = world.start_at(address.parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.code(), "SINEW-9002", "{address} {error}");
+    }
+    let taken = world.base.trim_start_matches("http://").parse().unwrap();
+    let error = world.start_at(taken).await.unwrap_err();
+    assert_eq!(error.code(), "SINEW-9001", "{error}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn bodies_that_are_not_calls_are_refused() {
     let world =
         GatewayWorld::with(&[("single", SINGLE)], |options| options.limits.body_bytes = 100_000).await;

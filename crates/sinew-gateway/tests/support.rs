@@ -14,7 +14,7 @@ use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
 use sinew_executor::Program;
 use sinew_executor::service::{Service, ServiceOptions, store_plan};
-use sinew_gateway::{Gateway, GatewayOptions};
+use sinew_gateway::{Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
 use sinew_protocol::deployment::Deployment;
@@ -108,6 +108,12 @@ impl GatewayWorld {
         options.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         change(&mut options);
         Gateway::start(connect(&self.server.url(), "gateway").await, options).await.unwrap()
+    }
+
+    /// Starts a gateway at an address.
+    pub(crate) async fn start_at(&self, address: SocketAddr) -> Result<Gateway, GatewayError> {
+        let options = GatewayOptions { listen: address, ..GatewayOptions::new(adapters) };
+        Gateway::start(connect(&self.server.url(), "gateway").await, options).await
     }
 
     /// Serves an agent until the world ends; its card is there when this returns.
