@@ -7,6 +7,7 @@ mod common;
 mod deploy;
 mod examples;
 mod first_hour;
+mod gateway;
 mod mesh;
 mod permission;
 mod test_command;
