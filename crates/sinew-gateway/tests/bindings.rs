@@ -124,6 +124,8 @@ async fn bindings_give_the_same_results() {
         let by_id = json!({"id": task["id"], "historyLength": 0});
         let got = world.perform(binding, endpoint, "GetTask", &by_id).await.unwrap();
         assert_eq!(got, *task, "{place}");
+        // The binding to NATS knows the same task.
+        assert_eq!(world.nats("single", "GetTask", &by_id).await, *task, "{place}");
         let by_context = json!({"contextId": task["contextId"]});
         let page = world.perform(binding, endpoint, "ListTasks", &by_context).await.unwrap();
         assert_eq!((&page["totalSize"], &page["nextPageToken"]), (&json!(1), &json!("")), "{page}");

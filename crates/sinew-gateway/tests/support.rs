@@ -149,6 +149,17 @@ impl GatewayWorld {
         answer
     }
 
+    /// A call of the binding to NATS, under the gateway's name; gives the result.
+    pub(crate) async fn nats(&self, agent: &str, method: &str, params: &Value) -> Value {
+        let mesh = connect(&self.server.url(), "gateway").await;
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut headers = sinew_mesh::HeaderMap::new();
+        headers.insert("A2A-Version", "1.0");
+        let reply = mesh.call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
+        let mut answer: Value = serde_json::from_slice(&reply.body).unwrap();
+        answer["result"].take()
+    }
+
     /// Executions that the mesh knows, open or closed.
     pub(crate) async fn executions(&self) -> usize {
         let client = sinew_executor::client::Client::new(self.mesh.clone(), adapters).await.unwrap();
