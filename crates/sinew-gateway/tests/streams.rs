@@ -84,6 +84,37 @@ async fn a_workflow_is_followed_to_its_end_and_from_any_event() {
 }
 
 #[tokio::test]
+async fn many_streams_hear_the_same_while_executors_change() {
+    let (mut world, begun, go_on) = held(&[("single", SINGLE)]).await;
+    let mut params = message("m", json!([{"data": {"value": "v"}}]));
+    params["configuration"] = json!({"returnImmediately": true});
+    let sent = world.rpc("/agents/single", "SendMessage", &params).await;
+    let id = sent["result"]["task"]["id"].as_str().unwrap().to_owned();
+    begun.notified().await;
+    let mut streams = Vec::new();
+    for _ in 0..100 {
+        let mut stream = subscribe(&world, &world.base, &id, None).await;
+        let (seq, snapshot) = stream.next().await.unwrap();
+        assert_eq!(snapshot["task"]["id"], json!(id));
+        streams.push((seq.unwrap(), stream));
+    }
+    world.replace_executor().await;
+    go_on.notify_one();
+    let mut heard: Option<Vec<SseEvent>> = None;
+    for (first, stream) in streams {
+        let events = stream.all().await;
+        let expected: Vec<u64> = (first + 1..=first + events.len() as u64).collect();
+        assert_eq!(seqs(&events), expected, "no gap, no repeat");
+        assert_eq!(events.last().unwrap().1["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+        // Streams may begin at different events; they end with the same.
+        let known = heard.get_or_insert_with(|| events.clone());
+        let common = known.len().min(events.len());
+        assert_eq!(known[known.len() - common..], events[events.len() - common..]);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn an_agent_is_followed_to_its_end() {
     let (world, begun, go_on) = held(&[]).await;
     let call = json!({"jsonrpc": "2.0", "id": 3, "method": "SendStreamingMessage",

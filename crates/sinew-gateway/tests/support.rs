@@ -179,6 +179,13 @@ impl GatewayWorld {
         }
     }
 
+    /// Replaces the executor by another one.
+    pub(crate) async fn replace_executor(&mut self) {
+        self.service.take().unwrap().drain().await;
+        let mesh = connect(&self.server.url(), "successor").await;
+        self.service = Some(Service::start(mesh, ServiceOptions::new(adapters)).await.unwrap());
+    }
+
     pub(crate) fn take_gateway(&mut self) -> Gateway {
         self.gateway.take().unwrap()
     }
