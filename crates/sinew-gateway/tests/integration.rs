@@ -9,6 +9,7 @@
 mod bindings;
 mod cards;
 mod decisions;
+mod documents;
 mod hostile;
 mod python_sdk;
 mod streams;
