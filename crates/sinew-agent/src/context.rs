@@ -1,22 +1,22 @@
 //! A handler's view of its task, and the operations that it may use.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
-use sinew_protocol::behalf::CallingTask;
 use sinew_protocol::tool::ToolDeclaration;
-use sinew_protocol::{ExecutionId, ResultToken, TaskId, Vocabulary};
+use sinew_protocol::{ExecutionId, TaskId};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER};
 use crate::feed::{EventFeed, OutgoingEvents};
-use crate::peers::Peers;
+use crate::peers::{Peers, TaskCalls};
+use crate::task_properties::TaskProperties;
 
 /// The task a handler works on. Clones are the same task.
 #[derive(Clone)]
@@ -24,65 +24,6 @@ pub struct Context {
     inner: Arc<ContextState>,
     feedback: Arc<[String]>,
     retry: u32,
-}
-
-/// Properties of a task.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskProperties {
-    pub(crate) agent: String,
-    pub(crate) execution: ExecutionId,
-    pub(crate) task: TaskId,
-    pub(crate) activation: String,
-    pub(crate) attempt: u32,
-    pub(crate) workflow: String,
-    pub(crate) node: String,
-    pub(crate) session: String,
-    pub(crate) deadline: Option<SystemTime>,
-    pub(crate) instruction: Option<String>,
-    pub(crate) context: Value,
-    pub(crate) input_schema: Option<Value>,
-    pub(crate) output_schema: Option<Value>,
-    pub(crate) output_name: Option<String>,
-    /// Words of the request, and so of its answer.
-    pub(crate) vocabulary: Vocabulary,
-    pub(crate) trace_parent: Option<String>,
-    pub(crate) depth: u32,
-    /// The task of an execution that this one is, or is part of: what calls are proved with.
-    pub(crate) calling: Option<CallingTask>,
-    /// Result token of a task that came in a node request; calls are proved with it.
-    pub(crate) result_token: Option<ResultToken>,
-    /// The request around the input, if the task came in a node request; `context` is null then.
-    pub(crate) surroundings: Option<Arc<Surroundings>>,
-}
-
-/// The surroundings of the input in a node request; worded for the handler when it asks.
-#[derive(Debug)]
-pub(crate) struct Surroundings {
-    /// Id of the node, where the activation's label says more.
-    pub(crate) node: Option<String>,
-    pub(crate) path: Vec<(String, u32)>,
-    /// User on whose behalf the execution runs; empty if the request names none.
-    pub(crate) user: String,
-    pub(crate) purpose: String,
-    pub(crate) request: Value,
-}
-
-impl Surroundings {
-    /// Words the request around the input, as A2A requests carry it.
-    fn value(&self, about: &TaskProperties) -> Value {
-        json!({
-            "user": self.user,
-            "workflow": about.workflow,
-            "execution": about.execution.as_str(),
-            "node": self.node.as_ref().unwrap_or(&about.node),
-            "path": self.path,
-            "task": about.task.as_str(),
-            "activation": about.activation,
-            "attempt": about.attempt,
-            "purpose": self.purpose,
-            "request": self.request,
-        })
-    }
 }
 
 /// The stream of progress of a task, opened when the handler first says something.
@@ -294,15 +235,15 @@ impl Context {
         }
     }
 
-    /// How many calls this task has made before this one.
-    pub(crate) fn next_call(&self) -> u32 {
-        self.inner.calls.fetch_add(1, Ordering::Relaxed)
+    fn task_calls(&self) -> TaskCalls<'_> {
+        let ContextState { about, cancel, artifacts, calls, .. } = &*self.inner;
+        TaskCalls { about, cancel, artifacts, calls }
     }
 
     /// Asks another agent through its A2A door and waits for its output, until this task's own deadline at most.
     pub async fn call(&self, agent: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.call(self, agent, input).await,
+            Some(peers) => peers.call(self.task_calls(), agent, input).await,
             None => Err(offline(NO_PEER)),
         }
     }
@@ -310,7 +251,7 @@ impl Context {
     /// The workflows and the other agents that are there now, as tools for a language model.
     pub async fn tools(&self) -> Vec<ToolDeclaration> {
         match &self.inner.peers {
-            Some(peers) => peers.tools(self).await,
+            Some(peers) => peers.tools(self.task_calls()).await,
             None => Vec::new(),
         }
     }
@@ -318,7 +259,7 @@ impl Context {
     /// Does what a language model asked of one of [`tools`](Self::tools).
     pub async fn call_tool(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
         match &self.inner.peers {
-            Some(peers) => peers.call_tool(self, name, arguments).await,
+            Some(peers) => peers.call_tool(self.task_calls(), name, arguments).await,
             None => Err(offline(NO_PEER)),
         }
     }
@@ -336,40 +277,6 @@ impl Context {
         let mut about = TaskProperties::new(agent, execution, task);
         activation.as_str().clone_into(&mut about.activation);
         Self::new(about, CancellationToken::new(), None, None)
-    }
-}
-
-impl TaskProperties {
-    /// A task of which nothing but the ids is known.
-    pub(crate) fn new(agent: &str, execution: ExecutionId, task: TaskId) -> Self {
-        Self {
-            agent: agent.to_owned(),
-            activation: task.as_str().to_owned(),
-            execution,
-            task,
-            attempt: 1,
-            workflow: String::new(),
-            node: String::new(),
-            session: String::new(),
-            deadline: None,
-            instruction: None,
-            context: Value::Null,
-            input_schema: None,
-            output_schema: None,
-            output_name: None,
-            vocabulary: Vocabulary::default(),
-            trace_parent: None,
-            depth: 0,
-            calling: None,
-            result_token: None,
-            surroundings: None,
-        }
-    }
-
-    /// The task of an execution that calls are proved with.
-    pub(crate) fn calling(&self) -> Option<CallingTask> {
-        let of_token = |token| CallingTask::of_task(self.execution.clone(), self.task.clone(), token);
-        self.calling.clone().or_else(|| self.result_token.as_ref().map(of_token))
     }
 }
 

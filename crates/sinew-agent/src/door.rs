@@ -14,7 +14,7 @@ use sinew_mesh::crash;
 use sinew_mesh::wire::undeliverable;
 use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, SendMessageRequest};
 use sinew_protocol::jsonrpc::{self, Method, Refused, Request, Response, check_headers, error_of, raw};
-use sinew_protocol::{ActivationKey, ExecutionId, Fault, Subject, TaskId, Token, header};
+use sinew_protocol::{Fault, Subject, Token, header};
 
 use crate::failure::{BUSY, STOPPING};
 use crate::micro::ListedDoor;
@@ -22,6 +22,7 @@ use crate::operations;
 use crate::request;
 use crate::site::Site;
 use crate::table::{Begin, Entry};
+use crate::task_properties::own_ids;
 
 /// Open tasks beyond those that are worked on.
 pub(crate) const MOST_WAITING: usize = 1_024;
@@ -226,18 +227,4 @@ async fn ended(entry: &Entry) -> Result<(), A2aError> {
 
 fn stopping() -> A2aError {
     error_of(&Fault::error(STOPPING, "the agent stops before it could answer"))
-}
-
-/// The ids of a caller's own task. They follow from the message, so that a message that comes twice is one task, and so
-/// that a caller knows where its progress will be heard before it asks.
-pub(crate) fn own_ids(
-    namespace: &str,
-    agent: &Token,
-    caller: &Token,
-    message: &str,
-) -> (ExecutionId, TaskId) {
-    let execution = ExecutionId::of(namespace, caller.as_str(), message);
-    let activation = ActivationKey::of::<&str>(&execution, agent.as_str(), &[], 0);
-    let task = TaskId::of(&execution, &activation, 1);
-    (execution, task)
 }

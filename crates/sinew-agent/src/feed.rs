@@ -14,7 +14,7 @@ use sinew_protocol::a2a::{
 use sinew_protocol::{Subject, header};
 use tokio::sync::mpsc;
 
-use crate::context::TaskProperties;
+use crate::task_properties::TaskProperties;
 
 /// Events that wait for the connection; progress beyond that is dropped.
 const WAITING: usize = 4_096;
@@ -166,7 +166,7 @@ impl EventFeed {
             let count = bodies.len();
             for (at, body) in bodies.into_iter().enumerate() {
                 last.0 += 1;
-                let end = (at + 1 == count).then(|| crate::reply::state_word(task.status.state));
+                let end = (at + 1 == count).then(|| state_word(task.status.state));
                 packets.push(self.packet(last.0, end, body));
             }
         }
@@ -192,4 +192,19 @@ impl EventFeed {
 /// The event as JSON; plain data can always be written.
 fn body(event: &StreamResponse) -> Option<Bytes> {
     serde_json::to_vec(event).ok().map(Bytes::from)
+}
+
+/// The word for a state, in lower case.
+pub(crate) const fn state_word(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Submitted => "submitted",
+        TaskState::Working => "working",
+        TaskState::Completed => "completed",
+        TaskState::Failed => "failed",
+        TaskState::Canceled => "canceled",
+        TaskState::Rejected => "rejected",
+        TaskState::InputRequired => "input-required",
+        TaskState::AuthRequired => "auth-required",
+        _ => "unspecified",
+    }
 }

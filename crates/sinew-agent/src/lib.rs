@@ -39,6 +39,7 @@ mod run;
 mod serve;
 mod site;
 mod table;
+mod task_properties;
 mod tools;
 mod work;
 

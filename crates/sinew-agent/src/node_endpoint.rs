@@ -19,13 +19,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
-use crate::context::{Context, Surroundings, TaskProperties};
+use crate::context::Context;
 use crate::door::MOST_WAITING;
 use crate::failure::{ARTIFACTS, BUSY, CANCELLED, STOPPING, TOO_LATE, UNREADABLE, bounded, is_bad_output};
 use crate::handler::Said;
 use crate::node_tasks::{AnswerListener, NodeBegin};
 use crate::reply;
 use crate::site::Site;
+use crate::task_properties::{Surroundings, TaskProperties};
 use crate::work::{EndedTask, FirstCall, GivenUp, begin_call, check_input, check_output, go_on, output_name};
 
 /// Longest time that a handler may keep the endpoint waiting in one poll and still be polled in place.
@@ -130,7 +131,7 @@ pub(crate) async fn begin(site: &Arc<Site>, work: NodeWork, listener: AnswerList
 /// Runs a task as far as it goes without waiting. `None` if the rest is done elsewhere.
 fn run(site: &Arc<Site>, context: Context, input: Value) -> Option<Bytes> {
     let agent = &site.agent;
-    let failed = |fault: Fault| Some(failure(context.task(), &bounded(fault)));
+    let failed = |fault: Fault| Some(reply::failed_node(context.task(), &bounded(fault)));
     if context.deadline().is_some_and(|deadline| deadline <= SystemTime::now()) {
         return failed(Fault::timeout(TOO_LATE, "the deadline had passed when the task came"));
     }
@@ -286,12 +287,7 @@ async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes)
 /// Returns the answer that stands for one that is larger than the mesh takes.
 pub(crate) fn too_large(id: &TaskId, size: usize, limit: usize) -> Bytes {
     let text = format!("the result has {size} bytes, the mesh takes {limit}");
-    failure(id, &Fault::failure(ARTIFACTS, text))
-}
-
-/// Returns the answer of a task that failed like this.
-pub(crate) fn failure(id: &TaskId, fault: &Fault) -> Bytes {
-    WorkflowNodeResult::of_end(id, &Err(fault.clone()), &[]).to_bytes().into()
+    reply::failed_node(id, &Fault::failure(ARTIFACTS, text))
 }
 
 fn refusal(id: &TaskId, fault: &Fault) -> Bytes {

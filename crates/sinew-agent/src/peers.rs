@@ -1,5 +1,6 @@
 //! The others on the mesh, as a handler meets them: who is there, calls through their A2A door, artifacts by address.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,10 +24,12 @@ use sinew_protocol::task::{NodeOutput, read_result};
 use sinew_protocol::unique_keys::{check_unique_keys, read_unique};
 use sinew_protocol::{Fault, Token, header};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
-use crate::door::own_ids;
+use crate::artifacts::Artifacts;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
+use crate::task_properties::TaskProperties;
+use crate::task_properties::own_ids;
 
 /// How long a first look at the cards may take.
 const LOOK: Duration = Duration::from_secs(5);
@@ -42,6 +45,22 @@ pub(crate) struct Peers(Arc<PeersState>);
 struct PeersState {
     mesh: Mesh,
     cards: OnceLock<Cards>,
+}
+
+/// The task that calls others: its properties, its end and the calls it has made.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskCalls<'a> {
+    pub(crate) about: &'a TaskProperties,
+    pub(crate) cancel: &'a CancellationToken,
+    pub(crate) artifacts: &'a Artifacts,
+    pub(crate) calls: &'a AtomicU32,
+}
+
+impl TaskCalls<'_> {
+    /// Returns how many calls the task has made before this one.
+    fn next_call(self) -> u32 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 impl Peers {
@@ -66,7 +85,12 @@ impl Peers {
     }
 
     /// Asks an agent or a workflow with this input.
-    pub(crate) async fn call(&self, context: &Context, agent: &str, input: Value) -> Result<Value, Failure> {
+    pub(crate) async fn call(
+        &self,
+        context: TaskCalls<'_>,
+        agent: &str,
+        input: Value,
+    ) -> Result<Value, Failure> {
         let id = call_id(context, agent, &input.to_string());
         let request = self.request(context, agent, &id, input).await?;
         self.ask(context, agent, &id, request).await
@@ -75,16 +99,17 @@ impl Peers {
     /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
     pub(crate) async fn ask(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         agent: &str,
         id: &str,
         mut request: SendMessageRequest,
     ) -> Result<Value, Failure> {
         let mesh = &self.0.mesh;
         let limit = context
-            .deadline()
+            .about
+            .deadline
             .map_or(LONGEST, |at| at.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST));
-        if let Some(calling) = context.about().calling() {
+        if let Some(calling) = context.about.calling() {
             calling.put(&mut request);
         }
         let method = Method::Core(CoreMethod::SendMessage);
@@ -94,7 +119,7 @@ impl Peers {
         let reply = tokio::select! {
             biased;
             reply = call => reply.map_err(|error| no_peer(agent, &error.to_string(), !matches!(error, MeshError::NoAnswer { .. })))?,
-            () = context.cancel().cancelled() => {
+            () = context.cancel.cancelled() => {
                 tokio::spawn(give_up(mesh.clone(), agent.to_owned(), id.to_owned()));
                 return Err(Fault::cancelled(crate::failure::CANCELLED, "the call was given up with its task").into());
             }
@@ -123,29 +148,33 @@ impl Peers {
     /// Stores what is sent by address.
     pub(crate) async fn store(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         agent: &str,
         name: &str,
         media_type: &str,
         bytes: Bytes,
     ) -> Result<Part, Failure> {
         let name = sinew_protocol::ArtifactName::parse(name).map_err(Fault::from)?;
-        let place =
-            Place { app: context.agent(), user: "", execution: context.execution(), task: context.task() };
+        let place = Place {
+            app: &context.about.agent,
+            user: "",
+            execution: &context.about.execution,
+            task: &context.about.task,
+        };
         let stored = self.0.mesh.artifacts().put_object(&place, name, 0, media_type, bytes).await;
         Ok(stored.map_err(|error| no_peer(agent, &error.to_string(), true))?.part)
     }
 
     async fn request(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         agent: &str,
         id: &str,
         input: Value,
     ) -> Result<SendMessageRequest, Failure> {
         let node = MeshMessage::from(WorkflowNodeRequestData {
-            workflow_name: context.agent().to_owned(),
-            node_id: context.task().as_str().to_owned(),
+            workflow_name: context.about.agent.clone(),
+            node_id: context.about.task.as_str().to_owned(),
             ..WorkflowNodeRequestData::default()
         });
         let json = input.to_string();
@@ -156,17 +185,17 @@ impl Peers {
             self.store(context, agent, &name, "application/json", json.into()).await?
         };
         let mut message = Message::user(id, vec![node.to_part(Vocabulary::Current), part]);
-        if !context.session().is_empty() {
-            message = message.with_context_id(context.session());
+        if !context.about.session.is_empty() {
+            message = message.with_context_id(&*context.about.session);
         }
         Ok(SendMessageRequest { tenant: None, message, configuration: None, metadata: None })
     }
 }
 
 /// The id of a call: the same call of the same task has the same id, so that a peer that was asked before answers at once.
-pub(crate) fn call_id(context: &Context, agent: &str, content: &str) -> String {
+pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str, content: &str) -> String {
     let digest = sha256(format!("{agent}\n{content}").as_bytes());
-    format!("{}-{}-{}", context.task(), context.next_call(), &digest[..16])
+    format!("{}-{}-{}", context.about.task, context.next_call(), &digest[..16])
 }
 
 /// Tells the other side that nobody waits any more. A workflow's task has the id of its execution, an agent's its own; the
@@ -192,14 +221,16 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
     }
 }
 
-fn headers(context: &Context, limit: Duration) -> HeaderMap {
+fn headers(context: TaskCalls<'_>, limit: Duration) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, A2A_VERSION);
-    headers.insert(header::CALL_DEPTH, (context.about().depth + 1).to_string());
+    headers.insert(header::CALL_DEPTH, (context.about.depth + 1).to_string());
     let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default();
     headers.insert(header::DEADLINE, deadline.as_millis().to_string());
-    if let Some(trace) = context.trace_parent().and_then(|text| text.parse::<TraceParent>().ok()) {
+    if let Some(trace) =
+        context.about.trace_parent.as_deref().and_then(|text| text.parse::<TraceParent>().ok())
+    {
         trace.child().put(&mut headers);
     }
     headers

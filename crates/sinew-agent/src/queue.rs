@@ -16,7 +16,6 @@ use sinew_protocol::{Fault, header};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::context::TaskProperties;
 use crate::failure::POISON;
 use crate::node_endpoint::{self, NodeWork};
 use crate::node_tasks::AnswerListener;
@@ -24,6 +23,7 @@ use crate::reply;
 use crate::request::{Request, read, unreadable};
 use crate::site::Site;
 use crate::table::Begin;
+use crate::task_properties::TaskProperties;
 
 /// How long a result may need to be stored once it is there; until then the task is kept.
 const STORING: Duration = Duration::from_mins(2);
@@ -156,7 +156,7 @@ async fn refuse(
     }
     if let Some(subject) = subject {
         let refused = if is_node_message(&delivery.body) {
-            node_endpoint::failure(&about.task, fault)
+            reply::failed_node(&about.task, fault)
         } else {
             Bytes::copy_from_slice(raw(&reply::refused(about, fault)).get().as_bytes())
         };
@@ -190,9 +190,7 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
                     format!("the result has {size} bytes, the mesh takes {limit}"),
                 );
                 let small = if is_node_message(&body) {
-                    site.asked()
-                        .result_subject(subject)
-                        .map(|(_, task)| node_endpoint::failure(&task, &fault))
+                    site.asked().result_subject(subject).map(|(_, task)| reply::failed_node(&task, &fault))
                 } else {
                     shrunk(site, subject, &fault)
                 };

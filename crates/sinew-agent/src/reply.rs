@@ -13,8 +13,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::KeptVersion;
-use crate::context::{Context, TaskProperties};
+use crate::context::Context;
 use crate::failure::ARTIFACTS;
+use crate::task_properties::TaskProperties;
 use crate::work::EndedTask;
 
 /// Bytes of artifacts, as JSON, that travel inside one result; the rest lies in the object store.
@@ -67,7 +68,7 @@ pub(crate) async fn node_result(
         }
         Err(error) => {
             let text = format!("the artifacts of the task cannot be stored: {error}");
-            crate::node_endpoint::failure(task, &Fault::error(ARTIFACTS, text))
+            failed_node(task, &Fault::error(ARTIFACTS, text))
         }
     }
 }
@@ -153,17 +154,7 @@ async fn put(
     }
 }
 
-/// The word for a state, in lower case.
-pub(crate) const fn state_word(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Submitted => "submitted",
-        TaskState::Working => "working",
-        TaskState::Completed => "completed",
-        TaskState::Failed => "failed",
-        TaskState::Canceled => "canceled",
-        TaskState::Rejected => "rejected",
-        TaskState::InputRequired => "input-required",
-        TaskState::AuthRequired => "auth-required",
-        _ => "unspecified",
-    }
+/// Returns the answer of a task that failed like this.
+pub(crate) fn failed_node(id: &sinew_protocol::TaskId, fault: &Fault) -> Bytes {
+    WorkflowNodeResult::of_end(id, &Err(fault.clone()), &[]).to_bytes().into()
 }

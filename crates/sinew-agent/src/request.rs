@@ -11,8 +11,8 @@ use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 use sinew_protocol::task::TaskExtra;
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token, header};
 
-use crate::context::TaskProperties;
 use crate::failure::UNREADABLE;
+use crate::task_properties::TaskProperties;
 
 /// The most workflows that may have called each other before a task; beyond that it is refused.
 const DEEPEST: u32 = 32;

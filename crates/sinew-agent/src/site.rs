@@ -16,14 +16,15 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::CompiledAgent;
-use crate::context::{Context, TaskProperties};
+use crate::context::Context;
 use crate::failure::{ARTIFACTS, BAD_INPUT, CANCELLED, TOO_LATE, bad_json};
-use crate::feed::{EventFeed, OutgoingEvents};
+use crate::feed::{EventFeed, OutgoingEvents, state_word};
 use crate::node_tasks::NodeTasks;
 use crate::peers::Peers;
 use crate::reply;
 use crate::request::{Asked, Input, Request};
 use crate::table::{Begin, Entry, Origin, TaskTable};
+use crate::task_properties::TaskProperties;
 use crate::work::{EndedTask, GivenUp, time_left, work};
 
 /// One agent in one process.
@@ -126,11 +127,7 @@ impl Site {
             return;
         };
         let task = reply::task(&self.mesh, &context, &ended, &self.halt).await;
-        tracing::info!(
-            state = reply::state_word(task.status.state),
-            retries = ended.retries,
-            "the task ended"
-        );
+        tracing::info!(state = state_word(task.status.state), retries = ended.retries, "the task ended");
         open.end(task).await;
     }
 

@@ -11,8 +11,8 @@ use sinew_protocol::{ExecutionId, Token};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::TaskProperties;
 use crate::feed::EventFeed;
+use crate::task_properties::TaskProperties;
 
 /// Ended tasks that are remembered.
 const MOST_ENDED: usize = 10_000;

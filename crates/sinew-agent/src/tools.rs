@@ -10,9 +10,8 @@ use sinew_protocol::task::point_to;
 use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool};
 use sinew_source::Schema;
 
-use crate::context::Context;
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
-use crate::peers::{Peers, call_id};
+use crate::peers::{Peers, TaskCalls, call_id};
 
 /// The parameter of agents that take words.
 const TASK: &str = "task_description";
@@ -125,19 +124,19 @@ impl Peers {
         self.list().await.iter().filter_map(|card| CallableTool::of(card, own)).collect()
     }
 
-    pub(crate) async fn tools(&self, context: &Context) -> Vec<ToolDeclaration> {
-        self.all(context.agent()).await.iter().map(CallableTool::declaration).collect()
+    pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Vec<ToolDeclaration> {
+        self.all(&context.about.agent).await.iter().map(CallableTool::declaration).collect()
     }
 
     /// Does what a model asked of a tool.
     pub(crate) async fn call_tool(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         name: &str,
         arguments: &Value,
     ) -> Result<Value, Failure> {
         let missing = || Fault::failure(NO_PEER, format!("nobody is there for tool {:?}", short(name, 100)));
-        let tool = self.all(context.agent()).await.into_iter().find(|tool| tool.is_called(name));
+        let tool = self.all(&context.about.agent).await.into_iter().find(|tool| tool.is_called(name));
         let none = Map::new();
         let arguments = match arguments {
             Value::Null => &none,
@@ -152,7 +151,7 @@ impl Peers {
 
     async fn call_workflow(
         &self,
-        context: &Context,
+        context: TaskCalls<'_>,
         tool: &WorkflowTool,
         arguments: &Map<String, Value>,
     ) -> Result<Value, Failure> {
@@ -164,13 +163,13 @@ impl Peers {
         let workflow = &tool.workflow;
         let part = match &input {
             ToolInput::Parameters { artifact, content } => {
-                context.artifacts().put_json(artifact.as_str(), content)?;
+                context.artifacts.put_json(artifact.as_str(), content)?;
                 let bytes = content.to_string().into();
                 self.store(context, workflow, artifact.as_str(), "application/json", bytes).await?
             }
             // Not looked at: the workflow checks its input itself.
             ToolInput::Artifact(reference) => {
-                let found = context.artifacts().find(reference.name.as_str(), reference.version);
+                let found = context.artifacts.find(reference.name.as_str(), reference.version);
                 let found = found.ok_or_else(|| {
                     let text = format!("this task has no artifact {:?}", short(reference.name.as_str(), 255));
                     Fault::failure(ARTIFACTS, text).with_retryable(false)
@@ -180,10 +179,10 @@ impl Peers {
             }
         };
         let caller = Caller {
-            agent: context.agent().to_owned(),
+            agent: context.about.agent.clone(),
             user: String::new(),
-            session: context.session().to_owned(),
-            task: context.task().as_str().to_owned(),
+            session: context.about.session.clone(),
+            task: context.about.task.as_str().to_owned(),
             function_call: id.clone(),
             message: id.clone(),
         };

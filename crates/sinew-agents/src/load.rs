@@ -185,7 +185,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
     let mut complaints = Vec::new();
     for (index, argument) in file.argv.iter().enumerate() {
         let mut complain = |problem: &str| {
-            complaints.push(FileComplaint::new(format!("/run/command/argv/{index}"), problem))
+            complaints.push(FileComplaint::new(format!("/run/command/argv/{index}"), problem));
         };
         if ["{{input", "{{instruction", "{{context", "${env:"]
             .iter()

@@ -11,7 +11,8 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
 
 use crate::decision::{PersonDecision, decisions};
-use crate::node_rows::{self, NodeStatus};
+use crate::node_rows;
+use crate::node_status::NodeStatus;
 use crate::record::{Record, RecordOrigin, caller};
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::waiting::{self, ShownWait, WaitKind};
@@ -321,7 +322,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
             let _ = write!(nodes, ", {count} {word}");
         }
     }
-    let time = node_rows::duration(description.duration_ms);
+    let time = words::duration(description.duration_ms);
     line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
     line(
         "started",

@@ -9,11 +9,12 @@ use sinew_engine::{ActivationId, Time};
 use sinew_executor::events;
 
 use crate::events::is_about;
-use crate::node_rows::{NodeStatus, duration};
+use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::tree::{self, TreeBranch, TreeOptions};
 use crate::view_context::{MeshPresence, ViewContext};
 use crate::words;
+use crate::words::duration;
 use sinew_protocol::query::ExecutionStatus;
 
 /// Characters of a value that are shown.

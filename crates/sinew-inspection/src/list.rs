@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sinew_engine::Time;
 
-use crate::node_rows::duration;
 use crate::record::Record;
 use crate::view_context::{MeshPresence, ViewContext};
+use crate::words::duration;
 use crate::{describe, waiting, words};
 use sinew_protocol::query::ExecutionStatus;
 

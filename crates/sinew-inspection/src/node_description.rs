@@ -6,10 +6,12 @@ use sinew_engine::{ActivationId, Fact, Time};
 use sinew_executor::events;
 use sinew_protocol::Fault;
 
-use crate::node_rows::{self, NodeStatus, duration};
+use crate::node_rows;
+use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::view_context::ViewContext;
 use crate::words;
+use crate::words::duration;
 
 /// Lines of a value that the text shows; the data have all of it.
 const MAX_VALUE_LINES: usize = 40;

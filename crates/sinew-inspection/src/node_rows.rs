@@ -9,8 +9,10 @@ use sinew_executor::{Execution, events};
 use sinew_plan::{NodeIndex, Plan};
 use sinew_source::escape_line;
 
+use crate::node_status::NodeStatus;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::view_context::{MeshPresence, ViewContext};
+use crate::words::duration;
 
 /// A line of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,109 +45,6 @@ impl NodeRow {
             (_, 0) => "-".to_owned(),
             (0 | 1, attempts) => attempts.to_string(),
             (activations, _) => format!("#{activations}"),
-        }
-    }
-}
-
-/// How a node stands. A word, because colour alone says nothing to some.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodeStatus {
-    /// Not reached yet
-    Planned,
-    /// Waits for its turn
-    Queued,
-    /// At work
-    Running,
-    /// Waits for a person
-    Waiting,
-    /// Ended well
-    Succeeded,
-    /// Ended badly
-    Failed,
-    /// Did not have to run
-    Skipped,
-    /// Was given up
-    Cancelled,
-}
-
-impl NodeStatus {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Planned,
-        Self::Queued,
-        Self::Running,
-        Self::Waiting,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Skipped,
-        Self::Cancelled,
-    ];
-
-    /// Returns the word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// At work or waiting.
-    pub const fn is_open(self) -> bool {
-        matches!(self, Self::Running | Self::Waiting)
-    }
-
-    /// Returns true if it has ended.
-    pub const fn is_over(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
-    }
-
-    /// How much a node matters when not all fit: failed nodes first, then open ones.
-    pub const fn rank(self) -> u8 {
-        match self {
-            Self::Failed => 1,
-            Self::Running | Self::Waiting => 2,
-            Self::Queued | Self::Cancelled => 3,
-            Self::Planned | Self::Succeeded | Self::Skipped => 4,
-        }
-    }
-
-    /// Its sign.
-    pub const fn icon(self, ascii: bool) -> &'static str {
-        match (self, ascii) {
-            (Self::Planned, false) => "·",
-            (Self::Queued, false) => "◌",
-            (Self::Running, false) => "◐",
-            (Self::Succeeded, false) => "✓",
-            (Self::Failed, false) => "✗",
-            (Self::Skipped, false) => "↷",
-            (Self::Cancelled, false) => "⊘",
-            (Self::Planned, true) => ".",
-            (Self::Queued, true) => "o",
-            (Self::Running, true) => "*",
-            (Self::Waiting, _) => "?",
-            (Self::Succeeded, true) => "+",
-            (Self::Failed, true) => "x",
-            (Self::Skipped, true) => "-",
-            (Self::Cancelled, true) => "/",
-        }
-    }
-
-    /// Its colour on a terminal.
-    pub const fn color(self) -> &'static str {
-        match self {
-            Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
-            Self::Running => "\u{1b}[36m",
-            Self::Waiting => "\u{1b}[33m",
-            Self::Succeeded => "\u{1b}[32m",
-            Self::Failed => "\u{1b}[31m",
-            Self::Cancelled => "\u{1b}[35m",
         }
     }
 }
@@ -310,16 +209,5 @@ pub fn cells(row: &NodeRow) -> NodeLine {
         time: row.duration_ms.map_or_else(|| "-".into(), duration),
         agent: escape_line(row.agent.as_deref().unwrap_or("-")).into_owned(),
         message: escape_line(row.message.as_deref().unwrap_or("")).into_owned(),
-    }
-}
-
-/// Milliseconds the way people read them.
-pub fn duration(ms: Time) -> String {
-    match ms {
-        0..1_000 => format!("{ms}ms"),
-        1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
-        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1000),
-        3_600_000..172_800_000 => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
-        _ => format!("{}d{:02}h", ms / 86_400_000, ms % 86_400_000 / 3_600_000),
     }
 }

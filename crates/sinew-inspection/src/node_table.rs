@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::node_rows::NodeStatus;
+use crate::node_status::NodeStatus;
 
 /// Columns of a message that are worth more than other columns of the table.
 const MIN_MESSAGE_COLUMNS: usize = 32;

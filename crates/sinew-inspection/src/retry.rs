@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{InputRefusal, RetryRequest};
 
-use crate::node_rows::{self, NodeStatus};
+use crate::node_rows;
+use crate::node_status::NodeStatus;
 use crate::record::Record;
 use crate::words;
 

@@ -15,7 +15,7 @@ use sinew_source::{Limits, LoadOptions, Variables};
 
 use super::*;
 use crate::events::EventWords;
-use crate::node_rows::NodeStatus;
+use crate::node_status::NodeStatus;
 use crate::record::{self, Record, RecordOrigin};
 use crate::tree::TreeOptions;
 use crate::view_context::{MeshPresence, ViewContext};

@@ -8,11 +8,13 @@ use sinew_engine::{ActivationId, ROOT, Time};
 use sinew_executor::events;
 use sinew_plan::NodeIndex;
 
-use crate::node_rows::{self, NodeRow, NodeStatus, duration};
+use crate::node_rows::{self, NodeRow};
+use crate::node_status::NodeStatus;
 use crate::node_table::PictureLine;
 use crate::node_table::{NodeColumns, NodeLine};
 use crate::record::Record;
 use crate::view_context::ViewContext;
+use crate::words::duration;
 use crate::{describe, words};
 
 /// Children of one node that are listed; more are counted.

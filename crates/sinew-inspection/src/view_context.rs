@@ -7,7 +7,7 @@ use sinew_engine::{ActivationId, Fact, Time};
 use sinew_executor::Execution;
 use sinew_protocol::card::CARD_LATE_AFTER;
 
-use crate::node_rows::duration;
+use crate::words::duration;
 
 /// The word for an agent without a card.
 const OFFLINE: &str = "offline";

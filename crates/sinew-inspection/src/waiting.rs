@@ -7,10 +7,10 @@ use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
 use sinew_executor::events;
 
-use crate::node_rows::duration;
 use crate::record::Record;
 use crate::view_context::ViewContext;
 use crate::words;
+use crate::words::duration;
 
 /// The words for an execution whose shard no executor serves.
 pub const NO_EXECUTOR: &str = "an executor: none serves it (`sinew serve executor` starts one)";

@@ -4,7 +4,16 @@ use sinew_engine::{ExecutionState, Time};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_source::{escape_line, escape_text};
 
-use crate::node_rows;
+/// Milliseconds the way people read them.
+pub fn duration(ms: Time) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1000),
+        3_600_000..172_800_000 => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+        _ => format!("{}d{:02}h", ms / 86_400_000, ms % 86_400_000 / 3_600_000),
+    }
+}
 
 /// Returns how an execution stands.
 pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
@@ -50,7 +59,7 @@ pub fn maybe<S: serde::Serializer>(at: &Option<Time>, serializer: S) -> Result<S
 
 /// `12s ago`.
 pub fn ago(at: Time, now: Time) -> String {
-    format!("{} ago", node_rows::duration(now.saturating_sub(at)))
+    format!("{} ago", duration(now.saturating_sub(at)))
 }
 
 /// Lays out rows in columns, the first of them the heads; the last column is as long as it is. Cells are escaped.

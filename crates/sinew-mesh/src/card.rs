@@ -4,8 +4,6 @@
 //! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is gone. While the
 //! broker is out of sight nobody grows older: silence then says nothing about an agent.
 
-mod check;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +19,9 @@ use sinew_protocol::{Subject, Token};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use check::{BadCard, LARGEST_CARD, LONGEST_NAME, LONGEST_TEXT, MOST_ENTRIES, MOST_SKILLS, check};
+pub use crate::card_check::{
+    BadCard, LARGEST_CARD, LONGEST_NAME, LONGEST_TEXT, MOST_ENTRIES, MOST_SKILLS, check,
+};
 
 use crate::follow::{FollowedItem, FollowerTask, Source, follow};
 use crate::{Mesh, MeshError, object};

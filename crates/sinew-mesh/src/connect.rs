@@ -27,8 +27,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::context::{Context, Contexts};
 use crate::denied::DeniedOperations;
 use crate::error::MeshError;
-use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh, random_token};
+use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh};
 use crate::pull::{pause, unreachable};
+use crate::random_token::random_token;
 use crate::screen::{ScreenedRoute, UpstreamServer};
 use crate::version::Version;
 

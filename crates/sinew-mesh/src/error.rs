@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sinew_protocol::Fault;
 use sinew_protocol::artifact::BadArtifact;
 
-use crate::card::BadCard;
+use crate::card_check::BadCard;
 use crate::version::{OLDEST, Version};
 
 /// An error of the mesh.

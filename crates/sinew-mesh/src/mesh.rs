@@ -3,12 +3,12 @@
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use async_nats::jetstream::{self, Context};
-use data_encoding::HEXLOWER;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::{OnceCell, watch};
 
 use crate::denied::DeniedOperations;
 use crate::layout::Layout;
+use crate::random_token::random_token;
 use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
@@ -167,11 +167,6 @@ impl Mesh {
     pub fn subject(&self, subject: &Subject) -> String {
         subject.name(&self.shared.namespace)
     }
-}
-
-/// 128 random bits as a token of a subject.
-pub(crate) fn random_token() -> String {
-    HEXLOWER.encode(&rand::random::<[u8; 16]>())
 }
 
 /// A [`Mesh`] that does not keep its connection open.

@@ -15,7 +15,7 @@ use sinew_protocol::Token;
 use tokio::task::JoinSet;
 
 use crate::listen::MeshSubscription;
-use crate::mesh::random_token;
+use crate::random_token::random_token;
 use crate::{Mesh, MeshError};
 
 /// Operations of a micro service.

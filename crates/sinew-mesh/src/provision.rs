@@ -20,7 +20,8 @@ use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, Retention, STREAMS, Stream
 use sinew_protocol::subject::DEFAULT_SHARDS;
 
 use crate::error::MeshError;
-use crate::layout::{MOST_SHARDS, Settings};
+use crate::layout::MOST_SHARDS;
+use crate::layout_store::Settings;
 use crate::mesh::Mesh;
 use crate::send::PublishAnswer;
 

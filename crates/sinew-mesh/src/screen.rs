@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::mesh::random_token;
+use crate::random_token::random_token;
 use crate::wire::{FrameScreen, ReplacedFrame};
 
 /// Largest first line of either side.

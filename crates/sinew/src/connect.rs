@@ -11,9 +11,9 @@ use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::env;
 use tokio::sync::mpsc;
 
-use crate::cmd::run::input;
 use crate::dev_file::RunningDev;
 use crate::exit::{self, Exit, Failure};
+use crate::input;
 
 /// Heading of the flags that name a mesh, in help.
 const CONNECTION_HEADING: &str = "Connection";

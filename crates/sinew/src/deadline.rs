@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
+use crate::input;
 
 /// A command did not finish within its `--timeout`.
 const TIMEOUT_RAN_OUT: &str = code::TIMEOUT_RAN_OUT.as_str();

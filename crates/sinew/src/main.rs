@@ -15,6 +15,7 @@ mod deploy;
 mod dev_file;
 mod exit;
 mod export_file;
+mod input;
 mod load;
 mod local_records;
 mod output;

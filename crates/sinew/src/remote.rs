@@ -15,7 +15,6 @@ use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::Summary;
 use sinew_protocol::{ExecutionId, Token};
 
-use crate::cmd::agent::online;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::status_words::status_of_word;
@@ -24,6 +23,13 @@ use sinew_inspection::record::{self, Record};
 use sinew_inspection::view_context::MeshPresence;
 use sinew_inspection::words;
 use sinew_protocol::query::ExecutionStatus;
+
+/// Returns the agents of a mesh, once all cards are read.
+pub(crate) async fn online(mesh: &Mesh) -> Cards {
+    let cards = mesh.cards();
+    cards.ready().await;
+    cards
+}
 
 /// No execution has this id, or begins with it.
 pub(crate) const NO_SUCH_EXECUTION: &str = code::EXECUTION_NOT_FOUND.as_str();

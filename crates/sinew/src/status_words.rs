@@ -1,7 +1,7 @@
 //! Statuses as words of the command line.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use sinew_inspection::node_rows::NodeStatus;
+use sinew_inspection::node_status::NodeStatus;
 use sinew_protocol::query::ExecutionStatus;
 
 use crate::exit::Exit;

@@ -7,7 +7,7 @@ use sinew_protocol::{ExecutionId, TaskId};
 
 use super::*;
 use crate::agent::Agent;
-use crate::context::TaskProperties;
+use crate::task_properties::TaskProperties;
 
 fn schema(kind: &str) -> Value {
     json!({ "type": kind })

@@ -6,7 +6,8 @@ use sinew_diagram::{NodeMark, Status};
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
 use sinew_plan::NodeIndex;
 
-use crate::node_rows::{self, NodeStatus};
+use crate::node_rows;
+use crate::node_status::NodeStatus;
 
 /// State of an execution so far.
 #[derive(Debug)]

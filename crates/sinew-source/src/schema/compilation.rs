@@ -107,7 +107,7 @@ impl<'s> NodeCount<'_, 's> {
         for (key, value) in members {
             match key.as_str() {
                 "unevaluatedProperties" => {
-                    self.mark(schema, members, LeftoverMembers::Properties, depth + 1)?
+                    self.mark(schema, members, LeftoverMembers::Properties, depth + 1)?;
                 }
                 "unevaluatedItems" => self.mark(schema, members, LeftoverMembers::Items, depth + 1)?,
                 keyword => self.compile_keyword(keyword, value, depth + 1)?,

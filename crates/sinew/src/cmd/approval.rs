@@ -8,9 +8,9 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command};
 
-use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 use crate::remote::Remote;
 use sinew_inspection::decision;
@@ -169,7 +169,7 @@ fn table(rows: &[(String, String, ShownWait)], now: u64) -> String {
         let question = wait.question.as_ref();
         let who = question.map(|question| question.allowed.join(",")).filter(|who| !who.is_empty());
         let due = wait.until.map(|until| match until.checked_sub(now) {
-            Some(left) => format!("in {}", sinew_inspection::node_rows::duration(left)),
+            Some(left) => format!("in {}", sinew_inspection::words::duration(left)),
             None => "now".to_owned(),
         });
         lines.push(vec![
@@ -217,7 +217,7 @@ fn question_text(record: &Record, wait: &ShownWait, now: u64) -> String {
         line(
             "due",
             match until.checked_sub(now) {
-                Some(left) => format!("in {}", sinew_inspection::node_rows::duration(left)),
+                Some(left) => format!("in {}", sinew_inspection::words::duration(left)),
                 None => "now".to_owned(),
             },
         );

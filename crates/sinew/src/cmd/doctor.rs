@@ -12,11 +12,11 @@ use sinew_mesh::provision::Provision;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::permission::Role;
 
-use crate::cmd::agent::online;
 use crate::connect::{Connection, adapter, block};
 use crate::exit::{self, Exit, Failure};
 use crate::output::Output;
 use crate::remote::Remote;
+use crate::remote::online;
 use crate::status::{self, Status};
 use sinew_inspection::words;
 

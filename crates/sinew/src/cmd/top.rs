@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cmd::agent::online;
-use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 use crate::paint::Painter;
 use crate::remote::Remote;
+use crate::remote::online;
 use crate::status::{self, Status};
-use sinew_inspection::node_rows;
 use sinew_inspection::words;
 
 /// Arguments of `sinew top`.
@@ -84,7 +83,7 @@ fn lines(status: &Status) -> Vec<String> {
         }
     };
     let waiting = status.waiting.iter().map(|one| {
-        let age = node_rows::duration(one.age_ms);
+        let age = words::duration(one.age_ms);
         let (workflow, waiting) = (words::one_line(&one.workflow, 30), words::one_line(&one.waiting, 80));
         vec![words::one_line(&one.execution, 40), workflow, age, waiting]
     });
@@ -95,9 +94,8 @@ fn lines(status: &Status) -> Vec<String> {
     });
     section(&["EXECUTOR", "SHARDS", "VERSION", "PLACE"], executors.collect());
     let agents = status.agents.iter().map(|one| {
-        let heard = one
-            .heard_ms
-            .map_or_else(|| "offline".to_owned(), |ms| format!("{} ago", node_rows::duration(ms)));
+        let heard =
+            one.heard_ms.map_or_else(|| "offline".to_owned(), |ms| format!("{} ago", words::duration(ms)));
         let counts = [one.queued, one.working as u64, one.redelivered as u64].map(|count| count.to_string());
         std::iter::once(words::one_line(&one.name, 40)).chain([heard]).chain(counts).collect()
     });

@@ -14,7 +14,6 @@ use crate::agents;
 use crate::artifacts::Kept;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use sinew_inspection::node_rows;
 use sinew_inspection::words;
 
 /// A line of the list.
@@ -83,7 +82,7 @@ pub(super) fn describe(agent: &Agent, output: &Output) -> Exit {
             sinew_source::indented(agent.description()),
             schema("input_schema"),
             schema("output_schema"),
-            node_rows::duration(agent.timeout().as_millis() as u64),
+            words::duration(agent.timeout().as_millis() as u64),
             agent.concurrency(),
         )
     });

@@ -18,20 +18,13 @@ use super::{CallArgs, files};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
-use sinew_inspection::node_rows;
+use crate::remote::online;
 use sinew_inspection::words;
 
 /// No agent of this name is on the mesh.
 const NO_SUCH_AGENT: &str = code::NO_SUCH_AGENT.as_str();
 /// How long an answer is waited for when nobody says.
 const PATIENCE: Duration = Duration::from_mins(5);
-
-/// The agents of a mesh.
-pub(crate) async fn online(mesh: &Mesh) -> Cards {
-    let cards = mesh.cards();
-    cards.ready().await;
-    cards
-}
 
 /// Lists agents.
 pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
@@ -81,7 +74,7 @@ fn table(cards: &Cards, all: &[Arc<AnnouncedCard>], wide: bool) -> String {
             words::one_line(&one.card.name, 60),
             card::kind(&one.card).word().to_owned(),
             words::one_line(&one.card.version, 20),
-            format!("{} ago", node_rows::duration(age.as_millis() as u64)),
+            format!("{} ago", words::duration(age.as_millis() as u64)),
         ];
         if wide {
             let skills: Vec<&str> = one.card.skills.iter().map(|skill| skill.id.as_str()).collect();
@@ -129,7 +122,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
             schema.map_or_else(|| "any JSON".to_owned(), |schema| words::one_line(&schema.to_string(), 300))
         };
         let skills: Vec<&str> = card.skills.iter().map(|skill| skill.id.as_str()).collect();
-        let heard = format!("{} ago", node_rows::duration(age.as_millis() as u64));
+        let heard = format!("{} ago", words::duration(age.as_millis() as u64));
         let delivery = format!("{:?}", card::delivery(card)).to_lowercase();
         [
             format!(

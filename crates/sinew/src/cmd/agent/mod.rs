@@ -9,13 +9,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cmd::run::input;
 use crate::connect::{Connection, block};
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
-
-pub(crate) use mesh::online;
 
 const LIST_EXAMPLES: &str = "Examples:
   sinew agent list                        # agent files here and in agent-cards/

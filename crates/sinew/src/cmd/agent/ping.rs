@@ -11,9 +11,9 @@ use sinew_protocol::header;
 use sinew_protocol::jsonrpc::{Method, Request, Response, fault_of};
 
 use super::files;
-use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 use sinew_inspection::words;
 

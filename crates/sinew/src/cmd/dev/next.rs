@@ -6,7 +6,7 @@ use sinew_dialects::Lowered;
 use sinew_engine::ExecutionMode;
 use sinew_plan::NodeOperation;
 
-use crate::cmd::run::input;
+use crate::input;
 use crate::load::{self, Loaded};
 use sinew_inspection::words;
 

@@ -8,9 +8,9 @@ use sinew_mesh::event::{EventFilter, EventStart, Events};
 use tokio::time::Instant;
 
 use super::{Found, NEEDS_MESH};
-use crate::cmd::agent::online;
 use crate::exit::{Exit, Failure};
 use crate::remote::Remote;
+use crate::remote::online;
 use sinew_inspection::record::Record;
 use sinew_inspection::view_context::MeshPresence;
 

@@ -8,8 +8,8 @@ use sinew_engine::{ExecutionMode, SharedJson};
 
 use super::Which;
 use super::launch::{LaunchArgs, NOT_GIVEN, NewExecution, behind, is_work, launch, nodes, outputs};
-use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 
 /// The label of a new execution that names the old one.

@@ -5,9 +5,9 @@ use serde_json::json;
 use sinew_executor::local;
 use sinew_mesh::history::HistoryFilter;
 
-use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::local_records;
 use crate::output::{Format, Output};
 use crate::remote::{Remote, RowDetails};

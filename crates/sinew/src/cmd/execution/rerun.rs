@@ -5,8 +5,8 @@ use sinew_engine::ExecutionMode;
 
 use super::Which;
 use super::launch::{LaunchArgs, NewExecution, behind, launch, nodes, outputs};
-use crate::cmd::run::input;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 
 /// The label of a new execution that names the old one.

@@ -8,7 +8,7 @@ use super::Which;
 use crate::exit::{Exit, Failure};
 use crate::output::{Format, Output};
 use crate::status_words;
-use sinew_inspection::node_rows::NodeStatus;
+use sinew_inspection::node_status::NodeStatus;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::ViewContext;
 

@@ -9,9 +9,9 @@ use sinew_mesh::MeshError;
 use sinew_mesh::problem::ServerProblem;
 use sinew_mesh::provision::{Change, Difference, Provision};
 
-use crate::cmd::run::input;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};
+use crate::input;
 use crate::output::Output;
 
 const PROVISION_EXAMPLES: &str = "Examples:

@@ -14,7 +14,7 @@ use sinew_protocol::ExecutionId;
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::command::StartCommand;
 
-use super::{RunArgs, input, mode};
+use super::{RunArgs, mode};
 use crate::cmd::execution::Found;
 use crate::cmd::execution::changes::Changes;
 use crate::cmd::execution::retry::wait_until_known;
@@ -24,6 +24,7 @@ use crate::deadline::{Deadline, DeadlinePassed, ran_out};
 use crate::deploy::{self, find_deployed};
 use crate::exit::{Exit, Failure};
 use crate::export_file;
+use crate::input;
 use crate::load::{self, Loaded};
 use crate::output::{Format, Output};
 use crate::remote::Remote;

@@ -1,6 +1,5 @@
 //! `sinew run`: one execution, in this process or on a mesh.
 
-pub(crate) mod input;
 mod mesh;
 mod person;
 mod show;
@@ -25,6 +24,7 @@ use crate::artifacts::Kept;
 use crate::deadline::Deadline;
 use crate::exit::{Exit, Failure};
 use crate::export_file;
+use crate::input;
 use crate::load::{self, Loaded, VariableArgs};
 use crate::local_records;
 use crate::output::{Format, Output};

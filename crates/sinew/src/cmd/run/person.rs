@@ -10,8 +10,8 @@ use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
 use sinew_executor::Execution;
 use sinew_executor::local::Control;
 
-use super::input;
 use super::show::View;
+use crate::input;
 use crate::output::{self, Output};
 use sinew_inspection::words;
 

@@ -17,6 +17,7 @@ use crate::paint::{Painter, terminal_width};
 use sinew_inspection::node_rows::{self, NodeRow};
 use sinew_inspection::node_table::{NodeColumns, NodeLine, PictureLine};
 use sinew_inspection::view_context::ViewContext;
+use sinew_inspection::words;
 
 /// Time between two pictures of a live tree.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
@@ -74,7 +75,7 @@ impl TreePicture {
             row.duration_ms = row.duration_ms.map(|ms| ms + later);
         }
         let done = rows.iter().filter(|row| row.status.is_over()).count();
-        let time = node_rows::duration(self.taken.saturating_sub(self.started) + later);
+        let time = words::duration(self.taken.saturating_sub(self.started) + later);
         let name = escape_line(&self.name);
         let mut lines =
             vec![PictureLine::from(format!("{name}  {} {time}  {done}/{} nodes", self.word, rows.len()))];

@@ -1,12 +1,12 @@
 //! Compares the expectations of a case with the outcome.
 
 use serde_json::Value;
+use sinew_inspection::words;
 use sinew_source::{Diagnostics, Node, Span};
 
 use super::diff::{differences, lines, short};
 use super::run::Seen;
 use super::stub;
-use sinew_inspection::node_rows;
 
 /// An expectation that does not hold.
 #[derive(Clone, Debug)]
@@ -110,13 +110,10 @@ fn one(key: &str, want: &Node, seen: &Seen, found: &mut Vec<Mismatch>) {
         "elapsed" => {
             let ms = stub::duration(want).unwrap_or_default();
             if ms != seen.elapsed {
-                let line = format!(
-                    "expected {}, seen {}",
-                    node_rows::duration(ms),
-                    node_rows::duration(seen.elapsed)
-                );
+                let line =
+                    format!("expected {}, seen {}", words::duration(ms), words::duration(seen.elapsed));
                 let exact = format!("expected {ms}ms, seen {}ms", seen.elapsed);
-                let same = node_rows::duration(ms) == node_rows::duration(seen.elapsed);
+                let same = words::duration(ms) == words::duration(seen.elapsed);
                 found.push(Mismatch::new(want.span, key, vec![if same { exact } else { line }]));
             }
         }

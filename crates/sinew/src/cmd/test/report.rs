@@ -7,7 +7,6 @@ use sinew_engine::Time;
 use sinew_source::{Sources, Span};
 
 use super::check::Mismatch;
-use sinew_inspection::node_rows;
 use sinew_inspection::words;
 
 /// How a case went.
@@ -53,7 +52,7 @@ impl CaseVerdict {
             (false, false, true) => ("31", "x", "failed"),
         };
         let time =
-            if self.elapsed > 0 { format!("  {}", node_rows::duration(self.elapsed)) } else { String::new() };
+            if self.elapsed > 0 { format!("  {}", words::duration(self.elapsed)) } else { String::new() };
         let mut text = format!(
             "{} {:<7}  {}{time}\n",
             paint(code, icon),

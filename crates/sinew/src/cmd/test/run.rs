@@ -14,7 +14,8 @@ use sinew_plan::NodeIndex;
 
 use super::file::Case;
 use super::stub::{Asked, Player};
-use sinew_inspection::node_rows::{self, NodeStatus};
+use sinew_inspection::node_rows;
+use sinew_inspection::node_status::NodeStatus;
 
 /// Virtual time ends here: what has not ended after a hundred years never does.
 const FOREVER: Time = 100 * 365 * 24 * 3_600_000;

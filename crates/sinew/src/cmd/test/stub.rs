@@ -12,7 +12,7 @@ use sinew_protocol::{Fault, FaultKind};
 use sinew_script::Function;
 use sinew_source::{Node, Span};
 
-use crate::cmd::run::input;
+use crate::input;
 
 /// All stubs of a case.
 #[derive(Clone, Default)]

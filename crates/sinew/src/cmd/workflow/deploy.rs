@@ -53,7 +53,7 @@ pub(crate) struct DeployArgs {
 pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure> {
     let options = Options {
         dialect: args.dialect.clone(),
-        agents: crate::cmd::run::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
+        agents: crate::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
     };

@@ -16,7 +16,6 @@ use crate::exit::{Exit, Failure};
 use crate::load::{self, Loaded, Options, VariableArgs};
 use crate::output::{Format, Output};
 use crate::remote::Remote;
-use sinew_inspection::node_rows;
 use sinew_inspection::words;
 
 const EXAMPLES: &str = "Examples:
@@ -211,7 +210,7 @@ fn text(loaded: &Loaded, lowered: &Lowered) -> String {
         let _ = writeln!(out, "  workflows  {}", names(partners(plan, false)));
     }
     let limits = &plan.limits;
-    let time = limits.wall_ms.map(|ms| format!(", {} in all", node_rows::duration(ms))).unwrap_or_default();
+    let time = limits.wall_ms.map(|ms| format!(", {} in all", words::duration(ms))).unwrap_or_default();
     let _ = writeln!(
         out,
         "  limits     {} items a map, {} rounds a loop, depth {}{time}\n",

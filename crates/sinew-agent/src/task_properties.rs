@@ -1,0 +1,115 @@
+//! Properties of a task, as its request told them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use sinew_protocol::behalf::CallingTask;
+use sinew_protocol::{ActivationKey, ExecutionId, ResultToken, TaskId, Token, Vocabulary};
+
+/// Properties of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskProperties {
+    pub(crate) agent: String,
+    pub(crate) execution: ExecutionId,
+    pub(crate) task: TaskId,
+    pub(crate) activation: String,
+    pub(crate) attempt: u32,
+    pub(crate) workflow: String,
+    pub(crate) node: String,
+    pub(crate) session: String,
+    pub(crate) deadline: Option<SystemTime>,
+    pub(crate) instruction: Option<String>,
+    pub(crate) context: Value,
+    pub(crate) input_schema: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) output_name: Option<String>,
+    /// Words of the request, and so of its answer.
+    pub(crate) vocabulary: Vocabulary,
+    pub(crate) trace_parent: Option<String>,
+    pub(crate) depth: u32,
+    /// The task of an execution that this one is, or is part of: what calls are proved with.
+    pub(crate) calling: Option<CallingTask>,
+    /// Result token of a task that came in a node request; calls are proved with it.
+    pub(crate) result_token: Option<ResultToken>,
+    /// The request around the input, if the task came in a node request; `context` is null then.
+    pub(crate) surroundings: Option<Arc<Surroundings>>,
+}
+
+/// The surroundings of the input in a node request; worded for the handler when it asks.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Id of the node, where the activation's label says more.
+    pub(crate) node: Option<String>,
+    pub(crate) path: Vec<(String, u32)>,
+    /// User on whose behalf the execution runs; empty if the request names none.
+    pub(crate) user: String,
+    pub(crate) purpose: String,
+    pub(crate) request: Value,
+}
+
+impl Surroundings {
+    /// Words the request around the input, as A2A requests carry it.
+    pub(crate) fn value(&self, about: &TaskProperties) -> Value {
+        json!({
+            "user": self.user,
+            "workflow": about.workflow,
+            "execution": about.execution.as_str(),
+            "node": self.node.as_ref().unwrap_or(&about.node),
+            "path": self.path,
+            "task": about.task.as_str(),
+            "activation": about.activation,
+            "attempt": about.attempt,
+            "purpose": self.purpose,
+            "request": self.request,
+        })
+    }
+}
+
+impl TaskProperties {
+    /// A task of which nothing but the ids is known.
+    pub(crate) fn new(agent: &str, execution: ExecutionId, task: TaskId) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            activation: task.as_str().to_owned(),
+            execution,
+            task,
+            attempt: 1,
+            workflow: String::new(),
+            node: String::new(),
+            session: String::new(),
+            deadline: None,
+            instruction: None,
+            context: Value::Null,
+            input_schema: None,
+            output_schema: None,
+            output_name: None,
+            vocabulary: Vocabulary::default(),
+            trace_parent: None,
+            depth: 0,
+            calling: None,
+            result_token: None,
+            surroundings: None,
+        }
+    }
+
+    /// The task of an execution that calls are proved with.
+    pub(crate) fn calling(&self) -> Option<CallingTask> {
+        let of_token = |token| CallingTask::of_task(self.execution.clone(), self.task.clone(), token);
+        self.calling.clone().or_else(|| self.result_token.as_ref().map(of_token))
+    }
+}
+
+/// The ids of a caller's own task. They follow from the message, so that a message that comes twice is one task, and so
+/// that a caller knows where its progress will be heard before it asks.
+pub(crate) fn own_ids(
+    namespace: &str,
+    agent: &Token,
+    caller: &Token,
+    message: &str,
+) -> (ExecutionId, TaskId) {
+    let execution = ExecutionId::of(namespace, caller.as_str(), message);
+    let activation = ActivationKey::of::<&str>(&execution, agent.as_str(), &[], 0);
+    let task = TaskId::of(&execution, &activation, 1);
+    (execution, task)
+}

@@ -1,0 +1,106 @@
+//! Statuses of nodes: words, icons and colours.
+
+use serde::Serialize;
+
+/// How a node stands. A word, because colour alone says nothing to some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeStatus {
+    /// Not reached yet
+    Planned,
+    /// Waits for its turn
+    Queued,
+    /// At work
+    Running,
+    /// Waits for a person
+    Waiting,
+    /// Ended well
+    Succeeded,
+    /// Ended badly
+    Failed,
+    /// Did not have to run
+    Skipped,
+    /// Was given up
+    Cancelled,
+}
+
+impl NodeStatus {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Planned,
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Skipped,
+        Self::Cancelled,
+    ];
+
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// At work or waiting.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting)
+    }
+
+    /// Returns true if it has ended.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
+    }
+
+    /// How much a node matters when not all fit: failed nodes first, then open ones.
+    pub const fn rank(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Running | Self::Waiting => 2,
+            Self::Queued | Self::Cancelled => 3,
+            Self::Planned | Self::Succeeded | Self::Skipped => 4,
+        }
+    }
+
+    /// Its sign.
+    pub const fn icon(self, ascii: bool) -> &'static str {
+        match (self, ascii) {
+            (Self::Planned, false) => "·",
+            (Self::Queued, false) => "◌",
+            (Self::Running, false) => "◐",
+            (Self::Succeeded, false) => "✓",
+            (Self::Failed, false) => "✗",
+            (Self::Skipped, false) => "↷",
+            (Self::Cancelled, false) => "⊘",
+            (Self::Planned, true) => ".",
+            (Self::Queued, true) => "o",
+            (Self::Running, true) => "*",
+            (Self::Waiting, _) => "?",
+            (Self::Succeeded, true) => "+",
+            (Self::Failed, true) => "x",
+            (Self::Skipped, true) => "-",
+            (Self::Cancelled, true) => "/",
+        }
+    }
+
+    /// Its colour on a terminal.
+    pub const fn color(self) -> &'static str {
+        match self {
+            Self::Planned | Self::Skipped | Self::Queued => "\u{1b}[2m",
+            Self::Running => "\u{1b}[36m",
+            Self::Waiting => "\u{1b}[33m",
+            Self::Succeeded => "\u{1b}[32m",
+            Self::Failed => "\u{1b}[31m",
+            Self::Cancelled => "\u{1b}[35m",
+        }
+    }
+}

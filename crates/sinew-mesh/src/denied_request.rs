@@ -1,0 +1,62 @@
+//! Requests that end with an error when the server does not permit them.
+
+use std::future::Future;
+
+use sinew_protocol::Token;
+use sinew_protocol::permission::{Role, holders};
+
+use crate::denied::DeniedOperation;
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+
+/// Characters of a subject that are shown.
+const SHOWN: usize = 300;
+
+impl Mesh {
+    /// The first thing from now on that the server does not permit on this connection. For programs that do one thing;
+    /// where many things go on at once, each call says so itself.
+    pub fn denied(&self) -> impl Future<Output = MeshError> + Send + 'static {
+        let (mesh, denied) = (self.clone(), self.denials().first(|_| true));
+        async move { mesh.forbidden(&denied.await) }
+    }
+
+    /// Waits for the answer to a message to `subject`, or for the word that it may not be sent. A subject that ends with a
+    /// dot stands for all that begin with it.
+    pub(crate) fn permitted<F: Future>(
+        &self,
+        subject: &str,
+        asked: F,
+    ) -> impl Future<Output = Result<F::Output, MeshError>> {
+        let denied = self.denials().first(|denied| denied.answers(subject));
+        // The request may be large and would be stored twice.
+        let asked = Box::pin(asked);
+        async move {
+            tokio::select! { biased;
+                answer = asked => Ok(answer),
+                denied = denied => Err(self.forbidden(&denied)),
+            }
+        }
+    }
+
+    fn forbidden(&self, denied: &DeniedOperation) -> MeshError {
+        let (verb, subject) = match denied {
+            DeniedOperation::Publish(subject) => ("publish to", subject),
+            DeniedOperation::Subscribe(subject, _) => ("subscribe to", subject),
+        };
+        let who = holders(self.namespace(), self.caller(), subject, |rights| denied.permits(rights));
+        let named = |token: &Token| token.name().unwrap_or_else(|| token.to_string());
+        let takes = match who.as_slice() {
+            [] => "no role may".to_owned(),
+            // Every role has the right under that name, so the connection has another name.
+            [(_, name), ..] if who.len() == Role::ALL.len() => format!("that takes the name {}", named(name)),
+            [(_, name), ..] => {
+                let roles: Vec<_> = who.iter().map(|(role, _)| role.as_str()).collect();
+                let other =
+                    if name == self.caller() { String::new() } else { format!(" as {}", named(name)) };
+                format!("that takes the role {}{other}", roles.join(" or "))
+            }
+        };
+        let subject = subject.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
+        MeshError::Forbidden { user: named(self.caller()), verb, subject, takes }
+    }
+}

@@ -1,0 +1,8 @@
+//! Tokens of subjects that nobody can guess.
+
+use data_encoding::HEXLOWER;
+
+/// Returns 128 random bits as a token of a subject.
+pub(crate) fn random_token() -> String {
+    HEXLOWER.encode(&rand::random::<[u8; 16]>())
+}
