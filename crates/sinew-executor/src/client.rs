@@ -22,7 +22,9 @@ use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::time::Instant;
 
 use crate::execution::Execution;
-use crate::service::{Adapters, Programs, Reader};
+use sinew_shard::JournalReader;
+
+use crate::service::{Adapters, Programs};
 
 /// How long an event is waited for before the owner or the history is asked.
 const ASK_AFTER: Duration = Duration::from_secs(2);
@@ -358,8 +360,8 @@ impl Client {
     }
 
     /// Reads a shard's journal: for shards that nobody owns.
-    async fn fold(&self, shard: u32) -> Result<Reader, ClientError> {
-        let mut reader = Reader::default();
+    async fn fold(&self, shard: u32) -> Result<JournalReader, ClientError> {
+        let mut reader = JournalReader::default();
         self.mesh
             .journal(shard)
             .replay::<ClientError>(|stored| {
@@ -369,7 +371,7 @@ impl Client {
                 Ok(())
             })
             .await?;
-        for plan in &reader.plans {
+        for plan in reader.plans() {
             let _ = self.programs.by_digest(plan).await;
         }
         Ok(reader)

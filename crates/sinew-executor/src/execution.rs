@@ -6,7 +6,7 @@ use sinew_engine::{Action, AdapterContext, Decided, EngineInput, Fact, FactError
 use sinew_engine::{ExecutionState, InputRefusal, OpenWait, Round, Time};
 use sinew_protocol::ExecutionId;
 
-use crate::library::Program;
+use sinew_shard::Program;
 
 /// One execution.
 #[derive(Clone, Debug)]

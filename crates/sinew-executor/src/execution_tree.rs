@@ -7,19 +7,18 @@ use std::sync::Arc;
 use serde_json::Value;
 use sinew_engine::{
     Action, EngineInput, ExecutionMode, ExecutionOutcome, Fact, InputRefusal, RequestTarget, TaskReply,
-    TaskRequest, TerminalStatus, Time,
+    TaskRequest, Time,
 };
 use sinew_protocol::{ExecutionId, Fault};
 
-pub use crate::call::{Call, TaskKey};
-use crate::call::{activation_key, circle};
 use crate::execution::Execution;
-use crate::library::{Library, Program};
+use sinew_shard::outgoing::child_result;
+pub use sinew_shard::{Call, TaskKey};
+use sinew_shard::{Library, Program};
+use sinew_shard::{activation_key, call_cycle};
 
 /// No workflow of this name is known.
 const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();
-/// A sub-workflow did not succeed and said no more about it.
-const SUB_WORKFLOW_FAILED: &str = code::SUB_WORKFLOW_FAILED.as_str();
 
 /// The world outside the engine, as a driver provides it.
 pub trait Outside {
@@ -174,7 +173,7 @@ impl ExecutionTree {
                         (RequestTarget::Agent(_) | RequestTarget::Evaluation, _) => out.cancel(key),
                     }
                 }
-                Action::Finish(outcome) => self.finish(now, run, outcome, out),
+                Action::Finish(outcome) => self.finish(now, run, &outcome, out),
             }
         }
     }
@@ -201,7 +200,7 @@ impl ExecutionTree {
         let mut chain = start.map(|start| start.chain.clone()).unwrap_or_default();
         chain.push(parent.program().name().to_owned());
         let depth = start.map_or(0, |start| start.depth) + 1;
-        if let Some(fault) = circle(&program, &chain) {
+        if let Some(fault) = call_cycle(&program, &chain) {
             // As any failure of a sub-workflow.
             let result = Err(Fault { retryable: true, ..fault });
             let _ = self.feed(
@@ -222,22 +221,15 @@ impl ExecutionTree {
         let _ = self.feed(now, self.runs.len() - 1, input, out);
     }
 
-    fn finish(&mut self, now: Time, run: usize, outcome: ExecutionOutcome, out: &mut dyn Outside) {
+    fn finish(&mut self, now: Time, run: usize, outcome: &ExecutionOutcome, out: &mut dyn Outside) {
         let Some(key) = self.runs[run].parent else { return };
-        let result = match (outcome.status, outcome.output, outcome.fault) {
-            (TerminalStatus::Success, output, _) => Ok(TaskReply::new(output.unwrap_or_default())),
-            (_, _, Some(fault)) => Err(Fault { retryable: true, ..fault }),
-            (status, _, None) => Err(Fault::failure(
-                SUB_WORKFLOW_FAILED,
-                format!("the sub-workflow ended with {}", status.as_str()),
-            )),
-        };
+        let result = child_result(outcome).map(TaskReply::new);
         let _ =
             self.feed(now, key.run, EngineInput::Done { act: key.act, attempt: key.attempt, result }, out);
     }
 
     fn call(&self, key: TaskKey, ask: Arc<TaskRequest>, deadline: Option<Time>) -> Call {
         let execution = &self.runs[key.run].execution;
-        crate::call::call(execution.id(), execution.program(), execution.state(), key, ask, deadline)
+        sinew_shard::call_of(execution.id(), execution.program(), execution.state(), key, ask, deadline)
     }
 }

@@ -7,20 +7,14 @@
 //! It never decides what a workflow does next, and never keeps anything beyond the process: that is the mesh's.
 
 pub mod client;
-pub mod events;
 pub mod local;
-pub mod reply;
-pub mod request;
 pub mod service;
 pub mod sim;
 
 pub mod execution_tree;
 
-mod call;
 mod evaluation;
 mod execution;
-mod library;
 
-pub use call::{activation_key, path};
 pub use execution::Execution;
-pub use library::{Library, Program};
+pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request};

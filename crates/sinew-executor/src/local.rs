@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use crate::evaluation::{evaluate, evaluation_owner};
 use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
-use crate::library::{Library, Program};
+use sinew_shard::{Library, Program};
 
 /// Time for agents to return after they were told to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use sinew_protocol::{ExecutionId, Fault};
 use crate::evaluation::perform_evaluation;
 use crate::execution::Execution;
 use crate::execution_tree::{Call, ExecutionTree, Outside, TaskKey};
-use crate::library::{Library, Program};
+use sinew_shard::{Library, Program};
 
 /// Behaviour of a stubbed agent.
 #[derive(Clone, Debug)]

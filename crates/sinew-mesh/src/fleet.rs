@@ -1,10 +1,9 @@
-//! Executors among themselves: who is there, who owns which shard, and who should.
+//! The executors' bucket: heartbeats, owners of shards, and takeover notes.
 //!
-//! Ownership here is a matter of speed and of even shares. What keeps two owners of a shard from doing harm is the
-//! position in its journal, which one of them loses.
+//! Which executor should own a shard is decided elsewhere; only speed depends on it. The position in a shard's journal
+//! keeps two owners from doing harm: one of them loses it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -15,7 +14,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::Token;
 use sinew_protocol::stream::fleet_key;
-use tokio::time::Instant;
 
 use crate::crash;
 use crate::error::MeshError;
@@ -222,108 +220,6 @@ impl Snapshot {
             _ => None,
         }
     }
-}
-
-/// Tells the living from the dead by whether they still say something.
-///
-/// Compares no two clocks: silence is measured on this process's monotonic one, and for somebody who is seen for the first
-/// time between two words in the bucket, on the broker's. While nobody looked, nobody could be heard: after an outage of
-/// the broker, whoever comes back first must not take the others for dead.
-#[derive(Clone, Debug)]
-pub struct ExecutorWatch {
-    lease: Duration,
-    heard: HashMap<String, LastHeard>,
-    looked: Option<Instant>,
-}
-
-/// When an executor was heard.
-#[derive(Clone, Copy, Debug)]
-struct LastHeard {
-    revision: u64,
-    /// When this revision was first seen here.
-    at: Instant,
-    /// How long it had been silent then.
-    before: Duration,
-    /// Whether it was taken for alive at the last look.
-    lived: bool,
-}
-
-impl ExecutorWatch {
-    /// A watch that takes an executor for dead after so much silence. Look much more often than that.
-    pub fn new(lease: Duration) -> Self {
-        Self { lease, heard: HashMap::new(), looked: None }
-    }
-
-    /// The executors that live.
-    pub fn living(&mut self, snapshot: &Snapshot) -> Vec<String> {
-        let now = Instant::now();
-        let was_blind = self.looked.replace(now).is_some_and(|looked| now - looked >= self.lease / 2);
-        self.heard.retain(|id, _| snapshot.members.contains_key(id));
-        let mut living = Vec::new();
-        for (id, member) in &snapshot.members {
-            let first = LastHeard { revision: member.revision, at: now, before: member.silent, lived: false };
-            let heard = self.heard.entry(id.clone()).or_insert(first);
-            if heard.revision != member.revision || (was_blind && heard.lived) {
-                *heard = LastHeard { before: Duration::ZERO, ..first };
-            }
-            heard.lived = heard.before.saturating_add(now - heard.at) < self.lease;
-            if heard.lived {
-                living.push(id.clone());
-            }
-        }
-        living
-    }
-}
-
-/// Changes that an executor should make to its shards.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShardShare {
-    /// Shards that it owns and keeps. One it does not work on is left from a process of the same name: it must begin.
-    pub keep: Vec<u32>,
-    /// Shards to take, with the revision that the claim names.
-    pub claim: Vec<(u32, u64)>,
-    /// Shards to hand over.
-    pub release: Vec<u32>,
-}
-
-/// The even share of one of the living, with as few shards moved as can be.
-///
-/// Everybody who sees the same comes to the same shares, so that claims rarely meet; when they do, one loses.
-pub fn share(
-    owners: &BTreeMap<u32, (Option<String>, u64)>,
-    living: &[String],
-    me: &str,
-    shards: NonZeroU32,
-) -> ShardShare {
-    let mut lists: BTreeMap<&str, Vec<u32>> = living.iter().map(|id| (id.as_str(), Vec::new())).collect();
-    let mut free = Vec::new();
-    for shard in 0..shards.get() {
-        let owner = owners.get(&shard).and_then(|(owner, _)| owner.as_deref());
-        match owner.and_then(|owner| lists.get_mut(owner)) {
-            Some(list) => list.push(shard),
-            None => free.push(shard),
-        }
-    }
-    if !lists.contains_key(me) {
-        return ShardShare::default();
-    }
-    // Executors with the most shards keep the remainder, so that no shard moves without need.
-    let (least, odd) = (shards.get() as usize / lists.len(), shards.get() as usize % lists.len());
-    let mut order: Vec<(&str, usize)> = lists.iter().map(|(id, list)| (*id, list.len())).collect();
-    order.sort_by(|(a, many), (b, more)| more.cmp(many).then(a.cmp(b)));
-    let mut free = free.into_iter();
-    for (place, (id, has)) in order.into_iter().enumerate() {
-        let quota = least + usize::from(place < odd);
-        let taken: Vec<u32> = free.by_ref().take(quota.saturating_sub(has)).collect();
-        if id == me {
-            let revision = |shard: u32| owners.get(&shard).map_or(0, |(_, revision)| *revision);
-            let claim = taken.into_iter().map(|shard| (shard, revision(shard))).collect();
-            let mut keep = lists.remove(me).unwrap_or_default();
-            let release = keep.split_off(quota.min(keep.len()));
-            return ShardShare { keep, claim, release };
-        }
-    }
-    ShardShare::default()
 }
 
 #[cfg(test)]

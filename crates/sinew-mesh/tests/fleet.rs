@@ -4,9 +4,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use sinew_mesh::fleet::{ExecutorHeartbeat, ExecutorWatch, Fleet, share};
+use sinew_mesh::fleet::{ExecutorHeartbeat, Fleet, Member};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Connect, Mesh, Provision};
+use sinew_shard::membership::{LastHeartbeat, LeaseWatch, rebalance};
+use tokio::time::Instant;
 
 const SHARDS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
@@ -87,10 +89,12 @@ async fn a_shard_is_given_back_by_its_owner_only() {
 }
 
 /// One turn of an executor: say that one is there, look, act.
-async fn turn(fleet: &Fleet, watch: &mut ExecutorWatch, me: &str, nth: u64) {
+async fn turn(fleet: &Fleet, (watch, began): (&mut LeaseWatch, Instant), me: &str, nth: u64) {
     fleet.beat(me, &beat(nth)).await.unwrap();
     let seen = fleet.look().await.unwrap();
-    let share = share(&seen.owners, &watch.living(&seen), me, SHARDS);
+    let heartbeat = |one: &Member| LastHeartbeat { revision: one.revision, silent: one.silent };
+    let members = seen.members.iter().map(|(id, member)| (id.clone(), heartbeat(member))).collect();
+    let share = rebalance(&seen.owners, &watch.living(began.elapsed(), &members), me, SHARDS);
     for shard in share.release {
         fleet.release(shard, me).await.unwrap();
     }
@@ -109,21 +113,21 @@ async fn shards_move_to_who_comes_and_from_who_dies() {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let fleet = mesh(&server).await.fleet();
     let lease = Duration::from_secs(1);
-    let (mut one, mut two) = (ExecutorWatch::new(lease), ExecutorWatch::new(lease));
-    turn(&fleet, &mut one, "one", 1).await;
+    let (mut one, mut two, began) = (LeaseWatch::new(lease), LeaseWatch::new(lease), Instant::now());
+    turn(&fleet, (&mut one, began), "one", 1).await;
     assert_eq!(owned(&fleet, "one").await, 8);
     let mut nth = 2;
     while (owned(&fleet, "one").await, owned(&fleet, "two").await) != (4, 4) {
         assert!(nth < 20, "the shares are not even after {nth} turns");
-        turn(&fleet, &mut two, "two", nth).await;
-        turn(&fleet, &mut one, "one", nth).await;
+        turn(&fleet, (&mut two, began), "two", nth).await;
+        turn(&fleet, (&mut one, began), "one", nth).await;
         nth += 1;
     }
     // The first falls silent; the second goes on and has all of them when the lease is over, not before.
     let silent = std::time::Instant::now();
     while owned(&fleet, "two").await < 8 {
         assert!(silent.elapsed() < Duration::from_secs(20), "nobody took over");
-        turn(&fleet, &mut two, "two", nth).await;
+        turn(&fleet, (&mut two, began), "two", nth).await;
         nth += 1;
     }
     assert!(silent.elapsed() > lease / 2, "taken over after {:?}", silent.elapsed());

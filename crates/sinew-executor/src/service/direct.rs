@@ -19,8 +19,8 @@ use sinew_protocol::{Fault, TaskId, Token, a2a, header};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::intake::{self, Arrival, Done, Handle};
-use crate::call::Call;
+use super::intake::{self, Handle};
+use sinew_shard::{Call, PendingInput, ShardInput, of_task};
 
 /// The agent's door answered with something else than a task.
 pub(super) const NO_TASK: &str = code::DIRECT_CALL_WITHOUT_RESULT.as_str();
@@ -39,7 +39,7 @@ pub(super) async fn call(
     shared: Handle,
     call: Call,
     meta: Arc<ExecutionMeta>,
-    back: mpsc::UnboundedSender<Arrival>,
+    back: mpsc::UnboundedSender<ShardInput>,
 ) -> TaskId {
     let agent = call.ask.target.name().to_owned();
     let gate = shared.gate(&agent);
@@ -66,8 +66,8 @@ pub(super) async fn call(
         let body = serde_json::to_vec(&request).unwrap_or_default().into();
         match shared.mesh.call_rpc(&agent, "SendMessage", headers, body, patience).await {
             Ok(reply) => match read(&reply.body) {
-                Ok(task) => match read_result(&task).and_then(|result| intake::of_task(result, &call.task)) {
-                    Ok(result) => break intake::reply(&shared, result).await,
+                Ok(task) => match read_result(&task).and_then(|result| of_task(result, &call.task)) {
+                    Ok(result) => break Ok(result),
                     Err(bad) => break Err(bad.into()),
                 },
                 Err(fault) if fault.code == NO_ROOM => {
@@ -105,9 +105,16 @@ pub(super) async fn call(
     if let Some(place) = place {
         gate.ended(place);
     }
-    let done = Done { execution: call.execution, task: call.task.clone(), agent: Token::of(&agent), result };
-    let _ = back.send(Arrival::Result(Box::new(done)));
-    call.task
+    let (task, agent) = (call.task.clone(), Token::of(&agent));
+    let input = match result {
+        Ok(result) => {
+            let pending = PendingInput::of_result(call.execution, call.task, agent, result);
+            intake::complete(&shared, pending).await
+        }
+        Err(fault) => ShardInput::task_result(call.execution, call.task, agent, Err(fault)),
+    };
+    let _ = back.send(input);
+    task
 }
 
 /// Wait before an agent is asked again whose answer did not come because the connection was lost; the first comes at once.

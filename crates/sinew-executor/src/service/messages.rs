@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use sinew_engine::{ExecutionOutcome, RequestTarget, SharedJson, TaskRequest, TerminalStatus};
+use sinew_engine::{ExecutionOutcome, SharedJson, TaskRequest};
 use sinew_mesh::artifact::Place;
 use sinew_mesh::card::AnnouncedCard;
 use sinew_mesh::{HeaderMap, MeshError};
@@ -19,23 +19,20 @@ use sinew_protocol::task::{
     Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, result_task,
 };
 use sinew_protocol::unique_keys::read_unique;
-use sinew_protocol::{ArtifactName, Fault, ResultToken, Subject, Token, header};
+use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
+use sinew_shard::outgoing;
 use sinew_source::violation_code;
 
 use super::{Shared, observe};
-use crate::call::Call;
-use crate::request::{CardSchemas, Sender, output_name, request};
+use sinew_shard::Call;
+use sinew_shard::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
 
 impl Shared {
     /// Whether a task is for a workflow.
     pub(super) fn is_workflow(&self, call: &Call) -> bool {
-        match &call.ask.target {
-            RequestTarget::Workflow(_) => true,
-            RequestTarget::Agent(name) => self.programs.workflows.get(name).is_some(),
-            RequestTarget::Evaluation => false,
-        }
+        outgoing::is_for_workflow(call, |name| self.programs.workflows.get(name).is_some())
     }
 
     /// Whether a task goes through the agent's door instead of its queue.
@@ -108,13 +105,7 @@ impl Shared {
 
     /// Where the result of a task goes.
     pub(super) fn result_subject(&self, call: &Call, agent: &Token) -> String {
-        self.mesh.subject(&Subject::Result {
-            shard: call.execution.shard(self.shards),
-            agent: agent.clone(),
-            execution: call.execution.clone(),
-            task: call.task.clone(),
-            token: ResultToken::of(&self.key, &call.task),
-        })
+        self.mesh.subject(&outgoing::result_subject(self.shards, &self.key, call, agent))
     }
 
     /// A task as its agent receives it. A large input is stored first.
@@ -270,19 +261,8 @@ impl Shared {
         parent: &ParentRef,
         outcome: &ExecutionOutcome,
     ) -> Result<Bytes, MeshError> {
-        let result = match outcome.status {
-            TerminalStatus::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
-            status => Err(outcome.fault.clone().map_or_else(
-                || {
-                    Fault::failure(
-                        super::SUB_WORKFLOW_FAILED,
-                        format!("the sub-workflow ended with {}", status.as_str()),
-                    )
-                },
-                |fault| Fault { retryable: true, ..fault },
-            )),
-        };
-        let name = crate::reply::result_name(&meta.workflow, meta.execution.as_str())?;
+        let result = outgoing::child_result(outcome);
+        let name = sinew_shard::reply::result_name(&meta.workflow, meta.execution.as_str())?;
         let (end, artifacts) = match result {
             Ok(value) => {
                 let bytes: Bytes = serde_json::to_vec(&value).unwrap_or_default().into();

@@ -4,31 +4,23 @@
 //! whose owner falls silent is taken over. Ownership is only for speed: what keeps two owners from doing harm is the
 //! position in the journal, which one of them loses.
 
-mod agent_line;
 mod announce;
-mod book;
-mod caution;
-mod command;
 mod direct;
 mod door;
 mod effects;
 mod gate;
-mod identity;
 mod intake;
 mod messages;
 mod node_calls;
 mod observe;
-mod open;
 mod outbox;
 mod output_check;
 mod programs;
 mod questions;
-mod reader;
 mod shard;
-mod takeover;
-mod view;
+mod shard_keeper;
+mod takeover_notes;
 
-use sinew_protocol::code;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -38,37 +30,26 @@ use dashmap::DashMap;
 use futures_util::future::join_all;
 use sinew_mesh::artifact::ArtifactStore;
 use sinew_mesh::card::Cards;
-use sinew_mesh::fleet::{ExecutorHeartbeat, ExecutorWatch, Fleet};
 use sinew_mesh::live::Control;
-use sinew_mesh::position::STREAM_BEHIND;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::message::Vocabulary;
-use sinew_protocol::{ExecutionId, ResultKey, TaskId, Token};
+use sinew_protocol::{ResultKey, Token};
+use sinew_shard::{Call, ShardConfig};
 use sinew_source::SchemaCache;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 pub use door::{TaskEvent, count_task_events, task_events};
 pub use programs::{Adapters, Programs, store_plan};
-pub(crate) use reader::Reader;
-pub use view::{ended, words};
+pub use sinew_shard::summary::{ended, words};
 
-use caution::clear_own_note;
 use gate::Gate;
-use shard::{End, NOTE_TIMEOUT};
+use shard::NOTE_TIMEOUT;
+use shard_keeper::ShardKeeper;
+use takeover_notes::clear_own_note;
 
-/// A command's body names something that cannot be used.
-const BAD_COMMAND: &str = code::COMMAND_UNUSABLE.as_str();
-/// A sub-workflow did not succeed and said no more about it.
-const SUB_WORKFLOW_FAILED: &str = code::SUB_WORKFLOW_FAILED.as_str();
-/// How often an executor says that it is there, and looks who else is, unless its lease asks for more.
-const BEAT: Duration = Duration::from_secs(1);
-/// How often an executor looks after its shards.
-const LOOK: Duration = Duration::from_millis(100);
-/// Between two tries to open a shard that could not be opened.
-const REOPEN: Duration = Duration::from_millis(500);
 /// How long a drain may take, unless options say otherwise; less than supervisors wait before they kill.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Streams whose messages an executor reads or relies on by their places.
@@ -170,11 +151,24 @@ impl Shared {
     }
 
     /// Tells an agent that a task is given up. Nobody may be listening, and the task may never have been taken.
-    async fn cancel_task(&self, agent: &str, execution: &ExecutionId, task: &TaskId) {
-        if let Err(error) =
-            self.mesh.control(agent, task, &Control::Cancel { execution: execution.clone() }).await
-        {
+    async fn cancel_task(&self, call: &Call) {
+        let (agent, task) = (call.ask.target.name(), &call.task);
+        let control = Control::Cancel { execution: call.execution.clone() };
+        if let Err(error) = self.mesh.control(agent, task, &control).await {
             debug!(agent, %task, %error, "the agent could not be told");
+        }
+    }
+
+    /// Constant properties of one shard in the hands of this executor.
+    fn shard_config(&self, shard: u32) -> ShardConfig {
+        ShardConfig {
+            shard,
+            shards: self.shards,
+            namespace: self.mesh.namespace().to_owned(),
+            owner: self.owner.clone(),
+            key: self.key.clone(),
+            compaction_threshold_bytes: self.worn,
+            memory_limit_bytes: self.room,
         }
     }
 }
@@ -244,16 +238,7 @@ impl Service {
         let (id, drain_timeout) = (options.id.clone(), options.drain_timeout);
         let doors = announce::serve(Arc::clone(&shared), Arc::clone(&owned), stop.clone());
         let doors = tokio::spawn(doors);
-        let keeper = Keeper {
-            fleet: shared.mesh.fleet(),
-            watch: ExecutorWatch::new(options.lease),
-            shared: Arc::clone(&shared),
-            options,
-            shards: BTreeMap::new(),
-            beats: 0,
-            ages,
-            owned: Arc::clone(&owned),
-        };
+        let keeper = ShardKeeper::new(Arc::clone(&shared), &options, ages, Arc::clone(&owned));
         let work = tokio::spawn(keeper.work(stop.clone()));
         Ok(Self { shared, stop, work, doors, owned, id, drain_timeout })
     }
@@ -286,229 +271,6 @@ impl Service {
             let shards = self.owned.lock().map(|owned| owned.clone()).unwrap_or_default();
             let clear = shards.into_iter().map(|shard| clear_own_note(&self.shared, shard));
             let _ = tokio::time::timeout(reserve, join_all(clear)).await;
-        }
-    }
-}
-
-/// Keeps an executor's share of the shards.
-struct Keeper {
-    shared: Arc<Shared>,
-    options: ServiceOptions,
-    fleet: Fleet,
-    watch: ExecutorWatch,
-    shards: BTreeMap<u32, Owned>,
-    beats: u64,
-    /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
-    ages: BTreeMap<&'static str, u64>,
-    owned: Arc<Mutex<Vec<u32>>>,
-}
-
-/// A shard in this executor's hands.
-struct Owned {
-    stop: CancellationToken,
-    /// The record named another owner, so it is not this one's to release.
-    robbed: bool,
-    /// It is stopped only to be opened again, with positions in streams that were made anew.
-    restarts: bool,
-    work: AbortOnDropHandle<End>,
-}
-
-impl Keeper {
-    async fn work(mut self, stop: CancellationToken) {
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut beat = tokio::time::Instant::now();
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                _ = look.tick() => {}
-            }
-            self.reap().await;
-            if tokio::time::Instant::now() >= beat {
-                // Poll at least five times per lease; otherwise a missed poll looks like a missed heartbeat.
-                beat = tokio::time::Instant::now() + BEAT.min(self.options.lease / 5);
-                if let Err(error) = self.share().await {
-                    debug!(%error, "the fleet cannot be seen");
-                }
-                if let Err(error) = self.watch_streams().await {
-                    debug!(%error, "the streams cannot be seen");
-                }
-            }
-            self.publish();
-        }
-        for owned in self.shards.values_mut() {
-            owned.restarts = false;
-            owned.stop.cancel();
-        }
-        while !self.shards.is_empty() {
-            self.reap().await;
-            look.tick().await;
-        }
-        if let Err(error) = self.fleet.leave(&self.options.id).await {
-            debug!(%error, "the fleet could not be left");
-        }
-        self.publish();
-    }
-
-    /// Says that it is there, and takes or gives shards so that all have the same.
-    async fn share(&mut self) -> Result<(), MeshError> {
-        self.beats += 1;
-        let beat = ExecutorHeartbeat {
-            shards: self.shards.keys().copied().collect(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            place: format!("process {}", std::process::id()),
-            nth: self.beats,
-        };
-        self.fleet.beat(&self.options.id, &beat).await?;
-        let seen = self.fleet.look().await?;
-        let living = self.watch.living(&seen);
-        let me = self.shared.owner.as_str();
-        let share = sinew_mesh::fleet::share(&seen.owners, &living, me, self.shared.shards);
-        for shard in share.release {
-            if let Some(owned) = self.shards.get(&shard) {
-                owned.stop.cancel();
-            }
-        }
-        // An executor that was taken for dead continues to write until it loses a race. A busy one wins all races and keeps the
-        // new owner out, so the record decides which of the two stops.
-        for (shard, owned) in &mut self.shards {
-            let owner = seen.owners.get(shard).and_then(|(owner, _)| owner.as_deref());
-            if owner.is_some_and(|owner| owner != me) {
-                warn!(shard, owner, "the shard was given to another executor");
-                owned.robbed = true;
-                owned.stop.cancel();
-            }
-        }
-        // An executor that was restarted under its own name finds shards that are recorded as its.
-        for shard in share.keep {
-            if !self.shards.contains_key(&shard) {
-                self.open(shard, Duration::ZERO, false);
-            }
-        }
-        for (shard, revision) in share.claim {
-            // One may be at work without being recorded, after the one who was has given up.
-            let here = self.shards.get(&shard);
-            if here.is_some_and(|owned| owned.stop.is_cancelled()) {
-                continue;
-            }
-            let new = here.is_none();
-            if self.fleet.claim(shard, self.shared.owner.as_str(), revision).await? && new {
-                self.open(shard, Duration::ZERO, false);
-            }
-        }
-        Ok(())
-    }
-
-    /// Restarts all shards if somebody deleted a stream and made it anew: sequences begin at one again, and tasks that
-    /// were stored have to be sent again.
-    async fn watch_streams(&mut self) -> Result<(), MeshError> {
-        // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
-        let mut ages = Vec::new();
-        for kind in WATCHED_STREAMS {
-            ages.push((kind, self.shared.mesh.stream_age(kind).await?));
-        }
-        let mut anew = false;
-        for (kind, age) in ages {
-            let Some(age) = age else {
-                if self.ages.insert(kind, 0) != Some(0) {
-                    error!(
-                        stream = kind,
-                        code = code::MESH_SET_UP_WRONG.as_str(),
-                        "a stream of the mesh is missing"
-                    );
-                }
-                continue;
-            };
-            let before = self.ages.insert(kind, age.created);
-            if before.is_some_and(|before| before != age.created) {
-                error!(
-                    stream = kind,
-                    code = STREAM_BEHIND,
-                    "the stream was made anew; shards are opened again"
-                );
-                anew = true;
-            }
-        }
-        if anew {
-            if let Ok(mut queues) = self.shared.queues.lock() {
-                queues.clear();
-            }
-            for owned in self.shards.values_mut().filter(|owned| !owned.stop.is_cancelled()) {
-                owned.restarts = true;
-                owned.stop.cancel();
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens a shard after a while. `died` says that the loop before ended in a panic.
-    fn open(&mut self, shard: u32, after: Duration, died: bool) {
-        let stop = CancellationToken::new();
-        let work = shard::run(Arc::clone(&self.shared), shard, after, died, stop.clone());
-        let work = AbortOnDropHandle::new(tokio::spawn(work));
-        self.shards.insert(shard, Owned { stop, robbed: false, restarts: false, work });
-    }
-
-    /// Looks after shards whose loop has ended.
-    async fn reap(&mut self) {
-        let ended: Vec<u32> = self
-            .shards
-            .iter()
-            .filter(|(_, owned)| owned.work.is_finished())
-            .map(|(shard, _)| *shard)
-            .collect();
-        for shard in ended {
-            let Some(owned) = self.shards.remove(&shard) else { continue };
-            let leaving = owned.stop.is_cancelled() && !owned.restarts;
-            if owned.robbed {
-                // The record is another's, or by now this one's again: then the shard is opened anew.
-                continue;
-            }
-            match owned.work.await {
-                Ok(End::Drained) if !leaving => self.open(shard, Duration::ZERO, false),
-                Ok(End::Drained) => self.release(shard).await,
-                Ok(End::Fenced) => {
-                    metrics::counter!("sinew_fenced_total").increment(1);
-                    warn!(shard, "another executor has written to the shard");
-                    if self.still_mine(shard).await {
-                        self.reopen(shard, leaving, false).await;
-                    }
-                }
-                Ok(End::Lost(error)) => {
-                    warn!(shard, %error, code = error.code(), "the shard was lost");
-                    self.reopen(shard, leaving, false).await;
-                }
-                Err(error) => {
-                    warn!(shard, %error, "the shard's loop died");
-                    self.reopen(shard, leaving, true).await;
-                }
-            }
-        }
-    }
-
-    async fn reopen(&mut self, shard: u32, leaving: bool, died: bool) {
-        if leaving {
-            self.release(shard).await;
-        } else {
-            self.open(shard, REOPEN, died);
-        }
-    }
-
-    async fn release(&self, shard: u32) {
-        if let Err(error) = self.fleet.release(shard, self.shared.owner.as_str()).await {
-            debug!(shard, %error, "the shard could not be released; its lease will end");
-        }
-    }
-
-    async fn still_mine(&self, shard: u32) -> bool {
-        matches!(self.fleet.owner(shard).await, Ok(Some(owner)) if owner == self.shared.owner.as_str())
-    }
-
-    fn publish(&self) {
-        metrics::gauge!("sinew_shards_owned").set(self.shards.len() as f64);
-        if let Ok(mut owned) = self.owned.lock() {
-            *owned = self.shards.keys().copied().collect();
         }
     }
 }

@@ -20,11 +20,9 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::Shared;
-use super::agent_line::AgentLine;
 use super::direct::{LOOK_AGAIN, NO_ROOM, NO_TASK, REPEAT_INTERVAL, SOONEST, retry_pause};
-use super::intake::{self, Arrival, Done, Handle};
-use super::outbox::Job;
-use crate::call::Call;
+use super::intake::{self, Handle};
+use sinew_shard::{AgentLine, Call, Outgoing, PendingInput, ShardInput};
 
 /// How often it is checked whether the connection was lost, with what was under way on it.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,7 +47,7 @@ pub(super) struct NodeCalls {
     cards: Cards,
     /// Outputs that are fetched before the answer counts.
     fetches: JoinSet<()>,
-    back: mpsc::UnboundedSender<Arrival>,
+    back: mpsc::UnboundedSender<ShardInput>,
 }
 
 /// A call that is under way.
@@ -84,7 +82,7 @@ impl NodeCalls {
     /// Opens the calls of a shard.
     pub(super) async fn open(
         shared: &Handle,
-        back: mpsc::UnboundedSender<Arrival>,
+        back: mpsc::UnboundedSender<ShardInput>,
     ) -> Result<Self, MeshError> {
         let caller = shared.mesh.node_caller().await?;
         let connections = caller.connections();
@@ -111,10 +109,10 @@ impl NodeCalls {
         call: Call,
         meta: Arc<ExecutionMeta>,
         chain: Vec<String>,
-    ) -> Option<Job> {
+    ) -> Option<Outgoing> {
         let token = ResultToken::of(&self.shared.key, &call.task);
         let Some(body) = Shared::node_request(&call, &meta, &token) else {
-            return Some(Job::Task { call, meta, chain });
+            return Some(Outgoing::Task { call, meta, chain });
         };
         if self.calls.contains_key(&token) {
             return None;
@@ -156,7 +154,7 @@ impl NodeCalls {
     }
 
     /// Takes an answer; returns the result of the task if that is what came.
-    pub(super) fn take(&mut self, reply: NodeReply) -> Option<Arrival> {
+    pub(super) fn take(&mut self, reply: NodeReply) -> Option<ShardInput> {
         let NodeReply { token, said } = reply;
         let Some(known) = self.calls.get(&token) else {
             metrics::counter!("sinew_results_late_total").increment(1);
@@ -200,22 +198,22 @@ impl NodeCalls {
         self.arrival(ended.call, result)
     }
 
-    fn arrival(&mut self, call: Call, result: Result<Box<NodeResult>, Fault>) -> Option<Arrival> {
+    fn arrival(&mut self, call: Call, result: Result<Box<NodeResult>, Fault>) -> Option<ShardInput> {
         let agent = Token::of(call.ask.target.name());
-        let done = |result| {
-            Arrival::Result(Box::new(Done { execution: call.execution, task: call.task, agent, result }))
-        };
-        match result.map(|result| intake::reply_at_hand(*result)) {
-            Err(fault) => Some(done(Err(fault))),
-            Ok(Ok(reply)) => Some(done(reply)),
-            Ok(Err(elsewhere)) => {
-                let (shared, back) = (Arc::clone(&self.shared), self.back.clone());
-                self.fetches.spawn(async move {
-                    let _ = back.send(done(intake::reply(&shared, *elsewhere).await));
-                });
-                None
+        let pending = match result {
+            Err(fault) => {
+                return Some(ShardInput::task_result(call.execution, call.task, agent, Err(fault)));
             }
+            Ok(result) => PendingInput::of_result(call.execution, call.task, agent, *result),
+        };
+        if pending.lookup().is_none() {
+            return Some(pending.finish());
         }
+        let (shared, back) = (Arc::clone(&self.shared), self.back.clone());
+        self.fetches.spawn(async move {
+            let _ = back.send(intake::complete(&shared, pending).await);
+        });
+        None
     }
 
     /// Forgets a task that is given up.
@@ -230,7 +228,7 @@ impl NodeCalls {
     }
 
     /// Asks again where it is time to. Returns tasks of agents that take no short form any more.
-    pub(super) async fn tick(&mut self) -> Vec<Job> {
+    pub(super) async fn tick(&mut self) -> Vec<Outgoing> {
         while self.fetches.try_join_next().is_some() {}
         let now = Instant::now();
         if now.saturating_duration_since(self.checked) >= CONNECTION_CHECK_INTERVAL {
@@ -247,7 +245,7 @@ impl NodeCalls {
             call.due = None;
             if self.shared.took_back_node_requests(&call.call) {
                 if let Some(NodeCall { call, meta, chain, .. }) = self.end(&token) {
-                    others.push(Job::Task { call, meta, chain });
+                    others.push(Outgoing::Task { call, meta, chain });
                 }
             } else if call.place == CallPlace::Pauses {
                 call.place = CallPlace::Waits;
@@ -309,7 +307,7 @@ impl NodeCalls {
     /// Gives free places of an agent's line to those that wait longest.
     fn let_in(&mut self, agent: &str) {
         let Some(line) = self.lines.get_mut(agent) else { return };
-        while let Some(token) = line.next() {
+        while let Some(token) = line.admit_next() {
             if let Some(call) = self.calls.get_mut(&token).filter(|call| call.place == CallPlace::Waits) {
                 call.place = CallPlace::Inside;
                 self.ready.push(token);

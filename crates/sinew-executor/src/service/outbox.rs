@@ -8,45 +8,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
-use sinew_engine::{ExecutionOutcome, TerminalStatus};
+use sinew_engine::ExecutionOutcome;
 use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::{HeaderMap, MeshError, crash};
-use sinew_protocol::command::{CancelCommand, Command, StartCommand};
-use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::command::Command;
+use sinew_protocol::journal::{ExecutionMeta, ParentRef};
 use sinew_protocol::subject::Operation;
-use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
+use sinew_protocol::{Fault, Subject, TaskId, Token};
+use sinew_shard::outgoing::{child_cancel, child_start, rejected_child_outcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
 
 use super::Shared;
-use super::intake::{Arrival, Done, Handle};
-use crate::call::Call;
+use super::intake::Handle;
 use crate::evaluation::{evaluate, evaluation_owner};
+use sinew_shard::{Call, Outgoing, ShardInput};
 
 /// Waits between tries, doubled up to the second.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// One thing to do.
 pub(super) enum Job {
-    /// Send a task to an agent, or start a workflow.
-    Task { call: Call, meta: Arc<ExecutionMeta>, chain: Vec<String> },
-    /// Evaluate scripts on a worker of this process.
-    Evaluation { call: Call, caller: Token },
-    /// Give up an evaluation.
-    CancelEvaluation { task: TaskId },
-    /// Tell an agent that its task is given up.
-    Cancel { agent: String, task: TaskId, execution: ExecutionId },
-    /// Give up a sub-workflow.
-    CancelChild { child: ExecutionId },
+    /// Send a message of the state.
+    Send(Outgoing),
     /// Show something.
     Event { subject: Subject, headers: HeaderMap, body: Bytes },
-    /// Archive an execution and answer whoever asked for it.
-    Finish { record: ExecutionRecord, outcome: ExecutionOutcome, started: u64, ended: u64, reopened: u32 },
-    /// Answer a task whose workflow could not be started.
-    Stillborn { meta: ExecutionMeta, fault: Fault },
     /// Say when everything that was sent before is done, direct calls aside.
     Settled(oneshot::Sender<()>),
 }
@@ -60,7 +48,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Opens one. What comes back goes to `back`.
-    pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<Arrival>) -> Self {
+    pub(super) fn open(shared: Handle, back: mpsc::UnboundedSender<ShardInput>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let worker = AbortOnDropHandle::new(tokio::spawn(work(shared, receiver, back)));
         Self { sender, worker }
@@ -97,7 +85,7 @@ impl Outbox {
 async fn work(
     shared: Handle,
     mut jobs: mpsc::UnboundedReceiver<Vec<Job>>,
-    back: mpsc::UnboundedSender<Arrival>,
+    back: mpsc::UnboundedSender<ShardInput>,
 ) {
     let mut running = JoinSet::new();
     // Direct calls last as long as the agent works, and evaluations until a worker is free: neither is waited for when
@@ -122,30 +110,30 @@ async fn work(
                                 debug!(%error, "an event was not published");
                             }
                         }
-                        Job::Evaluation { call, caller } => {
+                        Job::Send(Outgoing::Evaluation { call, caller }) => {
                             let task = call.task.clone();
                             calls.insert(task, direct.spawn(perform_evaluation(call, caller, back.clone())));
                         }
-                        Job::CancelEvaluation { task } => {
+                        Job::Send(Outgoing::CancelEvaluation { task }) => {
                             if let Some(evaluation) = calls.remove(&task) {
                                 evaluation.abort();
                             }
                         }
-                        Job::Task { call, meta, .. } if shared.is_direct(&call) => {
+                        Job::Send(Outgoing::Task { call, meta, .. }) if shared.is_direct(&call) => {
                             let task = call.task.clone();
                             let done = super::direct::call(Arc::clone(&shared), call, meta, back.clone());
                             calls.insert(task, direct.spawn(done));
                         }
-                        Job::Cancel { agent, task, execution } => {
-                            if let Some(call) = calls.remove(&task) {
+                        Job::Send(Outgoing::CancelTask { call }) if !shared.is_workflow(&call) => {
+                            if let Some(call) = calls.remove(&call.task) {
                                 call.abort();
                             }
                             let shared = Arc::clone(&shared);
-                            running.spawn(async move { shared.cancel_task(&agent, &execution, &task).await });
+                            running.spawn(async move { shared.cancel_task(&call).await });
                         }
                         Job::Settled(settled) => settling.push(settled),
-                        job => {
-                            running.spawn(perform(Arc::clone(&shared), job, back.clone()));
+                        Job::Send(outgoing) => {
+                            running.spawn(perform(Arc::clone(&shared), outgoing, back.clone()));
                         }
                     }
                 }
@@ -158,46 +146,37 @@ async fn work(
 }
 
 /// Evaluates scripts. The result comes back as an agent's does; after a crash they are evaluated again.
-async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<Arrival>) -> TaskId {
+async fn perform_evaluation(call: Call, caller: Token, back: mpsc::UnboundedSender<ShardInput>) -> TaskId {
     let owner = evaluation_owner(caller.as_str(), &call.workflow);
     let result = evaluate(owner, &call.ask).await;
     let (execution, task) = (call.execution, call.task);
     let agent = Token::of(call.ask.target.name());
-    let _ = back.send(Arrival::Result(Box::new(Done { execution, task: task.clone(), agent, result })));
+    let _ = back.send(ShardInput::task_result(execution, task.clone(), agent, result));
     task
 }
 
 /// Does one thing, however often it takes.
-async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>) {
-    match job {
-        Job::Task { call, meta, chain } => {
-            let (execution, task) = (call.execution.clone(), call.task.clone());
-            let agent = Token::of(call.ask.target.name());
+async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender<ShardInput>) {
+    match outgoing {
+        Outgoing::Task { call, meta, chain } => {
             let sent = insist(|| send(&shared, &call, &meta, &chain)).await;
             if let Err(error) = sent {
+                let agent = Token::of(call.ask.target.name());
                 let result = Err(Fault::from(error).with_retryable(false));
-                let _ = back.send(Arrival::Result(Box::new(Done { execution, task, agent, result })));
+                let _ = back.send(ShardInput::task_result(call.execution, call.task, agent, result));
             }
         }
-        Job::CancelChild { child } => {
-            let reason = "its caller gave it up".to_owned();
+        Outgoing::CancelTask { call } => {
+            let command = child_cancel(&call);
+            let child = command.execution();
             let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
-            let command = Command::Cancel(CancelCommand { execution: child.clone(), reason });
             let shard = child.shard(shared.shards);
-            report(
-                &insist(|| {
-                    shared.mesh.command(
-                        Operation::Cancel,
-                        shard,
-                        &id,
-                        HeaderMap::new(),
-                        command.to_json().into(),
-                    )
-                })
-                .await,
-            );
+            let body: Bytes = command.to_json().into();
+            let sent =
+                insist(|| shared.mesh.command(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone()));
+            report(&sent.await);
         }
-        Job::Finish { record, outcome, started, ended, reopened } => {
+        Outgoing::Finish { record, outcome, started, ended, reopened } => {
             let execution = record.meta.execution.clone();
             let closed = ClosedExecution {
                 execution: execution.clone(),
@@ -216,25 +195,16 @@ async fn perform(shared: Handle, job: Job, back: mpsc::UnboundedSender<Arrival>)
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
             if archived {
-                let _ = back.send(Arrival::Closed { execution, reopened });
+                let _ = back.send(ShardInput::Archived { execution, reopened });
             }
         }
-        Job::Stillborn { meta, fault } => {
+        Outgoing::ChildStartRejected { meta, fault } => {
             if let Some(parent) = &meta.parent {
-                let outcome = ExecutionOutcome {
-                    status: TerminalStatus::Failure,
-                    output: None,
-                    fault: Some(fault),
-                    cause: None,
-                };
+                let outcome = rejected_child_outcome(fault);
                 report(&insist(|| answer(&shared, &meta, parent, &outcome)).await);
             }
         }
-        Job::Cancel { .. }
-        | Job::CancelEvaluation { .. }
-        | Job::Event { .. }
-        | Job::Evaluation { .. }
-        | Job::Settled(_) => {}
+        Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } => {}
     }
 }
 
@@ -257,33 +227,11 @@ async fn start_child(
     meta: &ExecutionMeta,
     chain: &[String],
 ) -> Result<(), MeshError> {
-    let execution = ExecutionId::child(&call.execution, &call.activation, call.key.attempt);
-    let shard = execution.shard(shared.shards);
-    let workflow = call.ask.target.name().to_owned();
-    let mut chain = chain.to_vec();
-    chain.push(call.workflow.clone());
-    let (input, input_artifact) = shared.inline_or_stored(call, meta).await?;
-    let command = Command::Start(Box::new(StartCommand {
-        execution: execution.clone(),
-        workflow: workflow.clone(),
-        version: None,
-        input,
-        input_artifact,
-        mode: Value::Null,
-        depth: call.depth,
-        chain,
-        parent: Some(ParentRef {
-            execution: call.execution.clone(),
-            task: call.task.clone(),
-            result_subject: shared.result_subject(call, &Token::of(&workflow)),
-            agent: workflow,
-        }),
-        user: meta.user.clone(),
-        session: meta.session.clone(),
-        labels: meta.labels.clone(),
-        idempotency_key: None,
-        behalf: None,
-    }));
+    let input = shared.inline_or_stored(call, meta).await?;
+    let result_subject = shared.result_subject(call, &Token::of(call.ask.target.name()));
+    let start = child_start(call, meta, chain, input, result_subject);
+    let (execution, shard) = (start.execution.clone(), start.execution.shard(shared.shards));
+    let command = Command::Start(Box::new(start));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
     let headers = Shared::headers_within(meta, call);
     shared.mesh.command(Operation::Start, shard, &id, headers, command.to_json().into()).await.map(drop)

@@ -2,39 +2,42 @@
 
 use std::sync::Arc;
 
-use sinew_engine::TaskRequest;
-use sinew_protocol::{Fault, Token};
+use sinew_engine::{SharedJson, TaskRequest};
+use sinew_protocol::Fault;
+use sinew_shard::{CODE_BROKE, OutputCheck, ShardInput};
 use tokio::task::spawn_blocking;
 
-use super::intake::Arrival;
-use super::open::BROKE;
+use super::Shared;
 use super::shard::Shard;
+
+impl OutputCheck for Shared {
+    fn check(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault> {
+        self.check_output(ask, output)
+    }
+}
 
 impl Shard {
     /// Checks the outputs of results before they are decided about. A check may take milliseconds: it runs on a thread
     /// for blocking work, so that other shards go on meanwhile, and the checks of one round run at the same time.
-    pub(super) async fn check_outputs(&mut self, arrivals: &mut [Arrival]) {
-        self.checked.clear();
+    pub(super) async fn check_outputs(&mut self, inputs: &mut [ShardInput]) {
         let mut checks = Vec::new();
-        for (index, arrival) in arrivals.iter().enumerate() {
-            let Arrival::Result(done) = arrival else { continue };
+        for (index, input) in inputs.iter().enumerate() {
+            let ShardInput::TaskResult(done) = input else { continue };
             let Ok(reply) = &done.result else { continue };
-            let Some(open) = self.book.wake(&done.execution) else { continue };
-            let asked = open.task(&done.task).and_then(|(act, attempt)| open.ask(act, attempt));
-            let of_agent = |ask: &&Arc<TaskRequest>| Token::of(ask.target.name()) == done.agent;
-            let asked = asked.filter(of_agent).filter(|ask| self.shared.has_output_schema(ask));
-            let Some(ask) = asked else { continue };
-            let (shared, ask, output) =
-                (Arc::clone(&self.shared), Arc::clone(ask), Arc::clone(&reply.output));
+            let Some(ask) = self.state.request_of(done) else { continue };
+            if !self.shared.has_output_schema(&ask) {
+                continue;
+            }
+            let (shared, output) = (Arc::clone(&self.shared), Arc::clone(&reply.output));
             checks.push((index, spawn_blocking(move || shared.check_output(&ask, &output))));
         }
         for (index, check) in checks {
             let verdict = check.await.unwrap_or_else(|error| {
                 let text = format!("checking the output against its schema broke: {error}");
-                Err(Fault::error(BROKE, text).with_retryable(false))
+                Err(Fault::error(CODE_BROKE, text).with_retryable(false))
             });
-            let Arrival::Result(done) = &mut arrivals[index] else { continue };
-            self.checked.insert(done.task.clone());
+            let ShardInput::TaskResult(done) = &mut inputs[index] else { continue };
+            done.is_checked = true;
             if let Err(fault) = verdict {
                 done.result = Err(fault);
             }

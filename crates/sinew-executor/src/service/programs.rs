@@ -10,7 +10,7 @@ use sinew_plan::Plan;
 use sinew_protocol::Fault;
 use tracing::debug;
 
-use crate::library::Program;
+use sinew_shard::Program;
 
 /// No workflow of this name is known.
 pub(crate) const NO_SUCH_WORKFLOW: &str = code::NO_SUCH_WORKFLOW.as_str();

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use super::open::Stored;
+use sinew_shard::StoredExecution;
 
 /// Questions that wait for the loop; further ones wait in the connection, which drops them when it is full.
 const MAX_WAITING_QUESTIONS: usize = 256;
@@ -30,7 +30,7 @@ pub(super) enum AnswerDraft {
     /// The open executions; shared by all who ask for them in one turn.
     Executions(Arc<Vec<Summary>>),
     /// One execution.
-    Record(Box<Stored>),
+    Record(Box<StoredExecution>),
     /// Verdicts on commands.
     Verdicts(Vec<Verdict>),
     /// How the owner does.

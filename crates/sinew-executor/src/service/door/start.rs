@@ -19,8 +19,7 @@ use sinew_protocol::task::{Content, ResultArtifact, TaskExtra};
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId, Fault, Token, header};
 
 use super::{Doors, Known, broker, settled, short};
-use crate::call::CIRCLE;
-use crate::reply::{WorkflowInput, input, wants_result};
+use sinew_shard::reply::{WorkflowInput, input, wants_result};
 
 /// The label that says that the caller wants a structured result beside the text.
 pub(super) const STRUCTURED: &str = "a2a.structured";
@@ -44,7 +43,10 @@ impl Doors {
         let bad = |code: &'static str, text: String| error_of(&Fault::invalid(code, text));
         let depth = headers.get(header::CALL_DEPTH).and_then(|text| text.as_str().parse().ok());
         if depth.is_some_and(|depth: u32| depth > DEEPEST) {
-            return Err(bad(CIRCLE, format!("more than {DEEPEST} agents and workflows called each other")));
+            return Err(bad(
+                code::CALL_CYCLE.as_str(),
+                format!("more than {DEEPEST} agents and workflows called each other"),
+            ));
         }
         let parts = &params.message.parts;
         let mut command = StartCommand::new(execution.clone(), workflow, Value::Null);
@@ -118,7 +120,7 @@ impl Doors {
                     .map(NamedContent::Value),
             });
         }
-        let values = crate::events::value_artifacts(&ctx, above.folded.id());
+        let values = sinew_shard::events::value_artifacts(&ctx, above.folded.id());
         let found = values.into_iter().rfind(|one| is_meant(&one.artifact.name, one.artifact.version));
         Ok(found.map(|found| NamedContent::Value(found.value)))
     }

@@ -25,7 +25,7 @@ use tracing::debug;
 use super::task::{moment, said, session, task_id};
 use super::{Doors, Known, Said};
 use crate::execution::Execution;
-use crate::reply::result_content;
+use sinew_shard::reply::result_content;
 
 /// How long a story is told to whoever may still listen; asking again prolongs it.
 const TOLD_FOR: Duration = Duration::from_mins(10);
@@ -71,7 +71,7 @@ fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<T
             if small { vec![Told::Result, Told::End] } else { vec![Told::End] }
         }
         fact => {
-            let events = crate::events::project(ctx, execution, fact).into_iter();
+            let events = sinew_shard::events::project(ctx, execution, fact).into_iter();
             events.map(|event| Told::Event(Box::new(event))).collect()
         }
     }

@@ -17,8 +17,7 @@ use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 use super::start::STRUCTURED;
 use super::{Doors, Known, broker};
 use crate::execution::Execution;
-use crate::reply::{Ending, result_content, result_name};
-use crate::service::view;
+use sinew_shard::reply::{Ending, result_content, result_name};
 
 /// Member of a task's metadata with the dialect's own result object.
 const NATIVE_RESULT: &str = "native_result";
@@ -70,7 +69,7 @@ impl Doors {
         let stored = stored.map_err(|error| broker(&error))?;
         let inside = Content::of(&stored.part).unwrap_or(Content::Data(content));
         let artifact = ResultArtifact { meta: stored.meta, content: inside };
-        let mut task = crate::reply::task(&Ending {
+        let mut task = sinew_shard::reply::task(&Ending {
             workflow: &meta.workflow,
             task: execution.as_str(),
             session: session(meta),
@@ -104,7 +103,8 @@ fn open(known: &Known) -> Task {
         WaitingFor::Person(wait) => Some(wait.prompt.as_str()),
         _ => None,
     });
-    let text = if asks { Some(prompts.collect::<Vec<_>>().join("\n")) } else { view::words(&waits) };
+    let text =
+        if asks { Some(prompts.collect::<Vec<_>>().join("\n")) } else { sinew_shard::summary::words(&waits) };
     status.message = text
         .filter(|text| !text.is_empty())
         .map(|text| said(meta, &format!("{}-status", meta.execution), Part::text(text)));

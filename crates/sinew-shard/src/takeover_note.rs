@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::bug::seeded_bug;
 use serde::{Deserialize, Serialize};
-use sinew_mesh::ReceivedMessage;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Subject};
 
 /// Deaths in a row with an item in hand after which no owner takes the item up again.
-pub(super) const MAX_ITEM_DEATHS: u32 = 3;
+pub const MAX_ITEM_DEATHS: u32 = 3;
 /// Groups that a set of items is split into.
 const GROUP_COUNT: usize = 8;
 /// Items in hand at once.
@@ -22,7 +22,7 @@ const MAX_GROUP_ITEMS: usize = 256;
 /// A piece of work that may end the process that takes it up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum WorkItem {
+pub enum WorkItem {
     /// Folding an execution, sending what it has outstanding, or deciding an input for it.
     Execution(ExecutionId),
     /// Reading a message that names no execution in its subject.
@@ -35,9 +35,10 @@ pub(super) enum WorkItem {
 }
 
 impl WorkItem {
-    /// Returns the item that a message is about. Reads nothing but the subject.
-    pub(super) fn of(received: &ReceivedMessage) -> Self {
-        let execution = match &received.subject {
+    /// Returns the item that a message is about: by its subject, else by its place in the stream of this kind. Reads
+    /// nothing of the body.
+    pub fn of_message(subject: Option<&Subject>, stream: &str, seq: u64) -> Self {
+        let execution = match subject {
             Some(Subject::Result { execution, .. }) => Some(execution.clone()),
             // The id of a start is the execution's.
             Some(Subject::Command { operation: Operation::Start, id, .. }) => {
@@ -47,7 +48,7 @@ impl WorkItem {
         };
         match execution {
             Some(execution) => Self::Execution(execution),
-            None => Self::Message { stream: received.source.as_str().to_owned(), seq: received.seq },
+            None => Self::Message { stream: stream.to_owned(), seq },
         }
     }
 }
@@ -62,7 +63,7 @@ struct SuspectItem {
 
 /// Work in hand of a shard's owner, and the suspected items.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TakeoverNote {
+pub struct TakeoverNote {
     /// The process that wrote the note.
     #[serde(default)]
     process: String,
@@ -77,22 +78,23 @@ pub(super) struct TakeoverNote {
 
 impl TakeoverNote {
     /// Reads a stored note. A note that cannot be read suspects nothing.
-    pub(super) fn decode(body: &[u8]) -> Self {
+    pub fn decode(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
 
     /// Returns the note as bytes.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         // Plain data with text keys: serialising it cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// Returns the note with which the next owner begins. `ended` says whether the writer of this note has ended while it
     /// had the items in hand; a writer that lost the shard and lives is not a death.
-    pub(super) fn succeed(mut self, process: &str, ended: bool) -> Self {
+    #[must_use]
+    pub fn succeed(mut self, process: &str, ended: bool) -> Self {
         process.clone_into(&mut self.process);
         let in_hand = std::mem::take(&mut self.in_hand);
-        if in_hand.is_empty() || !ended {
+        if in_hand.is_empty() || !ended || seeded_bug!(DeathNotCounted) {
             return self;
         }
         let before: BTreeMap<WorkItem, u32> =
@@ -100,7 +102,7 @@ impl TakeoverNote {
         let is_alone = in_hand.len() == 1;
         for item in in_hand {
             let deaths = before.get(&item).copied().unwrap_or_default() + 1;
-            if is_alone && deaths >= MAX_ITEM_DEATHS {
+            if (is_alone && deaths >= MAX_ITEM_DEATHS) || seeded_bug!(CondemnedAtOnce) {
                 self.condemned.push(item);
             } else {
                 self.suspects.push(SuspectItem { item, deaths });
@@ -110,28 +112,28 @@ impl TakeoverNote {
     }
 
     /// Whether the process that wrote the note is another one.
-    pub(super) fn is_of_another(&self, process: &str) -> bool {
+    pub fn is_of_another(&self, process: &str) -> bool {
         self.process != process
     }
 
     /// Takes items in hand.
-    pub(super) fn hold(&mut self, items: &[WorkItem]) {
+    pub fn hold(&mut self, items: &[WorkItem]) {
         self.in_hand = items.to_vec();
     }
 
     /// Lets go of what is in hand, because the work on it has ended well. A suspect stays one: more work may wait for it.
-    pub(super) fn pass(&mut self) {
+    pub fn pass(&mut self) {
         self.in_hand.clear();
     }
 
     /// Forgets a condemned item, because it has been set aside.
-    pub(super) fn settle(&mut self, item: &WorkItem) {
+    pub fn settle(&mut self, item: &WorkItem) {
         self.condemned.retain(|condemned| condemned != item);
     }
 
     /// Forgets the suspicion of all but these executions, because the owner has caught up with the others. Says whether
     /// anything was forgotten.
-    pub(super) fn forget_except(&mut self, watched: &HashSet<ExecutionId>) -> bool {
+    pub fn forget_except(&mut self, watched: &HashSet<ExecutionId>) -> bool {
         let before = self.suspects.len() + self.condemned.len();
         let is_watched = |item: &WorkItem| matches!(item, WorkItem::Execution(id) if watched.contains(id));
         self.suspects.retain(|suspect| is_watched(&suspect.item));
@@ -140,22 +142,22 @@ impl TakeoverNote {
     }
 
     /// Whether the note names nothing.
-    pub(super) fn is_blank(&self) -> bool {
+    pub fn is_blank(&self) -> bool {
         self.in_hand.is_empty() && self.suspects.is_empty() && self.condemned.is_empty()
     }
 
     /// Whether an owner has died over something that has not been done since.
-    pub(super) fn is_suspicious(&self) -> bool {
+    pub fn is_suspicious(&self) -> bool {
         !self.suspects.is_empty()
     }
 
     /// Whether no owner may take the item up again.
-    pub(super) fn is_condemned(&self, item: &WorkItem) -> bool {
+    pub fn is_condemned(&self, item: &WorkItem) -> bool {
         self.condemned.contains(item)
     }
 
     /// Items that no owner may take up again.
-    pub(super) fn condemned(&self) -> &[WorkItem] {
+    pub fn condemned(&self) -> &[WorkItem] {
         &self.condemned
     }
 
@@ -165,7 +167,7 @@ impl TakeoverNote {
 
     /// Splits work into groups that are in hand together, in the same order. Suspects are never in hand with others, and
     /// in groups so small that a few deaths leave one of them. A condemned item is alone.
-    pub(super) fn split<T>(
+    pub fn split<T>(
         &self,
         work: impl IntoIterator<Item = T>,
         most: usize,
@@ -194,7 +196,7 @@ impl TakeoverNote {
 
     /// Splits the executions that an owner opens: suspects first, so that two of them do not hide each other, then the
     /// others in a few groups.
-    pub(super) fn split_open<T>(&self, mut work: Vec<T>, item: impl Fn(&T) -> WorkItem) -> Vec<Vec<T>> {
+    pub fn split_open<T>(&self, mut work: Vec<T>, item: impl Fn(&T) -> WorkItem) -> Vec<Vec<T>> {
         work.sort_by_cached_key(|one| {
             let key = item(one);
             (!self.is_suspect(&key), key)

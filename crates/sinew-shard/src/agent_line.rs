@@ -12,7 +12,7 @@ const CALLS_PER_WIDENING: usize = 32;
 
 /// The calls to one agent.
 #[derive(Debug, Default)]
-pub(super) struct AgentLine {
+pub struct AgentLine {
     /// Calls that may be under way; all of them when absent.
     width: Option<usize>,
     inside: usize,
@@ -23,7 +23,7 @@ pub(super) struct AgentLine {
 
 impl AgentLine {
     /// Gives a call a place, or puts it at the end of the line.
-    pub(super) fn enter(&mut self, token: &ResultToken) -> bool {
+    pub fn enter(&mut self, token: &ResultToken) -> bool {
         if self.waiting.is_empty() && self.has_room() {
             self.inside += 1;
             return true;
@@ -33,7 +33,7 @@ impl AgentLine {
     }
 
     /// Gives a free place to the call that waits longest.
-    pub(super) fn next(&mut self) -> Option<ResultToken> {
+    pub fn admit_next(&mut self) -> Option<ResultToken> {
         if !self.has_room() {
             return None;
         }
@@ -43,12 +43,12 @@ impl AgentLine {
     }
 
     /// Takes back a place that was not used.
-    pub(super) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.inside = self.inside.saturating_sub(1);
     }
 
     /// Takes back the place of a call that the agent took and that has ended.
-    pub(super) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.leave();
         if let Some(width) = &mut self.width {
             self.ended += 1;
@@ -59,13 +59,13 @@ impl AgentLine {
     }
 
     /// Takes back the place of a call for which the agent had no room: there are no more places than others have.
-    pub(super) fn refuse(&mut self) {
+    pub fn refuse(&mut self) {
         self.leave();
         self.width = Some(self.inside.max(MIN_WIDTH));
     }
 
     /// Returns whether nothing is known or waited for.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.width.is_none() && self.inside == 0 && self.waiting.is_empty()
     }
 
@@ -98,7 +98,7 @@ mod tests {
         for _ in 0..CALLS_PER_WIDENING {
             line.end();
         }
-        let let_in = std::iter::from_fn(|| line.next()).count();
+        let let_in = std::iter::from_fn(|| line.admit_next()).count();
         assert_eq!(let_in, CALLS_PER_WIDENING + 1, "for each that ended another, and one more is tried");
     }
 
@@ -122,8 +122,8 @@ mod tests {
         assert!(late.iter().all(|token| !line.enter(token)));
         for token in &late {
             line.end();
-            assert_eq!(line.next().as_ref(), Some(token));
-            assert_eq!(line.next(), None);
+            assert_eq!(line.admit_next().as_ref(), Some(token));
+            assert_eq!(line.admit_next(), None);
         }
     }
 }

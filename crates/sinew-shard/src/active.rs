@@ -1,6 +1,5 @@
 //! One open execution in the memory of its shard's owner.
 
-use sinew_protocol::code;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,84 +9,33 @@ use sinew_engine::{
     Action, ActivationId, AdapterContext, EngineInput, ExecutionState, Fact, InputRefusal, Machine,
     TaskRequest, Time, decode_round, encode_round,
 };
-use sinew_protocol::journal::{ExecutionHold, ExecutionMeta, ExecutionRecord, Verdict};
+use sinew_protocol::code;
+use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ActivationKey, Fault, TaskId};
 
-use super::view::RowState;
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
-use crate::library::Program;
+use crate::program::Program;
+use crate::stored::{RoundLog, StoredExecution};
+use crate::summary::RowState;
 
 /// The dialect's or engine's code broke on an input.
-pub(super) const BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
+pub const CODE_BROKE: &str = code::WORKFLOW_CODE_PANICKED.as_str();
 /// A journal cannot be folded with the plan it names.
-pub(super) const UNREADABLE: &str = code::JOURNAL_CANNOT_BE_FOLDED.as_str();
+pub(crate) const UNREADABLE: &str = code::JOURNAL_CANNOT_BE_FOLDED.as_str();
 
-/// Facts of an execution as they stand in the journal; what they mean is not known yet.
-#[derive(Clone, Debug)]
-pub(super) struct Stored {
-    /// Shared with what is being sent for it.
-    pub(super) meta: Arc<ExecutionMeta>,
-    pub(super) rounds: Log,
-    pub(super) verdicts: Vec<Verdict>,
-    /// Sequence of the oldest journal message that holds a part of it.
-    pub(super) first: u64,
-    /// Why no owner works on it, if none does.
-    pub(super) hold: Option<ExecutionHold>,
-}
-
-impl Stored {
-    /// The execution as it is archived and shown.
-    pub(super) fn record(&self) -> ExecutionRecord {
-        ExecutionRecord {
-            meta: ExecutionMeta::clone(&self.meta),
-            rounds: self.rounds.to_rounds(),
-            commands: self.verdicts.clone(),
-            hold: self.hold.clone(),
-        }
-    }
-}
-
-/// Encoded rounds in one piece of memory: most of what an idle execution costs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-}
-
-impl Log {
-    pub(super) fn push(&mut self, round: &[u8]) {
-        self.bytes.extend_from_slice(round);
-        self.ends.push(self.bytes.len() as u32);
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
-    }
-
-    pub(super) fn to_rounds(&self) -> Vec<Bytes> {
-        self.iter().map(Bytes::copy_from_slice).collect()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.bytes.len()
-    }
-}
+/// An execution that cannot be folded, with the reason.
+pub(crate) type LoadError = Box<(StoredExecution, Fault)>;
 
 /// Outcome of one input.
-pub(super) struct Decided {
+pub(crate) struct DecidedRound {
     /// The round as the journal takes it; none when the input meant nothing.
-    pub(super) round: Option<Bytes>,
-    pub(super) facts: Vec<Fact>,
-    pub(super) actions: Vec<Action>,
+    pub(crate) round: Option<Bytes>,
+    pub(crate) facts: Vec<Fact>,
+    pub(crate) actions: Vec<Action>,
 }
 
 /// Why an input was not taken.
-pub(super) enum Unfit {
+pub(crate) enum InputError {
     /// The execution is in no state for it. Nothing was changed.
     Refused(InputRefusal),
     /// The code broke. The state was thrown away and folded again.
@@ -95,59 +43,53 @@ pub(super) enum Unfit {
 }
 
 /// An execution whose facts were folded.
-pub(super) struct Open {
-    pub(super) stored: Stored,
-    pub(super) program: Program,
+pub(crate) struct ActiveExecution {
+    pub(crate) stored: StoredExecution,
+    pub(crate) program: Program,
     /// The rounds are in `stored`.
     machine: Machine<()>,
     tasks: HashMap<TaskId, (ActivationId, u32)>,
     /// Ids of attempts that were handed out: made once, of hashes.
     ids: HashMap<(ActivationId, u32), (ActivationKey, TaskId)>,
     /// Its time in the shard's table of deadlines.
-    pub(super) due: Option<Time>,
+    pub(crate) due: Option<Time>,
     /// An input changed it since the memory limit was last checked.
-    pub(super) touched: bool,
+    pub(crate) touched: bool,
 }
 
 /// An open execution that is folded when something comes in for it.
-pub(super) struct Cold {
-    pub(super) stored: Stored,
+pub(crate) struct EvictedExecution {
+    pub(crate) stored: StoredExecution,
     program: Program,
-    /// As in [`Open`].
-    pub(super) due: Option<Time>,
+    /// As in [`ActiveExecution`].
+    pub(crate) due: Option<Time>,
     /// Its row in lists, so that a list folds nothing.
-    pub(super) row: RowState,
+    pub(crate) row: RowState,
 }
 
-impl Cold {
+impl EvictedExecution {
     /// Folds it again.
-    pub(super) fn wake(self) -> Result<Open, Box<(Stored, Fault)>> {
+    pub(crate) fn load(self) -> Result<ActiveExecution, LoadError> {
         let due = self.due;
-        Open::fold(self.stored, self.program).map(|open| Open { due, ..open })
+        ActiveExecution::fold(self.stored, self.program).map(|open| ActiveExecution { due, ..open })
     }
 }
 
-impl Open {
+impl ActiveExecution {
     /// An execution that has not begun.
-    pub(super) fn new(meta: ExecutionMeta, program: Program) -> Self {
-        let stored = Stored {
-            meta: Arc::new(meta),
-            rounds: Log::default(),
-            verdicts: Vec::new(),
-            first: 0,
-            hold: None,
-        };
+    pub(crate) fn new(meta: ExecutionMeta, program: Program) -> Self {
+        let stored = StoredExecution::new(meta);
         let machine = program.machine();
         Self::with_machine(stored, program, machine)
     }
 
-    fn with_machine(stored: Stored, program: Program, machine: Machine<()>) -> Self {
+    fn with_machine(stored: StoredExecution, program: Program, machine: Machine<()>) -> Self {
         let (tasks, ids) = (HashMap::new(), HashMap::new());
         Self { stored, program, machine, tasks, ids, due: None, touched: false }
     }
 
     /// Folds what the journal holds.
-    pub(super) fn fold(stored: Stored, program: Program) -> Result<Self, Box<(Stored, Fault)>> {
+    pub(crate) fn fold(stored: StoredExecution, program: Program) -> Result<Self, LoadError> {
         match refold(&stored.rounds, &program) {
             Ok(machine) => {
                 let mut open = Self::with_machine(stored, program, machine);
@@ -159,24 +101,24 @@ impl Open {
     }
 
     /// Keeps what the journal holds, and no more.
-    pub(super) fn cool(self) -> Cold {
+    pub(crate) fn evict(self) -> EvictedExecution {
         let row = RowState::of(self.machine.state());
-        Cold { stored: self.stored, program: self.program, due: self.due, row }
+        EvictedExecution { stored: self.stored, program: self.program, due: self.due, row }
     }
 
     /// Takes an input: decides and folds. The caller stores the round before it acts.
-    pub(super) fn input(&mut self, now: Time, input: EngineInput) -> Result<Decided, Unfit> {
+    pub(crate) fn input(&mut self, now: Time, input: EngineInput) -> Result<DecidedRound, InputError> {
         let decided = catch_unwind(AssertUnwindSafe(|| self.machine.handle(now, input)));
         let sinew_engine::Decided { round, actions } = match decided {
             Ok(Ok(decided)) => decided,
-            Ok(Err(refused)) => return Err(Unfit::Refused(refused)),
+            Ok(Err(refused)) => return Err(InputError::Refused(refused)),
             Err(_) => {
                 // Half a decision may be folded in: only the stored rounds are true.
                 if let Ok(machine) = refold(&self.stored.rounds, &self.program) {
                     self.machine = machine;
                 }
                 let text = "the workflow's code broke on this input; it was set aside";
-                return Err(Unfit::Broke(Fault::error(BROKE, text).with_retryable(false)));
+                return Err(InputError::Broke(Fault::error(CODE_BROKE, text).with_retryable(false)));
             }
         };
         for action in &actions {
@@ -185,30 +127,30 @@ impl Open {
             }
         }
         if round.facts.is_empty() {
-            return Ok(Decided { round: None, facts: round.facts, actions });
+            return Ok(DecidedRound { round: None, facts: round.facts, actions });
         }
         let bytes = Bytes::from(encode_round(&round));
         self.stored.rounds.push(&bytes);
-        Ok(Decided { round: Some(bytes), facts: round.facts, actions })
+        Ok(DecidedRound { round: Some(bytes), facts: round.facts, actions })
     }
 
     /// Returns the actions to repeat because their end is not known.
-    pub(super) fn outstanding(&self) -> Vec<Action> {
+    pub(crate) fn outstanding(&self) -> Vec<Action> {
         self.machine.outstanding()
     }
 
     /// The activation and attempt of a task that was handed out.
-    pub(super) fn task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
+    pub(crate) fn task(&self, task: &TaskId) -> Option<(ActivationId, u32)> {
         self.tasks.get(task).copied()
     }
 
     /// Returns the request of an activation's running attempt.
-    pub(super) fn ask(&self, act: ActivationId, attempt: u32) -> Option<&Arc<TaskRequest>> {
+    pub(crate) fn ask(&self, act: ActivationId, attempt: u32) -> Option<&Arc<TaskRequest>> {
         let one = self.machine.state().act(act);
         (one.attempt == attempt).then_some(one.ask.as_ref()).flatten()
     }
 
-    pub(super) fn call(
+    pub(crate) fn call(
         &self,
         act: ActivationId,
         attempt: u32,
@@ -228,15 +170,15 @@ impl Open {
         (activation, task)
     }
 
-    pub(super) fn state(&self) -> &ExecutionState {
+    pub(crate) fn state(&self) -> &ExecutionState {
         self.machine.state()
     }
 
-    pub(super) fn ctx(&self) -> AdapterContext<'_> {
+    pub(crate) fn ctx(&self) -> AdapterContext<'_> {
         self.machine.context()
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.machine.next_deadline().map(|(at, _)| at)
     }
 
@@ -258,8 +200,17 @@ impl Open {
     }
 }
 
+impl std::fmt::Debug for ActiveExecution {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ActiveExecution")
+            .field("execution", &self.stored.meta.execution)
+            .field("due", &self.due)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The fold of stored rounds. A journal of another plan, or a damaged one, is an error and never a panic.
-fn refold(rounds: &Log, program: &Program) -> Result<Machine<()>, Fault> {
+fn refold(rounds: &RoundLog, program: &Program) -> Result<Machine<()>, Fault> {
     let unreadable = |text: String| Fault::error(UNREADABLE, text).with_retryable(false);
     let mut machine = program.machine();
     for (nth, bytes) in rounds.iter().enumerate() {

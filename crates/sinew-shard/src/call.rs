@@ -7,10 +7,10 @@ use sinew_engine::{ActivationId, ExecutionState, TaskRequest, Time};
 use sinew_plan::{Plan, PlanLimits};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
-use crate::library::Program;
+use crate::program::Program;
 
-/// Workflows call each other in a circle.
-pub(crate) const CIRCLE: &str = code::CALL_CYCLE.as_str();
+/// Workflows call each other in a cycle.
+const CALL_CYCLE: &str = code::CALL_CYCLE.as_str();
 
 /// Names a task among executions that run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,8 +52,8 @@ pub struct Call {
     pub deadline: Option<Time>,
 }
 
-/// The task of one attempt.
-pub(crate) fn call(
+/// Returns the task of one attempt.
+pub fn call_of(
     execution: &ExecutionId,
     program: &Program,
     state: &ExecutionState,
@@ -66,8 +66,8 @@ pub(crate) fn call(
     call_with_ids(execution, program, state, key, (activation, task), ask, deadline)
 }
 
-/// The task of one attempt of which the ids are known.
-pub(crate) fn call_with_ids(
+/// Returns the task of one attempt of which the ids are known.
+pub fn call_with_ids(
     execution: &ExecutionId,
     program: &Program,
     state: &ExecutionState,
@@ -138,10 +138,10 @@ pub(crate) fn task_id(
     TaskId::of(execution, &key_of(execution, plan, state, act), attempt)
 }
 
-/// Why a start is refused that would close a circle of workflows; none if it may begin.
+/// Returns why a start is refused that would close a cycle of workflows; `None` if it may begin.
 ///
 /// A plan that names a depth of its own has thought about recursion: then the depth alone counts.
-pub(crate) fn circle(program: &Program, chain: &[String]) -> Option<Fault> {
+pub fn call_cycle(program: &Program, chain: &[String]) -> Option<Fault> {
     let name = program.name();
     let bounded = program.graph.plan().limits.depth != PlanLimits::default().depth;
     if bounded || !chain.iter().any(|above| above == name) {
@@ -149,5 +149,5 @@ pub(crate) fn circle(program: &Program, chain: &[String]) -> Option<Fault> {
     }
     let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
     let shown: String = shown.join(" -> ").chars().filter(|c| !c.is_control()).take(1_000).collect();
-    Some(Fault::invalid(CIRCLE, format!("workflows call each other in a circle: {shown}")))
+    Some(Fault::invalid(CALL_CYCLE, format!("workflows call each other in a circle: {shown}")))
 }

@@ -2,13 +2,12 @@
 
 use sinew_engine::{ExecutionState, OpenWait, WaitingFor, execution_status, waiting};
 use sinew_protocol::Fault;
+use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::query::{AN_OPERATOR, ExecutionStatus, Summary};
-
-use super::open::Stored;
 
 /// The part of a list's row that the state of an execution decides.
 #[derive(Clone, Debug)]
-pub(super) struct RowState {
+pub struct RowState {
     status: ExecutionStatus,
     started: u64,
     ended: Option<u64>,
@@ -21,7 +20,7 @@ const MAX_ROW_AGENTS: usize = 8;
 
 impl RowState {
     /// Reads it from a state.
-    pub(super) fn of(state: &ExecutionState) -> Self {
+    pub fn of(state: &ExecutionState) -> Self {
         let waits = if state.ended { Vec::new() } else { waiting(state) };
         Self {
             status: execution_status(state, &waits),
@@ -33,10 +32,9 @@ impl RowState {
     }
 }
 
-/// One row of a list.
-pub(super) fn summary(stored: &Stored, row: RowState) -> Summary {
+/// Returns one row of a list.
+pub fn summary(meta: &ExecutionMeta, row: RowState) -> Summary {
     let RowState { status, started, ended, waiting, agents } = row;
-    let meta = &stored.meta;
     Summary {
         execution: meta.execution.clone(),
         workflow: meta.workflow.clone(),
@@ -50,16 +48,16 @@ pub(super) fn summary(stored: &Stored, row: RowState) -> Summary {
     }
 }
 
-/// The row of an execution that is not worked on.
-pub(super) fn broken(stored: &Stored, fault: &Fault) -> Summary {
+/// Returns the row of an execution that waits for an operator.
+pub fn held_summary(meta: &ExecutionMeta, fault: &Fault) -> Summary {
     let row = RowState {
         status: ExecutionStatus::Waiting,
-        started: stored.meta.created,
+        started: meta.created,
         ended: None,
         waiting: Some(format!("{AN_OPERATOR}: {}", fault.message)),
         agents: Vec::new(),
     };
-    summary(stored, row)
+    summary(meta, row)
 }
 
 /// When it ended.

@@ -9,7 +9,7 @@ use sinew_protocol::a2a::{Message, Part, SendMessageRequest};
 use sinew_protocol::artifact::{ArtifactName, ArtifactRef, ArtifactUri};
 use sinew_protocol::message::{MeshMessage, Vocabulary, WorkflowNodeRequestData};
 
-use crate::execution_tree::Call;
+use crate::call::Call;
 
 /// On whose behalf an execution asks.
 #[derive(Clone, Debug, Default)]
@@ -100,8 +100,8 @@ pub(crate) fn input_name(label: &str, task: &str) -> Option<ArtifactName> {
     ArtifactName::parse(&format!("input_{}_{}.json", plain(label, 60), plain(task, 120))).ok()
 }
 
-/// `{workflow}_{node}_{last 8 of the task}.json`.
-pub(crate) fn output_name(workflow: &str, label: &str, task: &str) -> String {
+/// Returns the suggested name of the artifact of a result: `{workflow}_{node}_{last 8 of the task}.json`.
+pub fn output_name(workflow: &str, label: &str, task: &str) -> String {
     let tail = task.char_indices().rev().nth(7).map_or(task, |(at, _)| &task[at..]);
     format!("{}_{}_{}.json", plain(workflow, 60), plain(label, 60), plain(tail, 8))
 }

@@ -1,0 +1,255 @@
+//! The loops of this executor's shards: begun, stopped and recorded as [`ShardManager`] says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sinew_mesh::MeshError;
+use sinew_mesh::fleet::{ExecutorHeartbeat, Fleet, Snapshot};
+use sinew_mesh::position::STREAM_BEHIND;
+use sinew_protocol::code;
+use sinew_shard::membership::{FleetView, LastHeartbeat};
+use sinew_shard::{LoopEnd, ManagerAction, ShardManager};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, error, warn};
+
+use super::intake::Handle;
+use super::shard::{self, End};
+use super::{ServiceOptions, WATCHED_STREAMS};
+
+/// How often an executor sends a heartbeat and polls the others', unless its lease asks for more.
+const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often an executor looks for loops that have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The shards of this executor.
+pub(super) struct ShardKeeper {
+    shared: Handle,
+    id: String,
+    heartbeat_interval: Duration,
+    fleet: Fleet,
+    manager: ShardManager,
+    loops: BTreeMap<u32, RunningShard>,
+    began: Instant,
+    heartbeats: u64,
+    /// When each watched stream was made: milliseconds since 1970 UTC, 0 while a stream is missing.
+    ages: BTreeMap<&'static str, u64>,
+    owned: Arc<Mutex<Vec<u32>>>,
+}
+
+/// The loop of a shard.
+struct RunningShard {
+    stop: CancellationToken,
+    work: AbortOnDropHandle<End>,
+}
+
+impl ShardKeeper {
+    /// Returns the keeper of an executor without shards.
+    pub(super) fn new(
+        shared: Handle,
+        options: &ServiceOptions,
+        ages: BTreeMap<&'static str, u64>,
+        owned: Arc<Mutex<Vec<u32>>>,
+    ) -> Self {
+        Self {
+            id: options.id.clone(),
+            // Poll at least five times per lease; otherwise a missed poll looks like a missed heartbeat.
+            heartbeat_interval: MAX_HEARTBEAT_INTERVAL.min(options.lease / 5),
+            fleet: shared.mesh.fleet(),
+            manager: ShardManager::new(shared.owner.as_str(), shared.shards, options.lease),
+            loops: BTreeMap::new(),
+            began: Instant::now(),
+            heartbeats: 0,
+            ages,
+            owned,
+            shared,
+        }
+    }
+
+    /// Keeps the shards until `stop`, then hands them over.
+    pub(super) async fn work(mut self, stop: CancellationToken) {
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut heartbeat = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = poll.tick() => {}
+            }
+            self.join_finished().await;
+            if Instant::now() >= heartbeat {
+                heartbeat = Instant::now() + self.heartbeat_interval;
+                if let Err(error) = self.rebalance().await {
+                    debug!(%error, "the fleet cannot be seen");
+                }
+                if let Err(error) = self.watch_streams().await {
+                    debug!(%error, "the streams cannot be seen");
+                }
+            }
+            self.publish();
+        }
+        let actions = self.manager.leave();
+        self.perform(actions).await;
+        while !self.loops.is_empty() {
+            self.join_finished().await;
+            poll.tick().await;
+        }
+        if let Err(error) = self.fleet.leave(&self.id).await {
+            debug!(%error, "the fleet could not be left");
+        }
+        self.publish();
+    }
+
+    /// Sends a heartbeat, and takes or gives shards so that all executors have the same number.
+    async fn rebalance(&mut self) -> Result<(), MeshError> {
+        self.heartbeats += 1;
+        let beat = ExecutorHeartbeat {
+            shards: self.manager.shards().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            place: format!("process {}", std::process::id()),
+            nth: self.heartbeats,
+        };
+        self.fleet.beat(&self.id, &beat).await?;
+        let view = view_of(self.fleet.look().await?);
+        for (shard, (owner, _)) in &view.owners {
+            if owner.as_deref().is_some_and(|owner| owner != self.shared.owner.as_str())
+                && self.loops.contains_key(shard)
+            {
+                warn!(shard, owner, "the shard was given to another executor");
+            }
+        }
+        let actions = self.manager.handle_fleet(self.began.elapsed(), &view);
+        self.perform(actions).await;
+        Ok(())
+    }
+
+    /// Takes these steps, and those that follow from them.
+    async fn perform(&mut self, mut actions: Vec<ManagerAction>) {
+        while !actions.is_empty() {
+            for action in std::mem::take(&mut actions) {
+                actions.extend(self.perform_one(action).await);
+            }
+        }
+    }
+
+    async fn perform_one(&mut self, action: ManagerAction) -> Vec<ManagerAction> {
+        let owner = self.shared.owner.as_str();
+        match action {
+            ManagerAction::Open { shard, pause, died } => {
+                let stop = CancellationToken::new();
+                let work = shard::run(Arc::clone(&self.shared), shard, pause, died, stop.clone());
+                let work = AbortOnDropHandle::new(tokio::spawn(work));
+                self.loops.insert(shard, RunningShard { stop, work });
+            }
+            ManagerAction::Stop(shard) => {
+                if let Some(running) = self.loops.get(&shard) {
+                    running.stop.cancel();
+                }
+            }
+            ManagerAction::Claim { shard, revision } => {
+                let won = self.fleet.claim(shard, owner, revision).await.unwrap_or_else(|error| {
+                    debug!(shard, %error, "the shard could not be claimed");
+                    false
+                });
+                return self.manager.handle_claimed(shard, won);
+            }
+            ManagerAction::Release(shard) => {
+                if let Err(error) = self.fleet.release(shard, owner).await {
+                    debug!(shard, %error, "the shard could not be released; its lease will end");
+                }
+            }
+            ManagerAction::ReadOwner(shard) => {
+                let owner = self.fleet.owner(shard).await.ok().flatten();
+                return self.manager.handle_owner(shard, owner.as_deref());
+            }
+        }
+        Vec::new()
+    }
+
+    /// Opens all shards again if a stream was deleted and made anew: sequences begin at one again, and tasks that were
+    /// stored have to be sent again.
+    async fn watch_streams(&mut self) -> Result<(), MeshError> {
+        // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
+        let mut ages = Vec::new();
+        for kind in WATCHED_STREAMS {
+            ages.push((kind, self.shared.mesh.stream_age(kind).await?));
+        }
+        let mut anew = false;
+        for (kind, age) in ages {
+            let Some(age) = age else {
+                if self.ages.insert(kind, 0) != Some(0) {
+                    error!(
+                        stream = kind,
+                        code = code::MESH_SET_UP_WRONG.as_str(),
+                        "a stream of the mesh is missing"
+                    );
+                }
+                continue;
+            };
+            let before = self.ages.insert(kind, age.created);
+            if before.is_some_and(|before| before != age.created) {
+                error!(
+                    stream = kind,
+                    code = STREAM_BEHIND,
+                    "the stream was made anew; shards are opened again"
+                );
+                anew = true;
+            }
+        }
+        if anew {
+            if let Ok(mut queues) = self.shared.queues.lock() {
+                queues.clear();
+            }
+            let actions = self.manager.handle_new_stream();
+            self.perform(actions).await;
+        }
+        Ok(())
+    }
+
+    /// Looks after shards whose loop has ended.
+    async fn join_finished(&mut self) {
+        let is_finished = |(_, running): &(&u32, &RunningShard)| running.work.is_finished();
+        let ended: Vec<u32> = self.loops.iter().filter(is_finished).map(|(shard, _)| *shard).collect();
+        for shard in ended {
+            let Some(running) = self.loops.remove(&shard) else { continue };
+            let end = match running.work.await {
+                Ok(End::Drained) => LoopEnd::Drained,
+                Ok(End::Fenced) => {
+                    metrics::counter!("sinew_fenced_total").increment(1);
+                    warn!(shard, "another executor has written to the shard");
+                    LoopEnd::Fenced
+                }
+                Ok(End::Lost(error)) => {
+                    warn!(shard, %error, code = error.code(), "the shard was lost");
+                    LoopEnd::Lost
+                }
+                Err(error) => {
+                    warn!(shard, %error, "the shard's loop died");
+                    LoopEnd::Died
+                }
+            };
+            let actions = self.manager.handle_end(shard, end);
+            self.perform(actions).await;
+        }
+    }
+
+    fn publish(&self) {
+        metrics::gauge!("sinew_shards_owned").set(self.loops.len() as f64);
+        if let Ok(mut owned) = self.owned.lock() {
+            *owned = self.loops.keys().copied().collect();
+        }
+    }
+}
+
+/// Returns the content of the bucket as the rules of membership take it.
+fn view_of(snapshot: Snapshot) -> FleetView {
+    let heartbeat = |member: sinew_mesh::fleet::Member| LastHeartbeat {
+        revision: member.revision,
+        silent: member.silent,
+    };
+    let members = snapshot.members.into_iter().map(|(id, member)| (id, heartbeat(member))).collect();
+    FleetView { members, owners: snapshot.owners }
+}

@@ -1,0 +1,82 @@
+//! The notes of this process in the executors' bucket about the work that its shards have in hand.
+//!
+//! [`TakeoverCare`] says what a note contains and when it is written; a revision that another owner has moved on fences
+//! this one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sinew_mesh::{MeshError, crash};
+use sinew_shard::{TakeoverCare, WorkItem, own_note_cleared};
+use tokio::sync::OwnedMutexGuard;
+use tracing::warn;
+
+use super::Shared;
+use super::intake::Handle;
+use super::shard::End;
+
+/// Clears the note of this process about a shard. The process stops its work there and lives, so that the work in hand
+/// ends no owner. A note of another process stays.
+pub(super) async fn clear_own_note(shared: &Shared, shard: u32) -> Result<(), MeshError> {
+    let fleet = shared.mesh.fleet();
+    let (body, revision) = fleet.takeover_note(shard).await?;
+    if let Some(cleared) = own_note_cleared(&body, &shared.process) {
+        fleet.put_takeover_note(shard, cleared, revision).await?;
+    }
+    Ok(())
+}
+
+/// The stored note of one shard.
+pub(super) struct StoredNote {
+    shared: Handle,
+    shard: u32,
+    /// Revision of the stored note: another owner that has written one fences this one.
+    revision: u64,
+    /// Held while a suspect is in hand. Of two shards of one process that have one in hand, neither could be told from
+    /// the other.
+    alone: Option<OwnedMutexGuard<()>>,
+}
+
+impl StoredNote {
+    /// Reads the note of the predecessor. `died` says that a loop of this process ended in a panic.
+    pub(super) async fn open(shared: &Handle, shard: u32, died: bool) -> Result<(Self, TakeoverCare), End> {
+        let (body, revision) = shared.mesh.fleet().takeover_note(shard).await?;
+        let care = TakeoverCare::new(&body, &shared.process, died);
+        if care.note().is_suspicious() {
+            warn!(shard, "the last owner ended while it caught up; its work is taken up in small groups");
+        }
+        Ok((Self { shared: Arc::clone(shared), shard, revision, alone: None }, care))
+    }
+
+    /// Notes that these items are in hand. Nothing of them may be touched before.
+    pub(super) async fn hold(&mut self, care: &mut TakeoverCare, items: &[WorkItem]) -> Result<(), End> {
+        if care.note().is_suspicious() && self.alone.is_none() {
+            self.alone = Some(Arc::clone(&self.shared.suspect_work).lock_owned().await);
+        }
+        let body = care.hold(if crash::is_told() { &[] } else { items });
+        self.write(care, body).await
+    }
+
+    /// Notes that nothing is in hand.
+    pub(super) async fn release(&mut self, care: &mut TakeoverCare) -> Result<(), End> {
+        let body = care.release();
+        self.write(care, body).await?;
+        self.alone = None;
+        Ok(())
+    }
+
+    /// Says that this owner lives and has nothing in hand, if the broker can be told in time.
+    pub(super) async fn leave(&mut self, care: &mut TakeoverCare, limit: Duration) {
+        if care.is_stale() {
+            let _ = tokio::time::timeout(limit, self.release(care)).await;
+        }
+    }
+
+    async fn write(&mut self, care: &mut TakeoverCare, body: Bytes) -> Result<(), End> {
+        let stored = self.shared.mesh.fleet().put_takeover_note(self.shard, body, self.revision).await?;
+        self.revision = stored.ok_or(End::Fenced)?;
+        care.handle_stored();
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Starts and other commands, obeyed or refused; results, taken or passed over.
+
+use serde_json::Value;
+use sinew_engine::{ActivationPhase, EngineInput, ExecutionMode, PersonAnswer, RetryRequest, Time};
+use sinew_protocol::command::{ApproveCommand, Command, RetryCommand};
+use sinew_protocol::journal::{ExecutionMeta, Verdict};
+use sinew_protocol::subject::Operation;
+use sinew_protocol::{ExecutionId, Fault, Token, code};
+
+use crate::active::{ActiveExecution, InputError};
+use crate::bug::seeded_bug;
+use crate::call::call_cycle;
+use crate::commit_builder::Effect;
+use crate::intake::{CommandInput, ResultInput, StartInput};
+use crate::notice::ShardNotice;
+use crate::state::{OutputCheck, ShardState};
+
+/// The body of a command names something that cannot be used.
+const COMMAND_UNUSABLE: &str = code::COMMAND_UNUSABLE.as_str();
+/// An agent gave up at the deadline it was told.
+const AGENT_TOO_LATE: &str = code::AGENT_TOO_LATE.as_str();
+/// Milliseconds that an agent's clock may be ahead.
+const MAX_CLOCK_SKEW: Time = 2_000;
+
+impl ShardState {
+    /// Begins an execution, or says why not.
+    pub(crate) fn handle_start(&mut self, now: Time, start: StartInput) {
+        let StartInput { command, id, caller, identity, program, input, traceparent, is_parent_proved } =
+            start;
+        let execution = command.execution.clone();
+        let refuse = |fault: &Fault| Verdict {
+            id: id.clone(),
+            op: Operation::Start,
+            caller: caller.clone(),
+            accepted: false,
+            reason: format!("{}: {}", fault.code, fault.message),
+        };
+        let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
+        let program = match compared {
+            Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => {
+                self.notices.push(ShardNotice::StartRepeated(execution));
+                return;
+            }
+            Some(Err(fault)) => Err(fault),
+            Some(Ok(())) | None => program,
+        };
+        let meta = ExecutionMeta {
+            execution: execution.clone(),
+            workflow: command.workflow.clone(),
+            dialect: program.as_ref().map(|program| program.adapter.name().to_owned()).unwrap_or_default(),
+            plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
+            caller: caller.clone(),
+            user: command.user,
+            session: command.session,
+            labels: command.labels,
+            created: now,
+            parent: command.parent.filter(|_| is_parent_proved),
+            traceparent,
+            start_digest: Some(identity.into_digest()),
+        };
+        let mode = match &command.mode {
+            Value::Null => Ok(ExecutionMode::default()),
+            mode => serde_json::from_value(mode.clone()).map_err(|error| {
+                Fault::invalid(COMMAND_UNUSABLE, format!("the mode cannot be read: {error}"))
+            }),
+        };
+        // Depth and chain bound recursion, so only executors may say how deep a start is.
+        let is_believed = meta.parent.is_some() || command.behalf.is_some() || seeded_bug!(ChainBelieved);
+        let (depth, chain) = if is_believed { (command.depth, command.chain) } else { (0, Vec::new()) };
+        let ready = program.and_then(|program| match call_cycle(&program, &chain) {
+            None => Ok((program, input?, mode?)),
+            Some(fault) => Err(fault),
+        });
+        let (program, input, mode) = match ready {
+            Ok(ready) => ready,
+            Err(fault) => {
+                self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+                if meta.parent.is_some() {
+                    let meta = Box::new(meta);
+                    self.builder.effects.push(Effect::ChildStartRejected { meta, fault });
+                }
+                return;
+            }
+        };
+        let begin = EngineInput::Start { input, mode, depth, chain };
+        match self.table.start(&mut self.builder, now, meta, program, begin) {
+            Ok(()) => self.notices.push(ShardNotice::Started(execution)),
+            Err(InputError::Refused(_)) => self.notices.push(ShardNotice::StartRepeated(execution)),
+            Err(InputError::Broke(fault)) => {
+                self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+            }
+        }
+    }
+
+    /// Obeys any other command, or says why not.
+    pub(crate) fn handle_command(&mut self, now: Time, input: CommandInput) {
+        let CommandInput { execution, id, caller, op, command, restored, refusal } = input;
+        let is_decided = self.table.decided(&execution, &caller, &id).is_some();
+        if is_decided && !seeded_bug!(CommandObeyedTwice) {
+            return;
+        }
+        // A command that is read again, after the execution it retried has closed once more.
+        if let Some(Ok(active)) = &restored
+            && active.stored.verdicts.iter().any(|verdict| verdict.id == id && verdict.caller == caller)
+            && !seeded_bug!(CommandObeyedTwice)
+        {
+            return;
+        }
+        let done = match refusal {
+            Some(fault) => Err(format!("{}: {}", fault.code, fault.message)),
+            None => self.obey(now, &execution, &caller, command, restored),
+        };
+        let (accepted, reason) = match done {
+            Ok(()) => (true, String::new()),
+            Err(reason) => (false, reason),
+        };
+        self.notices.push(ShardNotice::CommandDecided {
+            execution: execution.clone(),
+            operation: op,
+            caller: caller.clone(),
+            accepted,
+        });
+        self.table.verdict(&mut self.builder, &execution, Verdict { id, op, caller, accepted, reason });
+    }
+
+    fn obey(
+        &mut self,
+        now: Time,
+        execution: &ExecutionId,
+        caller: &Token,
+        command: Command,
+        restored: Option<Result<ActiveExecution, Fault>>,
+    ) -> Result<(), String> {
+        if self.table.load(execution).is_none()
+            && self.restore(execution, restored, matches!(command, Command::Resume(_)))?
+        {
+            return Ok(());
+        }
+        let Some(active) = self.table.get(execution) else {
+            return Err("the execution is not open".to_owned());
+        };
+        let with_caller = |reason: String| match caller.name().unwrap_or_else(|| caller.to_string()) {
+            name if reason.is_empty() => format!("by {name}"),
+            name => format!("by {name}: {reason}"),
+        };
+        let input = match command {
+            Command::Cancel(cancel) => EngineInput::Cancel { reason: with_caller(cancel.reason) },
+            Command::Pause(pause) => EngineInput::Pause { reason: with_caller(pause.reason) },
+            Command::Resume(_) => EngineInput::Resume,
+            Command::Retry(RetryCommand { nodes, only, input, reason, .. }) => {
+                EngineInput::Retry { retry: RetryRequest { nodes, only, input }, reason: with_caller(reason) }
+            }
+            Command::Approve(approve) => person_answer(active, caller, approve)?,
+            Command::Start(_) => return Err("a start is no signal".to_owned()),
+        };
+        self.table.input(&mut self.builder, now, execution, input).map_err(|error| match error {
+            InputError::Refused(refused) => refused.to_string(),
+            InputError::Broke(fault) => fault.message,
+        })
+    }
+
+    /// Takes back an execution that is closed or held. Returns true if the command is done with that: a held execution
+    /// that is not paused goes on.
+    fn restore(
+        &mut self,
+        execution: &ExecutionId,
+        restored: Option<Result<ActiveExecution, Fault>>,
+        is_resume: bool,
+    ) -> Result<bool, String> {
+        let held = self.table.held_one(execution).map(|(_, fault)| fault.message.clone());
+        match (restored, held) {
+            (Some(Ok(active)), None) => {
+                self.table.reopen(&mut self.builder, active);
+                Ok(false)
+            }
+            (Some(Ok(active)), Some(_)) => {
+                let is_paused = active.state().paused.is_some();
+                // Outstanding actions are repeated, as after a takeover.
+                let outstanding = active.outstanding().into_iter();
+                let repeated = outstanding
+                    .map(|action| Effect::Act { execution: execution.clone(), action })
+                    .collect::<Vec<_>>();
+                self.table.reopen(&mut self.builder, active);
+                self.builder.effects.extend(repeated);
+                Ok(is_resume && !is_paused)
+            }
+            (Some(Err(fault)), _) => Err(fault.message),
+            (None, Some(reason)) => {
+                Err(format!("the execution was set aside: {reason}; resume or cancel it"))
+            }
+            (None, None) => Err("the execution is not open: it has ended, or never began".to_owned()),
+        }
+    }
+
+    /// Takes the end of a task, unless the task is over or another agent was asked.
+    pub(crate) fn handle_result(&mut self, now: Time, input: ResultInput, schemas: &dyn OutputCheck) {
+        let ResultInput { execution, task, agent, mut result, is_checked } = input;
+        let found = self.table.load(&execution).and_then(|active| Some((active.task(&task)?, active)));
+        let Some(((act, attempt), active)) = found else {
+            self.notices.push(ShardNotice::ResultLate { execution, task });
+            return;
+        };
+        if let Some(ask) = active.ask(act, attempt) {
+            if Token::of(ask.target.name()) != agent && !seeded_bug!(AgentNotChecked) {
+                self.notices.push(ShardNotice::ResultForeign { execution, task, agent });
+                return;
+            }
+            if !is_checked
+                && let Ok(reply) = &result
+                && let Err(fault) = schemas.check(ask, &reply.output)
+            {
+                result = Err(fault);
+            }
+        }
+        let attempt = if seeded_bug!(LateResultCounts) { active.state().act(act).attempt } else { attempt };
+        // Agents that are told a deadline give up at it, by a clock of their own. The deadline itself says so in words
+        // that do not depend on which of the two is first.
+        let gave_up = matches!(&result, Err(fault) if fault.code == AGENT_TOO_LATE);
+        let until = || sinew_engine::waiting_of(active.state(), act).and_then(|waiting| waiting.until);
+        if gave_up && until().is_some_and(|at| at.saturating_sub(now) < MAX_CLOCK_SKEW) {
+            return;
+        }
+        if result.is_ok() && active.state().act(act).running != Some(attempt) {
+            self.notices.push(ShardNotice::ResultLate { execution: execution.clone(), task: task.clone() });
+        }
+        let input = EngineInput::Done { act, attempt, result };
+        if let Err(InputError::Broke(fault)) = self.table.input(&mut self.builder, now, &execution, input) {
+            // The same result would break it again: it ends the attempt as a failure instead.
+            let input = EngineInput::Done { act, attempt, result: Err(fault) };
+            if let Err(InputError::Broke(_)) = self.table.input(&mut self.builder, now, &execution, input) {
+                self.notices.push(ShardNotice::ResultUnusable { execution, task });
+            }
+        }
+    }
+}
+
+/// Returns a decision as the engine takes it, if this person may decide and something waits for the decision.
+fn person_answer(
+    active: &ActiveExecution,
+    caller: &Token,
+    approve: ApproveCommand,
+) -> Result<EngineInput, String> {
+    let state = active.state();
+    let ctx = active.ctx();
+    let is_meant = |act: u32| {
+        let named = approve
+            .node
+            .as_deref()
+            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
+        named && approve.activation.is_none_or(|wanted| wanted == act)
+    };
+    let all: Vec<u32> = state.waiting().collect();
+    let act = match all.iter().copied().filter(|act| is_meant(*act)).collect::<Vec<_>>().as_slice() {
+        [act] => *act,
+        [] if all.is_empty() => return Err("nothing in the execution waits for a person".to_owned()),
+        [] => {
+            return Err("no such node waits for a person; it was decided already, or never asked".to_owned());
+        }
+        _ => return Err("several nodes wait for a person: name one".to_owned()),
+    };
+    debug_assert_eq!(state.act(act).phase, ActivationPhase::Waiting);
+    let name = caller.name().unwrap_or_else(|| caller.to_string());
+    let allowed = state.act(act).wait.as_ref().map(|wait| wait.allowed.as_slice()).unwrap_or_default();
+    if !allowed.is_empty() && !allowed.contains(&name) {
+        return Err(format!("{name} may not decide this: it is for {}", allowed.join(", ")));
+    }
+    let data = match approve.data {
+        Value::Null => serde_json::json!(if approve.reject { "reject" } else { "approve" }),
+        data => data,
+    };
+    let answer = PersonAnswer { data, timed_out: false, by: Some(name), comment: approve.comment };
+    Ok(EngineInput::Answer { act, answer })
+}

@@ -1,0 +1,58 @@
+//! A commit in the making, and the effects that follow once it is stored.
+
+use indexmap::IndexMap;
+use sinew_engine::{Action, Fact};
+use sinew_protocol::journal::{Commit, Entry, ExecutionMeta, Positions, Verdict};
+use sinew_protocol::{ExecutionId, Fault, Token};
+
+/// Entries of the next commit, with the effects of their facts.
+#[derive(Default)]
+pub(crate) struct CommitBuilder {
+    entries: IndexMap<ExecutionId, Entry>,
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// Effect of a stored commit.
+pub(crate) enum Effect {
+    /// Facts to show.
+    Facts { execution: ExecutionId, round: usize, facts: Vec<Fact> },
+    /// An action of the engine.
+    Act { execution: ExecutionId, action: Action },
+    /// Verdict on a command. The name of the workflow is empty when the execution is not open.
+    Verdict { execution: ExecutionId, workflow: String, verdict: Verdict },
+    /// A sub-workflow could not be started: the task that it answers has to be told.
+    ChildStartRejected { meta: Box<ExecutionMeta>, fault: Fault },
+}
+
+impl CommitBuilder {
+    /// Returns true if there is nothing to store.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes the commit; the effects stay until it is stored.
+    pub(crate) fn commit(&mut self, owner: &Token, positions: Positions) -> Commit {
+        let entries = std::mem::take(&mut self.entries).into_values().collect();
+        Commit { owner: owner.clone(), positions, entries }
+    }
+
+    /// Returns the entry of an execution.
+    pub(crate) fn entry(&mut self, execution: &ExecutionId) -> &mut Entry {
+        let new = || Entry::rounds(execution.clone(), Vec::new());
+        self.entries.entry(execution.clone()).or_insert_with(new)
+    }
+
+    /// Adds a verdict to the entry of an execution.
+    pub(crate) fn verdict(&mut self, execution: &ExecutionId, verdict: Verdict) {
+        self.entry(execution).commands.push(verdict);
+    }
+
+    /// Takes back the start of an execution that could not begin; verdicts of the same commit stay.
+    pub(crate) fn forget_start(&mut self, execution: &ExecutionId) {
+        let entry = self.entry(execution);
+        (entry.meta, entry.rounds) = (None, Vec::new());
+        if entry.commands.is_empty() {
+            self.entries.shift_remove(execution);
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Messages on their way to inputs: what a message means, and what has to be looked up before it can be decided.
+//!
+//! A message is decoded into a [`PendingInput`]. The shell first quarantines what cannot be used, then answers the
+//! look-ups one by one, and then has a [`ShardInput`]. A message that cannot be decoded is quarantined before the
+//! position of the journal passes it.
+
+use serde_json::Value;
+use sinew_engine::TaskReply;
+use sinew_protocol::command::{Command, StartCommand};
+use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::message::BadMessage;
+use sinew_protocol::subject::Operation;
+use sinew_protocol::task::{
+    NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
+};
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
+
+use crate::active::ActiveExecution;
+use crate::bug::seeded_bug;
+use crate::program::Program;
+use crate::start_identity::StartIdentity;
+use crate::state::{ShardConfig, ShardState};
+use crate::stored::StoredExecution;
+use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
+
+/// The stream that a message came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InputStream {
+    /// Commands to executions.
+    Commands,
+    /// Results of agents.
+    Results,
+}
+
+impl InputStream {
+    /// Returns the kind of the stream.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Commands => "COMMANDS",
+            Self::Results => "RESULTS",
+        }
+    }
+}
+
+/// One message of a shard's streams.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxMessage<'a> {
+    /// The stream.
+    pub stream: InputStream,
+    /// Sequence of the message in the stream.
+    pub seq: u64,
+    /// The parsed subject; `None` if the subject is not valid.
+    pub subject: Option<&'a Subject>,
+    /// The body.
+    pub body: &'a [u8],
+    /// W3C trace context of the message.
+    pub traceparent: Option<&'a str>,
+}
+
+impl InboxMessage<'_> {
+    /// Returns the piece of work that the message is about. Reads nothing of the body.
+    pub fn work_item(&self) -> WorkItem {
+        WorkItem::of_message(self.subject, self.stream.as_str(), self.seq)
+    }
+}
+
+/// An input that a shard's owner decides about.
+#[derive(Debug)]
+pub enum ShardInput {
+    /// A start, with everything that it names.
+    Start(Box<StartInput>),
+    /// Any other command.
+    Command(Box<CommandInput>),
+    /// The end of a task.
+    TaskResult(Box<ResultInput>),
+    /// An execution is archived and its task answered.
+    Archived {
+        /// The execution.
+        execution: ExecutionId,
+        /// How often it had been reopened when it ended.
+        reopened: u32,
+    },
+    /// A message that was quarantined or repeats another.
+    Nothing,
+}
+
+impl ShardInput {
+    /// Returns the execution that the input is about.
+    pub fn execution(&self) -> Option<&ExecutionId> {
+        match self {
+            Self::Start(start) => Some(&start.command.execution),
+            Self::Command(command) => Some(&command.execution),
+            Self::TaskResult(result) => Some(&result.execution),
+            Self::Archived { execution, .. } => Some(execution),
+            Self::Nothing => None,
+        }
+    }
+
+    /// Returns the result of a task as an input.
+    pub fn task_result(
+        execution: ExecutionId,
+        task: TaskId,
+        agent: Token,
+        result: Result<TaskReply, Fault>,
+    ) -> Self {
+        Self::TaskResult(Box::new(ResultInput { execution, task, agent, result, is_checked: false }))
+    }
+}
+
+/// A start, with everything that it names.
+#[derive(Debug)]
+pub struct StartInput {
+    pub(crate) command: StartCommand,
+    pub(crate) id: Token,
+    pub(crate) caller: Token,
+    pub(crate) identity: StartIdentity,
+    pub(crate) program: Result<Program, Fault>,
+    pub(crate) input: Result<Value, Fault>,
+    pub(crate) traceparent: Option<String>,
+    /// Whether an executor made the reference to the parent.
+    pub(crate) is_parent_proved: bool,
+}
+
+/// Any command but a start.
+#[derive(Debug)]
+pub struct CommandInput {
+    pub(crate) execution: ExecutionId,
+    pub(crate) id: Token,
+    pub(crate) caller: Token,
+    pub(crate) op: Operation,
+    pub(crate) command: Command,
+    /// The execution, if it is closed and to be retried, or held and to be taken up again.
+    pub(crate) restored: Option<Result<ActiveExecution, Fault>>,
+    /// Why the command is refused, whatever it asks.
+    pub(crate) refusal: Option<Fault>,
+}
+
+/// The end of a task.
+#[derive(Debug)]
+pub struct ResultInput {
+    /// The execution that asked.
+    pub execution: ExecutionId,
+    /// The task.
+    pub task: TaskId,
+    /// Agent that answered.
+    pub agent: Token,
+    /// The answer, or why there is none.
+    pub result: Result<TaskReply, Fault>,
+    /// Whether the output was checked against its schema.
+    pub is_checked: bool,
+}
+
+/// Why a message is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantineReason {
+    /// The operator code.
+    pub code: &'static str,
+    /// Description of the defect. It may quote the message.
+    pub text: String,
+}
+
+/// A question to a store. The shell asks until there is an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The record of a closed execution.
+    Record(ExecutionId),
+    /// The program of a deployed workflow: of this digest, or the latest one.
+    Program {
+        /// Name of the workflow.
+        workflow: String,
+        /// Digest of the plan.
+        version: Option<String>,
+    },
+    /// The program of a plan, by its digest.
+    Plan(String),
+    /// A value in the store of artifacts, by its address.
+    Value(String),
+}
+
+/// Answer to a [`Lookup`].
+#[derive(Debug)]
+pub enum Found {
+    /// To [`Lookup::Record`]; `None` if there is no such record.
+    Record(Result<Option<Box<ExecutionRecord>>, Fault>),
+    /// To [`Lookup::Program`] and [`Lookup::Plan`].
+    Program(Result<Program, Fault>),
+    /// To [`Lookup::Value`].
+    Value(Result<Value, Fault>),
+}
+
+/// A message that is being made an input.
+#[derive(Debug)]
+pub struct PendingInput {
+    quarantine: Option<QuarantineReason>,
+    step: IntakeStep,
+}
+
+#[derive(Debug)]
+enum IntakeStep {
+    Ready(ShardInput),
+    /// Compares a start with the record of its id.
+    StartRecord(Box<StartInput>),
+    StartProgram(Box<StartInput>),
+    StartValue(Box<StartInput>),
+    /// Reads the record of a closed execution that is to be retried.
+    CommandRecord(Box<CommandInput>),
+    /// Folds an execution that is taken up again.
+    CommandPlan(Box<CommandInput>, Box<StoredExecution>),
+    ResultValue(Box<ResultInput>, Box<NodeResult>),
+}
+
+impl PendingInput {
+    fn ready(input: ShardInput) -> Self {
+        Self { quarantine: None, step: IntakeStep::Ready(input) }
+    }
+
+    fn quarantined(code: &'static str, text: impl Into<String>) -> Self {
+        let quarantine = Some(QuarantineReason { code, text: text.into() });
+        Self { quarantine, step: IntakeStep::Ready(ShardInput::Nothing) }
+    }
+
+    /// Returns why the message is set aside; the shell does that before anything else.
+    pub fn take_quarantine(&mut self) -> Option<QuarantineReason> {
+        self.quarantine.take()
+    }
+
+    /// Returns what has to be looked up next; `None` if the input is complete.
+    pub fn lookup(&self) -> Option<Lookup> {
+        Some(match &self.step {
+            IntakeStep::Ready(_) => return None,
+            IntakeStep::StartRecord(start) => Lookup::Record(start.command.execution.clone()),
+            IntakeStep::StartProgram(start) => Lookup::Program {
+                workflow: start.command.workflow.clone(),
+                version: start.command.version.clone(),
+            },
+            IntakeStep::StartValue(start) => {
+                Lookup::Value(start.command.input_artifact.clone().unwrap_or_default())
+            }
+            IntakeStep::CommandRecord(command) => Lookup::Record(command.execution.clone()),
+            IntakeStep::CommandPlan(_, stored) => Lookup::Plan(stored.meta.plan.clone()),
+            IntakeStep::ResultValue(_, result) => match &result.output {
+                NodeOutput::Address(address) => Lookup::Value(address.clone()),
+                NodeOutput::Value(_) | NodeOutput::None => return None,
+            },
+        })
+    }
+
+    /// Takes the answer to [`PendingInput::lookup`]. An answer to another question counts as a fault of the store.
+    pub fn supply(&mut self, found: Found) {
+        let ready = IntakeStep::Ready(ShardInput::Nothing);
+        self.step = match (std::mem::replace(&mut self.step, ready), found) {
+            (IntakeStep::StartRecord(start), Found::Record(record)) => compared(start, record),
+            (IntakeStep::StartProgram(mut start), Found::Program(program)) => {
+                start.program = program;
+                match start.command.input_artifact {
+                    Some(_) => IntakeStep::StartValue(start),
+                    None => IntakeStep::Ready(ShardInput::Start(start)),
+                }
+            }
+            (IntakeStep::StartValue(mut start), Found::Value(value)) => {
+                start.input = value;
+                IntakeStep::Ready(ShardInput::Start(start))
+            }
+            (IntakeStep::CommandRecord(mut command), Found::Record(record)) => match record {
+                Ok(Some(record)) => {
+                    IntakeStep::CommandPlan(command, Box::new(StoredExecution::of_record(*record)))
+                }
+                Ok(None) => IntakeStep::Ready(ShardInput::Command(command)),
+                Err(fault) => {
+                    command.restored = Some(Err(fault));
+                    IntakeStep::Ready(ShardInput::Command(command))
+                }
+            },
+            (IntakeStep::CommandPlan(mut command, stored), Found::Program(program)) => {
+                let folded = program
+                    .and_then(|program| ActiveExecution::fold(*stored, program).map_err(|error| error.1));
+                command.restored = Some(folded);
+                IntakeStep::Ready(ShardInput::Command(command))
+            }
+            (IntakeStep::ResultValue(mut input, mut result), Found::Value(value)) => {
+                input.result = value.and_then(|value| {
+                    result.output = NodeOutput::Value(value);
+                    reply_at_hand(*result).unwrap_or_else(|_| Ok(TaskReply::new(Value::Null)))
+                });
+                IntakeStep::Ready(ShardInput::TaskResult(input))
+            }
+            (step, _) => step,
+        };
+    }
+
+    /// Returns the input; nothing while a look-up is open.
+    pub fn finish(self) -> ShardInput {
+        match self.step {
+            IntakeStep::Ready(input) => input,
+            _ => ShardInput::Nothing,
+        }
+    }
+}
+
+/// Compares a start with the closed execution of its id: an id stays with its execution.
+fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecord>>, Fault>) -> IntakeStep {
+    let same = match record {
+        Ok(Some(_)) if seeded_bug!(ClosedIdBeginsAgain) => Ok(false),
+        Ok(Some(record)) => start.identity.compare(&record.meta).map(|()| true),
+        Ok(None) => Ok(false),
+        Err(fault) => Err(fault),
+    };
+    match same {
+        Ok(true) => IntakeStep::Ready(ShardInput::Nothing),
+        Ok(false) => IntakeStep::StartProgram(start),
+        Err(fault) => {
+            start.program = Err(fault);
+            IntakeStep::Ready(ShardInput::Start(start))
+        }
+    }
+}
+
+impl ShardState {
+    /// Decodes a message of the shard's streams.
+    pub fn decode(&self, message: &InboxMessage<'_>) -> PendingInput {
+        let config = &*self.config;
+        match (message.stream, message.subject) {
+            (InputStream::Commands, Some(Subject::Command { shard, operation, caller, id }))
+                if *shard == config.shard =>
+            {
+                match Command::read(*operation, id, message.body) {
+                    Ok(Command::Start(start)) if config.holds(&start.execution) => {
+                        self.decode_start(*start, id, caller, message.traceparent)
+                    }
+                    Ok(command) if config.holds(command.execution()) => {
+                        self.decode_command(command, *operation, id, caller)
+                    }
+                    Ok(_) => PendingInput::quarantined(
+                        code::MESSAGE_MEANINGLESS.as_str(),
+                        "the execution belongs to another shard",
+                    ),
+                    Err(bad) => {
+                        PendingInput::quarantined(code::MESSAGE_MEANINGLESS.as_str(), bad.to_string())
+                    }
+                }
+            }
+            (InputStream::Results, Some(Subject::Result { shard, agent, execution, task, token }))
+                if *shard == config.shard =>
+            {
+                let is_proved = token.proves(&config.key, task) || seeded_bug!(TokenNotChecked);
+                if !is_proved || !config.holds(execution) {
+                    return PendingInput::quarantined(
+                        code::RESULT_WITHOUT_PROOF.as_str(),
+                        "its token does not prove the task",
+                    );
+                }
+                self.decode_result(message.body, agent, execution, task)
+            }
+            _ => PendingInput::quarantined(
+                code::MESSAGE_MEANINGLESS.as_str(),
+                "its subject is none of this shard",
+            ),
+        }
+    }
+
+    /// Refuses a message that ended the owners of its shard, without a look at what it names.
+    pub fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
+        let config = &*self.config;
+        let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
+        let fault = Fault::invalid(code::MESSAGE_QUARANTINED.as_str(), text.clone());
+        let mut pending = PendingInput::quarantined(code::MESSAGE_QUARANTINED.as_str(), text);
+        let Some(Subject::Command { operation, caller, id, .. }) = message.subject else { return pending };
+        let read = Command::read(*operation, id, message.body).ok();
+        let Some(command) = read.filter(|command| config.holds(command.execution())) else { return pending };
+        let input = match command {
+            Command::Start(start) => {
+                let mut start = start_input(config, *start, id, caller, None);
+                start.program = Err(fault);
+                ShardInput::Start(Box::new(start))
+            }
+            command => {
+                let mut input = command_input(command, *operation, id, caller);
+                input.refusal = Some(fault);
+                ShardInput::Command(Box::new(input))
+            }
+        };
+        pending.step = IntakeStep::Ready(input);
+        pending
+    }
+
+    fn decode_start(
+        &self,
+        command: StartCommand,
+        id: &Token,
+        caller: &Token,
+        traceparent: Option<&str>,
+    ) -> PendingInput {
+        let mut start = start_input(&self.config, command, id, caller, traceparent);
+        if let Err(fault) = start.identity.check_id(&start.command, &self.config.namespace) {
+            start.program = Err(fault);
+            return PendingInput::ready(ShardInput::Start(Box::new(start)));
+        }
+        let is_open = self.table.known(&start.command.execution).is_some();
+        let start = Box::new(start);
+        let step = if is_open { IntakeStep::StartProgram(start) } else { IntakeStep::StartRecord(start) };
+        PendingInput { quarantine: None, step }
+    }
+
+    fn decode_command(&self, command: Command, op: Operation, id: &Token, caller: &Token) -> PendingInput {
+        let input = Box::new(command_input(command, op, id, caller));
+        let step = match (&input.command, self.table.held_one(&input.execution)) {
+            (Command::Resume(_) | Command::Cancel(_), Some((stored, _))) => {
+                let stored = Box::new(stored.clone());
+                IntakeStep::CommandPlan(input, stored)
+            }
+            (Command::Retry(_), _) if self.table.known(&input.execution).is_none() => {
+                IntakeStep::CommandRecord(input)
+            }
+            _ => IntakeStep::Ready(ShardInput::Command(input)),
+        };
+        PendingInput { quarantine: None, step }
+    }
+
+    fn decode_result(
+        &self,
+        body: &[u8],
+        agent: &Token,
+        execution: &ExecutionId,
+        task: &TaskId,
+    ) -> PendingInput {
+        if let Some((_, fault)) = self.table.held_one(execution) {
+            let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
+            return PendingInput::quarantined(code::EXECUTION_QUARANTINED.as_str(), text);
+        }
+        let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
+        match read_stored_result(body, &task) {
+            Ok(result) => PendingInput::of_result(execution, task, agent, result),
+            Err(bad) => {
+                // The task's sender is proved: what it sent is its answer, and a bad one.
+                let text = format!("the agent's result cannot be read: {bad}");
+                let is_bad_message = bad.code() == BadMessage::CODE;
+                let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
+                let result = Err(Fault::error(code, text.clone()));
+                let mut pending = PendingInput::quarantined(code, text);
+                pending.step = IntakeStep::Ready(ShardInput::task_result(execution, task, agent, result));
+                pending
+            }
+        }
+    }
+}
+
+impl PendingInput {
+    /// Returns the result of a task as a pending input; an output that lies elsewhere has to be looked up.
+    pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, result: NodeResult) -> Self {
+        let input = |result| ResultInput { execution, task, agent, result, is_checked: false };
+        match reply_at_hand(result) {
+            Ok(reply) => Self::ready(ShardInput::TaskResult(Box::new(input(reply)))),
+            Err(elsewhere) => {
+                let input = Box::new(input(Ok(TaskReply::default())));
+                Self { quarantine: None, step: IntakeStep::ResultValue(input, elsewhere) }
+            }
+        }
+    }
+}
+
+fn start_input(
+    config: &ShardConfig,
+    mut command: StartCommand,
+    id: &Token,
+    caller: &Token,
+    traceparent: Option<&str>,
+) -> StartInput {
+    // Accept `behalf` only if an executor signed it.
+    command.behalf.take_if(|behalf| !behalf.holds(&config.key, &command.execution));
+    let caller = command.behalf.as_ref().map_or(caller, |behalf| &behalf.caller).clone();
+    let is_parent_proved = proves_parent(config, &command);
+    let identity = StartIdentity::of(&command, &caller, is_parent_proved);
+    StartInput {
+        id: id.clone(),
+        caller,
+        identity,
+        program: Err(Fault::error(code::PLAN_UNUSABLE.as_str(), "the program was not looked up")),
+        input: Ok(command.input.clone()),
+        traceparent: traceparent.map(str::to_owned),
+        is_parent_proved,
+        command,
+    }
+}
+
+fn command_input(command: Command, op: Operation, id: &Token, caller: &Token) -> CommandInput {
+    let execution = command.execution().clone();
+    let (id, caller) = (id.clone(), caller.clone());
+    CommandInput { execution, id, caller, op, command, restored: None, refusal: None }
+}
+
+/// Returns true if an executor made the reference to the parent, or if there is none: the result subject carries a token
+/// that only executors can make.
+fn proves_parent(config: &ShardConfig, command: &StartCommand) -> bool {
+    let Some(parent) = &command.parent else { return true };
+    match Subject::parse(&config.namespace, &parent.result_subject) {
+        Some(Subject::Result { shard, execution, task, token, .. }) => {
+            execution == parent.execution
+                && task == parent.task
+                && execution.shard(config.shards) == shard
+                && token.proves(&config.key, &task)
+        }
+        _ => false,
+    }
+}
+
+/// Returns a result that names the task it answers. A result that names another task was meant for another.
+pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessage> {
+    if result.task == task.as_str() {
+        return Ok(result);
+    }
+    let reason = "its id is another task's".to_owned();
+    Err(BadMessage::Field { kind: "task".to_owned(), reason })
+}
+
+/// Reads a result of this task, in whichever form the agent was asked.
+fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
+    if !is_node_message(body) {
+        return read_result_bytes(body).and_then(|result| of_task(result, task));
+    }
+    match read_node_answer(body, task)? {
+        NodeAnswer::Ended(result) => Ok(*result),
+        NodeAnswer::Refused(_) => {
+            let reason = "a refusal is not a result".to_owned();
+            Err(BadMessage::Field { kind: "task".to_owned(), reason })
+        }
+    }
+}
+
+/// Returns an agent's result as the engine takes it, or gives it back if the output lies elsewhere.
+pub fn reply_at_hand(result: NodeResult) -> Result<Result<TaskReply, Fault>, Box<NodeResult>> {
+    if let Some(fault) = result.fault {
+        return Ok(Err(fault));
+    }
+    if matches!(result.output, NodeOutput::Address(_)) {
+        return Err(Box::new(result));
+    }
+    let artifacts = result.artifact_values();
+    let output = match result.output {
+        NodeOutput::Value(value) => value,
+        NodeOutput::Address(_) | NodeOutput::None => Value::Null,
+    };
+    Ok(Ok(TaskReply { artifacts, events: result.events, usage: result.usage, ..TaskReply::new(output) }))
+}

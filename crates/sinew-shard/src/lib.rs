@@ -1,0 +1,54 @@
+//! The owner of one shard as a pure core.
+//!
+//! Place in the flow: between the engine, which decides for one execution, and the executor, which reads, appends,
+//! publishes and calls. [`ShardOpening`] takes a journal over, [`ShardState`] takes inputs and returns commits and
+//! messages, [`ShardManager`] decides which shards an executor works on.
+//!
+//! It never reads a clock, never waits, and never performs I/O: the time and all inputs come in as arguments.
+
+pub mod events;
+pub mod membership;
+pub mod outgoing;
+pub mod reply;
+pub mod request;
+pub mod summary;
+
+mod active;
+mod agent_line;
+mod bug;
+mod call;
+mod care;
+mod command;
+mod commit_builder;
+mod intake;
+mod journal_reader;
+mod manager;
+mod notice;
+mod opening;
+mod program;
+mod start_identity;
+mod state;
+mod stored;
+mod table;
+mod takeover_note;
+#[cfg(test)]
+mod tests;
+
+pub use active::CODE_BROKE;
+pub use agent_line::AgentLine;
+pub use call::{Call, TaskKey, activation_key, call_cycle, call_of, call_with_ids, path};
+pub use care::{MAX_CAREFUL_BATCH, TakeoverCare, WorkGroup, own_note_cleared};
+pub use intake::{
+    CommandInput, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ResultInput,
+    ShardInput, StartInput, of_task, reply_at_hand,
+};
+pub use journal_reader::JournalReader;
+pub use manager::{LoopEnd, ManagerAction, REOPEN_PAUSE, ShardManager};
+pub use notice::ShardNotice;
+pub use opening::{ExecutionHeld, ShardOpening};
+pub use outgoing::Outgoing;
+pub use program::{Library, Program};
+pub use start_identity::StartIdentity;
+pub use state::{FactObserver, OutputCheck, PendingCommit, ShardConfig, ShardReport, ShardState};
+pub use stored::{RoundLog, StoredExecution};
+pub use takeover_note::{MAX_ITEM_DEATHS, TakeoverNote, WorkItem};

@@ -1,0 +1,209 @@
+//! The shards of one executor: which loops run, why one stops, and what follows when it has ended.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::bug::seeded_bug;
+use crate::membership::{FleetView, LeaseWatch, ShardShare, rebalance};
+
+/// Pause before a shard is opened again that could not be opened or was lost.
+pub const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How the loop of a shard ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopEnd {
+    /// It was stopped, and has handed over.
+    Drained,
+    /// Another executor has written to the journal.
+    Fenced,
+    /// The broker could not be used.
+    Lost,
+    /// It panicked.
+    Died,
+}
+
+/// A step that the shell takes for its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManagerAction {
+    /// Begin the loop of a shard.
+    Open {
+        /// The shard.
+        shard: u32,
+        /// Pause before it opens.
+        pause: Duration,
+        /// Whether the loop before ended in a panic.
+        died: bool,
+    },
+    /// Stop the loop of a shard; its end is told by [`ShardManager::handle_end`].
+    Stop(u32),
+    /// Try to record this executor as the owner; the outcome is told by [`ShardManager::handle_claimed`].
+    Claim {
+        /// The shard.
+        shard: u32,
+        /// Revision that the record must have.
+        revision: u64,
+    },
+    /// Give the shard back in the record, if it is still this executor's.
+    Release(u32),
+    /// Read the owner in the record; the answer is told by [`ShardManager::handle_owner`].
+    ReadOwner(u32),
+}
+
+/// The loop of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ShardLoop {
+    /// It was told to stop.
+    is_stopping: bool,
+    /// The record names another owner, so the shard is not this executor's to release.
+    is_reassigned: bool,
+    /// It stops only to be opened again, with positions in streams that were made anew.
+    restarts: bool,
+}
+
+/// The shards of one executor.
+#[derive(Clone, Debug)]
+pub struct ShardManager {
+    owner: String,
+    shards: NonZeroU32,
+    watch: LeaseWatch,
+    loops: BTreeMap<u32, ShardLoop>,
+    /// Ended loops whose record is being read, with whether the executor wanted to leave the shard.
+    unsure: BTreeMap<u32, bool>,
+}
+
+impl ShardManager {
+    /// Returns the manager of an executor without shards.
+    pub fn new(owner: impl Into<String>, shards: NonZeroU32, lease: Duration) -> Self {
+        let (loops, unsure) = (BTreeMap::new(), BTreeMap::new());
+        Self { owner: owner.into(), shards, watch: LeaseWatch::new(lease), loops, unsure }
+    }
+
+    /// Returns the shards whose loops run.
+    pub fn shards(&self) -> impl Iterator<Item = u32> {
+        self.loops.keys().copied()
+    }
+
+    /// Takes a poll of the bucket: takes or gives shards so that all executors have the same number. `now` is monotonic.
+    pub fn handle_fleet(&mut self, now: Duration, view: &FleetView) -> Vec<ManagerAction> {
+        let living = self.watch.living(now, &view.members);
+        let ShardShare { keep, claim, release } = rebalance(&view.owners, &living, &self.owner, self.shards);
+        let mut actions = Vec::new();
+        for shard in release {
+            self.stop(shard, &mut actions);
+        }
+        // An executor that was taken for dead continues to write until it loses a race. A busy one wins all races and
+        // keeps the new owner out, so the record decides which of the two stops.
+        for (shard, (owner, _)) in &view.owners {
+            if owner.as_ref().is_some_and(|owner| *owner != self.owner)
+                && let Some(one) = self.loops.get_mut(shard)
+            {
+                one.is_reassigned = !seeded_bug!(StolenShardReleased);
+                self.stop(*shard, &mut actions);
+            }
+        }
+        // An executor that was restarted under its own name finds shards that are recorded as its.
+        for shard in keep {
+            if !self.loops.contains_key(&shard) && !self.unsure.contains_key(&shard) {
+                self.open(shard, Duration::ZERO, false, &mut actions);
+            }
+        }
+        for (shard, revision) in claim {
+            // A loop may run without being recorded, after the recorded owner has given up.
+            if self.loops.get(&shard).is_none_or(|one| !one.is_stopping) {
+                actions.push(ManagerAction::Claim { shard, revision });
+            }
+        }
+        actions
+    }
+
+    /// Takes the outcome of a claim.
+    pub fn handle_claimed(&mut self, shard: u32, won: bool) -> Vec<ManagerAction> {
+        let mut actions = Vec::new();
+        if won && !self.loops.contains_key(&shard) {
+            self.unsure.remove(&shard);
+            self.open(shard, Duration::ZERO, false, &mut actions);
+        }
+        actions
+    }
+
+    /// Stops all loops, to open the shards again: a stream was made anew, so sequences begin at one again, and tasks that
+    /// were stored have to be sent again.
+    pub fn handle_new_stream(&mut self) -> Vec<ManagerAction> {
+        let mut actions = Vec::new();
+        for (shard, one) in &mut self.loops {
+            if !one.is_stopping {
+                (one.restarts, one.is_stopping) = (true, true);
+                actions.push(ManagerAction::Stop(*shard));
+            }
+        }
+        actions
+    }
+
+    /// Stops all loops for good. The executor leaves once [`ShardManager::shards`] is empty.
+    pub fn leave(&mut self) -> Vec<ManagerAction> {
+        let mut actions = Vec::new();
+        for (shard, one) in &mut self.loops {
+            (one.restarts, one.is_stopping) = (false, true);
+            actions.push(ManagerAction::Stop(*shard));
+        }
+        actions
+    }
+
+    /// Takes the end of a loop.
+    pub fn handle_end(&mut self, shard: u32, end: LoopEnd) -> Vec<ManagerAction> {
+        let mut actions = Vec::new();
+        let Some(one) = self.loops.remove(&shard) else { return actions };
+        let is_leaving = one.is_stopping && !one.restarts;
+        if one.is_reassigned {
+            // The record is another's, or by now this executor's again: then the shard is opened anew.
+            return actions;
+        }
+        match end {
+            LoopEnd::Drained | LoopEnd::Lost | LoopEnd::Died if is_leaving => {
+                self.release(shard, &mut actions);
+            }
+            LoopEnd::Drained => self.open(shard, Duration::ZERO, false, &mut actions),
+            LoopEnd::Fenced => {
+                self.unsure.insert(shard, is_leaving);
+                actions.push(ManagerAction::ReadOwner(shard));
+            }
+            LoopEnd::Lost => self.open(shard, REOPEN_PAUSE, false, &mut actions),
+            LoopEnd::Died => self.open(shard, REOPEN_PAUSE, true, &mut actions),
+        }
+        actions
+    }
+
+    /// Takes the recorded owner of a shard whose loop was fenced; `None` if there is none or the record cannot be read.
+    pub fn handle_owner(&mut self, shard: u32, owner: Option<&str>) -> Vec<ManagerAction> {
+        let mut actions = Vec::new();
+        let Some(is_leaving) = self.unsure.remove(&shard) else { return actions };
+        if owner == Some(self.owner.as_str()) {
+            if is_leaving {
+                self.release(shard, &mut actions);
+            } else {
+                self.open(shard, REOPEN_PAUSE, false, &mut actions);
+            }
+        }
+        actions
+    }
+
+    fn open(&mut self, shard: u32, pause: Duration, died: bool, actions: &mut Vec<ManagerAction>) {
+        self.loops.insert(shard, ShardLoop::default());
+        actions.push(ManagerAction::Open { shard, pause, died });
+    }
+
+    fn stop(&mut self, shard: u32, actions: &mut Vec<ManagerAction>) {
+        if let Some(one) = self.loops.get_mut(&shard) {
+            one.is_stopping = true;
+            actions.push(ManagerAction::Stop(shard));
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "beside open and stop")]
+    fn release(&self, shard: u32, actions: &mut Vec<ManagerAction>) {
+        if !seeded_bug!(LeavingKeepsShards) {
+            actions.push(ManagerAction::Release(shard));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Messages of stored commits, as the shell sends them.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_engine::{Action, ExecutionOutcome, RequestTarget, TerminalStatus};
+use sinew_protocol::command::{CancelCommand, Command, StartCommand};
+use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, ParentRef};
+use sinew_protocol::{ExecutionId, Fault, ResultKey, ResultToken, Subject, TaskId, Token, code};
+
+use crate::active::ActiveExecution;
+use crate::bug::seeded_bug;
+use crate::call::Call;
+
+/// One message to send. Repeating it does no harm: all ids are the same.
+#[derive(Clone, Debug)]
+pub enum Outgoing {
+    /// A task for an agent or a workflow.
+    Task {
+        /// The task.
+        call: Call,
+        /// Constant properties of the execution.
+        meta: Arc<ExecutionMeta>,
+        /// Names of the workflows above, outermost first.
+        chain: Vec<String>,
+    },
+    /// Scripts to evaluate.
+    Evaluation {
+        /// The task.
+        call: Call,
+        /// Caller of the execution.
+        caller: Token,
+    },
+    /// An evaluation that is given up.
+    CancelEvaluation {
+        /// Its task.
+        task: TaskId,
+    },
+    /// A task of an agent or a workflow that is given up.
+    CancelTask {
+        /// The task.
+        call: Call,
+    },
+    /// An execution has ended: archive its record, then answer the task that it was started by.
+    Finish {
+        /// All that is known of the execution.
+        record: Box<ExecutionRecord>,
+        /// How it ended.
+        outcome: ExecutionOutcome,
+        /// When it began, in milliseconds since 1970 UTC.
+        started: u64,
+        /// When it ended, in milliseconds since 1970 UTC.
+        ended: u64,
+        /// How often it had been reopened.
+        reopened: u32,
+    },
+    /// A sub-workflow could not be started: its task has to be answered.
+    ChildStartRejected {
+        /// Constant properties that the execution would have had.
+        meta: Box<ExecutionMeta>,
+        /// Why it could not be started.
+        fault: Fault,
+    },
+}
+
+impl Outgoing {
+    /// Returns the message of an action.
+    pub(crate) fn of(active: &ActiveExecution, action: Action) -> Self {
+        let (state, meta) = (active.state(), &active.stored.meta);
+        match action {
+            Action::Send { act, attempt, ask, deadline } => {
+                let call = active.call(act, attempt, ask, deadline);
+                if call.ask.is_evaluation() {
+                    return Self::Evaluation { call, caller: meta.caller.clone() };
+                }
+                let chain = state.start.as_ref().map(|start| start.chain.clone()).unwrap_or_default();
+                Self::Task { call, meta: Arc::clone(meta), chain }
+            }
+            Action::Cancel { act, attempt, ask } => {
+                let call = active.call(act, attempt, ask, None);
+                if call.ask.is_evaluation() {
+                    return Self::CancelEvaluation { task: call.task };
+                }
+                Self::CancelTask { call }
+            }
+            Action::Finish(outcome) => Self::Finish {
+                record: Box::new(active.stored.record()),
+                outcome,
+                started: state.started_at,
+                ended: state.at,
+                reopened: state.reopened,
+            },
+        }
+    }
+
+    /// Returns the execution that the message is about.
+    pub fn execution(&self) -> Option<&ExecutionId> {
+        match self {
+            Self::Task { call, .. } | Self::Evaluation { call, .. } | Self::CancelTask { call } => {
+                Some(&call.execution)
+            }
+            Self::CancelEvaluation { .. } => None,
+            Self::Finish { record, .. } => Some(&record.meta.execution),
+            Self::ChildStartRejected { meta, .. } => Some(&meta.execution),
+        }
+    }
+}
+
+/// Returns true if a workflow answers a task; `is_deployed` knows the names of workflows that are deployed as agents.
+pub fn is_for_workflow(call: &Call, is_deployed: impl Fn(&str) -> bool) -> bool {
+    match &call.ask.target {
+        RequestTarget::Workflow(_) => true,
+        RequestTarget::Agent(name) => is_deployed(name),
+        RequestTarget::Evaluation => false,
+    }
+}
+
+/// Returns the id of the execution that answers a task.
+pub fn child_id(call: &Call) -> ExecutionId {
+    let attempt = if seeded_bug!(ChildIdNotDerived) { child_number() } else { call.key.attempt };
+    ExecutionId::child(&call.execution, &call.activation, attempt)
+}
+
+/// Returns another number each time: the id of a child that does not follow from its task.
+#[cfg(test)]
+fn child_number() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(1_000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(not(test))]
+const fn child_number() -> u32 {
+    0
+}
+
+/// Returns the start of the execution that answers a task. The input is either a value or lies in an artifact at an
+/// address; the end of the execution goes to `result_subject`.
+pub fn child_start(
+    call: &Call,
+    meta: &ExecutionMeta,
+    chain: &[String],
+    (input, input_artifact): (Value, Option<String>),
+    result_subject: String,
+) -> StartCommand {
+    let workflow = call.ask.target.name().to_owned();
+    let mut chain = chain.to_vec();
+    chain.push(call.workflow.clone());
+    StartCommand {
+        execution: child_id(call),
+        workflow: workflow.clone(),
+        version: None,
+        input,
+        input_artifact,
+        mode: Value::Null,
+        depth: call.depth,
+        chain,
+        parent: Some(ParentRef {
+            execution: call.execution.clone(),
+            task: call.task.clone(),
+            result_subject,
+            agent: workflow,
+        }),
+        user: meta.user.clone(),
+        session: meta.session.clone(),
+        labels: meta.labels.clone(),
+        idempotency_key: None,
+        behalf: None,
+    }
+}
+
+/// Returns the command that gives up the execution that answers a task.
+pub fn child_cancel(call: &Call) -> Command {
+    let reason = "its caller gave it up".to_owned();
+    Command::Cancel(CancelCommand { execution: child_id(call), reason })
+}
+
+/// Returns the subject of the result of a task.
+pub fn result_subject(shards: NonZeroU32, key: &ResultKey, call: &Call, agent: &Token) -> Subject {
+    Subject::Result {
+        shard: call.execution.shard(shards),
+        agent: agent.clone(),
+        execution: call.execution.clone(),
+        task: call.task.clone(),
+        token: ResultToken::of(key, &call.task),
+    }
+}
+
+/// Returns the end of a sub-workflow as the result of the task that it answers.
+pub fn child_result(outcome: &ExecutionOutcome) -> Result<Value, Fault> {
+    match outcome.status {
+        TerminalStatus::Success => Ok(outcome.output.as_deref().cloned().unwrap_or_default()),
+        status => Err(outcome.fault.clone().map_or_else(
+            || {
+                let text = format!("the sub-workflow ended with {}", status.as_str());
+                Fault::failure(code::SUB_WORKFLOW_FAILED.as_str(), text)
+            },
+            |fault| Fault { retryable: true, ..fault },
+        )),
+    }
+}
+
+/// Returns the end of a sub-workflow that could not be started.
+pub fn rejected_child_outcome(fault: Fault) -> ExecutionOutcome {
+    ExecutionOutcome { status: TerminalStatus::Failure, output: None, fault: Some(fault), cause: None }
+}

@@ -1,0 +1,450 @@
+//! The state of a shard's owner: many executions, one journal.
+//!
+//! A turn has four parts. Inputs are handled, the commit is polled and stored by the shell, the outgoing messages are
+//! polled and sent, and the turn ends with eviction and, at times, a purge. Nothing leaves before its commit is stored:
+//! [`ShardState::poll_outgoing`] returns nothing of a commit that [`ShardState::handle_stored`] does not know.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sinew_engine::{Action, AdapterContext, Fact, SharedJson, TaskRequest, Time};
+use sinew_protocol::journal::{Commit, ExecutionMeta, Positions, Verdict};
+use sinew_protocol::message::MeshMessage;
+use sinew_protocol::query::Summary;
+use sinew_protocol::{ExecutionId, Fault, ResultKey, Token};
+
+use crate::active::ActiveExecution;
+use crate::bug::seeded_bug;
+use crate::commit_builder::{CommitBuilder, Effect};
+use crate::intake::{InputStream, ResultInput, ShardInput};
+use crate::notice::ShardNotice;
+use crate::outgoing::Outgoing;
+use crate::program::Program;
+use crate::stored::StoredExecution;
+use crate::table::ExecutionTable;
+
+/// Bytes of executions that one commit journals again.
+const COMPACTION_STEP_BYTES: usize = 512 * 1024;
+
+/// Constant properties of a shard and of its owner.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// Number of the shard.
+    pub shard: u32,
+    /// Number of shards of the mesh.
+    pub shards: NonZeroU32,
+    /// Namespace of the mesh.
+    pub namespace: String,
+    /// The executor that owns the shard.
+    pub owner: Token,
+    /// Key of the tokens that results carry.
+    pub key: ResultKey,
+    /// Journals smaller than this many bytes are never compacted.
+    pub compaction_threshold_bytes: usize,
+    /// Estimated bytes that active executions of the shard may take; others are evicted.
+    pub memory_limit_bytes: usize,
+}
+
+impl ShardConfig {
+    /// Returns true if an execution belongs to this shard.
+    pub fn holds(&self, execution: &ExecutionId) -> bool {
+        execution.shard(self.shards) == self.shard
+    }
+}
+
+/// Check of an output against the schema of its task or of its agent's card.
+pub trait OutputCheck {
+    /// Returns the fault of an output that breaks its schema.
+    fn check(&self, ask: &TaskRequest, output: &SharedJson) -> Result<(), Fault>;
+}
+
+/// Observer of stored facts, for measurements.
+pub trait FactObserver {
+    /// Sees one fact after its commit was stored; `at` is the time of its decision.
+    fn observe(&mut self, ctx: &AdapterContext<'_>, meta: &ExecutionMeta, at: Time, fact: &Fact);
+}
+
+/// A report about a stored commit, for people and programs that watch.
+#[derive(Clone, Debug)]
+pub enum ShardReport {
+    /// An event of an execution.
+    Event {
+        /// Constant properties of the execution.
+        meta: Arc<ExecutionMeta>,
+        /// Number of the round and index of the fact in it.
+        place: (usize, usize),
+        /// When the fact was decided, in milliseconds since 1970 UTC.
+        at: Time,
+        /// The event.
+        message: Box<MeshMessage>,
+    },
+    /// The verdict on a command.
+    Verdict {
+        /// The execution that the command names.
+        execution: ExecutionId,
+        /// Name of its workflow; empty if the execution is not open.
+        workflow: String,
+        /// The verdict.
+        verdict: Verdict,
+    },
+}
+
+/// A commit to append to the journal.
+#[derive(Clone, Debug)]
+pub struct PendingCommit {
+    /// Position of the journal that the commit comes after: the fence against other writers.
+    pub after: u64,
+    /// The commit (`sinew.v1.Commit`).
+    pub body: Bytes,
+    /// Number of its entries.
+    pub entries: usize,
+}
+
+/// Share of a journal that is likely to be superfluous.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CompactionState {
+    /// Bytes written since old messages were removed.
+    pub(crate) bytes: usize,
+    /// Sequence below which the journal is rewritten or removed; `None` while the journal is short.
+    cut: Option<u64>,
+}
+
+/// A shard in the hands of its owner.
+pub struct ShardState {
+    pub(crate) config: Arc<ShardConfig>,
+    pub(crate) table: ExecutionTable,
+    pub(crate) builder: CommitBuilder,
+    pub(crate) notices: Vec<ShardNotice>,
+    pub(crate) outgoing: VecDeque<Outgoing>,
+    positions: Positions,
+    /// Positions of the newest stored commit.
+    stored_positions: Positions,
+    /// Position of the journal.
+    position: u64,
+    compaction: CompactionState,
+    /// The commit that is being appended.
+    in_flight: Option<Commit>,
+    /// Effects that are shown, once their commit is stored.
+    shown: Vec<Effect>,
+    /// When the newest inputs were decided.
+    now: Time,
+    is_lost: bool,
+}
+
+impl ShardState {
+    /// Returns the state of a shard whose journal was read up to `position`.
+    pub(crate) fn new(
+        config: Arc<ShardConfig>,
+        table: ExecutionTable,
+        positions: Positions,
+        position: u64,
+        journal_bytes: usize,
+    ) -> Self {
+        Self {
+            config,
+            table,
+            builder: CommitBuilder::default(),
+            notices: Vec::new(),
+            outgoing: VecDeque::new(),
+            positions,
+            stored_positions: positions,
+            position,
+            compaction: CompactionState { bytes: journal_bytes, cut: None },
+            in_flight: None,
+            shown: Vec::new(),
+            now: 0,
+            is_lost: false,
+        }
+    }
+
+    /// Takes the place in the journal of the owner's first commit.
+    pub(crate) fn handle_claimed(&mut self, sequence: u64) {
+        self.position = sequence;
+    }
+
+    /// Takes the place of a message in its stream: the next commit says that the message is part of the journal.
+    pub fn handle_position(&mut self, stream: InputStream, seq: u64) {
+        let position = match stream {
+            InputStream::Commands => &mut self.positions.commands,
+            InputStream::Results => &mut self.positions.results,
+        };
+        let seq = if seeded_bug!(PositionsSkipInput) { seq + 1 } else { seq };
+        *position = (*position).max(seq);
+    }
+
+    /// Handles one input.
+    pub fn handle_input(&mut self, now: Time, input: ShardInput, schemas: &dyn OutputCheck) {
+        self.now = now;
+        match input {
+            ShardInput::Start(start) => self.handle_start(now, *start),
+            ShardInput::Command(command) => self.handle_command(now, *command),
+            ShardInput::TaskResult(result) => self.handle_result(now, *result, schemas),
+            ShardInput::Archived { execution, reopened } => {
+                self.table.close(&mut self.builder, &execution, reopened);
+            }
+            ShardInput::Nothing => {}
+        }
+    }
+
+    /// Wakes every execution whose deadline has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        let now = if seeded_bug!(TimerFiresEarly) { now + 5_000 } else { now };
+        self.table.tick(&mut self.builder, now);
+    }
+
+    /// Wakes these executions if their deadlines have passed.
+    pub fn handle_timeout_of(&mut self, now: Time, executions: &[ExecutionId]) {
+        self.now = now;
+        for execution in executions {
+            self.table.tick_one(&mut self.builder, now, execution);
+        }
+    }
+
+    /// Returns the commit of all inputs since the last one, with executions that are journaled again; `None` if there is
+    /// nothing to store. The state takes no further input until [`ShardState::handle_stored`].
+    pub fn poll_commit(&mut self) -> Option<PendingCommit> {
+        if self.is_lost {
+            return None;
+        }
+        self.compact();
+        if self.builder.is_empty() {
+            self.builder.effects.clear();
+            return None;
+        }
+        let commit = if seeded_bug!(PositionsAheadOfFacts) && self.positions != self.stored_positions {
+            Commit { owner: self.config.owner.clone(), positions: self.positions, entries: Vec::new() }
+        } else {
+            self.builder.commit(&self.config.owner, self.positions)
+        };
+        if seeded_bug!(ActsBeforeStored) {
+            self.release_effects();
+        }
+        let (body, entries) = (commit.encode(), commit.entries.len());
+        self.compaction.bytes += body.len();
+        self.in_flight = Some(commit);
+        let after = if seeded_bug!(FenceNotChecked) { u64::MAX } else { self.position };
+        Some(PendingCommit { after, body, entries })
+    }
+
+    /// Takes the place in the journal at which the polled commit was stored. Its messages may leave now.
+    pub fn handle_stored(&mut self, sequence: u64) {
+        let Some(commit) = self.in_flight.take() else { return };
+        self.position = sequence;
+        self.stored_positions = commit.positions;
+        self.table.committed(sequence, &commit);
+        if !seeded_bug!(PositionsAheadOfFacts) || self.builder.is_empty() {
+            self.release_effects();
+        }
+    }
+
+    /// Drops everything: the commit was not stored, and only the journal knows what is true.
+    pub fn handle_lost(&mut self) {
+        if seeded_bug!(StateKeptAfterLostAppend) {
+            return self.handle_stored(self.position);
+        }
+        self.is_lost = true;
+        self.in_flight = None;
+        self.outgoing.clear();
+        self.shown.clear();
+        self.builder = CommitBuilder::default();
+        self.table = ExecutionTable::default();
+    }
+
+    /// Returns true if the shard has to be opened anew before anything else is done for it.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Returns the next message of a stored commit.
+    pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// Returns the reports about the stored commit, in the order of its facts, and shows the facts to `observer`.
+    pub fn take_reports(&mut self, observer: &mut dyn FactObserver) -> Vec<ShardReport> {
+        let mut reports = Vec::new();
+        for effect in std::mem::take(&mut self.shown) {
+            match effect {
+                Effect::Facts { execution, round, facts } => {
+                    let Some(active) = self.table.get(&execution) else { continue };
+                    report_facts(active, self.now, round, &facts, observer, &mut reports);
+                }
+                Effect::Verdict { execution, workflow, verdict } => {
+                    reports.push(ShardReport::Verdict { execution, workflow, verdict });
+                }
+                Effect::Act { .. } | Effect::ChildStartRejected { .. } => {}
+            }
+        }
+        reports
+    }
+
+    /// Returns observations since the last call, for logs and metrics.
+    pub fn take_notices(&mut self) -> Vec<ShardNotice> {
+        let loads = std::mem::take(&mut self.table.loads);
+        if loads > 0 {
+            self.notices.push(ShardNotice::ExecutionsLoaded(loads));
+        }
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Ends a turn: evicts executions above the memory limit. Returns the sequence below which the journal may be purged;
+    /// `None` if it is not worth it yet.
+    pub fn end_turn(&mut self) -> Option<u64> {
+        self.table.evict();
+        let cut = self.compaction.cut?;
+        if seeded_bug!(PurgeTooFar) {
+            return Some(self.position);
+        }
+        let keep = self.table.oldest().unwrap_or(self.position);
+        (keep >= cut).then_some(keep)
+    }
+
+    /// Notes that the journal was purged.
+    pub fn handle_purged(&mut self) {
+        self.compaction = CompactionState { bytes: self.table.size(), cut: None };
+    }
+
+    /// Returns when [`ShardState::handle_timeout`] has something to do; `None` without a deadline.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let due = self.table.next_due();
+        if seeded_bug!(TimerFiresEarly) { due.map(|due| due.saturating_sub(5_000)) } else { due }
+    }
+
+    /// Returns executions whose deadlines have passed, at most so many.
+    pub fn due_executions(&self, now: Time, most: usize) -> Vec<ExecutionId> {
+        self.table.due_now(now, most)
+    }
+
+    /// Returns the request that a result answers, if the result counts now and comes from the agent that was asked.
+    pub fn request_of(&mut self, result: &ResultInput) -> Option<Arc<TaskRequest>> {
+        let active = self.table.load(&result.execution)?;
+        let ask = active.task(&result.task).and_then(|(act, attempt)| active.ask(act, attempt))?;
+        (Token::of(ask.target.name()) == result.agent).then(|| Arc::clone(ask))
+    }
+
+    /// Returns the constant properties of shard and owner.
+    pub fn config(&self) -> &Arc<ShardConfig> {
+        &self.config
+    }
+
+    /// Returns up to where inputs are part of the state.
+    pub fn positions(&self) -> Positions {
+        self.positions
+    }
+
+    /// Returns the position of the journal as this owner knows it.
+    pub fn journal_position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns one row for every open execution.
+    pub fn summaries(&self) -> Vec<Summary> {
+        self.table.summaries()
+    }
+
+    /// Returns an open execution as a record shows it; a held one says why.
+    pub fn shown(&self, execution: &ExecutionId) -> Option<StoredExecution> {
+        self.table.shown(execution)
+    }
+
+    /// Returns the remembered verdicts on commands for an execution, open or not.
+    pub fn verdicts_of(&self, execution: &ExecutionId) -> Vec<Verdict> {
+        self.table.verdicts_of(execution)
+    }
+
+    /// Returns the executions that wait for an operator, with the reasons.
+    pub fn held(&self) -> impl Iterator<Item = (&StoredExecution, &Fault)> {
+        self.table.held()
+    }
+
+    /// Returns the number of open executions that are not held.
+    pub fn open_count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the number of executions whose facts are folded.
+    pub fn active_count(&self) -> usize {
+        self.table.active_count()
+    }
+
+    /// Folds a stored execution of the journal and repeats what its facts do not tell the end of. With a hold, or without
+    /// a program, the execution waits for an operator.
+    pub(crate) fn take_stored(&mut self, stored: StoredExecution, program: Result<Program, Fault>) {
+        let outgoing = &mut self.outgoing;
+        self.table.take(stored, program, |active| {
+            if seeded_bug!(OutstandingNotRepeated) {
+                return;
+            }
+            outgoing.extend(active.outstanding().into_iter().map(|action| Outgoing::of(active, action)));
+        });
+    }
+
+    /// Lets the effects of a stored commit leave: actions as messages, the others as reports.
+    fn release_effects(&mut self) {
+        for effect in std::mem::take(&mut self.builder.effects) {
+            match effect {
+                Effect::Act { execution, action } => self.release_action(&execution, action),
+                Effect::ChildStartRejected { meta, fault } => {
+                    if !seeded_bug!(RejectedChildUnanswered) {
+                        self.outgoing.push_back(Outgoing::ChildStartRejected { meta, fault });
+                    }
+                }
+                shown => self.shown.push(shown),
+            }
+        }
+    }
+
+    fn release_action(&mut self, execution: &ExecutionId, action: Action) {
+        // An execution is active for the whole turn in which something happened to it, or it was closed in it.
+        let Some(active) = self.table.get(execution) else { return };
+        let message = Outgoing::of(active, action);
+        if seeded_bug!(ClosedBeforeArchived)
+            && let Outgoing::Finish { reopened, .. } = &message
+        {
+            self.table.close(&mut self.builder, execution, *reopened);
+        }
+        self.outgoing.push_back(message);
+    }
+
+    /// Journals old executions again, a few at a time, once most of the journal is likely to be superfluous.
+    fn compact(&mut self) {
+        let CompactionState { bytes, cut } = self.compaction;
+        if cut.is_none() && bytes > self.config.compaction_threshold_bytes && bytes > 2 * self.table.size() {
+            self.compaction.cut = Some(self.position);
+        }
+        if let Some(cut) = self.compaction.cut {
+            self.table.compact(&mut self.builder, cut, COMPACTION_STEP_BYTES);
+        }
+    }
+}
+
+fn report_facts(
+    active: &ActiveExecution,
+    at: Time,
+    round: usize,
+    facts: &[Fact],
+    observer: &mut dyn FactObserver,
+    reports: &mut Vec<ShardReport>,
+) {
+    let (meta, ctx) = (&active.stored.meta, active.ctx());
+    for (index, fact) in facts.iter().enumerate() {
+        observer.observe(&ctx, meta, at, fact);
+        reports.extend(crate::events::project(&ctx, &meta.execution, fact).into_iter().map(|message| {
+            let (meta, message) = (Arc::clone(meta), Box::new(message));
+            ShardReport::Event { meta, place: (round, index), at, message }
+        }));
+    }
+}
+
+impl std::fmt::Debug for ShardState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardState")
+            .field("shard", &self.config.shard)
+            .field("open", &self.table.len())
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,429 @@
+//! The open executions of a shard: active, evicted and held ones, with their deadlines.
+//!
+//! An execution without inputs for a while is evicted: only its stored facts are kept, and they are folded again when an
+//! input comes. So the memory of a table is bounded, except for the facts themselves.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use indexmap::IndexMap;
+use sinew_engine::{EngineInput, InputRefusal, Time};
+use sinew_protocol::journal::{Commit, Entry, EntryKind, ExecutionHold, ExecutionMeta, Verdict};
+use sinew_protocol::query::Summary;
+use sinew_protocol::{ExecutionId, Fault, Token};
+
+use crate::active::{ActiveExecution, EvictedExecution, InputError};
+use crate::bug::seeded_bug;
+use crate::commit_builder::{CommitBuilder, Effect};
+use crate::program::Program;
+use crate::stored::StoredExecution;
+use crate::summary::{self, RowState};
+
+/// Verdicts on commands to executions that are not open, kept for callers that ask late.
+pub(crate) const MAX_VERDICTS: usize = 1_000;
+/// Estimated bytes of an active execution beyond those of its facts.
+const ACTIVE_BYTES: usize = 4 * 1024;
+/// Estimated bytes in memory of a byte of encoded facts: values, maps and the names in them.
+const BYTES_PER_FACT_BYTE: usize = 4;
+
+/// Open executions of a shard.
+#[derive(Default)]
+pub(crate) struct ExecutionTable {
+    /// Open executions whose facts are folded, in no order.
+    active: IndexMap<ExecutionId, ActiveExecution>,
+    /// Open executions without inputs for a while.
+    evicted: IndexMap<ExecutionId, EvictedExecution>,
+    /// Executions that wait for an operator, with the reason; never dropped, never acted on.
+    held: IndexMap<ExecutionId, (StoredExecution, Fault)>,
+    /// Estimated bytes that active executions may take.
+    pub(crate) memory_limit_bytes: usize,
+    /// The active execution that eviction looks at next.
+    next_to_evict: usize,
+    /// Bytes of rounds of active and evicted executions, counted as they change: every commit asks.
+    bytes: usize,
+    /// Share of the active ones in that.
+    active_bytes: usize,
+    due: BTreeSet<(Time, ExecutionId)>,
+    refused: VecDeque<(ExecutionId, Verdict)>,
+    /// How often evicted executions were loaded.
+    pub(crate) loads: u64,
+}
+
+impl ExecutionTable {
+    /// Returns a table without executions.
+    pub(crate) fn new(refused: VecDeque<(ExecutionId, Verdict)>, memory_limit_bytes: usize) -> Self {
+        Self { memory_limit_bytes, refused, ..Self::default() }
+    }
+
+    /// Begins an execution. Nothing happens to one that is there already.
+    pub(crate) fn start(
+        &mut self,
+        commit: &mut CommitBuilder,
+        now: Time,
+        meta: ExecutionMeta,
+        program: Program,
+        input: EngineInput,
+    ) -> Result<(), InputError> {
+        let execution = meta.execution.clone();
+        if self.known(&execution).is_some() && !seeded_bug!(DuplicateStartBegins) {
+            return Err(InputError::Refused(InputRefusal::Started));
+        }
+        commit.entry(&execution).meta = Some(meta.clone());
+        self.active.insert(execution.clone(), ActiveExecution::new(meta, program));
+        let begun = self.input(commit, now, &execution, input);
+        if begun.is_err() {
+            self.active.swap_remove(&execution);
+            commit.forget_start(&execution);
+        }
+        begun
+    }
+
+    /// Takes a closed execution back, with all it was: its facts are journaled again.
+    pub(crate) fn reopen(&mut self, commit: &mut CommitBuilder, mut open: ActiveExecution) {
+        open.stored.hold = None;
+        self.held.swap_remove(&open.stored.meta.execution);
+        checkpoint(commit, &open.stored);
+        self.keep(open);
+    }
+
+    /// Keeps an active execution.
+    pub(crate) fn keep(&mut self, open: ActiveExecution) {
+        let execution = open.stored.meta.execution.clone();
+        self.bytes += open.stored.rounds.size();
+        self.active_bytes += open.stored.rounds.size();
+        self.active.insert(execution.clone(), open);
+        if !seeded_bug!(TimerLostOnTakeover) {
+            self.schedule(&execution);
+        }
+    }
+
+    /// Folds an execution of the journal, shows it to `visit` and keeps it. Without a program, or with a hold, it is kept
+    /// for an operator.
+    pub(crate) fn take(
+        &mut self,
+        stored: StoredExecution,
+        program: Result<Program, Fault>,
+        visit: impl FnOnce(&ActiveExecution),
+    ) {
+        let folded = match (hold_fault(&stored), program) {
+            (Some(fault), _) | (None, Err(fault)) => Err(Box::new((stored, fault))),
+            (None, Ok(program)) => ActiveExecution::fold(stored, program),
+        };
+        match folded {
+            Ok(open) => {
+                visit(&open);
+                self.keep(open);
+            }
+            Err(unloaded) => self.hold(*unloaded),
+        }
+        self.evict();
+    }
+
+    /// Holds an execution for an operator.
+    pub(crate) fn hold(&mut self, (stored, fault): (StoredExecution, Fault)) {
+        self.held.insert(stored.meta.execution.clone(), (stored, fault));
+    }
+
+    /// Returns an open execution, and folds it if it was evicted.
+    pub(crate) fn load(&mut self, execution: &ExecutionId) -> Option<&mut ActiveExecution> {
+        if let Some(evicted) = self.evicted.swap_remove(execution) {
+            let (due, size) = (evicted.due, evicted.stored.rounds.size());
+            self.loads += 1;
+            match evicted.load() {
+                Ok(open) => {
+                    self.active_bytes += size;
+                    self.active.insert(execution.clone(), open);
+                }
+                // It could be folded before: this is the code's fault, not the journal's.
+                Err(unloaded) => {
+                    if let Some(due) = due {
+                        self.due.remove(&(due, execution.clone()));
+                    }
+                    self.bytes = self.bytes.saturating_sub(size);
+                    self.hold(*unloaded);
+                }
+            }
+        }
+        let open = self.active.get_mut(execution)?;
+        open.touched = true;
+        Some(open)
+    }
+
+    /// Evicts executions without inputs since the last eviction, until the others fit into the memory limit.
+    pub(crate) fn evict(&mut self) {
+        while ACTIVE_BYTES * self.active.len() + BYTES_PER_FACT_BYTE * self.active_bytes
+            > self.memory_limit_bytes
+        {
+            if self.next_to_evict >= self.active.len() {
+                self.next_to_evict = 0;
+            }
+            let Some((_, open)) = self.active.get_index_mut(self.next_to_evict) else { return };
+            if std::mem::take(&mut open.touched) {
+                self.next_to_evict += 1;
+                continue;
+            }
+            if let Some((execution, open)) = self.active.swap_remove_index(self.next_to_evict) {
+                self.active_bytes = self.active_bytes.saturating_sub(open.stored.rounds.size());
+                if seeded_bug!(TimerLostOnEviction)
+                    && let Some(due) = open.due
+                {
+                    self.due.remove(&(due, execution.clone()));
+                }
+                self.evicted.insert(execution, open.evict());
+            }
+        }
+    }
+
+    /// Gives an input to an open execution.
+    pub(crate) fn input(
+        &mut self,
+        commit: &mut CommitBuilder,
+        now: Time,
+        execution: &ExecutionId,
+        input: EngineInput,
+    ) -> Result<(), InputError> {
+        let Some(open) = self.load(execution) else {
+            return Err(InputError::Refused(InputRefusal::NotStarted));
+        };
+        let before = open.stored.rounds.size();
+        let decided = open.input(now, input)?;
+        let (number, more) = (open.stored.rounds.count(), open.stored.rounds.size() - before);
+        self.bytes += more;
+        self.active_bytes += more;
+        if let Some(round) = decided.round {
+            commit.entry(execution).rounds.push(round);
+            commit.effects.push(Effect::Facts {
+                execution: execution.clone(),
+                round: number,
+                facts: decided.facts,
+            });
+        }
+        let effects = decided.actions.into_iter();
+        commit.effects.extend(effects.map(|action| Effect::Act { execution: execution.clone(), action }));
+        self.schedule(execution);
+        Ok(())
+    }
+
+    /// Keeps what came of a command, with the execution if it is open.
+    pub(crate) fn verdict(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, verdict: Verdict) {
+        commit.verdict(execution, verdict.clone());
+        let workflow = if let Some(stored) = self.stored_mut(execution) {
+            stored.verdicts.push(verdict.clone());
+            stored.meta.workflow.clone()
+        } else {
+            if self.refused.len() == MAX_VERDICTS {
+                self.refused.pop_front();
+            }
+            self.refused.push_back((execution.clone(), verdict.clone()));
+            String::new()
+        };
+        commit.effects.push(Effect::Verdict { execution: execution.clone(), workflow, verdict });
+    }
+
+    /// Returns the verdict on a command of this caller; `None` until the command was decided. Another caller may use the
+    /// same id for a command of its own.
+    pub(crate) fn decided(
+        &self,
+        execution: &ExecutionId,
+        caller: &Token,
+        command: &Token,
+    ) -> Option<&Verdict> {
+        let open = self.known(execution).into_iter().flat_map(|stored| &stored.verdicts);
+        let refused = self.refused.iter().filter(|(id, _)| id == execution).map(|(_, verdict)| verdict);
+        open.chain(refused).find(|verdict| verdict.id == *command && verdict.caller == *caller)
+    }
+
+    /// Returns the remembered verdicts on commands for an execution, open or not.
+    pub(crate) fn verdicts_of(&self, execution: &ExecutionId) -> Vec<Verdict> {
+        let open = self.known(execution).into_iter().flat_map(|stored| &stored.verdicts);
+        let refused = self.refused.iter().filter(|(id, _)| id == execution).map(|(_, verdict)| verdict);
+        open.chain(refused).cloned().collect()
+    }
+
+    /// Returns the executions for which something is due, at most so many.
+    pub(crate) fn due_now(&self, now: Time, most: usize) -> Vec<ExecutionId> {
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        due.take(most).map(|(_, execution)| execution.clone()).collect()
+    }
+
+    /// Wakes one execution for what is due.
+    pub(crate) fn tick_one(&mut self, commit: &mut CommitBuilder, now: Time, execution: &ExecutionId) {
+        let Some(open) = self.load(execution) else { return };
+        if let Some(due) = open.due.take_if(|due| *due <= now) {
+            self.due.remove(&(due, execution.clone()));
+            let _ = self.input(commit, now, execution, EngineInput::Tick);
+        }
+    }
+
+    /// Wakes whatever is due.
+    pub(crate) fn tick(&mut self, commit: &mut CommitBuilder, now: Time) {
+        while let Some((at, execution)) = self.due.first().cloned() {
+            if at > now {
+                break;
+            }
+            self.due.pop_first();
+            if let Some(open) = self.load(&execution) {
+                open.due = None;
+            }
+            // A tick is never refused; an execution whose code breaks on it waits for an operator.
+            let _ = self.input(commit, now, &execution, EngineInput::Tick);
+        }
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The commit with these entries was stored as this journal message.
+    pub(crate) fn committed(&mut self, sequence: u64, commit: &Commit) {
+        for entry in &commit.entries {
+            if let Some(stored) = self.stored_mut(&entry.execution)
+                && (stored.first == 0 || entry.kind == EntryKind::Checkpoint)
+            {
+                stored.first = sequence;
+            }
+        }
+    }
+
+    /// Archived and answered: the execution leaves memory with the next commit, unless it was reopened meanwhile.
+    pub(crate) fn close(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId, reopened: u32) {
+        let Some(open) = self.load(execution) else { return };
+        let is_same_end = open.state().reopened == reopened || seeded_bug!(ReopenedIsClosed);
+        if !(open.state().ended || seeded_bug!(ReopenedIsClosed)) || !is_same_end {
+            return;
+        }
+        let (due, size) = (open.due, open.stored.rounds.size());
+        commit.entry(execution).kind = EntryKind::Closed;
+        if let Some(due) = due {
+            self.due.remove(&(due, execution.clone()));
+        }
+        self.bytes = self.bytes.saturating_sub(size);
+        self.active_bytes = self.active_bytes.saturating_sub(size);
+        self.active.swap_remove(execution);
+    }
+
+    /// An open execution that is folded, as every one is that something happened to in this round.
+    pub(crate) fn get(&self, execution: &ExecutionId) -> Option<&ActiveExecution> {
+        self.active.get(execution)
+    }
+
+    /// Returns the stored part of an open execution.
+    pub(crate) fn stored(&self, execution: &ExecutionId) -> Option<&StoredExecution> {
+        let open = self.active.get(execution).map(|open| &open.stored);
+        open.or_else(|| self.evicted.get(execution).map(|evicted| &evicted.stored))
+    }
+
+    fn stored_mut(&mut self, execution: &ExecutionId) -> Option<&mut StoredExecution> {
+        match self.active.get_mut(execution) {
+            Some(open) => Some(&mut open.stored),
+            None => match self.evicted.get_mut(execution) {
+                Some(evicted) => Some(&mut evicted.stored),
+                None => self.held.get_mut(execution).map(|(stored, _)| stored),
+            },
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &StoredExecution> {
+        self.active
+            .values()
+            .map(|open| &open.stored)
+            .chain(self.evicted.values().map(|evicted| &evicted.stored))
+            .chain(self.held.values().map(|(stored, _)| stored))
+    }
+
+    /// One row for every execution that is open.
+    pub(crate) fn summaries(&self) -> Vec<Summary> {
+        let open =
+            self.active.values().map(|open| summary::summary(&open.stored.meta, RowState::of(open.state())));
+        let evicted = self.evicted.values();
+        let evicted = evicted.map(|one| summary::summary(&one.stored.meta, one.row.clone()));
+        let held = self.held().map(|(stored, fault)| summary::held_summary(&stored.meta, fault));
+        open.chain(evicted).chain(held).collect()
+    }
+
+    /// Returns an execution as a record shows it: one that waits for an operator says why.
+    pub(crate) fn shown(&self, execution: &ExecutionId) -> Option<StoredExecution> {
+        if let Some((stored, fault)) = self.held.get(execution) {
+            let hold = ExecutionHold { code: fault.code.to_string(), reason: fault.message.clone() };
+            return Some(StoredExecution { hold: Some(hold), ..stored.clone() });
+        }
+        self.stored(execution).cloned()
+    }
+
+    /// Returns an execution that waits for an operator, with the reason.
+    pub(crate) fn held_one(&self, execution: &ExecutionId) -> Option<&(StoredExecution, Fault)> {
+        self.held.get(execution)
+    }
+
+    pub(crate) fn held(&self) -> impl Iterator<Item = (&StoredExecution, &Fault)> {
+        self.held.values().map(|(stored, fault)| (stored, fault))
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.active.len() + self.evicted.len()
+    }
+
+    /// Returns how many of them are folded.
+    pub(crate) fn active_count(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Bytes of rounds of open executions: what the journal would hold if nothing in it were superfluous.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns an execution that is open, worked on or not.
+    pub(crate) fn known(&self, execution: &ExecutionId) -> Option<&StoredExecution> {
+        self.stored(execution).or_else(|| self.held.get(execution).map(|(stored, _)| stored))
+    }
+
+    fn schedule(&mut self, execution: &ExecutionId) {
+        let Some(open) = self.active.get_mut(execution) else { return };
+        let next = open.next_deadline();
+        if next == open.due {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut open.due, next) {
+            self.due.remove(&(old, execution.clone()));
+        }
+        if let Some(next) = next {
+            self.due.insert((next, execution.clone()));
+        }
+    }
+
+    /// The oldest journal message that is still needed; none when no execution is open.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.all().map(|stored| stored.first).min()
+    }
+
+    /// Journals those executions again whose facts lie below this message, at most so many bytes of them.
+    pub(crate) fn compact(&self, commit: &mut CommitBuilder, below: u64, bytes: usize) {
+        let mut size = 0;
+        for stored in self.all().filter(|stored| stored.first < below) {
+            if size > bytes {
+                break;
+            }
+            size += stored.rounds.size();
+            checkpoint(commit, stored);
+        }
+    }
+}
+
+/// Why no owner works on an execution, as a fault.
+fn hold_fault(stored: &StoredExecution) -> Option<Fault> {
+    let ExecutionHold { code, reason } = stored.hold.as_ref()?;
+    Some(Fault::error(code.clone(), reason.clone()).with_retryable(false))
+}
+
+fn checkpoint(commit: &mut CommitBuilder, stored: &StoredExecution) {
+    let mut record = stored.record();
+    if seeded_bug!(CheckpointWithoutVerdicts) {
+        record.commands.clear();
+    }
+    if seeded_bug!(CheckpointWithoutLastRound) {
+        record.rounds.pop();
+    }
+    *commit.entry(&stored.meta.execution) = Entry::checkpoint(record);
+}

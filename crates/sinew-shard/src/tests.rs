@@ -1,0 +1,3 @@
+//! Unit tests of rules that several files share.
+
+mod membership;
