@@ -154,6 +154,17 @@ impl Context {
         }
     }
 
+    /// The user on whose behalf the execution runs; empty if nobody is named.
+    pub fn user(&self) -> &str {
+        self.context().get("user").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns the settings of that user for the request (`a2aUserConfig`); null if there are none.
+    pub fn user_config(&self) -> &Value {
+        static NONE: Value = Value::Null;
+        self.context().get("user_config").unwrap_or(&NONE)
+    }
+
     /// The schema that replaces the agent's own for this input.
     pub fn input_schema(&self) -> Option<&Value> {
         self.inner.about.input_schema.as_ref()

@@ -62,6 +62,7 @@ impl NodeWork {
                 node: request.node.map(std::borrow::Cow::into_owned),
                 path: request.path,
                 user: request.user.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+                user_config: request.user_config.map(std::borrow::Cow::into_owned).unwrap_or_default(),
                 purpose: request.purpose.into_owned(),
                 request: request.context.map(std::borrow::Cow::into_owned).unwrap_or_default(),
             })),

@@ -44,6 +44,8 @@ pub(crate) struct Surroundings {
     pub(crate) path: Vec<(String, u32)>,
     /// User on whose behalf the execution runs; empty if the request names none.
     pub(crate) user: String,
+    /// Settings of that user; null if there are none.
+    pub(crate) user_config: Value,
     pub(crate) purpose: String,
     pub(crate) request: Value,
 }
@@ -51,7 +53,7 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Words the request around the input, as A2A requests carry it.
     pub(crate) fn value(&self, about: &TaskProperties) -> Value {
-        json!({
+        let mut value = json!({
             "user": self.user,
             "workflow": about.workflow,
             "execution": about.execution.as_str(),
@@ -62,7 +64,11 @@ impl Surroundings {
             "attempt": about.attempt,
             "purpose": self.purpose,
             "request": self.request,
-        })
+        });
+        if !self.user_config.is_null() {
+            value["user_config"] = self.user_config.clone();
+        }
+        value
     }
 }
 

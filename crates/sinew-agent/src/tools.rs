@@ -7,7 +7,7 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::card::{self, AgentKind};
 use sinew_protocol::message::Vocabulary;
 use sinew_protocol::task::point_to;
-use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool};
+use sinew_protocol::tool::{BAD_ARGUMENTS, Caller, ToolDeclaration, ToolInput, WorkflowTool, purpose_first};
 use sinew_source::Schema;
 
 use crate::failure::{ARTIFACTS, Failure, NO_PEER, short};
@@ -64,7 +64,8 @@ impl CallableTool {
     /// Models are told the short name where the whole one is too long.
     fn is_called(&self, name: &str) -> bool {
         let declaration = self.declaration();
-        declaration.name == name || declaration.short_name() == name
+        let is_one = |one: &ToolDeclaration| one.name == name || one.short_name() == name;
+        is_one(&declaration) || declaration.artifact_mode().as_ref().is_some_and(is_one)
     }
 }
 
@@ -87,10 +88,7 @@ impl PeerTool {
     }
 
     fn declaration(&self) -> ToolDeclaration {
-        let mut description = format!("Ask the agent '{}'.", self.agent);
-        if !self.description.is_empty() {
-            description = format!("{description} {}", self.description);
-        }
+        let description = purpose_first(&self.description, &format!("Ask the agent '{}'.", self.agent));
         let mut parameters = self.parameters();
         if let Some(parameters) = parameters.as_object_mut() {
             // Interfaces of models demand it; the properties say so already.
@@ -100,6 +98,7 @@ impl PeerTool {
             name: self.name(),
             description,
             parameters,
+            takes_artifact: false,
             output_schema: self.output_schema.clone(),
         }
     }
@@ -125,7 +124,14 @@ impl Peers {
     }
 
     pub(crate) async fn tools(&self, context: TaskCalls<'_>) -> Vec<ToolDeclaration> {
-        self.all(&context.about.agent).await.iter().map(CallableTool::declaration).collect()
+        // Artifacts can be named once there is one.
+        let has_artifacts = !context.artifacts.list().is_empty();
+        let declared = |tool: &CallableTool| {
+            let declaration = tool.declaration();
+            let of_artifact = declaration.artifact_mode().filter(|_| has_artifacts);
+            [Some(declaration), of_artifact].into_iter().flatten()
+        };
+        self.all(&context.about.agent).await.iter().flat_map(declared).collect()
     }
 
     /// Does what a model asked of a tool.
@@ -188,8 +194,17 @@ impl Peers {
         };
         let mut request = tool.message(&input, &caller, Vocabulary::Current);
         locate(&mut request, &part);
-        self.ask(context, workflow, &id, request).await
+        let output = self.ask(context, workflow, &id, request).await?;
+        // The next call may name it, so that no model has to write it again.
+        context.artifacts.put_json(&result_name(workflow), &output)?;
+        Ok(output)
     }
+}
+
+/// Name of the artifact that holds the latest result of a workflow, for the calls that come after it.
+fn result_name(workflow: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    format!("wi_{}.json", workflow.chars().take(200).map(plain).collect::<String>())
 }
 
 /// Says where the input was stored.

@@ -220,6 +220,19 @@ async fn handlers_call_agents_and_workflows_by_name() {
         let tools = context.tools().await;
         let asked = context.call_tool("workflow_flow", &json!({"n": 2, "input_artifact": null})).await?;
         let bad = context.call_tool("workflow_flow", &json!({"n": "two"})).await.unwrap_err().into_fault();
+        // The result of a call is an artifact of the caller: the next call names it.
+        let chained = json!({"input_artifact": "wi_flow.json:0"});
+        let chained = context.call_tool("workflow_flow_from_artifact", &chained).await?;
+        let versions: Vec<u32> = context
+            .artifacts()
+            .list()
+            .iter()
+            .filter(|meta| meta.name.as_str() == "wi_flow.json")
+            .map(|meta| meta.version)
+            .collect();
+        assert_eq!(versions, [0, 1]);
+        let later: Vec<String> = context.tools().await.into_iter().map(|tool| tool.name).collect();
+        assert!(later.contains(&"workflow_flow_from_artifact".to_owned()), "{later:?}");
         context.artifacts().put_json("in.json", &json!({"n": 3}))?;
         let named = context.call_tool("workflow_flow", &json!({"input_artifact": "in.json"})).await?;
         let peer = context.call_tool("peer_echo", &json!({"n": 4})).await?;
@@ -237,6 +250,7 @@ async fn handlers_call_agents_and_workflows_by_name() {
             "codes": [refused.code, nobody.code, bad.code, wrong.code],
             "tools": tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
             "asked": asked,
+            "chained": chained,
             "named": named,
             "peer": peer,
         }))
@@ -260,6 +274,7 @@ async fn handlers_call_agents_and_workflows_by_name() {
         "codes": ["SINEW-5102", "SINEW-5110", "SINEW-4101", "SINEW-4101"],
         "tools": ["peer_echo", "workflow_flow"],
         "asked": {"n": 2},
+        "chained": {"n": 2},
         "named": {"n": 3},
         "peer": {"n": 4},
     });

@@ -75,7 +75,9 @@ pub trait Dialect: Sync {
 pub struct LowerOptions<'a> {
     /// Name for a workflow whose file has none: the file's stem.
     pub default_name: &'a str,
-    /// Reads a file the workflow refers to, by the path written there. The error is one sentence.
+    /// Reads a file the workflow refers to, by the path written there. The error is one sentence. `env:NAME` is answered
+    /// if the variable is set, `caller:PATH` by a file of the caller, `agent-input:NAME` and `agent-output:NAME` by the
+    /// JSON Schema of an agent that is declared beside the file.
     pub read: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
     /// Lists a folder beside the file: names, those of folders with a slash at their end. [`no_list`] has none.
     pub list: &'a dyn Fn(&str) -> Result<Vec<String>, String>,

@@ -323,7 +323,7 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
         }
     }
     let time = words::duration(description.duration_ms);
-    line("status", &format!("{on}{}{off}, {time}, {nodes}", description.status.as_str()));
+    line("status", &format!("{on}{}{off}, {time}, {nodes}", words::status_word(description.status)));
     line(
         "started",
         &format!("{} ({})", words::instant(description.started), words::ago(description.started, now)),

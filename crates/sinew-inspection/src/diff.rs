@@ -187,7 +187,7 @@ pub fn text(told: &ExecutionComparison, ascii: bool) -> String {
     let mut sides = vec![heads.map(str::to_owned).to_vec()];
     for (word, side) in [("first", &told.first), ("second", &told.second)] {
         let version = format!("{}@{}", words::one_line(&side.workflow, 40), words::short(&side.version));
-        let (status, time) = (side.status.as_str().to_owned(), duration(side.duration_ms));
+        let (status, time) = (words::status_word(side.status).to_owned(), duration(side.duration_ms));
         sides.push(vec![word.to_owned(), side.execution.clone(), version, status, time]);
     }
     let heads = [" ", "NODE", "FIRST", "TIME", "SECOND", "TIME", "OUTPUT"];

@@ -130,7 +130,7 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
     for row in rows {
         let mut line = vec![
             row.execution.clone(),
-            row.status.as_str().to_owned(),
+            words::status_word(row.status).to_owned(),
             words::one_line(&row.workflow, 40),
             words::ago(row.started, now),
             duration(row.ended.unwrap_or(now).saturating_sub(row.started)),
@@ -159,7 +159,7 @@ pub fn text(rows: &[ExecutionRow], now: Time, wide: bool, color: bool) -> String
     let mut painted = table.lines();
     let head = painted.next().unwrap_or_default().to_owned();
     let rest = painted.zip(rows).map(|(line, row)| {
-        let word = row.status.as_str();
+        let word = words::status_word(row.status);
         line.replacen(
             &format!("  {word}"),
             &format!("  {}{word}\u{1b}[0m", words::status_color(row.status)),

@@ -161,7 +161,7 @@ fn a_failure_is_told_from_the_outside_in() {
     assert!(told.waiting.is_empty());
     let text = describe::text(&told, HOUR * 2, false);
     for wanted in
-        ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failure"]
+        ["failed at each_line_1", "no price for line 2", "sinew execution retry", "status      failed"]
     {
         assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
     }

@@ -158,7 +158,7 @@ pub fn head(record: &Record, context: &ViewContext) -> String {
         record.id(),
         words::name(&record.plan().name),
         words::short(record.execution.program().graph.digest()),
-        status.as_str(),
+        words::status_word(status),
         duration(until.saturating_sub(state.started_at)),
         counts.over,
         counts.total

@@ -1,6 +1,6 @@
 //! Words and columns that views share.
 
-use sinew_engine::{ExecutionState, Time};
+use sinew_engine::{ExecutionState, TerminalStatus, Time};
 use sinew_protocol::query::ExecutionStatus;
 use sinew_source::{escape_line, escape_text};
 
@@ -18,6 +18,24 @@ pub fn duration(ms: Time) -> String {
 /// Returns how an execution stands.
 pub fn status_of(state: &ExecutionState) -> ExecutionStatus {
     sinew_engine::execution_status(state, &sinew_engine::waiting(state))
+}
+
+/// Returns the word for a status that people read: the same for executions and nodes. JSON has the stored word.
+pub const fn status_word(status: ExecutionStatus) -> &'static str {
+    match status {
+        ExecutionStatus::Success => "succeeded",
+        ExecutionStatus::Failure => "failed",
+        other => other.as_str(),
+    }
+}
+
+/// Returns the word for an end that people read.
+pub const fn end_word(status: TerminalStatus) -> &'static str {
+    match status {
+        TerminalStatus::Success => "succeeded",
+        TerminalStatus::Failure => "failed",
+        TerminalStatus::Cancelled => "cancelled",
+    }
 }
 
 /// Returns the colour of a status on a terminal.

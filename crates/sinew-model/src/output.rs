@@ -93,6 +93,7 @@ impl AnswerPlan {
             name: ANSWER_TOOL.to_owned(),
             description: "Hands over the output. Call it when the work is done.".to_owned(),
             parameters: as_object(&schema.value),
+            takes_artifact: false,
             output_schema: None,
         })
     }

@@ -25,6 +25,8 @@ use crate::{ExecutionId, Token};
 pub const MAX_BODY: usize = 512 * 1024;
 /// The most labels of an execution.
 pub const MAX_LABELS: usize = 32;
+/// The longest settings of a user, in bytes of JSON.
+pub const MAX_USER_CONFIG_BYTES: usize = 16 << 10;
 /// The longest label, key and value each, and the longest name of a user, a session or a workflow, in bytes.
 pub const MAX_NAME: usize = 256;
 /// The longest reason, comment or address, in bytes.
@@ -101,6 +103,9 @@ pub struct StartCommand {
     /// On whose behalf.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
+    /// Settings of that user for the request (`a2aUserConfig`), an object; null if there are none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub user_config: Value,
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
@@ -129,6 +134,7 @@ impl StartCommand {
             chain: Vec::new(),
             parent: None,
             user: String::new(),
+            user_config: Value::Null,
             session: String::new(),
             labels: BTreeMap::new(),
             idempotency_key: None,
@@ -139,7 +145,7 @@ impl StartCommand {
     /// Returns the sha256 of what the start asks for, in hex. Fields that only say who sends the start, or on whose way,
     /// do not count: two executors that send the start of one task differ in them.
     pub fn digest(&self) -> String {
-        let asked = serde_json::json!([
+        let mut asked = serde_json::json!([
             self.workflow,
             self.version,
             self.input,
@@ -149,6 +155,9 @@ impl StartCommand {
             self.session,
             self.labels,
         ]);
+        if let Some(asked) = asked.as_array_mut().filter(|_| !self.user_config.is_null()) {
+            asked.push(self.user_config.clone());
+        }
         sha256(asked.to_string().as_bytes())
     }
 
@@ -340,6 +349,12 @@ impl Command {
         self.most("workflow", &body.workflow, MAX_NAME)?;
         self.most("user", &body.user, MAX_NAME)?;
         self.most("session", &body.session, MAX_NAME)?;
+        if !body.user_config.is_null() {
+            if !body.user_config.is_object() {
+                return Err(self.bad("user_config", "is not an object"));
+            }
+            self.most("user_config", &body.user_config.to_string(), MAX_USER_CONFIG_BYTES)?;
+        }
         self.most("idempotency_key", body.idempotency_key.as_deref().unwrap_or_default(), MAX_TEXT)?;
         self.names("chain", &body.chain)?;
         if body.labels.len() > MAX_LABELS {

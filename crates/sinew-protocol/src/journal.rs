@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::message::BadMessage;
 use crate::pb;
@@ -117,6 +118,9 @@ pub struct ExecutionMeta {
     /// On whose behalf.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
+    /// Settings of that user for the request; null if there are none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub user_config: Value,
     /// The session (A2A context).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub session: String,
@@ -341,6 +345,10 @@ impl From<&ExecutionMeta> for pb::ExecutionMeta {
             plan: meta.plan.clone(),
             caller: meta.caller.to_string(),
             user: meta.user.clone(),
+            user_config_json: match &meta.user_config {
+                Value::Null => Bytes::new(),
+                config => config.to_string().into(),
+            },
             session: meta.session.clone(),
             labels: meta.labels.clone(),
             created: meta.created,
@@ -375,6 +383,10 @@ impl TryFrom<pb::ExecutionMeta> for ExecutionMeta {
             plan: wire.plan,
             caller: token("caller", &wire.caller)?,
             user: wire.user,
+            user_config: match &*wire.user_config_json {
+                [] => Value::Null,
+                bytes => serde_json::from_slice(bytes).map_err(|e| bad("user_config", &e.to_string()))?,
+            },
             session: wire.session,
             labels: wire.labels,
             created: wire.created,

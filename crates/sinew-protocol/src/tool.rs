@@ -37,17 +37,20 @@ pub struct WorkflowTool {
     pub output_schema: Option<Value>,
 }
 
-/// A tool as models are told about it, in the vocabulary of the specification (`nullable` parameters, none required).
+/// A tool as models are told about it.
 ///
-/// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) word it for each of them.
+/// [`openai`](Self::openai), [`anthropic`](Self::anthropic) and [`mcp`](Self::mcp) word it for each of them, and
+/// [`spec`](Self::spec) as the specification does: there every parameter is nullable and none is required.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
     /// Name that the model uses.
     pub name: String,
-    /// When and how to call it.
+    /// Purpose of the tool, then the way to call it.
     pub description: String,
     /// JSON Schema of the arguments.
     pub parameters: Value,
+    /// Whether an existing artifact may take the place of the arguments, as `input_artifact`.
+    pub takes_artifact: bool,
     /// JSON Schema of the result, when it has one.
     pub output_schema: Option<Value>,
 }
@@ -94,14 +97,13 @@ pub struct Caller {
 }
 
 impl WorkflowTool {
-    /// The tool for a workflow. Without an input schema it takes one text.
+    /// The tool for a workflow. Without an input schema it takes any object.
     pub fn new(workflow: impl Into<String>, input_schema: Option<&Value>) -> Self {
-        let text =
-            || json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        let any = || json!({"type": "object", "properties": {}, "additionalProperties": true});
         Self {
             workflow: workflow.into(),
             description: String::new(),
-            input_schema: input_schema.cloned().unwrap_or_else(text),
+            input_schema: input_schema.cloned().unwrap_or_else(any),
             output_schema: None,
         }
     }
@@ -123,37 +125,34 @@ impl WorkflowTool {
 
     /// The tool as models are told about it.
     pub fn declaration(&self) -> ToolDeclaration {
-        let mut properties = Map::new();
-        let about = "Filename of an existing artifact containing the input JSON data. Use this OR individual parameters.";
-        properties.insert(
-            INPUT_ARTIFACT.to_owned(),
-            json!({"type": "string", "description": about, "nullable": true}),
-        );
-        for (name, schema) in self.properties() {
-            if name != INPUT_ARTIFACT {
-                properties.insert(name.clone(), nullable(schema));
-            }
-        }
         let mut parameters = Map::new();
         parameters.insert("type".to_owned(), "object".into());
+        let properties: Map<String, Value> = self
+            .properties()
+            .filter(|(name, _)| *name != INPUT_ARTIFACT)
+            // Interfaces of models refuse `true` for a schema.
+            .map(|(name, schema)| (name.clone(), if schema.is_object() { schema.clone() } else { json!({}) }))
+            .collect();
+        let required = self.input_schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: Vec<Value> = required
+            .filter(|name| name.as_str().is_some_and(|name| properties.contains_key(name)))
+            .cloned()
+            .collect();
         parameters.insert("properties".to_owned(), properties.into());
-        parameters.insert("required".to_owned(), json!([]));
-        for definitions in ["$defs", "definitions"] {
-            if let Some(found) = self.input_schema.get(definitions) {
-                parameters.insert(definitions.to_owned(), found.clone());
+        parameters.insert("required".to_owned(), required.into());
+        for word in ["additionalProperties", "$defs", "definitions"] {
+            if let Some(found) = self.input_schema.get(word) {
+                parameters.insert(word.to_owned(), found.clone());
             }
-        }
-        let workflow = &self.workflow;
-        let mut description = format!(
-            "Invoke the '{workflow}' workflow. Dual-mode: provide parameters directly OR '{INPUT_ARTIFACT}'."
-        );
-        if !self.description.is_empty() {
-            description = format!("{description} {}", self.description);
         }
         ToolDeclaration {
             name: self.name(),
-            description,
+            description: purpose_first(
+                &self.description,
+                &format!("Invoke the '{}' workflow.", self.workflow),
+            ),
             parameters: parameters.into(),
+            takes_artifact: true,
             output_schema: self.output_schema.clone(),
         }
     }
@@ -263,11 +262,12 @@ fn file(artifact: ArtifactRef, caller: &Caller) -> Part {
     Part::url(uri.to_string()).with_filename(name).with_media_type("application/json")
 }
 
-fn nullable(schema: &Value) -> Value {
-    let mut schema = match schema {
-        Value::Object(fields) => fields.clone(),
-        _ => Map::new(),
-    };
-    schema.insert("nullable".to_owned(), true.into());
-    schema.into()
+/// Returns the description of a tool: its purpose, if it has one, and then the way to call it.
+pub fn purpose_first(purpose: &str, call: &str) -> String {
+    let purpose = purpose.trim();
+    match purpose.chars().last() {
+        None => call.to_owned(),
+        Some('.' | '!' | '?') => format!("{purpose} {call}"),
+        Some(_) => format!("{purpose}. {call}"),
+    }
 }

@@ -126,18 +126,18 @@ fn observe_embed(text: &str) -> Value {
 fn observe_tool(case: &Value) -> Value {
     let tool = WorkflowTool::new(case["target"].as_str().unwrap(), Some(&case["schema"]));
     if case["kind"] == "tool_decl" {
-        let declaration = tool.declaration();
-        let properties = declaration.parameters["properties"].as_object().unwrap();
+        let declaration = tool.declaration().spec();
+        let properties = declaration["parameters"]["properties"].as_object().unwrap();
         let nullable = properties.iter().filter(|(_, p)| p["nullable"] == true).map(|(name, _)| name);
         let types: Map<String, Value> = properties
             .iter()
             .map(|(name, p)| (name.clone(), p["type"].as_str().unwrap().to_uppercase().into()))
             .collect();
         return json!({
-            "name": declaration.name,
-            "description": declaration.description,
+            "name": declaration["name"],
+            "description": declaration["description"],
             "param_names": properties.keys().collect::<Vec<_>>(),
-            "required": declaration.parameters["required"],
+            "required": declaration["parameters"]["required"],
             "nullable": nullable.collect::<Vec<_>>(),
             "types": types,
         });

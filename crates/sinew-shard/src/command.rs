@@ -51,6 +51,7 @@ impl ShardState {
             plan: program.as_ref().map(|program| program.graph.digest().to_owned()).unwrap_or_default(),
             caller: caller.clone(),
             user: command.user,
+            user_config: command.user_config,
             session: command.session,
             labels: command.labels,
             created: now,

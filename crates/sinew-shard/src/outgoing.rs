@@ -163,6 +163,7 @@ pub fn child_start(
             agent: workflow,
         }),
         user: meta.user.clone(),
+        user_config: meta.user_config.clone(),
         session: meta.session.clone(),
         labels: meta.labels.clone(),
         idempotency_key: None,

@@ -131,6 +131,7 @@ mod tests {
             plan: String::new(),
             caller: caller.clone(),
             user: String::new(),
+            user_config: serde_json::Value::Null,
             session: String::new(),
             labels: BTreeMap::new(),
             created: 1,

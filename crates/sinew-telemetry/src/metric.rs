@@ -208,10 +208,31 @@ fn describe() {
 /// Roles of processes that run an executor, whose doings the counters count.
 const ROLES_WITH_EXECUTOR: [&str; 2] = ["executor", "dev"];
 /// Labels of counters with all their values.
-const LABEL_VALUES: [(&str, &[&str]); 3] = [
+const LABEL_VALUES: [(&str, &[&str]); 5] = [
     ("status", &["success", "failure", "cancelled"]),
     ("outcome", &["success", "error", "failure", "invalid", "cancelled", "timeout"]),
     ("direction", &["input", "output"]),
+    ("stream", &["COMMANDS", "RESULTS"]),
+    // Kinds of subjects.
+    (
+        "kind",
+        &[
+            "card",
+            "command",
+            "control",
+            "event",
+            "history",
+            "journal",
+            "progress",
+            "quarantine",
+            "query",
+            "result",
+            "rpc",
+            "task",
+            "workflow",
+            "other",
+        ],
+    ),
 ];
 
 /// Sets counters to 0. A rate sees the first increase of a counter only if the counter was there before. Counters whose
@@ -246,6 +267,8 @@ mod tests {
             "sinew_executions_ended_total{status=\"failure\"} 0",
             "sinew_attempts_ended_total{outcome=\"timeout\"} 0",
             "sinew_quarantine_lost_total 0",
+            "sinew_streams_behind_total{stream=\"COMMANDS\"} 0",
+            "sinew_undeliverable_total{kind=\"command\"} 0",
         ] {
             assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
         }

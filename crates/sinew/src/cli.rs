@@ -13,7 +13,7 @@ use crate::{cmd, exit, output};
 
 /// Durable agent workflows: validate, run, test, draw and serve them.
 #[derive(Debug, Parser)]
-#[command(name = "sinew", version, about, after_help = exit::TABLE, max_term_width = 110, propagate_version = true)]
+#[command(name = "sinew", version = env!("BUILD_VERSION"), about, after_help = exit::TABLE, max_term_width = 110, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -105,7 +105,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<exit::Exit, exit::Failure
         Command::Schema(args) => cmd::schema::schema(&args, output),
         Command::Explain(args) => cmd::explain::explain(&args, output),
         Command::New(command) => cmd::new::new(&command, output),
-        Command::Completions(args) => Ok(cmd::completions::completions(&args, Cli::command(), output)),
+        Command::Completions(args) => Ok(cmd::completions::completions(&args, output)),
         Command::Man(args) => cmd::completions::man(&args, Cli::command(), output),
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Options {
     pub(crate) fetch: bool,
     /// Environment variables that application files may name.
     pub(crate) variables: VariableRules,
+    /// Schemas of agents beside the file, by `agent-input:NAME` and `agent-output:NAME`.
+    pub(crate) agent_schemas: BTreeMap<String, serde_json::Value>,
 }
 
 /// Flags that let files read environment variables.
@@ -178,6 +180,12 @@ pub(crate) fn lower(path: &Path, document: Document, options: &Options) -> Resul
                         std::env::var_os(name).map(|_| Vec::new()).ok_or_else(|| format!("{name} is not set"))
                     }
                     Some(("caller", path)) => read_of_caller(path),
+                    Some(("agent-input" | "agent-output", _)) => {
+                        let schema = options.agent_schemas.get(wanted);
+                        schema
+                            .map(|schema| schema.to_string().into_bytes())
+                            .ok_or_else(|| "the schema of the agent is not known".to_owned())
+                    }
                     _ => read_source(&folder, wanted, options.fetch),
                 },
                 list: &|wanted| list_beside(&folder, Path::new(wanted)),

@@ -9,6 +9,7 @@ mod agents;
 mod artifacts;
 mod cli;
 mod cmd;
+mod completion;
 mod connect;
 mod deadline;
 mod deploy;
@@ -36,6 +37,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // A worker for scripts is this program, too.
     if let Some(exit) = sinew_script::run_worker() {
+        return exit;
+    }
+    if let Some(exit) = completion::answer_shell() {
         return exit;
     }
     sinew_script::use_worker_processes();

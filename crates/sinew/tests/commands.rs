@@ -336,7 +336,27 @@ fn every_command_shows_examples_and_has_a_page() {
         assert!(page.is_file(), "{}", page.display());
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(ok(here.path(), &["completions", shell]).contains("validate"), "{shell}");
+        assert!(ok(here.path(), &["completions", shell]).contains("COMPLETE"), "{shell}");
+    }
+}
+
+/// A build says which commit it is of.
+#[test]
+fn the_version_names_commit_and_date() {
+    let here = tempfile::tempdir().unwrap();
+    let said = ok(here.path(), &["--version"]);
+    let rule = regex::Regex::new(r"^sinew \d+\.\d+\.\d+ \([0-9a-f]{7,40} \d{4}-\d\d-\d\d\)\n$").unwrap();
+    assert!(rule.is_match(&said), "{said}");
+}
+
+/// A drawing with an execution laid over it says at each node what it waits for.
+#[test]
+fn overlays_say_what_is_waited_for() {
+    let here = tempfile::tempdir().unwrap();
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/record/waiting.json");
+    for format in ["mermaid", "terminal", "dot", "svg"] {
+        let drawn = ok(here.path(), &["workflow", "render", "--execution", record, "--format", format]);
+        assert!(drawn.contains("waits for"), "{format}: {drawn}");
     }
 }
 

@@ -160,6 +160,43 @@ fn projects_of_agents_are_whole() {
     assert_eq!(again.status.code(), Some(6));
 }
 
+/// The project builds where no workspace is around it, with the dependency lines that it was written with.
+#[test]
+fn a_rust_project_of_an_agent_builds_outside_the_workspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_sinew"));
+    let new = Command::new(program)
+        .args(["new", "agent", "billing", "--kind", "rust"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(new.status.success(), "{}", String::from_utf8_lossy(&new.stderr));
+    let project = folder.path().join("billing");
+    let manifest = std::fs::read_to_string(project.join("Cargo.toml")).unwrap();
+    // Versions that this checkout is built with are there without a network.
+    std::fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let target = program.parent().and_then(Path::parent).unwrap().join("agent-project");
+    let built = Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--quiet"])
+        .current_dir(&project)
+        .env("CARGO_TARGET_DIR", target)
+        .env_remove("RUSTFLAGS")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{manifest}\n{}", String::from_utf8_lossy(&built.stderr));
+    // Each crate of ours that a project depends on says what it is for.
+    let manifest: Vec<&str> = manifest
+        .lines()
+        .filter(|line| line.starts_with("sinew-"))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(!manifest.is_empty());
+    for name in manifest {
+        let readme = std::fs::read_to_string(root().join("crates").join(name).join("README.md")).unwrap();
+        assert!(readme.lines().count() > 10, "{name}");
+    }
+}
+
 #[test]
 fn drawings_of_the_examples_are_current() {
     let readme = std::fs::read_to_string(root().join("examples/README.md")).unwrap();

@@ -4,6 +4,7 @@ mod architecture;
 mod bench;
 mod commands;
 mod common;
+mod completion;
 mod deploy;
 mod examples;
 mod first_hour;

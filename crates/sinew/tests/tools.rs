@@ -5,7 +5,7 @@ use crate::common;
 
 use common::World;
 use jsonschema::Validator;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sinew_protocol::tool::{INPUT_ARTIFACT, WorkflowTool};
 
 /// The format, its schema, and where in a declaration the parameters are.
@@ -29,16 +29,17 @@ fn check(format: &str, schema: &Validator, parameters: &str, declared: &Value) {
     let parameters = declared.pointer(parameters).unwrap_or_else(|| panic!("{format}: {declared:#}"));
     let arguments = jsonschema::validator_for(parameters)
         .unwrap_or_else(|error| panic!("{format}: its parameters are no schema: {error}: {parameters:#}"));
-    // Both modes: an artifact alone, and nothing given at all. Under strict a model says null for what it does not give.
+    // Required is what the workflow requires; strict interfaces demand all, and null stands for what is left out.
     let is_strict = declared.pointer("/function/strict") == Some(&json!(true));
-    let names = parameters["properties"].as_object().into_iter().flatten().map(|(name, _)| name);
-    let nulls: Map<String, Value> =
-        names.filter(|_| is_strict).map(|name| (name.clone(), Value::Null)).collect();
-    for mut given in [json!({INPUT_ARTIFACT: "order.json"}), json!({INPUT_ARTIFACT: null}), json!({})] {
-        for (name, null) in &nulls {
-            given.as_object_mut().expect("an object").entry(name).or_insert_with(|| null.clone());
-        }
-        assert!(arguments.is_valid(&given), "{format} refuses {given}: {parameters:#}");
+    let names: Vec<&String> =
+        parameters["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    let required: Vec<&str> =
+        parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert!(required.iter().all(|name| names.iter().any(|known| known == name)), "{format}: {parameters:#}");
+    if is_strict {
+        assert_eq!(names, required, "{format}: {parameters:#}");
+    } else {
+        assert_eq!(arguments.is_valid(&json!({})), required.is_empty(), "{format}: {parameters:#}");
     }
 }
 
@@ -114,6 +115,16 @@ fn every_workflow_is_declared_as_each_interface_takes_it() {
                 _ => declaration.mcp(),
             };
             check(format, &schema, parameters, &declared);
+            // The same tool with an artifact for its input.
+            let of_artifact = declaration.artifact_mode().expect("workflows take artifacts");
+            let declared = match format {
+                "openai" => of_artifact.openai(),
+                "anthropic" => of_artifact.anthropic(),
+                _ => of_artifact.mcp(),
+            };
+            check(format, &schema, parameters, &declared);
+            let taken = declared.pointer(parameters).expect("parameters");
+            assert_eq!(taken["required"], json!([INPUT_ARTIFACT]), "{format}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Translation of nodes to `sam` workflows.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_plan::{NodeIndex, NodeOperation};
 
 use super::lower::{ConnectionData, TeamNodeData};
@@ -20,24 +20,51 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
         _ if own.attached => Portability::Attached,
         NodeOperation::Source => Portability::Start,
         _ if converts => Portability::Not("a conversion function makes its input".into()),
-        NodeOperation::Agent => {
-            let text = |key: &str| extra.configurations.get(key).and_then(Value::as_str);
-            let instruction =
-                text("system_prompt").or_else(|| text("prompt")).or_else(|| text("instructions"));
-            if extra.configurations.values().any(|value| value.to_string().contains("{{")) {
-                return Portability::Not("its configurations hold templates of this dialect".into());
-            }
-            if !extra.attached.is_empty() {
-                losses.push("its tools and memories are not carried over".into());
-            }
-            losses
-                .push("its agent gets what came before as it is, without configurations and shaping".into());
-            Portability::Agent {
-                agent: own.agent.clone().unwrap_or_else(|| own.kind.clone()),
-                instruction: instruction.map(str::to_owned),
-                input: None,
-            }
-        }
+        NodeOperation::Agent => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
         _ => Portability::Not(format!("there is no word for '{}'", own.kind)),
     }
+}
+
+fn agent(
+    graph: &PlanGraph<'_>,
+    node: NodeIndex,
+    extra: &TeamNodeData,
+    losses: &mut Vec<String>,
+) -> Result<Portability, String> {
+    let own = graph.plan().node(node);
+    if extra.kind != "AI_AGENT" {
+        return Err("its configurations say what it does, and agents of sam get an input alone".into());
+    }
+    if extra.configurations.values().any(|value| value.to_string().contains("{{")) {
+        return Err("its configurations hold templates of this dialect".into());
+    }
+    let text =
+        |key: &str| extra.configurations.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if text("user_prompt").is_some() {
+        return Err("its own user_prompt takes the place of the message that arrives".into());
+    }
+    if own.id.contains(['.', '{', '}']) {
+        return Err("templates of sam cannot name it".into());
+    }
+    if let Some((_, edge)) = graph.edges_into(node).find(|(_, edge)| edge.port != "result") {
+        return Err(format!("it works on the output '{}' of the node before it", edge.port));
+    }
+    let mut before = graph.edges_into(node).map(|(_, edge)| edge.from);
+    let first = before.next().map(|from| graph.plan().node(from));
+    if before.next().is_some() {
+        return Err("what it works on depends on which of several nodes ran first".into());
+    }
+    let path = match first {
+        Some(from) if from.op != NodeOperation::Source => format!("{{{{{}.output}}}}", from.id),
+        _ => "{{workflow.input}}".to_owned(),
+    };
+    if !extra.attached.is_empty() {
+        losses.push("its tools and memories are not carried over".into());
+    }
+    losses.push("its agent gets what came before as it is, without configurations and shaping".into());
+    Ok(Portability::Agent {
+        agent: own.agent.clone().unwrap_or_else(|| own.kind.clone()),
+        instruction: text("system_prompt").map(str::to_owned),
+        input: Some(json!({ "result": path })),
+    })
 }

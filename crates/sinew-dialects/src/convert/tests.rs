@@ -44,20 +44,35 @@ fn converted(document: &Value) -> Plan {
     lower(dialect("sam"), document).unwrap_or_else(|found| panic!("{found}\n{document:#}")).plan
 }
 
+/// Agents that were asked, each with its input and instruction, and the output of the execution.
+type AgentView = (Vec<(String, Value, String)>, Option<Value>);
+
 /// A run as agents see it: who was asked, with what input and instruction. The output, too, if it succeeded.
 fn run(
     plan: Plan,
     dialect: &dyn Dialect,
     input: &Value,
     answer: &dyn Fn(&TaskRequest) -> Value,
-) -> (Vec<(String, Value, String)>, Option<Value>) {
+) -> AgentView {
+    run_to_end(plan, dialect, input, answer).expect("it succeeds")
+}
+
+/// The same; `None` if the run fails.
+fn run_to_end(
+    plan: Plan,
+    dialect: &dyn Dialect,
+    input: &Value,
+    answer: &dyn Fn(&TaskRequest) -> Value,
+) -> Option<AgentView> {
     let mut bench = Bench::new(plan, dialect.adapter());
     bench.start(input.clone(), &mut |_, ask| {
         let result = Ok(TaskReply::new(answer(ask)));
         Stubbed { after: 1, progress: Vec::new(), result }
     });
     let outcome = bench.state().outcome.as_ref().expect("it ends");
-    assert_eq!(outcome.status, TerminalStatus::Success, "{outcome:?}");
+    if outcome.status != TerminalStatus::Success {
+        return None;
+    }
     let mut asked: Vec<_> = bench
         .asked
         .iter()
@@ -66,8 +81,8 @@ fn run(
             (name, Value::clone(&ask.input), ask.instruction.clone().unwrap_or_default())
         })
         .collect();
-    asked.sort_by_key(|one| format!("{one:?}"));
-    (asked, outcome.output.as_deref().cloned())
+    asked.sort_by_key(|one| format!("{} {} {:?}", one.0, one.2, one.1));
+    Some((asked, outcome.output.as_deref().cloned()))
 }
 
 /// A plan of `sam` becomes a file that lowers to the same plan, so it runs the same way.
@@ -301,6 +316,183 @@ fn random_chains_of_instructions_ask_the_same_or_are_refused() {
         same += 1;
     }
     assert!(same > SEEDS / 3, "only {same} of {SEEDS} were converted");
+}
+
+/// A random graph of agents and conditionals, now and then with something that `sam` cannot say.
+fn random_graph(dice: &mut Dice) -> Value {
+    let mut nodes = vec![json!({ "id": "cs", "type": "chat-start", "data": { "_label": "Start" } })];
+    let mut edges = Vec::new();
+    let mut ends: Vec<(String, &str)> = vec![("cs".into(), "output")];
+    let mut agents: Vec<String> = Vec::new();
+    for n in 0..2 + dice.roll(6) {
+        let id = format!("n{n}");
+        let at = dice.roll(ends.len());
+        let (from, handle) = ends[at].clone();
+        if handle != "output" {
+            ends.remove(at);
+        }
+        let edge = |from: &str, handle: &str| {
+            json!({ "id": format!("{from}-{handle}-{id}"), "source": from, "sourceHandle": handle, "target": id,
+                    "targetHandle": "input", "data": { "channel": "flow" } })
+        };
+        edges.push(edge(&from, handle));
+        if dice.one_in(3) {
+            let fields: &[&str] = match agents.contains(&from) {
+                true => &["response", "response", "nested.flag", "absent"],
+                false if dice.one_in(10) => &["count"],
+                false => &["message"],
+            };
+            nodes.push(json!({ "id": id, "type": "conditional", "data": {
+                "field": *dice.pick(fields),
+                "operator": if dice.one_in(12) { "contains" } else { *dice.pick(&["equals", "notEquals", "greaterThan", "lessOrEqual", ""]) },
+                "value": dice.pick(&[json!("yes"), json!("Yes \"it's\" ü"), json!(1), json!(true), json!(2.5)]).clone(),
+                "caseSensitive": !dice.one_in(6)
+            } }));
+            ends.extend([(id.clone(), "true"), (id, "false")]);
+            continue;
+        }
+        let mut instructions =
+            vec!["Be kind.".to_owned(), "Say {{ $('Start').item.json.message }}.".to_owned()];
+        instructions
+            .extend(agents.iter().map(|other| format!("As {{{{ $('{other}').item.json.response }}}}.")));
+        instructions.push("Run {{ input.message.length }}".to_owned());
+        let mut data = json!({ "model": "m", "instructions": dice.pick(&instructions).clone() });
+        if dice.one_in(12) {
+            data["on_error"] = json!("continue");
+        }
+        if dice.one_in(15) {
+            data["prompt"] = json!("{{ input.message }}");
+        }
+        nodes.push(json!({ "id": id, "type": if dice.one_in(15) { "llm-completion" } else { "agent" }, "data": data }));
+        if dice.one_in(15) {
+            edges.push(edge("cs", "output"));
+        }
+        ends.push((id.clone(), "output"));
+        agents.push(id);
+    }
+    // A condition that opens for nothing is refused, so most of them open for an agent.
+    for (n, (from, _)) in ends.iter().filter(|(_, handle)| *handle == "true").enumerate() {
+        let id = format!("t{n}");
+        edges.push(
+            json!({ "id": format!("{from}-{id}"), "source": from, "sourceHandle": "true", "target": id,
+            "targetHandle": "input", "data": { "channel": "flow" } }),
+        );
+        nodes.push(
+            json!({ "id": id, "type": "agent", "data": { "model": "m", "instructions": "Be brief." } }),
+        );
+    }
+    json!({ "nodes": nodes, "edges": edges })
+}
+
+#[test]
+fn random_graphs_ask_the_same_or_are_refused() {
+    let (covalt, sam) = (dialect("covalt"), dialect("sam"));
+    let mut same = 0;
+    for seed in 0..SEEDS {
+        let file = random_graph(&mut Dice(seed));
+        let Ok(lowered) = lower(covalt, &file) else { continue };
+        let plan = lowered.plan;
+        let Ok(made) = to_sam(&plan, covalt) else { continue };
+        let again = converted(&made.document);
+        let words = ["yes", "YES", "no", "Yes \"it's\" ü"];
+        for (message, count) in [("yes", json!(1)), ("Yes \"it's\" ü", json!(true)), ("go", json!(2.5))] {
+            let answer = |ask: &TaskRequest| {
+                let word = words[ask.instruction.as_deref().unwrap_or_default().len() % words.len()];
+                json!({ "response": word })
+            };
+            let input = json!({ "message": message, "count": count, "nested": { "flag": true } });
+            // An order of values that have none fails the node there.
+            let Some(before) = run_to_end(plan.clone(), covalt, &input, &answer) else { continue };
+            let after = run(again.clone(), sam, &input, &answer);
+            let asked = |all: &[(String, Value, String)]| -> Vec<(String, String)> {
+                all.iter().map(|(agent, _, instruction)| (agent.clone(), instruction.clone())).collect()
+            };
+            assert_eq!(asked(&before.0), asked(&after.0), "seed {seed}\n{file:#}\n{:#}", made.document);
+            for ((_, given, _), (_, got, _)) in before.0.iter().zip(&after.0) {
+                let (given, got) = (&given["inputs"]["input"], &got["input"]);
+                for field in ["message", "response"] {
+                    if let Some(text) = got.get(field) {
+                        assert_eq!(given.get(field), Some(text), "seed {seed}\n{file:#}");
+                    }
+                }
+            }
+            same += 1;
+        }
+    }
+    assert!(same > 30, "only {same} runs were compared");
+}
+
+/// A random team: a tree of agents under a trigger, now and then with something that `sam` cannot say.
+fn random_team(dice: &mut Dice) -> Value {
+    let mut nodes = vec![json!({ "id": "t", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" })];
+    let mut connections = Vec::new();
+    for n in 0..1 + dice.roll(6) {
+        let id = format!("n{n}");
+        let before = match dice.roll(n + 1) {
+            0 => "t".to_owned(),
+            at => format!("n{}", at - 1),
+        };
+        let mut connection = json!({ "id": format!("c{n}"), "from_node": before, "to_node": id });
+        let mut node = json!({ "id": id, "name": format!("node_{n}"), "type": "AI_AGENT",
+            "subtype": *dice.pick(&["OPENAI_CHATGPT", "ANTHROPIC_CLAUDE"]),
+            "configurations": { "model": "m", "system_prompt": format!("Do {n}.") } });
+        match dice.roll(16) {
+            0 => node["configurations"]["user_prompt"] = json!("Answer me."),
+            1 => node["configurations"]["system_prompt"] = json!("Use {{ $json.x }}."),
+            2 => connection["conversion_function"] = json!("lambda d: {'content': 'x'}"),
+            3 => node["configurations"]["retry_attempts"] = json!(2),
+            4 => {
+                node["type"] = json!("FLOW");
+                node["subtype"] = json!("IF");
+                node["configurations"] = json!({ "condition_expression": "$json.n > 3" });
+            }
+            _ => {}
+        }
+        nodes.push(node);
+        connections.push(connection);
+        if dice.one_in(12) && n > 0 {
+            connections.push(json!({ "id": format!("d{n}"), "from_node": "t", "to_node": id }));
+        }
+    }
+    json!({ "metadata": { "id": "w", "name": "team", "created_time": 1, "created_by": "me" },
+            "nodes": nodes, "connections": connections, "triggers": ["t"] })
+}
+
+#[test]
+fn random_teams_ask_the_same_or_are_refused() {
+    let (team, sam) = (dialect("agentteam"), dialect("sam"));
+    let mut same = 0;
+    for seed in 0..SEEDS {
+        let file = random_team(&mut Dice(seed));
+        let plan = lower(team, &file).unwrap_or_else(|found| panic!("seed {seed}: {found}\n{file:#}")).plan;
+        let Ok(made) = to_sam(&plan, team) else { continue };
+        let again = converted(&made.document);
+        let answer = |ask: &TaskRequest| {
+            let told = ask.instruction.as_deref().unwrap_or_default();
+            json!({ "content": format!("{} did {told}", ask.target.name()) })
+        };
+        let input = json!({ "content": "go", "n": seed % 7 });
+        let (before, after) = (run(plan, team, &input, &answer), run(again, sam, &input, &answer));
+        let said = |all: &[(String, Value, String)]| -> Vec<(String, Value, String)> {
+            let content = |value: &Value| value["result"]["content"].clone();
+            let one = |(agent, input, told): &(String, Value, String)| {
+                (agent.clone(), content(input), told.clone())
+            };
+            let mut all: Vec<_> = all.iter().map(one).collect();
+            all.sort_by_key(|one| format!("{one:?}"));
+            all
+        };
+        assert_eq!(said(&before.0), said(&after.0), "seed {seed}\n{file:#}\n{:#}", made.document);
+        let mapped = after.1.unwrap();
+        let outputs = mapped.as_object().unwrap();
+        let result = before.1.unwrap();
+        for (id, output) in outputs {
+            let there = if outputs.len() == 1 { &result } else { &result[id] };
+            assert_eq!(there["content"], output["content"], "seed {seed}: {result:#}");
+        }
+        same += 1;
+    }
+    assert!(same > SEEDS / 4, "only {same} of {SEEDS} were converted");
 }
 
 /// Every example converts to a file that runs the same way, or is refused with a reason.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
 
 use super::lower::CanvasNodeData;
+use crate::convert::has_template;
 use crate::{PlanGraph, Portability};
 
 pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<String>) -> Portability {
@@ -18,8 +19,10 @@ pub(super) fn portable(graph: &PlanGraph<'_>, node: NodeIndex, losses: &mut Vec<
     match (&own.op, own.kind.as_str()) {
         _ if own.attached => Portability::Attached,
         (NodeOperation::Source, _) => Portability::Start,
-        (_, "conditional") => conditional(graph, node, &extra).unwrap_or_else(Portability::Not),
-        (NodeOperation::Agent, _) => agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
+        (_, "conditional") => conditional(graph, node, &extra, losses).unwrap_or_else(Portability::Not),
+        (NodeOperation::Agent, "agent" | "droid-agent") => {
+            agent(graph, node, &extra, losses).unwrap_or_else(Portability::Not)
+        }
         (_, kind) => Portability::Not(format!("there is no word for '{kind}'")),
     }
 }
@@ -36,43 +39,103 @@ fn agent(
             return Err(format!("its '{key}' holds an expression, and only instructions are carried over"));
         }
     }
+    if extra.data.get("on_error").and_then(Value::as_str) == Some("continue") {
+        return Err("the workflow goes on after a failure of its agent".into());
+    }
+    if let Some((_, edge)) = graph.edges_into(node).find(|(_, edge)| edge.handle != "input") {
+        return Err(format!("a value arrives at its input '{}'", edge.handle));
+    }
     if !extra.links.is_empty() {
         losses.push("what is linked to it (tools, sub-agents, a model) is not carried over".into());
     }
+    let before = previous(graph, node).ok_or("what it works on depends on which of several branches ran")?;
     losses.push("its agent gets what came before as `input`, without the node's data and parameters".into());
+    losses.push("members of its answer beside `response`, `model` and `tokens_used` are not dropped".into());
+    if before == WORKFLOW_INPUT {
+        losses.push("the message of the person has to be the member `message` of the input".into());
+    }
     let instructions = extra.data.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
+    let instruction = instructions.map(|text| translate(graph, node, text)).transpose()?;
+    if instruction.as_deref().is_some_and(has_template) {
+        losses.push("a value that is not there leaves its template in the instruction, not nothing".into());
+    }
     Ok(Portability::Agent {
         agent: own.agent.clone().unwrap_or_else(|| own.kind.clone()),
-        instruction: instructions.map(|text| translate(graph, node, text)).transpose()?,
-        input: previous(graph, node).map(|before| json!({ "input": format!("{{{{{before}}}}}") })),
+        instruction,
+        input: Some(json!({ "input": format!("{{{{{before}}}}}") })),
     })
 }
 
+/// A condition of `sam` is without a value, and so false, where the field is not there, as it is here.
 fn conditional(
     graph: &PlanGraph<'_>,
     node: NodeIndex,
     extra: &CanvasNodeData,
+    losses: &mut Vec<String>,
 ) -> Result<Portability, String> {
     let text = |key: &str| extra.data.get(key).and_then(Value::as_str).unwrap_or_default();
     let before = previous(graph, node).ok_or("what it looks at depends on which of several branches ran")?;
-    let seen = format!("{{{{{before}.{}}}}}", text("field"));
+    let field: Vec<&str> = text("field").split('.').filter(|step| !step.is_empty()).collect();
+    if field.iter().any(|step| step.contains(['{', '}']) || step.trim() != *step) {
+        return Err(format!("templates cannot name the field '{}'", text("field")));
+    }
+    if before == WORKFLOW_INPUT && field.first().is_none_or(|first| *first != MESSAGE) {
+        return Err(format!(
+            "only '{MESSAGE}' of the input is handed on by the start, not '{}'",
+            text("field")
+        ));
+    }
+    let seen = format!("{{{{{}}}}}", [&[before.as_str()], field.as_slice()].concat().join("."));
     let wanted = extra.data.get("value").cloned().unwrap_or_default();
-    let compare = match text("operator") {
-        "" | "equals" => "==",
-        "notEquals" => "!=",
-        "greaterThan" => ">",
-        "greaterThanOrEqual" | "greaterOrEqual" => ">=",
-        "lessThan" => "<",
-        "lessThanOrEqual" | "lessOrEqual" => "<=",
-        other => return Err(format!("there is no word for the operator '{other}'")),
-    };
-    if !(wanted.is_number() || wanted.is_boolean() || wanted.is_string()) || text("value").contains("{{") {
+    if !(wanted.is_number() || wanted.is_boolean() || wanted.is_string()) || wanted.to_string().contains("{{")
+    {
         return Err("it compares with something that is no plain value".into());
+    }
+    let folds = extra.data.get("caseSensitive") == Some(&json!(false)) && wanted.is_string();
+    // Truth values are numbers in Python, and not here.
+    let (is, is_not) = match (&wanted, folds) {
+        (Value::String(text), true) => {
+            let folded = Value::String(text.to_lowercase());
+            (format!("{seen}.lower() == {folded}"), None)
+        }
+        (Value::String(_), false) => (format!("{seen} == {wanted}"), Some(format!("{seen} != {wanted}"))),
+        (Value::Bool(true), _) => (format!("{seen} is True"), Some(format!("{seen} is not True"))),
+        (Value::Bool(false), _) => (format!("{seen} is False"), Some(format!("{seen} is not False"))),
+        _ => {
+            let is_truth = format!("({seen} is True or {seen} is False)");
+            (
+                format!("{seen} == {wanted} and not {is_truth}"),
+                Some(format!("{seen} != {wanted} or {is_truth}")),
+            )
+        }
+    };
+    let condition = match text("operator") {
+        "" | "equals" => is,
+        "notEquals" => is_not.ok_or("sam compares texts of any case only for being equal")?,
+        operator => {
+            let compare = match operator {
+                "greaterThan" => ">",
+                "greaterThanOrEqual" | "greaterOrEqual" => ">=",
+                "lessThan" => "<",
+                "lessThanOrEqual" | "lessOrEqual" => "<=",
+                other => return Err(format!("there is no word for the operator '{other}'")),
+            };
+            if folds || wanted.is_boolean() {
+                return Err("it compares the order of texts of any case, or of truth values".into());
+            }
+            losses.push("a value that cannot be compared takes the branch 'false' instead of failing".into());
+            format!("{seen} {compare} {wanted}")
+        }
+    };
+    if before == WORKFLOW_INPUT {
+        losses.push("the message of the person has to be the member `message` of the input".into());
     }
     let port = |name: &str| -> Option<EdgeIndex> {
         graph.edges_out_of(node).find(|(_, edge)| edge.port == name).map(|(ix, _)| ix)
     };
-    let condition = format!("{seen} {compare} {wanted}");
+    if port("true").is_none() && port("false").is_some() {
+        return Err("nothing follows where it holds, and a case of sam leads to a node".into());
+    }
     Ok(Portability::Choice {
         cases: port("true").map(|edge| (condition, edge)).into_iter().collect(),
         default: port("false"),
@@ -96,6 +159,10 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
     for found in expression.captures_iter(text) {
         let (Some(whole), Some(inner)) = (found.get(0), found.get(1)) else { continue };
         let inner = inner.as_str();
+        // The length of a text or a list is no member of its JSON.
+        if inner.split('.').any(|step| step == "length") {
+            return Err(format!("the expression '{inner}' does more than name a value"));
+        }
         let path = if let Some(parts) = named.captures(inner) {
             let target = graph.named(&parts[1]).ok_or_else(|| format!("'{inner}' names no node"))?;
             format!("{}{}", root(graph.plan(), target), &parts[2])
@@ -105,6 +172,10 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
         } else {
             return Err(format!("the expression '{inner}' does more than name a value"));
         };
+        let of_input = path.strip_prefix(WORKFLOW_INPUT).map(|rest| rest.trim_start_matches('.'));
+        if of_input.is_some_and(|rest| rest.split('.').next() != Some(MESSAGE)) {
+            return Err(format!("only '{MESSAGE}' of the input is handed on by the start, not '{inner}'"));
+        }
         out.push_str(&text[end..whole.start()]);
         out.push_str("{{");
         out.push_str(&path);
@@ -115,10 +186,15 @@ fn translate(graph: &PlanGraph<'_>, node: NodeIndex, text: &str) -> Result<Strin
     Ok(out)
 }
 
+/// Member of the input that the start hands on.
+const MESSAGE: &str = "message";
+/// The path of the execution's input in `sam`.
+const WORKFLOW_INPUT: &str = "workflow.input";
+
 /// The path of a node's value in `sam`.
 fn root(plan: &Plan, node: NodeIndex) -> String {
     let own = plan.node(node);
-    if own.op == NodeOperation::Source { "workflow.input".into() } else { format!("{}.output", own.id) }
+    if own.op == NodeOperation::Source { WORKFLOW_INPUT.into() } else { format!("{}.output", own.id) }
 }
 
 /// The path of what came before: the one node before it, past conditionals, which hand on what they got.

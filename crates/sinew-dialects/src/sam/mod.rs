@@ -8,6 +8,7 @@
 //! makes the plan. While it runs, `adapter` answers the engine; `program` holds a plan's templates and conditions read.
 
 mod adapter;
+mod agent_schemas;
 mod condition;
 pub mod duration;
 mod execution_state;
@@ -73,7 +74,7 @@ impl Dialect for Sam {
         let mut while_reading: Vec<Diagnostic> = found.iter().filter(is_warning).cloned().collect();
         for (name, definition) in &content.workflows {
             let mut about = Vec::new();
-            validate::validate(name, definition, &mut about);
+            validate::validate(name, definition, options.read, &mut about);
             let mut items = std::mem::take(&mut while_reading);
             items.extend(about.iter().filter(is_warning).cloned());
             let mut warnings = Diagnostics { sources: document.sources.clone(), items };

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::{NodeDef, Work, WorkflowDefinition};
+use super::path::{Path, PathRoot, parts};
+use super::template::{Template, paths_of};
 
 /// Nodes that run inside others, and nodes that run at the end.
 #[derive(Debug, Default)]
@@ -86,4 +88,46 @@ pub(super) fn stuck<'d>(definition: &'d WorkflowDefinition, shape: &'d GraphShap
         }
     }
     flowing.iter().map(|node| node.id.as_str()).filter(|id| !done.contains(id)).collect()
+}
+
+/// The node that a path begins at.
+pub(super) fn node_of(path: &Path) -> Option<String> {
+    match &path.root {
+        PathRoot::Node(id) => Some(id.clone()),
+        _ => None,
+    }
+}
+
+/// Nodes that a node's own templates and conditions name.
+pub(super) fn named_in(node: &NodeDef) -> Vec<String> {
+    let mut named = Vec::new();
+    let mut add = |template: &Template| {
+        let mut paths = Vec::new();
+        template.paths(&mut paths);
+        named.extend(paths.into_iter().filter_map(node_of));
+    };
+    if let Some(call) = node.work.call() {
+        call.input.iter().for_each(|input| add(&Template::parse(input)));
+        call.instruction.iter().for_each(|text| add(&Template::parse(&text.as_str().into())));
+    }
+    match &node.work {
+        Work::Map { items, .. } => add(&Template::parse(items)),
+        Work::Fork { branches, .. } => {
+            branches
+                .iter()
+                .filter_map(|branch| branch.input.as_ref())
+                .for_each(|input| add(&Template::parse(input)));
+        }
+        _ => {}
+    }
+    let mut conditions: Vec<&str> = node.when.iter().map(String::as_str).collect();
+    match &node.work {
+        Work::Conditional { condition, .. } | Work::Loop { condition, .. } => conditions.push(condition),
+        Work::Switch { cases, .. } => conditions.extend(cases.iter().map(|case| case.condition.as_str())),
+        _ => {}
+    }
+    for condition in conditions {
+        named.extend(paths_of(&parts(condition)).filter_map(node_of));
+    }
+    named
 }

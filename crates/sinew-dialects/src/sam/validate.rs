@@ -2,20 +2,31 @@
 
 use sinew_protocol::code;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde_json::Value;
 
 use sinew_source::{Diagnostic, Schema, Span, hint_for};
 
+use super::agent_schemas::{AgentSchemas, agent_schemas, is_open, misfits};
 use super::condition::Condition;
 use super::model::{Call, NodeDef, Work, WorkflowDefinition};
 use super::path::{Path, PathRoot, parts};
 use super::read::ParseFindings;
-use super::shape::{GraphShape, stuck};
+use super::shape::{GraphShape, named_in, node_of, stuck};
 use super::template::{Template, paths_of, unclosed};
 use crate::chain::path_text;
 use crate::reach;
 
 /// Checks a definition whose shape is right, and warns of what is allowed but hardly meant.
-pub(super) fn validate(name: &str, definition: &WorkflowDefinition, found: &mut ParseFindings) {
+///
+/// `read` is asked for the schemas of agents, as `agent-input:NAME` and `agent-output:NAME`.
+pub(super) fn validate(
+    name: &str,
+    definition: &WorkflowDefinition,
+    read: &dyn Fn(&str) -> Result<Vec<u8>, String>,
+    found: &mut ParseFindings,
+) {
     let ids: BTreeMap<&str, usize> =
         definition.nodes.iter().enumerate().map(|(n, node)| (node.id.as_str(), n)).collect();
     let shape = GraphShape::of(definition);
@@ -25,7 +36,9 @@ pub(super) fn validate(name: &str, definition: &WorkflowDefinition, found: &mut 
             branches.extend(own.iter().map(|branch| branch.id.as_str()));
         }
     }
-    let mut check = DefinitionCheck { name, definition, ids, branches, shape, far: Vec::new(), found };
+    let agent_schemas = agent_schemas(definition, read);
+    let mut check =
+        DefinitionCheck { name, definition, ids, branches, shape, agent_schemas, far: Vec::new(), found };
     check.unique_ids();
     for node in &definition.nodes {
         check.references(node);
@@ -48,6 +61,7 @@ struct DefinitionCheck<'d, 'f> {
     /// Ids of all branches of forks.
     branches: BTreeSet<&'d str>,
     shape: GraphShape,
+    agent_schemas: BTreeMap<&'d str, AgentSchemas>,
     /// Paths whose node may run too late.
     far: Vec<FarPath<'d>>,
     found: &'f mut ParseFindings,
@@ -72,10 +86,8 @@ impl<'d> DefinitionCheck<'d, '_> {
     /// A reference that leads nowhere.
     fn missing(&mut self, message: String, id: &str, at: Span) {
         let missing = Diagnostic::error(code::UNKNOWN_NODE_REFERENCE.as_str(), message).at(at);
-        self.found.push(match hint_for(self.found.len(), id, self.ids.keys().copied()) {
-            Some(near) => missing.hint(format!("did you mean '{near}'?")),
-            None => missing,
-        });
+        let near = hint_for(self.found.len(), id, self.ids.keys().copied());
+        self.found.push(hinted(missing, near));
     }
 
     fn has(&self, id: &str) -> bool {
@@ -350,6 +362,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         match &call.input {
             Some(input) => {
                 self.closed(input, &format!("'input' of {of}"), node.places.of("input"));
+                self.input_fits(node, call, input);
                 self.template(
                     &Template::parse(input),
                     &format!("'input' of {of}"),
@@ -382,7 +395,7 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    fn schema(&mut self, schema: Option<&serde_json::Value>, what: &str, at: Span) {
+    fn schema(&mut self, schema: Option<&Value>, what: &str, at: Span) {
         if let Some(Err(error)) = schema.map(Schema::compile) {
             self.error(
                 code::NOT_VALID_JSON_SCHEMA.as_str(),
@@ -393,7 +406,7 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 
     /// A template that is opened and not closed would be taken as text.
-    fn closed(&mut self, value: &serde_json::Value, what: &str, at: Span) {
+    fn closed(&mut self, value: &Value, what: &str, at: Span) {
         if let Some(text) = unclosed(value) {
             let shown: String = text.chars().take(40).collect();
             let open = Diagnostic::error(
@@ -437,7 +450,8 @@ impl<'d> DefinitionCheck<'d, '_> {
         for path in paths {
             let known = match &path.root {
                 PathRoot::Input => {
-                    self.definition.input_schema.as_ref().map(|schema| (schema, 0, "the input"))
+                    let schema = self.definition.input_schema.as_ref();
+                    schema.map(|schema| (Rc::new(schema.clone()), 0, "the input"))
                 }
                 PathRoot::Node(id) => {
                     self.output_schema(id).map(|schema| (schema, 1, "the output of the node"))
@@ -445,7 +459,7 @@ impl<'d> DefinitionCheck<'d, '_> {
                 _ => None,
             };
             if let Some((schema, skipped, of)) = known {
-                self.fits_schema(path, schema, skipped, of, what, at);
+                self.fits_schema(path, &schema, skipped, of, what, at);
             }
             let PathRoot::Node(id) = &path.root else {
                 continue;
@@ -469,49 +483,52 @@ impl<'d> DefinitionCheck<'d, '_> {
         }
     }
 
-    /// Returns the schema of a node's output, if the file gives it.
-    fn output_schema(&self, id: &str) -> Option<&'d serde_json::Value> {
-        self.node(id)?.work.call()?.output_schema_override.as_ref()
+    /// Returns the schema of a node's output, if the file or its agent gives it.
+    fn output_schema(&self, id: &str) -> Option<Rc<Value>> {
+        let work = &self.node(id)?.work;
+        match (&work.call()?.output_schema_override, work) {
+            (Some(own), _) => Some(Rc::new(own.clone())),
+            (None, Work::Agent { agent_name, .. }) => {
+                self.agent_schemas.get(agent_name.as_str())?.output.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// Warns of members of an input that the schema of the agent does not have, and of members that it misses.
+    fn input_fits(&mut self, node: &'d NodeDef, call: &'d Call, input: &Value) {
+        let Work::Agent { agent_name, .. } = &node.work else { return };
+        let of_agent = self.agent_schemas.get(agent_name.as_str()).and_then(|agent| agent.input.clone());
+        let own = call.input_schema_override.as_ref().map(|own| Rc::new(own.clone()));
+        let Some(schema) = own.or(of_agent) else { return };
+        for (member, near) in misfits(input, &schema, self.found.len()) {
+            let message = format!("'input' of node '{}' {member}", node.id);
+            let wrong =
+                Diagnostic::warning(code::PATH_NOT_IN_SCHEMA.as_str(), message).at(node.places.of("input"));
+            self.found.push(hinted(wrong, near.as_deref()));
+        }
     }
 
     /// Warns of a path to a property that its schema does not have.
-    fn fits_schema(
-        &mut self,
-        path: &Path,
-        schema: &serde_json::Value,
-        skipped: usize,
-        of: &str,
-        what: &str,
-        at: Span,
-    ) {
+    fn fits_schema(&mut self, path: &Path, schema: &Value, skipped: usize, of: &str, what: &str, at: Span) {
         // Below a node stands `output`, which is not part of the schema.
         if skipped == 1 && path.steps.first().is_none_or(|step| step != "output") {
             return;
         }
         let mut schema = schema;
         for step in path.steps.iter().skip(skipped) {
-            let Some(properties) = schema.get("properties").and_then(serde_json::Value::as_object) else {
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
                 return;
             };
-            // A schema that is put together of others, or takes any property, says nothing about this one.
-            let is_open = ["patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if"]
-                .iter()
-                .any(|key| schema.get(key).is_some())
-                || schema
-                    .get("additionalProperties")
-                    .is_some_and(|more| *more != serde_json::Value::Bool(false));
             match properties.get(step) {
                 Some(inner) => schema = inner,
-                None if is_open => return,
+                None if is_open(schema) => return,
                 None => {
                     let message =
                         format!("{what} names '{}', and the schema of {of} has no '{step}'", path.shown);
                     let wrong = Diagnostic::warning(code::PATH_NOT_IN_SCHEMA.as_str(), message).at(at);
                     let near = hint_for(self.found.len(), step, properties.keys().map(String::as_str));
-                    self.found.push(match near {
-                        Some(near) => wrong.hint(format!("did you mean '{near}'?")),
-                        None => wrong,
-                    });
+                    self.found.push(hinted(wrong, near));
                     return;
                 }
             }
@@ -636,46 +653,13 @@ impl<'d> DefinitionCheck<'d, '_> {
     }
 }
 
+/// The finding with a near name, if there is one.
+fn hinted(finding: Diagnostic, near: Option<&str>) -> Diagnostic {
+    match near {
+        Some(near) => finding.hint(format!("did you mean '{near}'?")),
+        None => finding,
+    }
+}
+
 /// Words that templates read differently.
 const RESERVED: [&str; 5] = ["workflow", "item", "_map_item", "_map_index", "_loop_iteration"];
-
-fn node_of(path: &Path) -> Option<String> {
-    match &path.root {
-        PathRoot::Node(id) => Some(id.clone()),
-        _ => None,
-    }
-}
-
-/// Nodes that a node's own templates and conditions name.
-fn named_in(node: &NodeDef) -> Vec<String> {
-    let mut named = Vec::new();
-    let mut add = |template: &Template| {
-        let mut paths = Vec::new();
-        template.paths(&mut paths);
-        named.extend(paths.into_iter().filter_map(node_of));
-    };
-    if let Some(call) = node.work.call() {
-        call.input.iter().for_each(|input| add(&Template::parse(input)));
-        call.instruction.iter().for_each(|text| add(&Template::parse(&text.as_str().into())));
-    }
-    match &node.work {
-        Work::Map { items, .. } => add(&Template::parse(items)),
-        Work::Fork { branches, .. } => {
-            branches
-                .iter()
-                .filter_map(|branch| branch.input.as_ref())
-                .for_each(|input| add(&Template::parse(input)));
-        }
-        _ => {}
-    }
-    let mut conditions: Vec<&str> = node.when.iter().map(String::as_str).collect();
-    match &node.work {
-        Work::Conditional { condition, .. } | Work::Loop { condition, .. } => conditions.push(condition),
-        Work::Switch { cases, .. } => conditions.extend(cases.iter().map(|case| case.condition.as_str())),
-        _ => {}
-    }
-    for condition in conditions {
-        named.extend(paths_of(&parts(condition)).filter_map(node_of));
-    }
-    named
-}

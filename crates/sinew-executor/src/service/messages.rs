@@ -75,6 +75,7 @@ impl Shared {
             Cow::Owned(output_name(&call.workflow, &call.label, call.task.as_str()));
         request.deadline = call.deadline;
         request.user = Some(Cow::Borrowed(user_of(meta)));
+        request.user_config = (!meta.user_config.is_null()).then_some(Cow::Borrowed(&meta.user_config));
         request.purpose = Cow::Borrowed(&ask.tag);
         request.node = (call.node != call.label).then_some(Cow::Borrowed(&*call.node));
         request.path.clone_from(&call.path);
@@ -154,7 +155,7 @@ impl Shared {
         let extra = TaskExtra {
             input: address.is_none().then_some(input),
             instruction: call.ask.instruction.clone(),
-            context: Self::context(call, &sender.user),
+            context: Self::context(call, &sender.user, &meta.user_config),
             tag: call.ask.tag.clone(),
             activation: call.activation.clone(),
             attempt: call.key.attempt,
@@ -174,8 +175,8 @@ impl Shared {
     }
 
     /// The request around the input, as agents see it.
-    fn context(call: &Call, user: &str) -> Value {
-        serde_json::json!({
+    fn context(call: &Call, user: &str, user_config: &Value) -> Value {
+        let mut context = serde_json::json!({
             "user": user,
             "workflow": call.workflow,
             "execution": call.execution.as_str(),
@@ -186,7 +187,11 @@ impl Shared {
             "attempt": call.key.attempt,
             "purpose": call.ask.tag,
             "request": call.ask.context,
-        })
+        });
+        if !user_config.is_null() {
+            context["user_config"] = user_config.clone();
+        }
+        context
     }
 
     /// The input of a task: itself, or null and the address of where it was stored.

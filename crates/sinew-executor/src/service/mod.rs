@@ -195,6 +195,7 @@ pub struct Service {
 impl Service {
     /// Joins the fleet of a provisioned mesh.
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
+        observe::start_counters();
         mesh.verify().await?;
         let layout = mesh.layout().await?;
         // Before any shard is opened: a stream that is made anew from now on is noticed.

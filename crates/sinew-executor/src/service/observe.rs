@@ -22,6 +22,32 @@ const TOKENS: [(&str, [&str; 3]); 2] = [
     ("output", ["output_tokens", "completion_tokens", "output"]),
 ];
 
+/// Sets counters of codes that alerts wait for to 0: a counter that comes into being with its first value has no increase.
+pub(super) fn start_counters() {
+    let quarantined = [
+        code::MESSAGE_MEANINGLESS,
+        code::RESULT_WITHOUT_PROOF,
+        code::EXECUTION_QUARANTINED,
+        code::MESSAGE_QUARANTINED,
+    ];
+    for code in quarantined {
+        metrics::counter!("sinew_quarantined_total", "code" => code.as_str()).increment(0);
+    }
+    for code in [code::BUDGET_USED_UP, code::CALL_DEPTH_EXCEEDED, code::VALUE_TOO_LARGE] {
+        metrics::counter!("sinew_executions_failed_total", "code" => code.as_str()).increment(0);
+    }
+    let scripts = [
+        code::SCRIPT_NOT_VALID_PYTHON,
+        code::SCRIPT_RAISED_EXCEPTION,
+        code::SCRIPT_RAN_TOO_LONG,
+        code::SCRIPT_MEMORY_EXCEEDED,
+        code::SCRIPT_ENDED_WORKER,
+    ];
+    for code in scripts {
+        metrics::counter!("sinew_activations_failed_total", "code" => code.as_str()).increment(0);
+    }
+}
+
 /// Measures one stored fact.
 pub(super) fn fact(ctx: &AdapterContext<'_>, meta: &ExecutionMeta, now: Time, fact: &Fact) {
     match fact {
@@ -214,6 +240,7 @@ mod tests {
             plan: String::new(),
             caller,
             user: String::new(),
+            user_config: serde_json::Value::Null,
             session: String::new(),
             labels: std::collections::BTreeMap::new(),
             created: 1,

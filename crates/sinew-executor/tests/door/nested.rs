@@ -96,6 +96,36 @@ async fn agents_call_workflows_as_tools_in_both_modes() {
     service.drain().await;
 }
 
+/// Settings of the user travel with a request to every agent below it.
+#[tokio::test]
+async fn agents_see_the_user_of_a_request_and_their_settings() {
+    let mesh = TestMesh::new().await;
+    mesh.deploy("inner", &with_agent("leaf", "")).await;
+    mesh.deploy("outer", &with_workflow("inner")).await;
+    let leaf = Agent::dynamic("leaf", None, None, async |_: Value, context: Context| {
+        Ok(json!({"user": context.user(), "settings": context.user_config()}))
+    });
+    let service = mesh.executor("exec").await;
+    let _leaf = serve(&mesh, leaf).await;
+    let ada = mesh.connect("ada").await;
+    let ask = |id: &str, settings: Value| {
+        let mut request = message(id, json!([{"data": {"n": 0}}]));
+        request["message"]["metadata"] = json!({"a2aUserConfig": settings});
+        request
+    };
+    let settings = json!({"language": "de", "tools": ["search"]});
+    for (id, given, seen) in [
+        ("m1", settings.clone(), settings),
+        ("m2", json!("none"), Value::Null),
+        ("m3", Value::Null, Value::Null),
+    ] {
+        let (said, _) = call(&ada, "outer", "SendMessage", ask(id, given)).await;
+        let result = &said["task"]["metadata"]["output"]["result"]["result"];
+        assert_eq!(*result, json!({"user": "ada", "settings": seen}), "{said}");
+    }
+    service.drain().await;
+}
+
 /// An agent that calls the workflow that asked it, as deep as it goes.
 #[tokio::test]
 async fn depth_holds_by_the_journal() {

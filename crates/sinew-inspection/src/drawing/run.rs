@@ -1,6 +1,6 @@
 //! State of an execution, counted per node and edge of its plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_diagram::{NodeMark, Status};
 use sinew_engine::{Activation, ExecutionState, Fact, IndexedPlan, ROOT, Round};
@@ -8,6 +8,11 @@ use sinew_plan::NodeIndex;
 
 use crate::node_rows;
 use crate::node_status::NodeStatus;
+use crate::waiting::ShownWait;
+use crate::words;
+
+/// Characters of a reason in a box of a drawing.
+const MAX_NOTE_CHARS: usize = 80;
 
 /// State of an execution so far.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub struct DrawnProgress {
     ended: Vec<u32>,
     children: BTreeMap<(NodeIndex, NodeIndex), u32>,
     outcome: Option<NodeMark>,
+    /// Node of each activation.
+    nodes: Vec<NodeIndex>,
 }
 
 impl DrawnProgress {
@@ -52,6 +59,7 @@ impl DrawnProgress {
                 };
                 NodeMark { status, note: None }
             }),
+            nodes: state.acts.iter().map(|one| one.node).collect(),
         };
         for one in &state.acts {
             let node = one.node as usize;
@@ -64,6 +72,24 @@ impl DrawnProgress {
         }
         run.marks = (0..nodes as NodeIndex).map(|ix| mark(&state, ix, &acts[ix as usize])).collect();
         run
+    }
+
+    /// Says at each node what it waits for; the first of several reasons.
+    pub fn with_waits(mut self, waits: &[ShownWait]) -> Self {
+        let mut told = BTreeSet::new();
+        for wait in waits {
+            let node = wait.activation.and_then(|act| self.nodes.get(act as usize)).copied();
+            let Some(mark) = node.and_then(|node| self.marks.get_mut(node as usize)) else { continue };
+            if node.is_some_and(|node| !told.insert(node)) {
+                continue;
+            }
+            let text = words::one_line(&format!("waits for {}", wait.subject), MAX_NOTE_CHARS);
+            mark.note = Some(match mark.note.take() {
+                Some(note) => format!("{note}; {text}"),
+                None => text,
+            });
+        }
+        self
     }
 
     /// How a node stands.

@@ -70,6 +70,7 @@ fn response_format(schema: &Value) -> Value {
         name: "output".to_owned(),
         description: String::new(),
         parameters: schema.clone(),
+        takes_artifact: false,
         output_schema: None,
     };
     let function = declaration.openai()["function"].take();

@@ -78,6 +78,7 @@ pub(super) fn tool(name: &str, effect: EffectClass, open: bool) -> ToolSpec {
             name: name.to_owned(),
             description: format!("The tool {name}."),
             parameters,
+            takes_artifact: false,
             output_schema: None,
         },
         source: format!("test:{name}"),

@@ -20,6 +20,7 @@ fn full_start() -> StartCommand {
             agent: "order intake".to_owned(),
         }),
         user: "u".to_owned(),
+        user_config: json!({ "language": "de" }),
         session: "s".to_owned(),
         labels: BTreeMap::from([("team".to_owned(), "billing".to_owned())]),
         idempotency_key: Some("order-17".to_owned()),
@@ -88,6 +89,8 @@ fn what_a_command_may_not_be() {
         (Operation::Start, json!({"workflow": "w", "labels": {"a": long(MAX_NAME + 1)}}), "`labels`"),
         (Operation::Start, json!({"workflow": "w", "chain": chain}), "`chain`"),
         (Operation::Start, json!({"workflow": "w", "user": long(MAX_NAME + 1)}), "`user`"),
+        (Operation::Start, json!({"workflow": "w", "user_config": []}), "`user_config`: is not an object"),
+        (Operation::Start, json!({"workflow": "w", "user_config": {"a": long(20_000)}}), "`user_config`"),
         (Operation::Start, json!({"workflow": "w", "parent": parent}), "`parent`"),
         (Operation::Start, json!({"workflow": "w", "depth": -1}), "start command"),
         (

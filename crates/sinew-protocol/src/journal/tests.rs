@@ -38,6 +38,7 @@ fn meta(execution: ExecutionId) -> impl Strategy<Value = ExecutionMeta> {
             plan: texts[2].clone(),
             caller: Token::parse(&caller).unwrap(),
             user: texts[3].clone(),
+            user_config: if texts[3].is_empty() { Value::Null } else { serde_json::json!({ "s": texts[3] }) },
             session: texts[4].clone(),
             labels,
             created,

@@ -57,6 +57,9 @@ pub struct WorkflowNodeRequest<'a> {
     /// User on whose behalf the execution runs.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
+    /// Settings of that user for the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_config: Option<Cow<'a, Value>>,
     /// Reason for asking: the node's own work, or a question about it.
     #[serde(borrow)]
     pub purpose: Cow<'a, str>,
@@ -120,6 +123,7 @@ impl<'a> WorkflowNodeRequest<'a> {
             attempt: ids.attempt,
             deadline: None,
             user: None,
+            user_config: None,
             purpose: Cow::Borrowed(""),
             node: None,
             path: Vec::new(),

@@ -2,20 +2,23 @@
 
 use serde_json::{Map, Value, json};
 
-use super::ToolDeclaration;
 use super::strict::strict;
+use super::{INPUT_ARTIFACT, ToolDeclaration};
 use crate::artifact::sha256;
 use crate::id::is_token;
 
 impl ToolDeclaration {
     /// As OpenAI-compatible chat completions take it; strict where the parameters can be said so.
     pub fn openai(&self) -> Value {
+        let parameters = self.plain_parameters();
         let mut function = json!({
             "name": self.short_name(),
             "description": self.description,
-            "parameters": self.plain_parameters(),
+            "parameters": parameters,
         });
-        if let Some(parameters) = strict(&function["parameters"]) {
+        // Workflows take null for what is left out; other tools have to be asked for what their schema says.
+        let demanded = if self.takes_artifact { optional_take_null(parameters) } else { parameters };
+        if let Some(parameters) = strict(&demanded) {
             function["parameters"] = parameters;
             function["strict"] = true.into();
         }
@@ -49,9 +52,46 @@ impl ToolDeclaration {
         tool
     }
 
-    /// As the specification writes it, which is also what Gemini takes: `nullable` instead of a null type.
+    /// As the specification writes it, which is also what Gemini takes: `nullable` instead of a null type, and none
+    /// required, because an artifact may take the place of all of them.
     pub fn spec(&self) -> Value {
-        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+        if !self.takes_artifact {
+            return json!({"name": self.name, "description": self.description, "parameters": self.parameters});
+        }
+        let mut properties = Map::from_iter([(
+            INPUT_ARTIFACT.to_owned(),
+            json!({"type": "string", "description": ABOUT_ARTIFACT, "nullable": true}),
+        )]);
+        for (name, schema) in self.properties() {
+            let mut schema = schema.as_object().cloned().unwrap_or_default();
+            schema.insert("nullable".to_owned(), true.into());
+            properties.insert(name.clone(), schema.into());
+        }
+        let mut parameters = self.parameters.clone();
+        parameters["properties"] = properties.into();
+        parameters["required"] = json!([]);
+        let dual = format!("Dual-mode: provide parameters directly OR '{INPUT_ARTIFACT}'.");
+        json!({"name": self.name, "description": format!("{} {dual}", self.description), "parameters": parameters})
+    }
+
+    /// The same tool with an artifact for its input; none if it takes no artifact. Only such a tool has a name that ends
+    /// in `_from_artifact`.
+    pub fn artifact_mode(&self) -> Option<Self> {
+        self.takes_artifact.then(|| Self {
+            name: format!("{}{FROM_ARTIFACT}", self.name),
+            description: format!("{} The input is an artifact that exists.", self.description),
+            parameters: json!({
+                "type": "object",
+                "properties": {INPUT_ARTIFACT: {"type": "string", "description": ABOUT_ARTIFACT_ONLY}},
+                "required": [INPUT_ARTIFACT],
+            }),
+            takes_artifact: false,
+            output_schema: self.output_schema.clone(),
+        })
+    }
+
+    fn properties(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.parameters.get("properties").and_then(Value::as_object).into_iter().flatten()
     }
 
     /// The name, cut to the 64 characters that models accept; a cut name ends in a hash, so that two stay apart.
@@ -63,20 +103,38 @@ impl ToolDeclaration {
         format!("{head}_{}", &sha256(self.name.as_bytes())[..8])
     }
 
-    /// The parameters as plain JSON Schema, which has no word `nullable`. One that models' interfaces would refuse for its
-    /// name, and every other tool of the request with it, is left out: such an input comes as an artifact.
+    /// The parameters as interfaces of models take them. One that they would refuse for its name, and every other tool of
+    /// the request with it, is left out: such an input comes as an artifact.
     fn plain_parameters(&self) -> Value {
         let mut parameters = self.parameters.clone();
         if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
             properties.retain(|name, _| is_parameter(name));
-            for schema in properties.values_mut().filter_map(Value::as_object_mut) {
-                if schema.shift_remove("nullable").is_some() {
-                    take_null(schema);
-                }
-            }
+        }
+        if let Some(required) = parameters.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|name| name.as_str().is_some_and(is_parameter));
         }
         parameters
     }
+}
+
+const FROM_ARTIFACT: &str = "_from_artifact";
+const ABOUT_ARTIFACT: &str =
+    "Filename of an existing artifact containing the input JSON data. Use this OR individual parameters.";
+const ABOUT_ARTIFACT_ONLY: &str = "Filename of an existing artifact containing the input JSON data.";
+
+/// Lets optional parameters be null: interfaces that hold a model to the schema demand every parameter.
+fn optional_take_null(mut parameters: Value) -> Value {
+    let required = parameters.get("required").cloned().unwrap_or_default();
+    let is_required =
+        |name: &String| required.as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
+        for (name, schema) in properties.iter_mut() {
+            if let Some(schema) = schema.as_object_mut().filter(|_| !is_required(name)) {
+                take_null(schema);
+            }
+        }
+    }
+    parameters
 }
 
 /// Letters, digits, `_`, `.` and `-`, up to 64 of them: what all interfaces take.

@@ -29,24 +29,58 @@ fn prepare(arguments: &Value) -> Result<ToolInput, Fault> {
 fn declarations_suit_each_interface() {
     let declaration = tool().declaration();
     assert_eq!(declaration.name, "workflow_Order_flow__gr__e");
-    let properties = |parameters: &Value| parameters["properties"].clone();
+    assert_eq!(declaration.description, "Invoke the 'Order-flow: größe' workflow.");
     let openai = declaration.openai();
-    let plain = properties(&openai["function"]["parameters"]);
-    assert_eq!(plain["id"], json!({"type": ["string", "null"]}));
-    assert_eq!(plain["size"], json!({"type": ["integer", "null"]}));
-    assert_eq!(plain["kind"], json!({"type": ["string", "null"], "enum": ["a", "b", null]}));
-    assert_eq!(plain["any"], json!({"$ref": "#/$defs/any"}));
-    assert_eq!(openai["function"]["parameters"]["$defs"], json!({"any": {}}));
-    assert_eq!(declaration.anthropic()["input_schema"], openai["function"]["parameters"]);
-    assert_eq!(declaration.mcp()["inputSchema"], openai["function"]["parameters"]);
+    let parameters = &openai["function"]["parameters"];
+    assert_eq!(parameters["required"], json!(["id"]));
+    let plain = &parameters["properties"];
+    assert_eq!(plain["id"], json!({"type": "string"}));
+    assert_eq!(plain["kind"], json!({"type": "string", "enum": ["a", "b"]}));
+    assert_eq!(plain["input_artifact"], Value::Null);
+    assert_eq!(parameters["$defs"], json!({"any": {}}));
+    assert_eq!(declaration.anthropic()["input_schema"], *parameters);
+    assert_eq!(declaration.mcp()["inputSchema"], *parameters);
     assert_eq!(declaration.mcp().get("outputSchema"), None);
-    assert_eq!(
-        properties(&declaration.spec()["parameters"])["id"],
-        json!({"type": "string", "nullable": true})
-    );
-    for schema in [&openai["function"]["parameters"], &declaration.mcp()["inputSchema"]] {
-        assert!(jsonschema::validator_for(schema).is_ok_and(|v| v.is_valid(&json!({"id": null}))));
+    let spec = declaration.spec();
+    assert_eq!(spec["parameters"]["required"], json!([]));
+    assert_eq!(spec["parameters"]["properties"]["id"], json!({"type": "string", "nullable": true}));
+    for (schema, without_id) in [(parameters, false), (&declaration.mcp()["inputSchema"], false)] {
+        assert!(jsonschema::validator_for(schema).is_ok_and(|v| v.is_valid(&json!({})) == without_id));
     }
+    let of_artifact = declaration.artifact_mode().unwrap();
+    assert_eq!(of_artifact.name, "workflow_Order_flow__gr__e_from_artifact");
+    assert_eq!(of_artifact.parameters["required"], json!(["input_artifact"]));
+    assert_eq!(of_artifact.artifact_mode(), None);
+}
+
+#[test]
+fn the_purpose_comes_first() {
+    let described = |text: &str| {
+        let tool = WorkflowTool { description: text.to_owned(), ..tool() };
+        tool.declaration().anthropic()["description"].clone()
+    };
+    let call = "Invoke the 'Order-flow: größe' workflow.";
+    assert_eq!(described("Checks an order"), format!("Checks an order. {call}"));
+    assert_eq!(described("Is it paid? "), format!("Is it paid? {call}"));
+}
+
+/// Strict interfaces demand every parameter; those that may be left out take null instead.
+#[test]
+fn optional_parameters_take_null_where_all_are_demanded() {
+    let schema = json!({"type": "object", "required": ["id"], "properties": {
+        "id": {"type": "string"}, "kind": {"type": "string", "enum": ["a"]}}});
+    let function = WorkflowTool::new("w", Some(&schema)).declaration().openai()["function"].clone();
+    assert_eq!(function["strict"], true);
+    assert_eq!(function["parameters"]["required"], json!(["id", "kind"]));
+    assert_eq!(function["parameters"]["properties"]["id"], json!({"type": "string"}));
+    assert_eq!(
+        function["parameters"]["properties"]["kind"],
+        json!({"type": ["string", "null"], "enum": ["a", null]})
+    );
+    // Another tool has no use for null.
+    let other =
+        ToolDeclaration { takes_artifact: false, ..WorkflowTool::new("w", Some(&schema)).declaration() };
+    assert_eq!(other.openai()["function"].get("strict"), None);
 }
 
 #[test]
@@ -98,5 +132,11 @@ fn only_workflows_become_tools() {
     let announce = |kind| Announcement { name: "W".to_owned(), kind, ..Announcement::default() }.card("ns");
     assert_eq!(WorkflowTool::from_card(&announce(AgentKind::Agent)), None);
     let tool = WorkflowTool::from_card(&announce(AgentKind::Workflow)).unwrap();
-    assert_eq!(tool.input_schema["properties"], json!({"text": {"type": "string"}}));
+    // A workflow that states no input takes any object; none of its parameters is invented.
+    let declaration = tool.declaration();
+    assert_eq!(declaration.anthropic()["input_schema"]["properties"], json!({}));
+    assert_eq!(declaration.openai()["function"].get("strict"), None);
+    let any = json!({"a": 1});
+    let input = tool.prepare(any.as_object().unwrap(), 1, |_, _| Vec::new()).unwrap();
+    assert!(matches!(input, ToolInput::Parameters { content, .. } if content == any));
 }

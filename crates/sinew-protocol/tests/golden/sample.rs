@@ -77,6 +77,7 @@ fn meta() -> ExecutionMeta {
         plan: digest(),
         caller: caller(),
         user: "ada".to_owned(),
+        user_config: json!({ "language": "de" }),
         session: "s-1".to_owned(),
         labels: labels(),
         created: 1_795_251_600_123,
@@ -105,6 +106,7 @@ fn record() -> ExecutionRecord {
 pub(crate) fn records() -> Vec<(&'static str, ExecutionRecord)> {
     let plain = ExecutionMeta {
         user: String::new(),
+        user_config: Value::Null,
         session: String::new(),
         labels: BTreeMap::new(),
         parent: None,
@@ -146,6 +148,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         chain: vec!["outer".to_owned()],
         parent: Some(parent()),
         user: "ada".to_owned(),
+        user_config: json!({ "language": "de" }),
         session: "s-1".to_owned(),
         labels: labels(),
         idempotency_key: Some("order-17".to_owned()),

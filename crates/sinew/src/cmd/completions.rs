@@ -4,6 +4,7 @@ use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
+use clap_complete::env::Shells;
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
@@ -21,7 +22,8 @@ const MAN: &str = "Examples:
 /// Arguments of `sinew completions`.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Print completions for a shell, to be put where the shell looks for them.",
+    long_about = "Print completions for a shell, to be put where the shell looks for them.\n\nThe shell asks sinew for words while \
+                  you type: commands and options, ids of executions, nodes, names of agents and workflows, codes.",
     after_help = COMPLETIONS
 )]
 pub(crate) struct CompletionsArgs {
@@ -44,9 +46,8 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints completions of a command line.
-pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, output: &Output) -> Exit {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "sinew", &mut script);
+pub(crate) fn completions(args: &CompletionsArgs, output: &Output) -> Exit {
+    let script = registration(&args.shell.to_string());
     if output.is_machine() {
         let script = String::from_utf8_lossy(&script);
         output.value(&json!({ "shell": args.shell.to_string(), "script": script }), |_| String::new());
@@ -54,6 +55,16 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, output: 
         output.bytes(&script);
     }
     Exit::Ok
+}
+
+/// The script by which a shell learns to ask this program for words; empty for a shell that is not known.
+fn registration(shell: &str) -> Vec<u8> {
+    let mut script = Vec::new();
+    if let Some(shell) = Shells::builtins().completer(shell) {
+        // A write into memory does not fail.
+        let _ = shell.write_registration("COMPLETE", "sinew", "sinew", "sinew", &mut script);
+    }
+    script
 }
 
 /// Writes man pages of a command line.

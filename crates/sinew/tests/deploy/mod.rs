@@ -5,10 +5,12 @@
 //! what was not checked must not look as if it had been.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod alerts;
 mod commands;
 mod manifests;
 mod monitoring;
 mod nats;
+mod promql;
 mod topology;
 mod units;
 

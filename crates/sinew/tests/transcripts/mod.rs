@@ -11,6 +11,7 @@
 mod live;
 mod plain;
 mod pty;
+mod readme;
 mod script;
 mod views;
 

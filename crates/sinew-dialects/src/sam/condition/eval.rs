@@ -7,14 +7,23 @@ use sinew_script::{python_repr, python_str};
 
 use super::super::path::{OUTPUT, PathValue};
 use super::TextPiece;
-use super::methods;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
-use super::parse::Expr;
+use super::parse::{Compute, Expr, FormatPart};
+use super::percent::{self, PercentValues};
+use super::{format, methods};
 
 /// Whether the condition holds for these values of its templates.
 pub(super) fn holds(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<bool> {
     let mut evaluation = ConditionEvaluation { templates, fuel: EvaluationFuel::new() };
     evaluation.value(expr).map(|value| value.truth())
+}
+
+/// The value of an expression as Python's `str()` shows it.
+#[cfg(test)]
+pub(super) fn shown(expr: &Expr, templates: &[PathValue<'_>]) -> Evaluated<String> {
+    let mut evaluation = ConditionEvaluation { templates, fuel: EvaluationFuel::new() };
+    let value = evaluation.value(expr)?;
+    value.converted('s', &mut EvaluationFuel::new())
 }
 
 struct ConditionEvaluation<'a> {
@@ -45,8 +54,11 @@ impl<'a> ConditionEvaluation<'a> {
         match expr {
             Expr::Const(value) => Ok(value.into()),
             Expr::Var(at) => Ok(self.template(*at)),
-            Expr::Text(pieces) => self.text(pieces),
-            Expr::List(items) => self.values(items).map(|items| Operand::list(items.into_iter())),
+            Expr::Text(pieces) => self.text(pieces).map(|text| Operand::Text(Cow::Owned(text))),
+            Expr::Format(parts) => self.format(parts).map(|text| Operand::Text(Cow::Owned(text))),
+            Expr::List(items) | Expr::Tuple(items) => {
+                self.values(items).map(|items| Operand::list(items.into_iter()))
+            }
             Expr::Not(inner) => Ok(Operand::Bool(!self.value(inner)?.truth())),
             Expr::Sign(inner, minus) => self.value(inner)?.signed(*minus),
             Expr::All(list) => self.first_with(list, false),
@@ -90,6 +102,23 @@ impl<'a> ConditionEvaluation<'a> {
                 let bounds = [bound(0)?, bound(1)?, bound(2)?];
                 methods::slice(&on, &bounds, &mut self.fuel)
             }
+            Expr::Compute(Compute::Remainder, left, right) => {
+                let left = self.value(left)?;
+                match (&left, &**right) {
+                    (Operand::Text(template), Expr::Tuple(values)) => {
+                        let values = self.values(values)?;
+                        percent::format(template, &PercentValues::Tuple(values), &mut self.fuel)
+                    }
+                    (Operand::Text(template), right) => {
+                        let value = self.value(right)?;
+                        percent::format(template, &PercentValues::Single(value), &mut self.fuel)
+                    }
+                    (_, right) => {
+                        let right = self.value(right)?;
+                        left.compute(Compute::Remainder, right, &mut self.fuel)
+                    }
+                }
+            }
             Expr::Compute(how, left, right) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
                 left.compute(*how, right, &mut self.fuel)
@@ -131,7 +160,7 @@ impl<'a> ConditionEvaluation<'a> {
     }
 
     /// A string literal with its templates as Python's `str()` shows them.
-    fn text(&mut self, pieces: &'a [TextPiece]) -> Evaluated<Operand<'a>> {
+    fn text(&mut self, pieces: &'a [TextPiece]) -> Evaluated<String> {
         let mut text = String::new();
         for piece in pieces {
             let least = match piece {
@@ -150,7 +179,32 @@ impl<'a> ConditionEvaluation<'a> {
             check_size(text.len() + piece.len(), MAX_TEXT_BYTES, "text")?;
             text.push_str(&piece);
         }
-        Ok(Operand::Text(Cow::Owned(text)))
+        Ok(text)
+    }
+
+    /// A string with fields.
+    fn format(&mut self, parts: &'a [FormatPart]) -> Evaluated<String> {
+        let mut text = String::new();
+        for part in parts {
+            let more = match part {
+                FormatPart::Text(pieces) => self.text(pieces)?,
+                FormatPart::Field(value, conversion, spec) => {
+                    let value = self.value(value)?;
+                    let spec = self.format(spec)?;
+                    match conversion {
+                        Some(conversion) => {
+                            let text = value.converted(*conversion, &mut self.fuel)?;
+                            let text = Operand::Text(Cow::Owned(text));
+                            format::format_value(&text, &spec, &mut self.fuel)?
+                        }
+                        None => format::format_value(&value, &spec, &mut self.fuel)?,
+                    }
+                }
+            };
+            self.pay_text(&text, more.len())?;
+            text.push_str(&more);
+        }
+        Ok(text)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::path::Path;
 use super::super::python::NumberLiteral;
+use super::field::FieldReader;
 use super::{TextPiece, pieces, variable};
 
 /// A token.
@@ -9,11 +10,20 @@ use super::{TextPiece, pieces, variable};
 pub(super) enum Token {
     Number(NumberLiteral),
     Text(Vec<TextPiece>),
+    /// A string with fields in it: `f'…'`.
+    Format(Vec<FormatToken>),
     /// A template outside quotes.
     Var(usize),
     /// A name or a keyword.
     Name(String),
     Symbol(&'static str),
+}
+
+/// A part of a string with fields.
+#[derive(Clone, Debug)]
+pub(super) enum FormatToken {
+    Text(Vec<TextPiece>),
+    Field { tokens: Vec<Token>, conversion: Option<char>, spec: Vec<FormatToken> },
 }
 
 /// Longer symbols first: the first that fits is taken.
@@ -27,12 +37,18 @@ pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
     if source.len() > LONGEST {
         return Err(format!("Invalid expression syntax: longer than {LONGEST} bytes"));
     }
-    let (mut tokens, mut vars) = (Vec::new(), Vec::new());
+    let mut vars = Vec::new();
+    let tokens = tokens_of(source, &mut vars)?;
+    Ok((tokens, vars))
+}
+
+pub(super) fn tokens_of(source: &str, vars: &mut Vec<Path>) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
     let mut rest = source;
     loop {
         rest = rest.trim_start();
         let Some(first) = rest.chars().next() else {
-            return Ok((tokens, vars));
+            return Ok(tokens);
         };
         let used = match first {
             '{' if rest.starts_with("{{") => {
@@ -41,13 +57,12 @@ pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
                 if inner.is_empty() {
                     return Err(syntax("there is nothing between '{{' and '}}'"));
                 }
-                tokens.push(Token::Var(variable(Path::parse(inner), &mut vars)?));
+                tokens.push(Token::Var(variable(Path::parse(inner), vars)?));
                 close + 2
             }
             '\'' | '"' => {
-                let length =
-                    string_length(rest, first).ok_or_else(|| syntax("unterminated string literal"))?;
-                tokens.push(Token::Text(pieces(&rest[1..length - 1], &mut vars, unescape)?));
+                let length = string_length(rest, first).ok_or_else(unterminated)?;
+                tokens.push(Token::Text(pieces(&rest[1..length - 1], vars, unescape)?));
                 length
             }
             c if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit())) => {
@@ -58,12 +73,14 @@ pub(super) fn tokens(source: &str) -> Result<(Vec<Token>, Vec<Path>), String> {
             c if c.is_alphabetic() || c == '_' => {
                 let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                 let name = &rest[..length];
-                if rest[length..].starts_with(['\'', '"']) && name.len() <= 2 {
-                    return Err(if name.to_ascii_lowercase().contains('f') {
-                        "Unsupported expression type: JoinedStr".to_owned()
-                    } else {
-                        syntax(&format!("strings with the prefix '{name}' are not supported"))
-                    });
+                let after = &rest[length..];
+                if let Some(quote) = after.chars().next().filter(|c| matches!(c, '\'' | '"'))
+                    && let Some(prefix) = StringPrefix::of(name)?
+                {
+                    let string = string_length(after, quote).ok_or_else(unterminated)?;
+                    tokens.push(prefix.token(&after[1..string - 1], vars)?);
+                    rest = &after[string..];
+                    continue;
                 }
                 tokens.push(Token::Name(name.to_owned()));
                 length
@@ -84,6 +101,45 @@ const LONGEST: usize = 16 << 10;
 
 pub(super) fn syntax(reason: &str) -> String {
     format!("Invalid expression syntax: {reason}")
+}
+
+fn unterminated() -> String {
+    syntax("unterminated string literal")
+}
+
+/// The letters before a string literal.
+#[derive(Clone, Copy)]
+pub(super) struct StringPrefix {
+    /// Escapes stand for themselves.
+    pub(super) raw: bool,
+    /// The string has fields.
+    pub(super) fields: bool,
+}
+
+impl StringPrefix {
+    /// Reads the letters; `None` if they are a name.
+    fn of(name: &str) -> Result<Option<Self>, String> {
+        Ok(Some(match name.to_ascii_lowercase().as_str() {
+            "r" => Self { raw: true, fields: false },
+            "u" => Self { raw: false, fields: false },
+            "f" => Self { raw: false, fields: true },
+            "rf" | "fr" => Self { raw: true, fields: true },
+            "b" | "rb" | "br" => return Err(syntax("bytes are left out; write a string")),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn token(self, body: &str, vars: &mut Vec<Path>) -> Result<Token, String> {
+        if self.fields {
+            let mut fields = FieldReader { rest: body, vars, prefix: self, depth: 0 };
+            return fields.parts(false).map(Token::Format);
+        }
+        pieces(body, vars, |text| self.unescape(text)).map(Token::Text)
+    }
+
+    pub(super) fn unescape(self, text: &str) -> String {
+        if self.raw { text.to_owned() } else { unescape(text) }
+    }
 }
 
 /// Bytes of the string literal at the start, quotes included. Quotes inside a template do not end it.
@@ -120,8 +176,19 @@ fn unescape(text: &str) -> String {
             Some('n') => Some('\n'),
             Some('t') => Some('\t'),
             Some('r') => Some('\r'),
+            Some('a') => Some('\u{7}'),
+            Some('b') => Some('\u{8}'),
+            Some('f') => Some('\u{c}'),
+            Some('v') => Some('\u{b}'),
             Some('x') => code(&mut chars, 2),
             Some('u') => code(&mut chars, 4),
+            Some('U') => code(&mut chars, 8),
+            Some(digit @ '0'..='7') => {
+                let more = chars.as_str().bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte));
+                let octal = format!("{digit}{}", &chars.as_str()[..more.count()]);
+                chars = chars.as_str()[octal.len() - 1..].chars();
+                u32::from_str_radix(&octal, 8).ok().and_then(char::from_u32)
+            }
             Some(c @ ('\\' | '\'' | '"')) => Some(c),
             Some('\n') => continue,
             Some(other) => {

@@ -1,4 +1,4 @@
-//! Functions, methods, subscripts and members of a condition: the part of `simpleeval` beyond operators.
+//! Functions, methods of numbers, dicts and lists, subscripts and members of a condition: the part of `simpleeval` beyond operators.
 //!
 //! The result of a call is paid for in bytes before it is made, like the results of operators.
 
@@ -12,6 +12,7 @@ use sinew_script::{python_repr, python_str};
 use super::super::path::OUTPUT;
 use super::operand::{Evaluated, EvaluationFuel, MAX_TEXT_BYTES, Operand, check_size};
 use super::parse::{Compare, ConditionFunction, ConditionMethod};
+use super::text_methods::{list_of, text_method};
 
 /// Longest text that is read as a number, in bytes.
 const MAX_NUMBER_BYTES: usize = 4_096;
@@ -56,7 +57,7 @@ pub(super) fn call<'a>(
     }
 }
 
-fn text<'a>(text: String) -> Operand<'a> {
+pub(super) fn text<'a>(text: String) -> Operand<'a> {
     Operand::Text(Cow::Owned(text))
 }
 
@@ -65,6 +66,15 @@ fn int_of_text<'a>(written: &str, base: usize) -> Evaluated<Operand<'a>> {
     let radix = u32::try_from(base).ok().filter(|radix| (2..=36).contains(radix));
     let radix = radix.ok_or("ValueError: int() base must be >= 2 and <= 36")?;
     let digits = plain_digits(written).ok_or_else(invalid)?;
+    let (sign, size) = digits.split_at(usize::from(digits.starts_with(['+', '-'])));
+    let prefixes: &[&str] = match radix {
+        2 => &["0b", "0B"],
+        8 => &["0o", "0O"],
+        16 => &["0x", "0X"],
+        _ => &[],
+    };
+    let bare = prefixes.iter().find_map(|prefix| size.strip_prefix(prefix));
+    let digits = bare.map_or(digits.clone(), |bare| format!("{sign}{bare}"));
     BigInt::parse_bytes(digits.as_bytes(), radix).map(Operand::Int).ok_or_else(invalid)
 }
 
@@ -88,7 +98,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Returns a number of characters, items or the like.
-fn small_count(value: &Operand<'_>, what: &str) -> Evaluated<usize> {
+pub(super) fn small_count(value: &Operand<'_>, what: &str) -> Evaluated<usize> {
     match value {
         Operand::Int(int) => {
             Ok(int.to_usize().unwrap_or(if int.sign() == num_bigint::Sign::Minus { 0 } else { usize::MAX }))
@@ -110,6 +120,9 @@ pub(super) fn call_method<'a>(
         Operand::Text(text) => text_method(text, method, args, fuel)?,
         Operand::Dict(_) | Operand::OutputDict(_) => dict_method(on, method, args, fuel)?,
         Operand::List(_) | Operand::Items(_) => list_method(on, method, args, fuel)?,
+        Operand::Int(_) | Operand::Bool(_) | Operand::Float(_) if args.is_empty() => {
+            number_method(on, method)
+        }
         _ => None,
     };
     found.ok_or_else(|| {
@@ -118,239 +131,33 @@ pub(super) fn call_method<'a>(
     })
 }
 
-/// Methods of texts; none for another method, or for other arguments.
-fn text_method<'a>(
-    on: &str,
-    method: ConditionMethod,
-    args: &[Operand<'a>],
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Option<Operand<'a>>> {
-    let argument_bytes: usize = args.iter().map(Operand::text_bytes).sum();
-    // Case may make a text up to three times as long.
-    fuel.pay_copy((on.len() + argument_bytes).saturating_mul(3))?;
-    let texts: Option<Vec<&str>> = args.iter().map(Operand::as_str).collect();
-    if let Some(texts) = texts.as_deref()
-        && let Some(found) = with_texts(on, method, texts, fuel)?
-    {
-        return Ok(Some(found));
-    }
-    Ok(match (method, args) {
-        (ConditionMethod::StartsWith | ConditionMethod::EndsWith, [list]) => {
-            let mut found = false;
-            for part in (0..list.length()).filter_map(|at| list.item(at)) {
-                let Some(part) = part.as_str() else { return Ok(None) };
-                fuel.pay_bytes(part.len())?;
-                found |= if method == ConditionMethod::StartsWith {
-                    on.starts_with(part)
-                } else {
-                    on.ends_with(part)
-                };
+/// Methods of numbers; none for another method.
+fn number_method<'a>(on: &Operand<'a>, method: ConditionMethod) -> Option<Operand<'a>> {
+    let ratio = |numerator: BigInt, denominator: BigInt| {
+        Operand::list([Operand::Int(numerator), Operand::Int(denominator)].into_iter())
+    };
+    Some(match (method, on) {
+        (ConditionMethod::Conjugate, Operand::Bool(truth)) => Operand::Int(u8::from(*truth).into()),
+        (ConditionMethod::Conjugate, number) => number.clone(),
+        (ConditionMethod::IsInteger, Operand::Float(float)) => Operand::Bool(float.fract() == 0.0),
+        (ConditionMethod::IntegerRatio, Operand::Float(float)) => {
+            let (mut float, mut denominator) = (*float, BigInt::from(1));
+            while float.fract() != 0.0 {
+                float *= 2.0;
+                denominator *= 2;
             }
-            Some(Operand::Bool(found))
+            ratio(BigInt::from_f64(float)?, denominator)
         }
-        (
-            ConditionMethod::Strip | ConditionMethod::LeftStrip | ConditionMethod::RightStrip,
-            [Operand::None],
-        ) => with_texts(on, method, &[], fuel)?,
-        (ConditionMethod::Replace, [old, new, count]) => match (old.as_str(), new.as_str()) {
-            (Some(old), Some(new)) => {
-                let count = match count {
-                    Operand::Int(int) if int.sign() == num_bigint::Sign::Minus => usize::MAX,
-                    count => small_count(count, "count")?,
-                };
-                Some(replaced(on, old, new, count, fuel)?)
-            }
-            _ => None,
-        },
-        (ConditionMethod::Split | ConditionMethod::RightSplit, [separator, most]) => {
-            let most = match most {
-                Operand::Int(int) if int.sign() == num_bigint::Sign::Minus => usize::MAX,
-                most => small_count(most, "maxsplit")?,
-            };
-            match separator {
-                Operand::None if most == usize::MAX => with_texts(on, method, &[], fuel)?,
-                separator => match separator.as_str() {
-                    Some("") => return Err("ValueError: empty separator".to_owned()),
-                    Some(separator) => {
-                        let parts = most.saturating_add(1);
-                        let mut split: Vec<&str> = if method == ConditionMethod::Split {
-                            on.splitn(parts, separator).collect()
-                        } else {
-                            on.rsplitn(parts, separator).collect()
-                        };
-                        if method == ConditionMethod::RightSplit {
-                            split.reverse();
-                        }
-                        Some(list_of(split.into_iter(), fuel)?)
-                    }
-                    None => None,
-                },
-            }
+        (_, Operand::Float(_)) => return None,
+        (_, Operand::Bool(truth)) => {
+            return number_method(&Operand::Int(u8::from(*truth).into()), method);
         }
-        (ConditionMethod::Join, [list]) => {
-            let mut out = String::new();
-            for at in 0..list.length() {
-                let item = list.item(at).unwrap_or(Operand::None);
-                let Some(part) = item.as_str() else {
-                    let kind = item.type_name();
-                    return Err(format!(
-                        "TypeError: sequence item {at}: expected str instance, {kind} found"
-                    ));
-                };
-                check_size(out.len() + on.len() + part.len(), MAX_TEXT_BYTES, "text")?;
-                fuel.pay_copy(on.len() + part.len())?;
-                if at > 0 {
-                    out.push_str(on);
-                }
-                out.push_str(part);
-            }
-            Some(text(out))
-        }
-        (ConditionMethod::ZeroFill, [width]) => {
-            let width = small_count(width, "width")?;
-            check_size(width, MAX_TEXT_BYTES, "text")?;
-            fuel.pay_copy(width)?;
-            let missing = width.saturating_sub(on.chars().count());
-            let (sign, digits) = on.split_at(usize::from(on.starts_with(['+', '-'])));
-            Some(text(format!("{sign}{}{digits}", "0".repeat(missing))))
-        }
-        _ => None,
+        (ConditionMethod::IsInteger, _) => Operand::Bool(true),
+        (ConditionMethod::IntegerRatio, Operand::Int(int)) => ratio(int.clone(), 1.into()),
+        (ConditionMethod::BitLength, Operand::Int(int)) => Operand::Int(int.bits().into()),
+        (ConditionMethod::BitCount, Operand::Int(int)) => Operand::Int(int.magnitude().count_ones().into()),
+        _ => return None,
     })
-}
-
-/// Methods of texts whose arguments are all texts.
-fn with_texts<'a>(
-    on: &str,
-    method: ConditionMethod,
-    args: &[&str],
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Option<Operand<'a>>> {
-    let found = |at: Option<usize>| at.map(|at| on[..at].chars().count());
-    let position = |at: Option<usize>| {
-        let at = found(at).map_or_else(|| BigInt::from(-1), BigInt::from);
-        Operand::Int(at)
-    };
-    let required = |at: Option<usize>| {
-        let at = found(at).ok_or_else(|| "ValueError: substring not found".to_owned());
-        at.map(|at| Operand::Int(at.into()))
-    };
-    let every = |test: fn(char) -> bool| Operand::Bool(!on.is_empty() && on.chars().all(test));
-    let cased = |upper: bool| {
-        let has = on.chars().any(char::is_alphabetic);
-        let other = if upper { char::is_lowercase } else { char::is_uppercase };
-        Operand::Bool(has && !on.chars().any(other))
-    };
-    let set = |c: char, set: &str| set.contains(c);
-    Ok(Some(match (method, args) {
-        (ConditionMethod::Upper, []) => text(on.to_uppercase()),
-        (ConditionMethod::Lower | ConditionMethod::CaseFold, []) => text(on.to_lowercase()),
-        (ConditionMethod::Capitalize, []) => {
-            let mut chars = on.chars();
-            let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-            text(first + &chars.as_str().to_lowercase())
-        }
-        (ConditionMethod::Title, []) => text(title(on)),
-        (ConditionMethod::SwapCase, []) => {
-            let swapped = |c: char| -> String {
-                if c.is_uppercase() { c.to_lowercase().collect() } else { c.to_uppercase().collect() }
-            };
-            text(on.chars().map(swapped).collect())
-        }
-        (ConditionMethod::Strip, []) => text(on.trim().to_owned()),
-        (ConditionMethod::LeftStrip, []) => text(on.trim_start().to_owned()),
-        (ConditionMethod::RightStrip, []) => text(on.trim_end().to_owned()),
-        (ConditionMethod::Strip | ConditionMethod::LeftStrip | ConditionMethod::RightStrip, [chars]) => {
-            fuel.pay((on.len() as u64).saturating_mul(1 + chars.len() as u64 / 8))?;
-            let is_stripped = |c: char| set(c, chars);
-            text(
-                match method {
-                    ConditionMethod::Strip => on.trim_matches(is_stripped),
-                    ConditionMethod::LeftStrip => on.trim_start_matches(is_stripped),
-                    _ => on.trim_end_matches(is_stripped),
-                }
-                .to_owned(),
-            )
-        }
-        (ConditionMethod::StartsWith, [part]) => Operand::Bool(on.starts_with(part)),
-        (ConditionMethod::EndsWith, [part]) => Operand::Bool(on.ends_with(part)),
-        (ConditionMethod::Find, [part]) => position(on.find(part)),
-        (ConditionMethod::RightFind, [part]) => position(on.rfind(part)),
-        (ConditionMethod::Index, [part]) => required(on.find(part))?,
-        (ConditionMethod::RightIndex, [part]) => required(on.rfind(part))?,
-        (ConditionMethod::Count, [""]) => Operand::Int((on.chars().count() + 1).into()),
-        (ConditionMethod::Count, [part]) => Operand::Int(on.matches(part).count().into()),
-        (ConditionMethod::Replace, [old, new]) => replaced(on, old, new, usize::MAX, fuel)?,
-        (ConditionMethod::Split | ConditionMethod::RightSplit, []) => list_of(on.split_whitespace(), fuel)?,
-        (ConditionMethod::Split | ConditionMethod::RightSplit, [""]) => {
-            return Err("ValueError: empty separator".to_owned());
-        }
-        (ConditionMethod::Split | ConditionMethod::RightSplit, [separator]) => {
-            list_of(on.split(separator), fuel)?
-        }
-        (ConditionMethod::SplitLines, []) => list_of(on.lines(), fuel)?,
-        (ConditionMethod::Partition, [separator]) => {
-            let (head, tail) = on.split_once(separator).unwrap_or((on, ""));
-            let between = if on.contains(separator) { *separator } else { "" };
-            list_of([head, between, tail].into_iter(), fuel)?
-        }
-        (ConditionMethod::RightPartition, [separator]) => match on.rsplit_once(separator) {
-            Some((head, tail)) => list_of([head, separator, tail].into_iter(), fuel)?,
-            None => list_of(["", "", on].into_iter(), fuel)?,
-        },
-        (ConditionMethod::RemovePrefix, [part]) => text(on.strip_prefix(part).unwrap_or(on).to_owned()),
-        (ConditionMethod::RemoveSuffix, [part]) => text(on.strip_suffix(part).unwrap_or(on).to_owned()),
-        (ConditionMethod::IsDigit | ConditionMethod::IsNumeric | ConditionMethod::IsDecimal, []) => {
-            every(char::is_numeric)
-        }
-        (ConditionMethod::IsAlpha, []) => every(char::is_alphabetic),
-        (ConditionMethod::IsAlphanumeric, []) => every(char::is_alphanumeric),
-        (ConditionMethod::IsSpace, []) => every(char::is_whitespace),
-        (ConditionMethod::IsUpper, []) => cased(true),
-        (ConditionMethod::IsLower, []) => cased(false),
-        (ConditionMethod::IsAscii, []) => Operand::Bool(on.is_ascii()),
-        _ => return Ok(None),
-    }))
-}
-
-/// Every word with a capital letter at its start.
-fn title(on: &str) -> String {
-    let mut out = String::with_capacity(on.len());
-    let mut inside = false;
-    for c in on.chars() {
-        if inside {
-            out.extend(c.to_lowercase());
-        } else {
-            out.extend(c.to_uppercase());
-        }
-        inside = c.is_alphabetic();
-    }
-    out
-}
-
-fn replaced<'a>(
-    on: &str,
-    old: &str,
-    new: &str,
-    count: usize,
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Operand<'a>> {
-    let hits = on.matches(old).count().min(count);
-    let bytes = on.len().saturating_add(hits.saturating_mul(new.len()));
-    check_size(bytes, MAX_TEXT_BYTES, "text")?;
-    fuel.pay_copy(bytes)?;
-    Ok(text(on.replacen(old, new, count)))
-}
-
-fn list_of<'a, 's>(
-    parts: impl Iterator<Item = &'s str>,
-    fuel: &mut EvaluationFuel,
-) -> Evaluated<Operand<'a>> {
-    let mut items = Vec::new();
-    for part in parts {
-        fuel.pay_copy(size_of::<Operand<'_>>() + part.len())?;
-        items.push(text(part.to_owned()));
-    }
-    Ok(Operand::list(items.into_iter()))
 }
 
 fn dict_method<'a>(
@@ -360,6 +167,7 @@ fn dict_method<'a>(
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Option<Operand<'a>>> {
     Ok(Some(match (method, args) {
+        (ConditionMethod::Copy, []) => on.clone(),
         (ConditionMethod::Get, [name]) => member(on, name, fuel)?.unwrap_or(Operand::None),
         (ConditionMethod::Get, [name, otherwise]) => {
             member(on, name, fuel)?.unwrap_or_else(|| otherwise.clone())
@@ -417,7 +225,12 @@ fn list_method<'a>(
     args: &[Operand<'a>],
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Option<Operand<'a>>> {
-    let [wanted] = args else { return Ok(None) };
+    let [wanted] = args else {
+        return match (method, args) {
+            (ConditionMethod::Copy, []) => Ok(Some(on.clone())),
+            _ => Ok(None),
+        };
+    };
     let mut count = 0_usize;
     for at in 0..on.length() {
         let item = on.item(at).unwrap_or(Operand::None);
@@ -435,12 +248,23 @@ fn list_method<'a>(
     }
 }
 
-/// Returns `value.name`: the member of a dict.
+/// Returns `value.name`: the member of a dict, or a part of a number.
 pub(super) fn attribute<'a>(
     on: &Operand<'a>,
     name: &str,
     fuel: &mut EvaluationFuel,
 ) -> Evaluated<Operand<'a>> {
+    let number = |at: u8| match on {
+        Operand::Float(_) => Operand::Float(at.into()),
+        _ => Operand::Int(at.into()),
+    };
+    match (on, name) {
+        (Operand::Bool(truth), "real" | "numerator") => return Ok(Operand::Int(u8::from(*truth).into())),
+        (Operand::Int(_), "real" | "numerator") | (Operand::Float(_), "real") => return Ok(on.clone()),
+        (Operand::Int(_) | Operand::Bool(_), "denominator") => return Ok(number(1)),
+        (Operand::Int(_) | Operand::Bool(_) | Operand::Float(_), "imag") => return Ok(number(0)),
+        _ => {}
+    }
     let found = member(on, &Operand::Text(Cow::Owned(name.to_owned())), fuel)?;
     found.ok_or_else(|| format!("AttributeError: '{}' has no member '{name}'", on.type_name()))
 }
@@ -552,19 +376,19 @@ fn slice_positions(length: usize, bounds: &[Option<Operand<'_>>; 3]) -> Evaluate
 
 impl Operand<'_> {
     /// The text of a text.
-    fn as_str(&self) -> Option<&str> {
+    pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    fn text_bytes(&self) -> usize {
+    pub(super) fn text_bytes(&self) -> usize {
         self.as_str().map_or(0, str::len)
     }
 
     /// Returns the value as Python's `str()` shows it.
-    fn to_text(&self, fuel: &mut EvaluationFuel) -> Evaluated<String> {
+    pub(super) fn to_text(&self, fuel: &mut EvaluationFuel) -> Evaluated<String> {
         if let Self::Text(text) = self {
             fuel.pay_copy(text.len())?;
             return Ok(text.to_string());
@@ -574,7 +398,7 @@ impl Operand<'_> {
         Ok(out)
     }
 
-    fn write_repr(&self, out: &mut String, fuel: &mut EvaluationFuel) -> Evaluated<()> {
+    pub(super) fn write_repr(&self, out: &mut String, fuel: &mut EvaluationFuel) -> Evaluated<()> {
         let json = |value: &Value, fuel: &mut EvaluationFuel| {
             let mut bytes = 0;
             super::eval::add_least_bytes(value, &mut bytes)?;

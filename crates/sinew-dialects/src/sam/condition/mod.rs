@@ -1,9 +1,9 @@
 //! Conditions of `when`, switches, loops and conditionals.
 //!
 //! The language is that of the specification's evaluator, `simpleeval`: comparisons, `in`, `is`, `and`/`or`/`not`,
-//! arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of texts, dicts and lists, `int()`,
-//! `float()`, `str()`; beyond it, lists. Texts are not formatted (`%`, `f''`), and chance is left out, because only data
-//! decides. A condition is read once, for the rules and
+//! arithmetic, choices (`a if b else c`), members, subscripts, slices, methods of texts, dicts, lists and numbers, `int()`,
+//! `float()`, `str()`, formatted texts (`%`, `f''`); beyond it, lists. Chance is left out, because a replay must decide the
+//! same, and so are bytes. A condition is read once, for the rules and
 //! error texts of the dialect, and evaluated here with Python's meaning of its operators. The engine evaluates
 //! conditions while it decides, so each evaluation has a limited number of steps, and no step depends on the size of
 //! the data without paying for it. `{{x}}` becomes a variable that is bound to data when it is evaluated, so no value
@@ -11,12 +11,16 @@
 //! templates are one variable, and variables borrow the data.
 
 mod eval;
+mod field;
+mod format;
 mod lex;
 mod methods;
 mod operand;
 mod parse;
+mod percent;
 #[cfg(test)]
 mod tests;
+mod text_methods;
 
 use super::path::{Path, TemplateScope, TextPart};
 

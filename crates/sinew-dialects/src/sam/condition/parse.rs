@@ -4,15 +4,19 @@ use serde_json::Value;
 
 use super::super::path::Path;
 use super::TextPiece;
-use super::lex::{Token, syntax, tokens};
+use super::lex::{FormatToken, Token, syntax, tokens};
 
 /// An expression.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Const(Value),
     Text(Vec<TextPiece>),
+    /// A string with fields.
+    Format(Vec<FormatPart>),
     Var(usize),
     List(Vec<Expr>),
+    /// A list in parentheses: the values of `text % (…)`, anywhere else a list.
+    Tuple(Vec<Expr>),
     Not(Box<Expr>),
     Sign(Box<Expr>, bool),
     All(Vec<Expr>),
@@ -29,6 +33,14 @@ pub(super) enum Expr {
     Subscript(Box<Expr>, Box<Expr>),
     /// First position, end, step.
     Slice(Box<Expr>, Box<[Option<Expr>; 3]>),
+}
+
+/// A part of a string with fields.
+#[derive(Clone, Debug)]
+pub(super) enum FormatPart {
+    Text(Vec<TextPiece>),
+    /// A value, `r`, `s` or `a` where it is converted to a text first, and its specification.
+    Field(Box<Expr>, Option<char>, Vec<FormatPart>),
 }
 
 /// A function that conditions may call.
@@ -55,7 +67,7 @@ impl ConditionFunction {
             "float" => Ok(Self::Float),
             "str" => Ok(Self::Str),
             "rand" | "randint" => {
-                Err(format!("Function '{name}' is left out: only data decides a condition"))
+                Err(format!("Function '{name}' is left out: a replay of the execution must decide the same"))
             }
             _ => Err(format!("Function '{name}' not defined; conditions have int, float and str")),
         }
@@ -89,8 +101,53 @@ methods! {
     SplitLines = "splitlines", Partition = "partition", RightPartition = "rpartition", Join = "join",
     RemovePrefix = "removeprefix", RemoveSuffix = "removesuffix", ZeroFill = "zfill", IsDigit = "isdigit",
     IsNumeric = "isnumeric", IsDecimal = "isdecimal", IsAlpha = "isalpha", IsAlphanumeric = "isalnum",
-    IsSpace = "isspace", IsUpper = "isupper", IsLower = "islower", IsAscii = "isascii", Get = "get",
-    Keys = "keys", Values = "values", Items = "items",
+    IsSpace = "isspace", IsUpper = "isupper", IsLower = "islower", IsTitle = "istitle", IsAscii = "isascii",
+    IsIdentifier = "isidentifier", IsPrintable = "isprintable", Center = "center", LeftJustify = "ljust",
+    RightJustify = "rjust", ExpandTabs = "expandtabs", Get = "get", Keys = "keys", Values = "values",
+    Items = "items", Copy = "copy", BitLength = "bit_length", BitCount = "bit_count", IsInteger = "is_integer",
+    Conjugate = "conjugate", IntegerRatio = "as_integer_ratio",
+}
+
+/// Name of a parameter that may be named in a call, and its value where it is left out.
+type CallParameter = (&'static str, DefaultArgument);
+
+/// The value of a parameter that a call leaves out.
+#[derive(Clone, Copy, Debug)]
+enum DefaultArgument {
+    None,
+    Int(i64),
+}
+
+impl DefaultArgument {
+    fn value(self) -> Value {
+        match self {
+            Self::None => Value::Null,
+            Self::Int(int) => Value::from(int),
+        }
+    }
+}
+
+impl ConditionFunction {
+    const fn parameters(self) -> &'static [CallParameter] {
+        match self {
+            Self::Int => &[("", DefaultArgument::None), ("base", DefaultArgument::Int(10))],
+            Self::Str => &[("object", DefaultArgument::None)],
+            Self::Float => &[],
+        }
+    }
+}
+
+impl ConditionMethod {
+    const fn parameters(self) -> &'static [CallParameter] {
+        match self {
+            Self::Split | Self::RightSplit => {
+                &[("sep", DefaultArgument::None), ("maxsplit", DefaultArgument::Int(-1))]
+            }
+            Self::SplitLines => &[("keepends", DefaultArgument::Int(0))],
+            Self::ExpandTabs => &[("tabsize", DefaultArgument::Int(8))],
+            _ => &[],
+        }
+    }
 }
 
 /// A comparison.
@@ -379,8 +436,12 @@ impl ConditionParser {
                     pieces.extend(more.iter().cloned());
                     self.at += 1;
                 }
-                text(pieces)
+                match self.peek() {
+                    Some(Token::Format(_)) => self.format(vec![FormatToken::Text(pieces)])?,
+                    _ => text(pieces),
+                }
             }
+            Token::Format(parts) => self.format(parts)?,
             Token::Name(name) => match name.to_lowercase().as_str() {
                 "true" => Expr::Const(Value::Bool(true)),
                 "false" => Expr::Const(Value::Bool(false)),
@@ -400,14 +461,45 @@ impl ConditionParser {
         if let Some(name) = name.filter(|name| !is_literal(name)) {
             if self.symbol(&["("]).is_some() {
                 let function = ConditionFunction::of(&name)?;
-                return self
-                    .arguments()
-                    .map(|args| Expr::Call(function, args))
-                    .and_then(|call| self.trail(call));
+                let args = self.arguments(function.parameters())?;
+                return self.trail(Expr::Call(function, args));
             }
             self.unknown.get_or_insert(name);
         }
         self.trail(expr)
+    }
+
+    /// A string with fields, and the strings beside it.
+    fn format(&mut self, mut parts: Vec<FormatToken>) -> Result<Expr, String> {
+        loop {
+            match self.peek() {
+                Some(Token::Text(pieces)) => parts.push(FormatToken::Text(pieces.clone())),
+                Some(Token::Format(more)) => parts.extend(more.iter().cloned()),
+                _ => return self.format_parts(parts).map(Expr::Format),
+            }
+            self.at += 1;
+        }
+    }
+
+    fn format_parts(&mut self, parts: Vec<FormatToken>) -> Result<Vec<FormatPart>, String> {
+        let mut read = Vec::with_capacity(parts.len());
+        for part in parts {
+            self.count()?;
+            read.push(match part {
+                FormatToken::Text(pieces) => FormatPart::Text(pieces),
+                FormatToken::Field { tokens, conversion, spec } => {
+                    let around = (std::mem::replace(&mut self.tokens, tokens), std::mem::take(&mut self.at));
+                    let value = self.nested(Self::expression)?;
+                    if let Some(token) = self.peek() {
+                        return Err(unexpected(token));
+                    }
+                    (self.tokens, self.at) = around;
+                    let spec = self.nested(|parser| parser.format_parts(spec))?;
+                    FormatPart::Field(Box::new(value), conversion, spec)
+                }
+            });
+        }
+        Ok(read)
     }
 
     /// Members, calls and subscripts after a value.
@@ -427,7 +519,7 @@ impl ConditionParser {
                 expr = if self.symbol(&["("]).is_some() {
                     let method =
                         ConditionMethod::of(&name).ok_or_else(|| format!("Unsupported method: '{name}'"))?;
-                    Expr::Method(Box::new(expr), method, self.arguments()?)
+                    Expr::Method(Box::new(expr), method, self.arguments(method.parameters())?)
                 } else {
                     Expr::Attribute(Box::new(expr), name)
                 };
@@ -442,10 +534,46 @@ impl ConditionParser {
         }
     }
 
-    /// Arguments of a call, after its opening bracket.
-    fn arguments(&mut self) -> Result<Vec<Expr>, String> {
+    /// Arguments of a call, after its opening bracket. Arguments with a name go to the position of the parameter.
+    fn arguments(&mut self, parameters: &[CallParameter]) -> Result<Vec<Expr>, String> {
         self.count()?;
-        self.list(")").map(|(args, _)| args)
+        let mut args = Vec::new();
+        let mut named: Vec<Option<Expr>> = parameters.iter().map(|_| None).collect();
+        while self.symbol(&[")"]).is_none() {
+            self.count()?;
+            if self.symbol(&["*", "**"]).is_some() {
+                return Err(unsupported("Starred"));
+            }
+            let name = match (self.peek(), self.tokens.get(self.at + 1)) {
+                (Some(Token::Name(name)), Some(Token::Symbol("="))) => Some(name.clone()),
+                _ => None,
+            };
+            if let Some(name) = name {
+                self.at += 2;
+                let at = parameters.iter().position(|(known, _)| *known == name);
+                let at = at.filter(|at| *at >= args.len() && named[*at].is_none());
+                let at = at.ok_or_else(|| syntax(&format!("unexpected keyword argument '{name}'")))?;
+                named[at] = Some(self.expression()?);
+            } else if named.iter().any(Option::is_some) {
+                return Err(syntax("positional argument follows keyword argument"));
+            } else {
+                args.push(self.expression()?);
+            }
+            if matches!(self.peek(), Some(Token::Name(name)) if name == "for") {
+                return Err(unsupported("GeneratorExp"));
+            }
+            if self.symbol(&[","]).is_none() {
+                match self.peek() {
+                    Some(Token::Symbol(")")) => {}
+                    other => return Err(other.map_or_else(|| syntax("')' is missing"), unexpected)),
+                }
+            }
+        }
+        let last = named.iter().rposition(Option::is_some).map_or(0, |at| at + 1);
+        for (value, (_, otherwise)) in named.into_iter().zip(parameters).take(last).skip(args.len()) {
+            args.push(value.unwrap_or_else(|| Expr::Const(otherwise.value())));
+        }
+        Ok(args)
     }
 
     /// Parses the brackets after a value.
@@ -469,14 +597,14 @@ impl ConditionParser {
         }
     }
 
-    /// `(a)` is `a`; `(a,)`, `(a, b)` and `()` are lists.
+    /// `(a)` is `a`; `(a,)`, `(a, b)` and `()` are tuples.
     fn group(&mut self) -> Result<Expr, String> {
         let (mut items, comma) = self.list(")")?;
         match items.pop() {
             Some(only) if items.is_empty() && !comma => Ok(only),
             last => {
                 items.extend(last);
-                Ok(Expr::List(items))
+                Ok(Expr::Tuple(items))
             }
         }
     }
@@ -546,7 +674,7 @@ fn unexpected(token: &Token) -> String {
         Token::Symbol(symbol) => format!("unexpected '{symbol}'"),
         Token::Name(name) => format!("unexpected '{name}'"),
         Token::Number(_) => "unexpected number".to_owned(),
-        Token::Text(_) => "unexpected string".to_owned(),
+        Token::Text(_) | Token::Format(_) => "unexpected string".to_owned(),
         Token::Var(_) => "unexpected template".to_owned(),
     })
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_script::{Function, Limits, ScriptErrorKind};
 
-use super::super::path::PathValue;
+use super::super::path::{Path, PathValue};
 use super::super::probe;
 use super::parse::parse;
 use super::{Condition, eval};
@@ -36,16 +36,14 @@ fn templates() -> Vec<Value> {
 /// The condition as this module evaluates it: its truth, or the class of the error.
 fn here(source: &str) -> Result<bool, String> {
     let parsed = parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+    eval::holds(&parsed.expr, &bound(&parsed.vars))
+}
+
+/// Values of templates by their paths.
+fn bound(paths: &[Path]) -> Vec<PathValue<'static>> {
     let all = templates();
-    let values: Vec<_> = parsed
-        .vars
-        .iter()
-        .map(|path| {
-            let digits = path.shown.trim_start_matches('n');
-            PathValue::Value(Cow::Borrowed(&all[digits.parse::<usize>().unwrap()]))
-        })
-        .collect();
-    eval::holds(&parsed.expr, &values)
+    let value = |path: &Path| all[path.shown.trim_start_matches('n').parse::<usize>().unwrap()].clone();
+    paths.iter().map(|path| PathValue::Value(Cow::Owned(value(path)))).collect()
 }
 
 /// The same as Python, with the templates as names.
@@ -228,6 +226,37 @@ fn the_rest_of_the_language_means_what_python_means() {
     compare(&sources);
 }
 
+/// Expressions with the text that `simpleeval` 1.0.8 makes of their value, or the class of its error. Lists in parentheses,
+/// which it does not have, are evaluated by CPython.
+#[test]
+fn values_are_those_that_the_library_makes() {
+    let recorded: Vec<(String, Option<String>, Option<String>)> =
+        serde_json::from_str::<Vec<Vec<Option<String>>>>(include_str!("simpleeval.json"))
+            .unwrap()
+            .into_iter()
+            .map(|row| {
+                let mut row = row.into_iter();
+                (row.next().flatten().unwrap(), row.next().flatten(), row.next().flatten())
+            })
+            .collect();
+    assert!(recorded.len() > 3_000);
+    let mut wrong = Vec::new();
+    for (source, wanted, class) in &recorded {
+        let shown = parse(source).and_then(|parsed| eval::shown(&parsed.expr, &bound(&parsed.vars)));
+        let right = match (&shown, wanted) {
+            (Ok(shown), Some(wanted)) => shown == wanted,
+            (Err(_), None) => true,
+            _ => false,
+        };
+        if !right {
+            wrong.push(format!("{source}: {shown:?}, recorded {wanted:?} {class:?}"));
+        }
+    }
+    let count = wrong.len();
+    wrong.truncate(60);
+    assert!(wrong.is_empty(), "{count} of {}\n{}", recorded.len(), wrong.join("\n"));
+}
+
 /// A call on data that is long, or that would make something long, ends with an error and costs little.
 #[test]
 fn calls_pay_for_their_work() {
@@ -242,6 +271,14 @@ fn calls_pay_for_their_work() {
         "'x'.join({{list.output}} * 1000) == ''".to_owned(),
         "1 << 10 ** 9".to_owned(),
         "int('9' * 100000)".to_owned(),
+        "f'{ 1:999999999}' == ''".to_owned(),
+        "f'{ 1.5:.99999999f}' == ''".to_owned(),
+        "'%999999999d' % 1 == ''".to_owned(),
+        "'%.*f' % (99999999, 1.5) == ''".to_owned(),
+        "'%s' % {{text.output}} * 9 == ''".to_owned(),
+        "'a'.center(10 ** 9) == ''".to_owned(),
+        "('\\t' * 1000).expandtabs(10 ** 9) == ''".to_owned(),
+        many("f'{ {{text.output}}!r:>9}' == 'a'"),
     ] {
         let failed = probe::condition(&source, &data).expect_err(&source);
         let words = ["large", "steps", "copies", "invalid literal"];

@@ -82,6 +82,7 @@ impl Doors {
             },
         }
         command.user = caller.name().unwrap_or_else(|| caller.to_string());
+        command.user_config = user_config(params);
         command.session = params.message.context_id.as_ref().map_or_else(String::new, |id| id.0.clone());
         if wants_result(parts, None) {
             command.labels.insert(STRUCTURED.to_owned(), "yes".to_owned());
@@ -263,6 +264,13 @@ enum NamedContent {
     Value(Value),
     /// The address under which it is stored.
     Address(String),
+}
+
+/// Settings of the user that a message carries (`a2aUserConfig`), in its metadata or in those of the request.
+fn user_config(params: &SendMessageRequest) -> Value {
+    let of = |metadata: &Option<Value>| metadata.as_ref()?.get("a2aUserConfig").cloned();
+    let found = of(&params.message.metadata).or_else(|| of(&params.metadata));
+    found.filter(Value::is_object).unwrap_or_default()
 }
 
 /// Returns the artifact that a message of the published specification names as its input: by file name, in

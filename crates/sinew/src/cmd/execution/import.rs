@@ -83,6 +83,7 @@ fn stored(record: &Record) -> ExecutionRecord {
             plan: record.execution.program().graph.digest().to_owned(),
             caller: Token::of(&record.about.caller),
             user: record.about.user.clone(),
+            user_config: serde_json::Value::Null,
             session: record.about.session.clone(),
             labels: record.about.labels.clone(),
             created: record.execution.state().started_at,

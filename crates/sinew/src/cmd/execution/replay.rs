@@ -9,6 +9,7 @@ use crate::output::Output;
 use sinew_inspection::replay;
 use sinew_inspection::tree::{self, TreeOptions};
 use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::words;
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sinew execution replay run.json
@@ -44,8 +45,12 @@ pub(super) async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, F
     }
     let report = replay::replay(&record, !args.fold_only && !record.redacted);
     output.value(&report, |report| {
-        let mut text =
-            format!("{} rounds, {} facts: {}", report.rounds, report.facts, report.status.as_str());
+        let mut text = format!(
+            "{} rounds, {} facts: {}",
+            report.rounds,
+            report.facts,
+            words::status_word(report.status)
+        );
         if report.difference.is_none() && report.decided_again > 0 {
             text.push_str(", every round decided the same again");
         }

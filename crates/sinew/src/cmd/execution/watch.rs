@@ -60,11 +60,11 @@ pub(super) async fn watch(args: &WatchArgs, output: &Output) -> Result<Exit, Fai
     let record = follow(changes, &how, output).await?;
     let status = words::status_of(record.execution.state());
     if !status.is_terminal() {
-        output.note(&format!("--timeout ran out; it is {}", status.as_str()));
+        output.note(&format!("--timeout ran out; it is {}", words::status_word(status)));
     }
     output.value(
         &sinew_inspection::describe::describe(&record, local::now(), &MeshPresence::default()),
-        |_| status.as_str().to_owned(),
+        |_| words::status_word(status).to_owned(),
     );
     Ok(if status.is_terminal() { exit_of(status) } else { Exit::TimedOut })
 }

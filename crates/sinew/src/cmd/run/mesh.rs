@@ -202,6 +202,7 @@ fn wanted(args: &RunArgs) -> Result<WantedWorkflow, Failure> {
             agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
             fetch: args.fetch,
             variables: args.variables.rules()?,
+            ..load::Options::default()
         };
         return Ok(WantedWorkflow::File(Box::new(load::workflow(&args.file, &options)?)));
     }
@@ -320,7 +321,7 @@ fn report(args: &RunArgs, record: &Record, output: &Output) {
         }
     }
     if let Some((outcome, fault)) = outcome.and_then(|outcome| Some((outcome, outcome.fault.as_ref()?))) {
-        let message = words::ending(outcome.status.as_str(), &sinew_source::indented(&fault.message));
+        let message = words::ending(words::end_word(outcome.status), &sinew_source::indented(&fault.message));
         output.error_line(&format!("{message} [{}]", fault.code));
         let id = words::shell(record.id());
         output.note(&format!("hint: sinew execution describe {id}"));

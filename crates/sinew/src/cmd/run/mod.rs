@@ -148,6 +148,7 @@ pub(crate) fn run(args: &RunArgs, output: &Output) -> Result<Exit, Failure> {
         agents: input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
+        ..load::Options::default()
     };
     let loaded = load::workflow(&args.file, &options)?;
     let lowered = loaded.pick(args.workflow.as_deref())?;
@@ -363,7 +364,7 @@ fn report(
         output.text(&text);
     }
     if let Some(fault) = outcome.and_then(|outcome| outcome.fault.as_ref()) {
-        let word = outcome.map_or("failed", |outcome| outcome.status.as_str());
+        let word = outcome.map_or("failed", |outcome| words::end_word(outcome.status));
         let message = words::ending(word, &sinew_source::indented(&fault.message));
         output.error_block(&format!("{message} [{}]", words::name(&fault.code)));
         for detail in &fault.details {

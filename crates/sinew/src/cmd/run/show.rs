@@ -58,7 +58,7 @@ impl TreePicture {
         let taken = if state.ended { state.at } else { local::now() };
         Self {
             name: execution.program().name().to_owned(),
-            word: state.outcome.as_ref().map_or("running", |outcome| outcome.status.as_str()),
+            word: state.outcome.as_ref().map_or("running", |outcome| words::end_word(outcome.status)),
             started: state.started_at,
             taken,
             rows: node_rows::rows(execution, taken),

@@ -56,6 +56,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
         agents: crate::input::pairs(&args.default_agent, "--default-agent")?.into_iter().collect(),
         fetch: args.fetch,
         variables: args.variables.rules()?,
+        ..Options::default()
     };
     let loaded = read(&args.paths, &options)?;
     if args.dry_run {

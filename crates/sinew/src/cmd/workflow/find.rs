@@ -1,9 +1,12 @@
 //! Workflow files in files and folders.
 
 use sinew_protocol::code;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use sinew_agents::AgentSet;
+use serde_json::Value;
+use sinew_agents::{Agent, AgentSet};
 use sinew_source::{Diagnostic, Diagnostics, Sources, Span};
 
 use crate::agents;
@@ -71,9 +74,12 @@ fn read(path: &Path, options: &Options, in_folder: bool) -> Result<Option<Read>,
         }
     }
     let sources = document.sources.clone();
-    let (loaded, diagnostics) = match load::lower(path, document, options) {
+    // Agent files that cannot be read are findings of `sinew agent list`.
+    let agents = agents::load(&[], path).unwrap_or_default();
+    let options = Options { agent_schemas: schemas_of(&agents), ..options.clone() };
+    let (loaded, diagnostics) = match load::lower(path, document, &options) {
         Ok(loaded) => {
-            let diagnostics = check(&loaded, sources);
+            let diagnostics = check(&loaded, agents, sources);
             (Some(loaded), diagnostics)
         }
         Err(Failure { diagnostics: Some(diagnostics), .. }) => (None, diagnostics),
@@ -92,11 +98,19 @@ fn too_large(path: &Path, failure: &Failure) -> Diagnostics {
     diagnostics
 }
 
+/// The schemas that agents declare, by the names under which lowering asks for them.
+fn schemas_of(agents: &AgentSet) -> BTreeMap<String, Value> {
+    let parts = |agent: &Arc<Agent>| {
+        let of =
+            |part: &str, schema: Option<&Value>| Some((format!("{part}:{}", agent.name()), schema?.clone()));
+        [of("agent-input", agent.input_schema()), of("agent-output", agent.output_schema())]
+    };
+    agents.iter().flat_map(parts).flatten().collect()
+}
+
 /// Returns the findings of lowering, and those that only the finished plan shows.
-fn check(loaded: &Loaded, sources: Sources) -> Diagnostics {
+fn check(loaded: &Loaded, mut agents: AgentSet, sources: Sources) -> Diagnostics {
     let mut diagnostics = Diagnostics::new(sources);
-    // Agent files that cannot be read are findings of `sinew agent list`.
-    let mut agents = agents::load(&[], &loaded.path).unwrap_or_default();
     // A folder without agent files says nothing about the agents of its workflows.
     let has_agents = !agents.is_empty() && add_ready_made(&mut agents).is_ok();
     for lowered in &loaded.workflows {

@@ -16,6 +16,8 @@ use crate::load::{self, Options, VariableArgs};
 use crate::output::{Format, Output};
 use crate::remote::Remote;
 use sinew_inspection::drawing::{self, DrawnProgress};
+use sinew_inspection::view_context::{MeshPresence, ViewContext};
+use sinew_inspection::waiting::waits;
 
 const EXAMPLES: &str = "Examples:
   sinew workflow render flow.yaml                            # as text, in a terminal
@@ -143,7 +145,9 @@ fn draw(args: &RenderArgs, output: &Output) -> Result<Drawing, Failure> {
     if file.is_some_and(|plan| sinew_plan::digest(&plan) != graph.digest()) {
         output.note("warning: the workflow has changed since; this is how it was when the execution ran");
     }
-    let run = DrawnProgress::of(graph, record.execution.journal());
+    // An export is a picture of its last moment, and knows nothing of the mesh around it.
+    let context = ViewContext::of(&record.execution, record.execution.state().at, &MeshPresence::default());
+    let run = DrawnProgress::of(graph, record.execution.journal()).with_waits(&waits(&record, &context));
     Ok(drawing::draw(graph.plan(), direction, Some(&run)))
 }
 

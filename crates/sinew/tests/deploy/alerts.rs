@@ -1,0 +1,215 @@
+//! The alerts over pages of real processes: a quiet mesh fires none, and each fires when its cause is there.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Instant;
+
+use promql_parser::parser::{self, Expr};
+use serde_json::json;
+
+use super::promql::{Sample, ScrapeWindow, read_page};
+use super::{deploy, yaml};
+use crate::common::{Role, Said, World};
+
+/// Alerts whose cause takes thousands of activations, a full disk, a slow one, a fight of owners, or a process that dies again and again. The tests
+/// of the crates that count them cause those; here their expressions are evaluated over what they would have counted.
+const CAUSED_ELSEWHERE: [(&str, &str, f64); 10] = [
+    ("SinewBudgetsUsedUp", "sinew_executions_failed_total", 1.0),
+    ("SinewMemoryRunsOut", "process_resident_memory_bytes", 1e12),
+    ("SinewFilesRunOut", "process_open_fds", 1e12),
+    ("SinewExecutorsFight", "sinew_fenced_total", 1e6),
+    ("SinewCommitsSlow", "sinew_round_seconds_bucket", 1e6),
+    ("SinewExecutionSetAside", "sinew_executions_set_aside_total", 1.0),
+    ("SinewQuarantineLost", "sinew_quarantine_lost_total", 1.0),
+    ("SinewStreamBehind", "sinew_streams_behind_total", 1.0),
+    ("SinewMessagesUndeliverable", "sinew_undeliverable_total", 1.0),
+    ("SinewResultsForeign", "sinew_results_foreign_total", 1.0),
+];
+
+fn rules() -> Vec<(String, Expr)> {
+    let file = yaml(&deploy("prometheus/alerts.yaml")).remove(0);
+    let groups = file["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap().clone());
+    rules
+        .map(|rule| {
+            let expression = parser::parse(rule["expr"].as_str().unwrap()).unwrap();
+            (rule["alert"].as_str().unwrap().to_owned(), expression)
+        })
+        .collect()
+}
+
+fn firing(window: &ScrapeWindow) -> BTreeSet<String> {
+    let fires = |(name, expression): (String, Expr)| (!window.firing(&expression).is_empty()).then_some(name);
+    rules().into_iter().filter_map(fires).collect()
+}
+
+/// An executor with a health port.
+struct ScrapedExecutor {
+    role: Role,
+    address: String,
+    // The process writes on while it runs.
+    _said: Said,
+}
+
+impl ScrapedExecutor {
+    fn start(world: &World) -> Self {
+        let mut child = world
+            .command(&["serve", "executor", "--health-port", "0"])
+            // No collector listens there.
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Said::by(child.stderr.take().unwrap());
+        let line = said.wait_for("health and metrics:");
+        let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        Self { role: Role(child), address, _said: said }
+    }
+
+    /// The page of metrics; none if nothing answers.
+    fn scrape(&self) -> Vec<Sample> {
+        let Ok(mut stream) = TcpStream::connect(&self.address) else { return Vec::new() };
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200") && !head.contains("chunked"), "{head}");
+        read_page(body, "sinew-executor", &self.address)
+    }
+}
+
+fn owned(samples: &[Sample]) -> f64 {
+    let is_owned =
+        |one: &&Sample| one.labels.get("__name__").is_some_and(|name| name == "sinew_shards_owned");
+    samples.iter().filter(is_owned).map(|one| one.value).sum()
+}
+
+/// Scrapes until the pages say so.
+fn scraped_until(executors: &[&ScrapedExecutor], so: impl Fn(&[Sample]) -> bool) -> Vec<Sample> {
+    let since = Instant::now();
+    loop {
+        let samples: Vec<Sample> = executors.iter().flat_map(|one| one.scrape()).collect();
+        if so(&samples) {
+            return samples;
+        }
+        assert!(since.elapsed().as_secs() < 60, "the pages have not said so within a minute");
+        std::thread::yield_now();
+    }
+}
+
+fn count(samples: &[Sample], name: &str, label: Option<(&str, &str)>) -> f64 {
+    let fits = |one: &&Sample| {
+        one.labels.get("__name__").is_some_and(|found| found == name)
+            && label.is_none_or(|(label, value)| one.labels.get(label).is_some_and(|found| found == value))
+    };
+    samples.iter().filter(fits).map(|one| one.value).sum()
+}
+
+const SLOW: &str = "name: Slow\ndescription: Never answers in time.\nrun: {command: {argv: [sleep, '30']}}\n";
+const WRONG: &str = "name: Wrong\ndescription: Breaks its schema.\noutput_schema: {type: object, required: [a]}\nrun: {command: {argv: [echo, '{}']}}\n";
+
+const RAISING: &str =
+    "name: Raising\ndescription: Raises.\nrun: {script: {source: \"lambda input: 1 // 0\"}}\n";
+
+fn flow(name: &str, nodes: &str) -> String {
+    format!("name: {name}\nworkflow:\n  description: d\n  nodes:\n{nodes}  output_mapping: {{}}\n")
+}
+
+fn team() -> String {
+    json!({
+        "metadata": { "id": "team", "name": "team" },
+        "triggers": ["start"],
+        "nodes": [
+            { "id": "start", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" },
+            { "id": "merge", "name": "merge", "type": "FLOW", "subtype": "MERGE" },
+        ],
+        "connections": [{ "id": "c1", "from_node": "start", "to_node": "merge",
+            "conversion_function": "lambda d: d['nothing']['there']" }],
+    })
+    .to_string()
+}
+
+#[test]
+fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
+    let (world, first) = World::new();
+    first.stop();
+    let (one, two) = (ScrapedExecutor::start(&world), ScrapedExecutor::start(&world));
+    let quiet = scraped_until(&[&one, &two], |samples| owned(samples) == 4.0);
+    let window = ScrapeWindow { first: quiet.clone(), last: quiet.clone(), seconds: 60.0 };
+    assert_eq!(firing(&window), BTreeSet::new(), "nothing has happened");
+
+    world.write("slow.agent.yaml", SLOW);
+    world.write("wrong.agent.yaml", WRONG);
+    world.write("raising.agent.yaml", RAISING);
+    let _agents =
+        world.serve(&["serve", "agent", "slow.agent.yaml", "wrong.agent.yaml", "raising.agent.yaml"]);
+    world.online(&["Slow", "Wrong", "Raising"]);
+    world.write("slow.yaml", &flow("slow", "    - {id: a, type: agent, agent_name: Slow, timeout: 1s}\n"));
+    world.write("wrong.yaml", &flow("wrong", "    - {id: a, type: agent, agent_name: Wrong}\n"));
+    world.write("raising.yaml", &flow("raising", "    - {id: a, type: agent, agent_name: Raising}\n"));
+    world.write("team.json", &team());
+    world.ok(&["workflow", "deploy", "slow.yaml", "wrong.yaml", "raising.yaml", "team.json"]);
+    let ids: Vec<String> = ["slow", "wrong", "raising", "team"]
+        .iter()
+        .map(|name| world.ok(&["run", name, "--mesh", "--detach"]).trim().to_owned())
+        .collect();
+    for id in &ids {
+        world.run(&["execution", "watch", id, "-q"]);
+    }
+    world.runtime.block_on(async {
+        let mesh = world.connect("vandal").await;
+        let subject = format!("sinew.v1.command.0.cancel.vandal.{:032x}", 7);
+        mesh.jetstream().publish(subject, "{".into()).await.unwrap().await.unwrap();
+    });
+    let loud = scraped_until(&[&one, &two], |samples| {
+        count(samples, "sinew_quarantined_total", None) > 0.0
+            && count(samples, "sinew_spans_lost_total", None) > 0.0
+            && count(samples, "sinew_executions_ended_total", Some(("status", "failure"))) >= 3.0
+    });
+    let window = ScrapeWindow { first: quiet.clone(), last: loud.clone(), seconds: 60.0 };
+    let fired = firing(&window);
+    let caused = [
+        "SinewConversionsFail",
+        "SinewExecutionsFail",
+        "SinewMessagesQuarantined",
+        "SinewOutputsInvalid",
+        "SinewScriptsFail",
+        "SinewTasksTimeOut",
+        "SinewTracesLost",
+    ];
+    assert_eq!(fired, caused.map(str::to_owned).into(), "{loud:#?}");
+
+    // One of two executors is gone: its shards are nobody's for a moment. Then both are.
+    drop(one.role);
+    let last = two.scrape();
+    let window = ScrapeWindow { first: quiet.clone(), last, seconds: 60.0 };
+    assert!(firing(&window).contains("SinewShardsUnowned"));
+    drop(two.role);
+    let window = ScrapeWindow { first: quiet.clone(), last: Vec::new(), seconds: 60.0 };
+    assert!(firing(&window).contains("SinewNoExecutor"));
+
+    for (alert, name, more) in CAUSED_ELSEWHERE {
+        let mut last = quiet.clone();
+        let of_metric =
+            |sample: &&mut Sample| sample.labels.get("__name__").is_some_and(|found| found == name);
+        let mut grown = 0;
+        // Slow commits fall into the last bucket alone.
+        let slow =
+            |sample: &Sample| sample.labels.get("le").is_none_or(|bound| bound == "+Inf" || bound == "10");
+        for sample in last.iter_mut().filter(of_metric).filter(|sample| slow(sample)) {
+            sample.value += more;
+            grown += 1;
+        }
+        assert!(grown > 0, "the pages have no {name}");
+        let window = ScrapeWindow { first: quiet.clone(), last, seconds: 60.0 };
+        assert!(firing(&window).contains(alert), "{alert}");
+    }
+    let known = caused.into_iter().chain(["SinewShardsUnowned", "SinewNoExecutor"]);
+    let known: BTreeSet<String> =
+        known.chain(CAUSED_ELSEWHERE.iter().map(|(alert, ..)| *alert)).map(str::to_owned).collect();
+    assert_eq!(rules().into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>(), known);
+}
