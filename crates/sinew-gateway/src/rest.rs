@@ -101,7 +101,7 @@ async fn answer(
         }
         _ => query_params(parts.uri.query().unwrap_or_default())?,
     };
-    // What the path names is meant, whatever the body says.
+    // The path wins over the body.
     for (name, value) in path {
         params.insert(name, Value::String(value));
     }
