@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sinew_mesh::Mesh;
 use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::tool::ToolDeclaration;
 use sinew_protocol::{ExecutionId, TaskId};
+use sinew_source::{HostReferences, VariableError};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
@@ -154,6 +155,15 @@ impl Context {
         }
     }
 
+    /// Returns the MCP servers that the workflow's file names for this task, by skill, with values of this process's
+    /// environment in the place of `${NAME}`. Each name goes to the hosts only that `references` binds it to; other names
+    /// fail, unless they have a default. No other text of a task is a reference. The result holds secrets: keep it out of
+    /// outputs, logs and errors.
+    pub fn mcp_servers(&self, references: &HostReferences) -> Result<Map<String, Value>, VariableError> {
+        let request = self.context().get("request").unwrap_or(&Value::Null);
+        references.servers_of(request, &|name| std::env::var(name).ok(), &mut |_| {})
+    }
+
     /// The user on whose behalf the execution runs; empty if nobody is named.
     pub fn user(&self) -> &str {
         self.context().get("user").and_then(Value::as_str).unwrap_or_default()
@@ -255,6 +265,16 @@ impl Context {
     pub async fn call(&self, agent: &str, input: Value) -> Result<Value, Failure> {
         match &self.inner.peers {
             Some(peers) => peers.call(self.task_calls(), agent, input).await,
+            None => Err(offline(NO_PEER)),
+        }
+    }
+
+    /// The same as [`call`](Self::call) under a key that is unique within this activation. All attempts of the activation
+    /// that call under the key are one call: the agent that was asked before answers without working again, even if the
+    /// input is worded in another way.
+    pub async fn call_keyed(&self, agent: &str, key: &str, input: Value) -> Result<Value, Failure> {
+        match &self.inner.peers {
+            Some(peers) => peers.call_keyed(self.task_calls(), agent, key, input).await,
             None => Err(offline(NO_PEER)),
         }
     }

@@ -96,6 +96,20 @@ impl Peers {
         self.ask(context, agent, &id, request).await
     }
 
+    /// The same under a key of the caller's choice: a repeated call of the key is the same message, whatever its input.
+    pub(crate) async fn call_keyed(
+        &self,
+        context: TaskCalls<'_>,
+        agent: &str,
+        key: &str,
+        input: Value,
+    ) -> Result<Value, Failure> {
+        let id =
+            format!("{}-{}", context.about.activation, &sha256(format!("{agent}\n{key}").as_bytes())[..24]);
+        let request = self.request(context, agent, &id, input).await?;
+        self.ask(context, agent, &id, request).await
+    }
+
     /// Sends a request and waits for its output, or tells the other side when nobody wants it any more.
     pub(crate) async fn ask(
         &self,

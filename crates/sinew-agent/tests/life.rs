@@ -284,6 +284,33 @@ async fn handlers_call_agents_and_workflows_by_name() {
     }
 }
 
+#[tokio::test]
+async fn calls_of_one_key_are_one_call() {
+    let (server, mesh) = common::mesh().await;
+    let mut results = results(&mesh).await;
+    let worked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = Arc::clone(&worked);
+    let pay = Agent::dynamic("pay", None, None, move |input: Value, _: Context| {
+        let worked = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move { Ok(json!({"paid": input["amount"], "nth": worked})) }
+    });
+    let front = Agent::dynamic("front", None, None, async |_, context: Context| {
+        let first = context.call_keyed("pay", "turn 1", json!({"amount": 5})).await?;
+        // A model words the same call in another way after a crash.
+        let again = context.call_keyed("pay", "turn 1", json!({"amount": 5.0, "note": "please"})).await?;
+        let other = context.call_keyed("pay", "turn 2", json!({"amount": 5})).await?;
+        Ok(json!([first, again, other]))
+    });
+    let served = [serve(&server, &mesh, pay).await, serve(&server, &mesh, front).await];
+    asked(&mesh, "front", 1).send(&mesh, json!(1)).await;
+    let (first, other) = (json!({"paid": 5, "nth": 0}), json!({"paid": 5, "nth": 1}));
+    assert_eq!(results.next().await.output, NodeOutput::Value(json!([first, first, other])));
+    assert_eq!(worked.load(std::sync::atomic::Ordering::SeqCst), 2);
+    for served in served {
+        served.stop().await;
+    }
+}
+
 /// Not a test of its own: the process that [`a_process_ends_when_it_is_told_to`] starts.
 #[tokio::test]
 #[ignore = "started by another test as a process"]

@@ -13,8 +13,15 @@ use tokio::sync::Semaphore;
 use crate::call::{Call, Reply};
 use crate::error::AgentError;
 use crate::file::{AgentFile, Delivery, Skill};
-use crate::run::{Command, Http, Limits, Output, RunnerSurroundings, Script};
+use crate::peers::PeerDescription;
+use crate::run::{AgentCase, CaseOutcome};
+use crate::run::{AgentProfile, Command, Http, Limits, ModelAgent, Output, RunnerSurroundings, Script};
 use crate::template::Environment;
+
+/// Longest time for one call, unless the file says otherwise.
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
+/// Longest time for one conversation with a model, unless the file says otherwise.
+const MODEL_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// A ready-made agent.
 pub struct Agent {
@@ -33,6 +40,7 @@ pub(crate) enum AgentRunner {
     Script(Script),
     Command(Command),
     Http(Http),
+    Model(Box<ModelAgent>),
 }
 
 impl Agent {
@@ -103,7 +111,8 @@ impl Agent {
 
     /// Longest time for one call.
     pub fn timeout(&self) -> Duration {
-        self.file.timeout.0
+        let usual = if self.is_model() { MODEL_TIMEOUT } else { CALL_TIMEOUT };
+        self.file.timeout.map_or(usual, |time| time.0)
     }
 
     /// Runs the agent once. Waiting for a free slot does not count as time of the call; dropping the future ends the call.
@@ -120,14 +129,47 @@ impl Agent {
             slot = self.slots.acquire() => slot.map_err(|error| AgentError::Host(error.to_string()))?,
         };
         let limits = Limits::new(Some(self.timeout()), call.cancel.clone()).at_most(call.timeout);
-        let Output { value, artifacts } = match &self.runner {
+        let Output { value, artifacts, usage, events } = match &self.runner {
             AgentRunner::Script(script) => script.run(call, &limits).await,
             AgentRunner::Command(command) => command.run(call, &limits, &self.around).await,
             AgentRunner::Http(http) => http.run(call, &limits, &self.around).await,
+            AgentRunner::Model(model) => model.run(self.profile(), call, &limits, &self.around).await,
         }?;
         check("output", call.output_schema.as_ref(), self.output.as_ref(), &value)
             .map_err(|found| found.or(AgentError::Output))?;
-        Ok(Reply { output: value, artifacts })
+        Ok(Reply { output: value, artifacts, usage, events })
+    }
+
+    /// The agent as other agents find it.
+    pub fn as_peer(&self) -> PeerDescription {
+        let skills = self.file.skills.iter();
+        PeerDescription {
+            name: self.name().to_owned(),
+            description: self.description().to_owned(),
+            input_schema: self.input_schema().cloned(),
+            output_schema: self.output_schema().cloned(),
+            is_workflow: false,
+            skills: skills.flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat()).collect(),
+        }
+    }
+
+    /// Whether the agent calls a language model.
+    pub fn is_model(&self) -> bool {
+        matches!(self.runner, AgentRunner::Model(_))
+    }
+
+    /// Plays a case of a model agent with a scripted model, in virtual time. `None` for other agents.
+    pub fn rehearse(&self, case: &AgentCase) -> Option<Result<CaseOutcome, Fault>> {
+        let AgentRunner::Model(model) = &self.runner else { return None };
+        Some(model.rehearse(self.profile(), case).map_err(Fault::from))
+    }
+
+    fn profile(&self) -> AgentProfile<'_> {
+        AgentProfile {
+            name: self.name(),
+            description: self.description(),
+            output_schema: self.output_schema(),
+        }
     }
 }
 

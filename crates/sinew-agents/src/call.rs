@@ -8,6 +8,9 @@ use sinew_protocol::ArtifactRef;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
+use crate::peers::{NoPeers, Peers};
+use crate::people::{NoPeople, People};
+use crate::steps::Steps;
 use crate::template::Scope;
 
 /// A task for an agent.
@@ -31,6 +34,14 @@ pub struct Call {
     pub artifacts: Arc<dyn Artifacts>,
     /// Progress of the agent: objects with a `message`.
     pub progress: tokio::sync::mpsc::UnboundedSender<Value>,
+    /// Other agents that the agent may ask.
+    pub peers: Arc<dyn Peers>,
+    /// People whom the agent may ask.
+    pub people: Arc<dyn People>,
+    /// Log of a conversation with a model; in memory if none.
+    pub steps: Option<Arc<dyn Steps>>,
+    /// Key of a conversation with a model; the activation of the context, or one of its own, if none.
+    pub conversation: Option<String>,
     /// Ends the call gracefully; dropping the call's future ends it too.
     pub cancel: CancellationToken,
 }
@@ -42,6 +53,10 @@ pub struct Reply {
     pub output: Value,
     /// Artifacts stored during the call.
     pub artifacts: Vec<ArtifactRef>,
+    /// Tokens, cost and turns of a conversation with a model; null for other agents.
+    pub usage: Value,
+    /// Calls of tools during a conversation with a model.
+    pub events: Vec<Value>,
 }
 
 impl Call {
@@ -57,6 +72,10 @@ impl Call {
             timeout: None,
             artifacts,
             progress: tokio::sync::mpsc::unbounded_channel().0,
+            peers: Arc::new(NoPeers),
+            people: Arc::new(NoPeople),
+            steps: None,
+            conversation: None,
             cancel: CancellationToken::new(),
         }
     }

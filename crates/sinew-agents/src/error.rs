@@ -140,6 +140,9 @@ pub enum AgentError {
     /// An artifact could not be stored or read.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
+    /// A conversation with a language model ended without an output.
+    #[error("{}", .0.message)]
+    Conversation(Box<Fault>),
     /// A resource of this machine failed, regardless of the input: a thread, a temporary folder, the TLS setup.
     #[error("cannot run the agent here: {0}")]
     Host(String),
@@ -212,6 +215,10 @@ impl AgentError {
             Self::Environment(_) => code::AGENT_VARIABLE_NOT_SET.as_str(),
             Self::Reference(error) => error.code(),
             Self::Artifact(error) => error.code(),
+            Self::Conversation(fault) => {
+                let known = code::all().iter().find(|(known, _)| *known == fault.code);
+                known.map_or(code::AGENT_WORK_FAILED.as_str(), |(known, _)| known)
+            }
         }
     }
 
@@ -243,6 +250,7 @@ impl AgentError {
             | Self::Response { .. }
             | Self::Script(_) => FaultKind::Failure,
             Self::Artifact(error) => error.kind(),
+            Self::Conversation(fault) => fault.kind,
         }
     }
 
@@ -258,13 +266,23 @@ impl AgentError {
             | Self::Response { .. }
             | Self::Script(ScriptError { kind: ScriptErrorKind::Unavailable, .. }) => true,
             Self::Artifact(error) => matches!(error, ArtifactError::Io { .. }),
+            Self::Conversation(fault) => fault.retryable,
             _ => false,
         }
     }
 }
 
+impl From<Fault> for AgentError {
+    fn from(fault: Fault) -> Self {
+        Self::Conversation(Box::new(fault))
+    }
+}
+
 impl From<AgentError> for Fault {
     fn from(error: AgentError) -> Self {
+        if let AgentError::Conversation(fault) = error {
+            return *fault;
+        }
         let fault =
             Self::new(error.kind(), error.code(), error.to_string()).with_retryable(error.retryable());
         match error {

@@ -7,6 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
+use crate::model_file::ModelFile;
+
 /// A ready-made agent: its card and how it runs.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,15 +30,14 @@ pub(crate) struct AgentFile {
     pub(crate) input_schema: Option<Value>,
     /// JSON Schema of the output; checked after the agent ran.
     pub(crate) output_schema: Option<Value>,
-    /// How the agent runs: exactly one of script, command and http.
+    /// How the agent runs: exactly one of script, command, http and model.
     pub(crate) run: Run,
     /// Calls that may run at the same time; further calls wait.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) concurrency: u32,
-    /// Longest time for one call.
-    #[serde(default = "default_timeout")]
-    pub(crate) timeout: Time,
+    /// Longest time for one call; one minute if left out, for a model 15 minutes.
+    pub(crate) timeout: Option<Time>,
     /// How tasks reach the agent on the mesh.
     #[serde(default)]
     pub(crate) delivery: Delivery,
@@ -73,7 +74,7 @@ pub(crate) enum Delivery {
     Direct,
 }
 
-/// One of three; a struct instead of an enum, because complaints about a struct say what is wrong.
+/// One of four; a struct instead of an enum, because complaints about a struct say what is wrong.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
@@ -84,6 +85,8 @@ pub(crate) struct Run {
     pub(crate) command: Option<CommandFile>,
     /// A request to an HTTP service.
     pub(crate) http: Option<HttpFile>,
+    /// A conversation with a language model.
+    pub(crate) model: Option<Box<ModelFile>>,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

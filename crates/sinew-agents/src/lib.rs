@@ -1,8 +1,8 @@
 //! Ready-made agents: a file says who the agent is and how it runs, this crate runs it.
 //!
 //! Place in the flow: the executor turns a dispatch into a [`Call`], the [`Agent`] answers with a [`Reply`] or a
-//! [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a program (`command`) or a
-//! request to a service (`http`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
+//! [`Fault`](sinew_protocol::Fault). An agent is a Python function in a sandbox (`script`), a program (`command`), a
+//! request to a service (`http`) or a conversation with a language model (`model`). What it stores goes to [`Artifacts`], in embedded runs an [`ArtifactFolder`].
 //!
 //! It never retries a call (http attempts within one call aside), never picks another agent than the one that was asked
 //! for, never runs a shell, never fills data into anything that is read as code, and never shows a secret.
@@ -27,8 +27,12 @@ mod clean;
 mod error;
 mod file;
 mod load;
+mod model_file;
+mod peers;
+mod people;
 mod run;
 mod set;
+mod steps;
 mod template;
 
 pub use agent::Agent;
@@ -36,8 +40,12 @@ pub use artifacts::{ArtifactFolder, ArtifactLimits, Artifacts, media_type};
 pub use call::{Call, Reply};
 pub use error::{AgentError, ArtifactError};
 pub use file::agent_file_schema;
-pub use run::{fetch, remove_stale_task_folders};
+pub use peers::{LocalPeers, PeerCall, PeerDescription, Peers};
+pub use people::{People, PersonPrompt, PersonReply};
+pub use run::{AgentCase, CaseOutcome, ToolStubs, fetch, remove_stale_task_folders};
 pub use set::AgentSet;
+pub use sinew_model::rehearsal::StubAnswer;
 pub use sinew_protocol::{ArtifactMeta, ArtifactRef};
+pub use steps::{MemorySteps, StepAppend, Steps};
 pub use template::Environment;
 pub use tokio_util::sync::CancellationToken;

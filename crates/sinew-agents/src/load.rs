@@ -6,20 +6,20 @@ use std::sync::{Arc, LazyLock};
 
 use sinew_files::{read_file, read_text_file};
 use sinew_source::{
-    Diagnostic, Diagnostics, Document, Limits, LoadOptions, Schema, Sources, Variables, check_node,
-    is_reserved_variable, is_variable_name,
+    Diagnostic, Diagnostics, Document, HostReferences, Limits, LoadOptions, Schema, Sources, Variables,
+    check_node, is_reserved_variable, is_variable_name,
 };
 
 use crate::agent::{Agent, AgentRunner, process_environment};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
-use crate::run::{Command, HostReferences, Http, RequestTemplate, RunnerSurroundings, Script};
+use crate::run::{Command, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
 use crate::template::{Environment, Template};
 
 /// A complaint about the part of the file at a JSON pointer.
-struct FileComplaint {
-    pointer: String,
-    code: &'static str,
-    message: String,
+pub(crate) struct FileComplaint {
+    pub(crate) pointer: String,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
 }
 
 impl FileComplaint {
@@ -33,7 +33,7 @@ impl FileComplaint {
 }
 
 impl Agent {
-    /// Reads an agent file. Secrets come from the environment of this process.
+    /// Reads an agent file. ResolvedSecrets come from the environment of this process.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
         Self::load_with(path, &process_environment())
     }
@@ -81,7 +81,7 @@ fn load_bytes(path: &Path, bytes: &[u8], environment: &Arc<Environment>) -> Resu
         return Err(diagnostics);
     }
     match serde_json::from_value(document.root.to_json()) {
-        Ok(file) => build(file, path, &document, environment).map_err(|complaints| {
+        Ok(file) => build(file, path, bytes, &document, environment).map_err(|complaints| {
             diagnostics.extend(complaints.into_iter().map(|complaint| place(&document, &complaint)));
             diagnostics.sort();
             diagnostics
@@ -122,6 +122,7 @@ fn place(document: &Document, complaint: &FileComplaint) -> Diagnostic {
 fn build(
     file: AgentFile,
     path: &Path,
+    bytes: &[u8],
     document: &Document,
     environment: &Arc<Environment>,
 ) -> Result<Agent, Vec<FileComplaint>> {
@@ -136,11 +137,14 @@ fn build(
     };
     let input = schema("input_schema", file.input_schema.as_ref());
     let output = schema("output_schema", file.output_schema.as_ref());
-    let runner = match (&file.run.script, &file.run.command, &file.run.http) {
-        (Some(script), None, None) => build_script(script, &folder).map(AgentRunner::Script),
-        (None, Some(command), None) => build_command(command, &folder).map(AgentRunner::Command),
-        (None, None, Some(http)) => build_http(http).map(AgentRunner::Http),
-        _ => Err(vec![FileComplaint::new("/run", "expected exactly one of script, command and http")]),
+    let runner = match (&file.run.script, &file.run.command, &file.run.http, &file.run.model) {
+        (Some(script), None, None, None) => build_script(script, &folder).map(AgentRunner::Script),
+        (None, Some(command), None, None) => build_command(command, &folder).map(AgentRunner::Command),
+        (None, None, Some(http), None) => build_http(http).map(AgentRunner::Http),
+        (None, None, None, Some(model)) => {
+            build_model(model, &folder, bytes).map(|agent| AgentRunner::Model(Box::new(agent)))
+        }
+        _ => Err(vec![FileComplaint::new("/run", "expected exactly one of script, command, http and model")]),
     };
     match runner {
         Ok(runner) if complaints.is_empty() => {
@@ -210,7 +214,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
             }
             Err(problem) => problem,
         };
-        complaints.push(FileComplaint::new(format!("/run/command/env/{}", escape(name)), problem));
+        complaints.push(FileComplaint::new(format!("/run/command/env/{}", escape_key(name)), problem));
     }
     let (names, references): (Vec<(String, &String)>, _) = match &file.references {
         ReferenceFile::Names(names) => (
@@ -218,7 +222,7 @@ fn build_command(file: &CommandFile, folder: &Path) -> Result<Command, Vec<FileC
             HostReferences::local(names),
         ),
         ReferenceFile::Hosts(hosts) => {
-            (hosts.keys().map(|name| (escape(name), name)).collect(), HostReferences::new(hosts.clone()))
+            (hosts.keys().map(|name| (escape_key(name), name)).collect(), HostReferences::new(hosts.clone()))
         }
     };
     for (place, name) in names {
@@ -279,6 +283,6 @@ fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {
 }
 
 /// A key as a step of a JSON pointer.
-fn escape(key: &str) -> String {
+pub(crate) fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

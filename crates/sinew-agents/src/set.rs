@@ -15,7 +15,7 @@ use crate::template::Environment;
 const ENDINGS: [&str; 3] = [".agent.yaml", ".agent.yml", ".agent.json"];
 
 /// Agents by name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AgentSet {
     agents: BTreeMap<String, Arc<Agent>>,
 }

@@ -57,6 +57,8 @@ enum Command {
         lease_ms: u64,
         #[arg(long)]
         worn: usize,
+        #[arg(long)]
+        room: Option<usize>,
     },
     /// All agents (what the others start).
     #[command(hide = true)]
@@ -65,6 +67,16 @@ enum Command {
         place: Place,
         #[arg(long)]
         work_ms: u64,
+    },
+    /// The thrower of `bombs` (what it starts).
+    #[command(hide = true)]
+    Bomber {
+        #[command(flatten)]
+        place: Place,
+        #[arg(long)]
+        seed: u64,
+        #[command(flatten)]
+        args: bombs::ThrowArgs,
     },
     /// The agents of `bombs` (what it starts).
     #[command(hide = true)]
@@ -115,9 +127,11 @@ async fn perform_command() -> ExitCode {
         Command::Points(args) => run::points(args).await,
         Command::Run(args) => run::run(args).await,
         Command::Bombs(args) => Box::pin(bombs::bombs(args)).await,
+        Command::Bomber { place, seed, args } => bombs::throw_bombs(&place, seed, &args).await.map(|()| true),
         Command::Targets { place } => bombs::targets(&place).await.map(|()| true),
-        Command::Executor { place, id, lease_ms, worn } => {
-            roles::executor(&place, id, Duration::from_millis(lease_ms), worn).await.map(|()| true)
+        Command::Executor { place, id, lease_ms, worn, room } => {
+            let lease = Duration::from_millis(lease_ms);
+            roles::executor(&place, id, lease, worn, room).await.map(|()| true)
         }
         Command::Agents { place, work_ms } => {
             roles::agents(&place, Duration::from_millis(work_ms)).await.map(|()| true)

@@ -25,7 +25,7 @@ pub(crate) const AGENTS: [(&str, Delivery, bool); 4] = [
 ];
 
 /// Bytes for folded executions: a few for each shard, so that most are folded again for what comes in.
-const ROOM: usize = 1024 * 1024;
+pub(crate) const SMALL_ROOM: usize = 1024 * 1024;
 
 /// Metrics that children count.
 const WATCHED: [&str; 5] = [
@@ -89,16 +89,18 @@ pub(crate) struct Done {
     pub(crate) process: u32,
 }
 
-/// An executor.
-pub(crate) async fn executor(place: &Place, id: String, lease: Duration, worn: usize) -> Fallible<()> {
+/// An executor. Without `room`, it has as much for folded executions as the product has.
+pub(crate) async fn executor(
+    place: &Place,
+    id: String,
+    lease: Duration,
+    worn: usize,
+    room: Option<usize>,
+) -> Fallible<()> {
     prepare(place)?;
-    let options = ServiceOptions {
-        id: id.clone(),
-        lease,
-        worn,
-        room: ROOM,
-        ..ServiceOptions::new(workflows::adapters)
-    };
+    let usual = ServiceOptions::new(workflows::adapters);
+    let room = room.unwrap_or(usual.room);
+    let options = ServiceOptions { id: id.clone(), lease, worn, room, ..usual };
     let _service = Service::start(place.connect(&id).await?, options).await?;
     std::future::pending().await
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::load::Load;
 use crate::points::Queue;
 use crate::report::{Faults, Report};
+use crate::roles::SMALL_ROOM;
 use crate::site::Site;
 use crate::slot::{Living, Order, Role, Slot, Tally, What, die_by_the_list};
 use crate::verdict::judge;
@@ -73,7 +74,8 @@ pub(crate) struct RunArgs {
 /// A role per executor of the run.
 fn executors(common: &Common, site: &Site, worn: usize) -> Vec<Role> {
     let role = |nth| {
-        let what = What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn };
+        let what =
+            What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn, room: Some(SMALL_ROOM) };
         Role { place: site.place.clone(), what }
     };
     (0..common.executors).map(role).collect()

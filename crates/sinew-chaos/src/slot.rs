@@ -31,7 +31,7 @@ pub(crate) struct Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    Executor { name: String, lease: Duration, worn: usize },
+    Executor { name: String, lease: Duration, worn: usize, room: Option<usize> },
     Agents { name: String, work: Duration },
     Targets { name: String },
 }
@@ -53,11 +53,14 @@ impl Role {
     fn start(&self, life: u64, crash_at: Option<&Killing>) -> Fallible<Living> {
         let mut command = Command::new(std::env::current_exe()?);
         match &self.what {
-            What::Executor { name, lease, worn } => {
+            What::Executor { name, lease, worn, room } => {
                 // Mostly the same again, which goes on with its shards; now and then a stranger, who has to take them.
                 let id = if life % 4 == 3 { format!("{name}-{life}") } else { name.clone() };
                 command.args(["executor", "--id", &id, "--lease-ms", &lease.as_millis().to_string()]);
                 command.args(["--worn", &worn.to_string()]);
+                if let Some(room) = room {
+                    command.args(["--room", &room.to_string()]);
+                }
             }
             What::Agents { work, .. } => {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);

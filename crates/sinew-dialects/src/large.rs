@@ -159,7 +159,10 @@ fn work_time() -> Duration {
 
 /// Checks and converts a workflow on a small stack; returns how long that took, and the bytes of the report.
 fn measure(dialect: &'static str, shape: GraphShape, count: usize) -> (Duration, usize) {
-    let workflow = workflow(dialect, shape, count);
+    measure_workflow(dialect, workflow(dialect, shape, count))
+}
+
+fn measure_workflow(dialect: &'static str, workflow: Value) -> (Duration, usize) {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     let thread = thread.spawn(move || {
         let begun = work_time();
@@ -167,6 +170,23 @@ fn measure(dialect: &'static str, shape: GraphShape, count: usize) -> (Duration,
         (work_time().saturating_sub(begun), bytes)
     });
     thread.expect("a thread starts").join().expect("no overflow of the stack and no panic")
+}
+
+/// Loops of `sam` that run each other, each of which waits for the one it is in, and nodes that wait for the innermost.
+fn nested_loops(count: usize) -> Value {
+    let depth = count / 2;
+    let loops = (0..depth).map(|n| {
+        let before = if n > 1 { vec![node_id(n - 1)] } else { Vec::new() };
+        json!({ "id": node_id(n), "type": "loop", "node": node_id(n + 1), "depends_on": before,
+            "condition": "{{workflow.input.go}}", "max_iterations": 2 })
+    });
+    let inner = json!({ "id": node_id(depth), "type": "agent", "agent_name": "Worker", "input": {} });
+    let after = (depth + 1..count).map(|n| {
+        json!({ "id": node_id(n), "type": "agent", "agent_name": "Worker", "depends_on": [node_id(depth)],
+            "input": { "text": format!("{{{{{}.output.text}}}}", node_id(n - depth - 1)) } })
+    });
+    let nodes: Vec<Value> = loops.chain([inner]).chain(after).collect();
+    json!({ "workflow": { "description": "nested", "nodes": nodes, "output_mapping": {} } })
 }
 
 fn each_workflow(check: impl Fn(&'static str, GraphShape)) {
@@ -186,6 +206,14 @@ fn time_grows_with_the_file_and_not_with_its_square() {
         assert!(large < LEAST_TIME || grown < MAX_GROWTH, "{dialect} {shape:?}: {small:?}, then {large:?}");
         assert!(bytes < MAX_REPORT_BYTES, "{dialect} {shape:?}: {bytes} bytes");
     });
+}
+
+#[test]
+fn loops_that_run_each_other_take_time_that_grows_with_the_file() {
+    let [(small, _), (large, _)] = NODE_COUNTS.map(|count| measure_workflow("sam", nested_loops(count)));
+    println!("{small:?} {large:?}");
+    let grown = large.as_secs_f64() / small.as_secs_f64().max(1e-9);
+    assert!(large < LEAST_TIME || grown < MAX_GROWTH, "{small:?}, then {large:?}");
 }
 
 #[test]
@@ -225,4 +253,6 @@ fn figures_of_ten_thousand_nodes() {
         let (time, bytes) = measure(dialect, shape, FIGURE_COUNT);
         println!("{dialect:10} {shape:?}: {time:?}, {bytes} bytes of findings");
     });
+    let (time, bytes) = measure_workflow("sam", nested_loops(FIGURE_COUNT));
+    println!("{:10} nested loops: {time:?}, {bytes} bytes of findings", "sam");
 }

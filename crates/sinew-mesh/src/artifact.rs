@@ -143,15 +143,24 @@ impl ArtifactStore {
 
     /// The bytes at an address that came as text.
     pub async fn fetch(&self, address: &str) -> Result<Bytes, MeshError> {
+        self.fetch_within(address, LARGEST_OBJECT).await
+    }
+
+    /// The same for at most so many bytes: larger ones are not fetched.
+    pub async fn fetch_within(&self, address: &str, max_bytes: usize) -> Result<Bytes, MeshError> {
         if address.len() > LONGEST_ADDRESS {
             return Err(BadArtifact::Address(address.chars().take(200).collect()).into());
         }
-        self.get_address(&address.parse()?).await
+        self.address_within(&address.parse()?, max_bytes).await
     }
 
     /// The bytes at an address, which are those that its sha256 names.
     pub async fn get_address(&self, address: &StoredAt) -> Result<Bytes, MeshError> {
-        let (_, bytes) = self.objects.get(&address.key()).await?;
+        self.address_within(address, LARGEST_OBJECT).await
+    }
+
+    async fn address_within(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, MeshError> {
+        let (_, bytes) = self.objects.get_within(&address.key(), max_bytes).await?;
         let found = sha256(&bytes);
         if found == address.sha256 {
             return Ok(bytes);

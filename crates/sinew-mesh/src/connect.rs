@@ -52,6 +52,9 @@ pub const LOSS_WINDOW: Duration = Duration::from_secs(30);
 const MAX_LOSSES: usize = 5;
 /// Losses older than this do not count.
 const LONG_LOSS_WINDOW: Duration = Duration::from_hours(1);
+/// Time without an unreadable message after which a screened connection is left, the first time and at most.
+const SCREEN_CALM: Duration = Duration::from_mins(15);
+const MAX_SCREEN_CALM: Duration = Duration::from_hours(24);
 /// More than any file of credentials has.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
@@ -85,6 +88,9 @@ pub struct Connect {
     pub caller: Option<String>,
     /// Role of this process on the mesh: part of the connection's name.
     pub role: &'static str,
+    /// Time without an unreadable message after which a screened connection is left for a direct one; 15 minutes when
+    /// absent. It doubles each time the connection has to be screened again, up to a day.
+    pub screen_calm: Option<Duration>,
 }
 
 impl fmt::Debug for Connect {
@@ -122,6 +128,7 @@ struct ConnectionSettings {
     inbox: Option<String>,
     domain: Option<String>,
     api_prefix: Option<String>,
+    screen_calm: Duration,
 }
 
 impl Connect {
@@ -131,7 +138,7 @@ impl Connect {
     /// connection is therefore left for a screened one when it is lost without a word from a server that goes on, at the
     /// second loss within [`LOSS_WINDOW`], or when the client ends.
     /// On the screened connection such a message arrives like any other, marked, so that readers set it aside or pass
-    /// over it, and the messages beside it are not disturbed.
+    /// over it, and the messages beside it are not disturbed. It is left again once no such message has come for a while.
     pub async fn open(self) -> Result<Mesh, MeshError> {
         // Fails when somebody has installed one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -235,6 +242,7 @@ impl Connect {
             namespace: given(self.namespace)
                 .or_else(|| variable(var::NAMESPACE))
                 .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            screen_calm: self.screen_calm.unwrap_or(SCREEN_CALM),
             caller: given(self.caller),
             inbox: context.inbox_prefix,
             domain: context.jetstream_domain,
@@ -289,7 +297,7 @@ impl ConnectionMaker {
     async fn screened(&self) -> Result<(Line, ConnectionChanges), MeshError> {
         let settings = &self.settings;
         let upstream = UpstreamServer {
-            servers: settings.screenable(),
+            servers: settings.servers.clone(),
             ca: settings.ca.clone(),
             cert: settings.cert.clone(),
             tls_required: settings.ca.is_some() || settings.cert.is_some(),
@@ -387,11 +395,23 @@ impl LossRecord {
     }
 }
 
-/// Replaces the connection by a screened one when messages break it, until nobody uses the mesh any more.
+/// Replaces the connection by a screened one when messages break it, and that by a direct one when none has come for a
+/// while, until nobody uses the mesh any more.
 async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: ConnectionChanges) {
     let mut record = LossRecord::default();
+    let mut calm = dialer.settings.screen_calm;
     loop {
-        let change = losses.recv().await;
+        let change = tokio::select! {
+            change = losses.recv() => change,
+            () = screen_is_calm(&mesh, calm) => {
+                if let Some(direct) = leave_screen(&mesh, &dialer).await {
+                    (losses, record) = (direct, LossRecord::default());
+                    // A message that comes back now and then disturbs less and less often.
+                    calm = (calm * 2).min(MAX_SCREEN_CALM);
+                }
+                continue;
+            }
+        };
         let ended = change.is_none();
         let Some(mesh) = mesh.upgrade() else { return };
         let now = Instant::now();
@@ -408,17 +428,7 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
         if !ended && (mesh.is_screened() || !is_broken) {
             continue;
         }
-        if dialer.settings.screenable().is_empty() {
-            tracing::error!(
-                ended,
-                "the connection was lost; connections over WebSocket cannot be screened, so use a nats:// address"
-            );
-            return;
-        }
-        tracing::warn!(
-            ended,
-            "the connection was lost; from now on every message is checked before it is read"
-        );
+        tracing::warn!(ended, "the connection was lost; every message is checked now before it is read");
         metrics::counter!("sinew_connections_screened_total").increment(1);
         let mut attempt = 0;
         losses = loop {
@@ -435,12 +445,35 @@ async fn watch_losses(mesh: WeakMesh, dialer: ConnectionMaker, mut losses: Conne
     }
 }
 
-impl ConnectionSettings {
-    /// Addresses that a screened connection can reach; it speaks no WebSocket.
-    fn screenable(&self) -> Vec<ServerAddr> {
-        self.servers.iter().filter(|server| !server.is_websocket()).cloned().collect()
+/// Waits until the screen has replaced no message for so long; for ever while the connection is direct.
+async fn screen_is_calm(mesh: &WeakMesh, calm: Duration) {
+    loop {
+        let since = mesh.upgrade().and_then(|mesh| mesh.screen_calm());
+        match since.map(|since| calm.saturating_sub(since)) {
+            None => std::future::pending().await,
+            Some(Duration::ZERO) => return,
+            Some(left) => sleep(left).await,
+        }
     }
+}
 
+/// Connects to the server itself again. Without a connection everything stays as it is, and is tried again after a wait.
+async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<ConnectionChanges> {
+    match dialer.direct().await {
+        Ok((line, losses)) => {
+            mesh.upgrade()?.renew(line);
+            tracing::info!("no unreadable message for a while; messages are no longer checked");
+            Some(losses)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the direct connection is not open yet");
+            sleep(LONGEST_WAIT).await;
+            None
+        }
+    }
+}
+
+impl ConnectionSettings {
     /// The options with the credentials, and the user's name if they say it.
     fn signed(&self, options: ConnectOptions) -> Result<(ConnectOptions, Option<String>), MeshError> {
         let mut named = None;
@@ -545,7 +578,13 @@ fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshEr
             (false, Some(password)) => auth = ConnectionCredentials::User(user, password),
         }
         address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
-        servers.push(ServerAddr::from_url(address).map_err(|_| wrong())?);
+        let server = ServerAddr::from_url(address).map_err(|_| wrong())?;
+        if server.is_websocket() {
+            let reason = "WebSocket addresses are not supported, because messages that break the client library \
+                          cannot be kept off them; use nats:// or tls://";
+            return Err(bad(var::NATS_URL, reason.to_owned()));
+        }
+        servers.push(server);
     }
     if servers.is_empty() { Err(wrong()) } else { Ok((servers, auth)) }
 }

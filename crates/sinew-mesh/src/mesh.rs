@@ -1,6 +1,7 @@
 //! A connection to one mesh: one namespace on one NATS account.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
 use sinew_protocol::{Subject, Token};
@@ -106,6 +107,12 @@ impl Mesh {
     /// Whether the connection takes the screened way, because a message broke the direct one.
     pub fn is_screened(&self) -> bool {
         self.shared.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
+    }
+
+    /// Time since the screen replaced a message, or was put up; `None` while the connection is direct.
+    pub(crate) fn screen_calm(&self) -> Option<Duration> {
+        let line = self.0.line.read().unwrap_or_else(PoisonError::into_inner);
+        line.route.as_ref().map(|route| route.calm())
     }
 
     /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.

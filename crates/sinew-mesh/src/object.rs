@@ -25,6 +25,8 @@ use crate::{Mesh, MeshError, crash};
 
 /// Bytes of one piece of an object.
 pub(crate) const CHUNK: usize = 128 << 10;
+/// Fewest bytes of a piece of an object that is read, on average; other clients write 128 KiB, too.
+const MIN_CHUNK: usize = 16 << 10;
 /// Pieces on their way at once.
 const WINDOW: usize = 8;
 /// The largest object that is written or read, in bytes: it is held in memory.
@@ -141,6 +143,15 @@ impl ObjectBucket {
 
     /// The bytes under a key and what was said about them, checked against the digest that was stored with them.
     pub(crate) async fn get(&self, key: &str) -> Result<(ObjectInfo, Bytes), MeshError> {
+        self.get_within(key, LARGEST_OBJECT).await
+    }
+
+    /// The same for objects of at most so many bytes.
+    pub(crate) async fn get_within(
+        &self,
+        key: &str,
+        max_bytes: usize,
+    ) -> Result<(ObjectInfo, Bytes), MeshError> {
         let missing = || MeshError::NotFound { what: self.what, id: key.to_owned() };
         let damaged = |reason: &str| MeshError::Damaged {
             what: self.what,
@@ -153,12 +164,16 @@ impl ObjectBucket {
         if info.deleted {
             return Err(missing());
         }
-        if info.size > LARGEST_OBJECT {
-            let (size, limit) = (info.size as u64, LARGEST_OBJECT as u64);
+        if info.size > max_bytes {
+            let (size, limit) = (info.size as u64, max_bytes as u64);
             return Err(MeshError::TooLarge { what: self.what, size, limit });
         }
+        // Each piece is a request, so many small pieces would take the reader's time.
+        if info.chunks > info.size.div_ceil(MIN_CHUNK) {
+            return Err(damaged("its pieces are too small"));
+        }
         // The description comes from whoever may write to the bucket; it must not lead anywhere else.
-        if info.name != key || !is_token(&info.nuid) || info.chunks > info.size {
+        if info.name != key || !is_token(&info.nuid) {
             return Err(damaged("its description is not that of an object with this key"));
         }
         let pieces = format!("$O.{}.C.{}", self.bucket, info.nuid);

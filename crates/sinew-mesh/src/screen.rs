@@ -80,6 +80,7 @@ pub(crate) struct ScreenedRoute {
     /// Must be part of the name that a connection gives itself.
     pub(crate) secret: String,
     accepting: AbortHandle,
+    state: Arc<RouteState>,
 }
 
 impl Drop for ScreenedRoute {
@@ -89,6 +90,7 @@ impl Drop for ScreenedRoute {
 }
 
 /// State that all connections of one route share.
+#[derive(Debug)]
 struct RouteState {
     upstream: UpstreamServer,
     tls: Arc<ClientConfig>,
@@ -99,6 +101,8 @@ struct RouteState {
     cluster: Mutex<Vec<ServerAddr>>,
     /// When a replaced message was last shown in the log at its usual level.
     shown: Mutex<Option<Instant>>,
+    /// When a message was last replaced; before the first one, when the route was opened.
+    replaced: Mutex<Instant>,
 }
 
 impl ScreenedRoute {
@@ -113,12 +117,17 @@ impl ScreenedRoute {
         let address = format!("nats://{}", listener.local_addr()?);
         let address = ServerAddr::from_str(&address).map_err(io::Error::other)?;
         let secret = random_token();
-        let (cluster, shown) = (Mutex::default(), Mutex::default());
+        let (cluster, shown, replaced) = (Mutex::default(), Mutex::default(), Mutex::new(Instant::now()));
         let unproved = Semaphore::new(MAX_UNPROVED_CONNECTIONS);
-        let state = RouteState { upstream, tls, secret: secret.clone(), unproved, cluster, shown };
+        let state = RouteState { upstream, tls, secret: secret.clone(), unproved, cluster, shown, replaced };
         let state = Arc::new(state);
-        let accepting = tokio::spawn(accept(listener, state)).abort_handle();
-        Ok(Self { address, secret, accepting })
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state))).abort_handle();
+        Ok(Self { address, secret, accepting, state })
+    }
+
+    /// Time since a message was replaced, or since the route was opened.
+    pub(crate) fn calm(&self) -> Duration {
+        self.state.replaced.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
@@ -247,6 +256,7 @@ impl RouteState {
 
     /// Makes a replaced message visible: counted by the kind of its subject, and named in the log.
     fn count(&self, replaced: &ReplacedFrame) {
+        *self.replaced.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let kind = replaced.subject.split('.').nth(2).unwrap_or_default();
         let kind = COUNTED_KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
         metrics::counter!("sinew_undeliverable_total", "kind" => kind).increment(1);

@@ -35,6 +35,8 @@ const CACHED: &str = "sinew/nats-server-2.15.1/nats-server";
 const READY_WITHIN: Duration = Duration::from_mins(1);
 /// How long a graceful stop may take before the process is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Memory that the server tries to stay below, in Go's words; `GOMEMLIMIT` of this process's environment replaces it.
+const MEMORY_TARGET: &str = "400MiB";
 /// How often a condition without an event of its own is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 /// Below the range from which systems take the local ends of connections: a client that tries to reach a stopped server
@@ -259,6 +261,7 @@ impl Server {
         let server = Command::new(&self.program)
             .arg("--config")
             .arg(&config)
+            .env("GOMEMLIMIT", env::var("GOMEMLIMIT").unwrap_or_else(|_| MEMORY_TARGET.to_owned()))
             // The lock lives as long as the process that holds the file, whoever started it.
             .stdin(self.lock().await?)
             .stdout(output)

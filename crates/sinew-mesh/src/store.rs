@@ -14,6 +14,7 @@ use serde_json::Value;
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::deployment::{MAX_DEPLOYMENT, is_digest};
 use sinew_protocol::stream::PLANS;
+use sinew_protocol::unique_keys::read_unique_within;
 use sinew_protocol::{Subject, Token};
 use tokio::sync::watch;
 
@@ -60,6 +61,10 @@ pub struct WorkflowVersion {
     pub deployment: Deployment,
 }
 
+/// Most bytes of a stored plan, and most values in it: a workflow of 10,000 nodes takes a tenth of both.
+const MAX_PLAN_BYTES: usize = 32 << 20;
+const MAX_PLAN_VALUES: usize = 4_000_000;
+
 impl Mesh {
     fn plans(&self) -> ObjectBucket {
         ObjectBucket::new(self, PLANS, "plan")
@@ -69,6 +74,10 @@ impl Mesh {
     pub async fn put_plan(&self, plan: &StoredPlan) -> Result<String, MeshError> {
         let digest = plan.digest();
         let body = serde_json::to_vec(plan).map_err(|error| malformed("a plan", &error))?;
+        if body.len() > MAX_PLAN_BYTES {
+            let (size, limit) = (body.len() as u64, MAX_PLAN_BYTES as u64);
+            return Err(MeshError::TooLarge { what: "a plan", size, limit });
+        }
         self.plans().put(&digest, [("dialect", plan.dialect.clone())], &body.into()).await?;
         Ok(digest)
     }
@@ -78,8 +87,9 @@ impl Mesh {
         if !is_digest(digest) {
             return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
         }
-        let (_, body) = self.plans().get(digest).await?;
-        let plan: StoredPlan = serde_json::from_slice(&body).map_err(|error| malformed("a plan", &error))?;
+        let (_, body) = self.plans().get_within(digest, MAX_PLAN_BYTES).await?;
+        let plan: StoredPlan = read_unique_within(&body, MAX_PLAN_VALUES)
+            .map_err(|error| MeshError::Malformed { what: "a plan", reason: error.to_string() })?;
         let found = plan.digest();
         if found == digest {
             return Ok(plan);

@@ -211,7 +211,7 @@ async fn a_hostile_description_leads_nowhere() {
     let (_server, mesh) = started::mesh().await;
     let store = mesh.artifacts();
     let artifact = put(&store, &noise(100_000, 1)).await;
-    let cases: [(&str, &str, serde_json::Value); 8] = [
+    let cases: [(&str, &str, serde_json::Value); 9] = [
         ("pieces of everybody", "nuid", json!("*")),
         ("pieces elsewhere", "nuid", json!("x.>")),
         ("no pieces", "nuid", json!("")),
@@ -219,8 +219,13 @@ async fn a_hostile_description_leads_nowhere() {
         ("more bytes than there are", "size", json!(1_000_000)),
         ("fewer bytes than there are", "size", json!(10)),
         ("more pieces than bytes", "chunks", json!(u32::MAX)),
+        ("small pieces, each of which is a request", "chunks", json!(50_000)),
         ("more bytes than fit", "size", json!(u32::MAX)),
     ];
+    let Content::Url(address) = &artifact.content else { panic!("it is stored inline") };
+    let large = store.fetch_within(address, 99_999).await.unwrap_err();
+    assert!(matches!(large, MeshError::TooLarge { size: 100_000, .. }), "{large}");
+    assert!(store.fetch_within(address, 100_000).await.is_ok());
     let mut original: Option<serde_json::Value> = None;
     for (what, field, value) in cases {
         rewrite(&mesh, "$O.test_ARTIFACTS.M.>", |bytes| {

@@ -336,6 +336,42 @@ async fn messages_that_break_the_connection_are_passed_over() {
     }
 }
 
+/// A process that was disturbed once does not pay for it until it restarts, and is as safe as before.
+#[tokio::test]
+async fn the_screen_is_left_when_no_message_needs_it_any_more() {
+    let (server, connect) = plain().await;
+    let connect = Connect { screen_calm: Some(Duration::from_millis(300)), ..connect };
+    let mesh = connect.open().await.unwrap();
+    let mut messages = mesh.listen("a.*".to_owned()).await.unwrap();
+    for round in 0..2 {
+        let screened = async {
+            while !mesh.is_screened() {
+                publish_raw(&server, &[poisons().into_iter().next().unwrap()]).await;
+                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.renewed()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), screened).await.unwrap();
+        let direct = async {
+            while mesh.is_screened() {
+                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.renewed()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), direct).await.unwrap();
+        // Whoever listened listens on the direct connection.
+        let subject = format!("a.round-{round}");
+        let heard = async {
+            loop {
+                let _ = mesh.client().publish(subject.clone(), "".into()).await;
+                let next = tokio::time::timeout(Duration::from_millis(50), messages.next()).await;
+                if next.is_ok_and(|next| next.is_some_and(|message| message.subject.as_str() == subject)) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), heard).await.unwrap();
+    }
+}
+
 async fn plain() -> (Server, Connect) {
     let server = server("").await;
     let url = server.url();

@@ -8,6 +8,7 @@
 //! - {refuse: "I will not"}                           # the model refuses
 //! - {length: "cut of"}                               # the answer is cut off
 //! - {error: {status: 429, retry_after: 2}}           # the provider refuses
+//! - {when: refund, text: "some words"}               # the first answer whose `when` is in the instruction or last message
 //! ```
 
 use serde_json::{Map, Value, json};
@@ -100,12 +101,12 @@ impl ModelScript {
         Ok(turn)
     }
 
-    /// The answer at this position; with `when`, the first whose words stand in the last message.
+    /// The answer at this position; with `when`, the first whose words stand in the system text or the last message.
     fn matching(&self, asked: usize, prompt: &Prompt) -> Option<&Value> {
         if self.answers.iter().all(|answer| answer.get("when").is_none()) {
             return self.answers.get(asked);
         }
-        let said = last_words(prompt).to_lowercase();
+        let said = format!("{}\n{}", prompt.system.join("\n"), last_message(prompt)).to_lowercase();
         self.answers.iter().find(|answer| match answer.get("when").and_then(Value::as_str) {
             Some(words) => said.contains(&words.to_lowercase()),
             None => true,
@@ -205,6 +206,16 @@ fn wrapped(output: &Value, schema: &Value) -> Value {
     let only = schema["properties"].as_object().is_some_and(|p| p.len() == 1 && p.contains_key("value"));
     let is_wrapped = output.as_object().is_some_and(|members| members.contains_key("value"));
     if only && !is_wrapped { json!({ "value": output }) } else { output.clone() }
+}
+
+/// The words or the results that came last.
+fn last_message(prompt: &Prompt) -> String {
+    match prompt.messages.last() {
+        Some(PromptMessage::Results { results }) => {
+            results.iter().map(|result| result.content.as_str()).collect::<Vec<_>>().join("\n")
+        }
+        _ => last_words(prompt).to_owned(),
+    }
 }
 
 fn last_words(prompt: &Prompt) -> &str {

@@ -61,7 +61,7 @@ impl ResultEmbed {
 const OPEN: &str = "«result:";
 
 /// Splits `NAME:2` or `NAME:v2` into name and version.
-pub(crate) fn split_version(text: &str) -> (&str, Option<u32>) {
+pub fn split_version(text: &str) -> (&str, Option<u32>) {
     match text.rsplit_once(':').map(|(name, suffix)| (name, version(suffix))) {
         Some((name, Some(version))) => (name, Some(version)),
         _ => (text, None),

@@ -72,7 +72,9 @@ impl BadMessage {
     pub fn of_json(bad: BadJson) -> Self {
         match bad {
             BadJson::DuplicateKey(key) => Self::DuplicateKey(key),
-            BadJson::Form(error) => Self::Bytes(error.to_string().chars().take(300).collect()),
+            bad @ (BadJson::Form(_) | BadJson::TooManyValues(_)) => {
+                Self::Bytes(bad.to_string().chars().take(300).collect())
+            }
         }
     }
 

@@ -18,6 +18,9 @@ pub enum BadJson {
     /// A key stands twice in one object.
     #[error("{0}")]
     DuplicateKey(DuplicateKey),
+    /// More values than the reader takes: each of them needs more memory than its text.
+    #[error("it holds more than {0} values")]
+    TooManyValues(usize),
     /// Any other error.
     #[error(transparent)]
     Form(#[from] serde_json::Error),
@@ -31,6 +34,7 @@ impl BadJson {
     pub fn code(&self, otherwise: &'static str) -> &'static str {
         match self {
             Self::DuplicateKey(_) => Self::DUPLICATE_KEY,
+            Self::TooManyValues(_) => code::VALUE_TOO_LARGE.as_str(),
             Self::Form(_) => otherwise,
         }
     }
@@ -52,16 +56,34 @@ pub fn read_unique<T: DeserializeOwned>(json: &[u8]) -> Result<T, BadJson> {
     Ok(serde_json::from_slice(json)?)
 }
 
+/// Reads JSON that has no key twice, and at most so many values: those in arrays and objects, and these themselves.
+pub fn read_unique_within<T: DeserializeOwned>(json: &[u8], max_values: usize) -> Result<T, BadJson> {
+    check_within(json, max_values)?;
+    Ok(serde_json::from_slice(json)?)
+}
+
 /// Checks that no object in the JSON has a key twice. What is not JSON is refused as well.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), BadJson> {
-    let mut found = None;
+    check_within(json, usize::MAX)
+}
+
+fn check_within(json: &[u8], max_values: usize) -> Result<(), BadJson> {
+    let mut found = KeyFindings { twice: None, left: Some(max_values) };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let checked = UniqueValue { place: &KeyPlace::Root, found: &mut found }.deserialize(&mut reader);
     match (found, checked) {
-        (Some(found), _) => Err(BadJson::DuplicateKey(found)),
-        (None, Err(error)) => Err(error.into()),
-        (None, Ok(())) => Ok(reader.end()?),
+        (KeyFindings { twice: Some(twice), .. }, _) => Err(BadJson::DuplicateKey(twice)),
+        (KeyFindings { left: None, .. }, _) => Err(BadJson::TooManyValues(max_values)),
+        (_, Err(error)) => Err(error.into()),
+        (_, Ok(())) => Ok(reader.end()?),
     }
+}
+
+/// State of a walk over JSON.
+struct KeyFindings {
+    twice: Option<DuplicateKey>,
+    /// Values that may still come; `None` after one too many.
+    left: Option<usize>,
 }
 
 /// The way from the root to an object.
@@ -84,13 +106,17 @@ impl fmt::Display for KeyPlace<'_> {
 /// Walks over a value and keeps nothing of it.
 struct UniqueValue<'p, 'f> {
     place: &'p KeyPlace<'p>,
-    found: &'f mut Option<DuplicateKey>,
+    found: &'f mut KeyFindings,
 }
 
 impl<'de> DeserializeSeed<'de> for UniqueValue<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.found.left = self.found.left.and_then(|left| left.checked_sub(1));
+        if self.found.left.is_none() {
+            return Err(de::Error::custom("too many values"));
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -135,7 +161,7 @@ impl<'de> Visitor<'de> for UniqueValue<'_, '_> {
             members.next_value_seed(UniqueValue { place: &place, found: self.found })?;
             if seen.contains(&key) {
                 let place = escaped(&self.place.to_string(), MAX_SHOWN_PLACE);
-                *self.found = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
+                self.found.twice = Some(DuplicateKey { key: escaped(&key, MAX_SHOWN_KEY), place });
                 return Err(de::Error::custom("a key stands twice"));
             }
             seen.insert(key);
@@ -183,6 +209,16 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn values_are_counted_before_any_is_kept() {
+        for (json, count) in [("1", 1), ("[1,[],{}]", 4), (r#"{"a":[1,2],"b":{"c":null}}"#, 6)] {
+            assert!(read_unique_within::<Value>(json.as_bytes(), count).is_ok(), "{json}");
+            let error = read_unique_within::<Value>(json.as_bytes(), count - 1).unwrap_err();
+            assert!(matches!(error, BadJson::TooManyValues(_)), "{json}: {error}");
+            assert_eq!(error.code("other"), "SINEW-6008");
+        }
+    }
 
     #[test]
     fn keys_that_stand_twice() {

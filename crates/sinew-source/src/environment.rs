@@ -176,7 +176,7 @@ impl VariableError {
 ///
 /// Names outside `allowed` fail, reserved names fail even inside it. Keys of objects stay as they are. `on_secret` takes
 /// each value that went in, so that the caller can keep it out of logs and errors.
-pub fn resolve_references(
+pub(crate) fn resolve_references(
     value: &Value,
     allowed: &[String],
     environment: &dyn Fn(&str) -> Option<String>,

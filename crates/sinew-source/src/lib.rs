@@ -13,6 +13,7 @@
 mod diagnostic;
 mod environment;
 mod escape;
+mod host_references;
 mod include_lines;
 mod load;
 mod loader;
@@ -28,9 +29,10 @@ mod value;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use environment::{
     Variable, VariableError, VariableReference, VariableRules, Variables, is_reserved_variable,
-    is_variable_name, resolve_references,
+    is_variable_name,
 };
 pub use escape::{EscapePolicy, escape, escape_line, escape_text, has_hidden_characters, indented};
+pub use host_references::HostReferences;
 pub use load::{Document, LoadOptions, load, load_data};
 pub use loader::Limits;
 pub use render::{render_github, render_json, render_sarif, render_text, summary};

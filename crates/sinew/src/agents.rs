@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use sinew_agents::{AgentSet, Artifacts};
+use sinew_agents::{AgentSet, Artifacts, LocalPeers};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
 use sinew_executor::execution_tree::Call;
@@ -100,16 +100,21 @@ impl Agents for FileAgents {
         task.context = context(&call);
         task.cancel = cancel;
         task.progress = sender;
+        task.peers = Arc::new(LocalPeers::new(self.set.clone(), Arc::clone(&self.artifacts)));
         async move {
             // Ends with the call: its sender goes away with `task`.
             tokio::spawn(async move {
                 while let Some(value) = said.recv().await {
-                    progress.say(value);
+                    // Pieces of an answer that is still arriving are for people who watch, not facts.
+                    if value.get("type").is_none_or(|kind| kind != "text") {
+                        progress.say(value);
+                    }
                 }
             });
             let reply = agent.call(task).await?;
             let artifacts = reply.artifacts.iter().map(|artifact| json!(artifact)).collect();
-            Ok(TaskReply { artifacts, ..TaskReply::new(reply.output) })
+            let (usage, events) = (reply.usage, reply.events);
+            Ok(TaskReply { artifacts, usage, events, ..TaskReply::new(reply.output) })
         }
         .boxed()
     }

@@ -117,6 +117,7 @@ impl Connection {
             namespace: resolved.namespace,
             caller: self.caller.clone(),
             role,
+            screen_calm: None,
         };
         let mesh = connect.open().await?;
         if !LASTING.contains(&role)

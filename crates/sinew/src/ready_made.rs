@@ -7,13 +7,18 @@ use sinew_agents::{Agent, AgentSet};
 use crate::exit::Failure;
 
 /// The files, by name.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 11] = [
     ("echo.agent.yaml", include_str!("../../../agent-cards/echo.agent.yaml")),
     ("failing.agent.yaml", include_str!("../../../agent-cards/failing.agent.yaml")),
     ("greeter.agent.yaml", include_str!("../../../agent-cards/greeter.agent.yaml")),
     ("http.agent.yaml", include_str!("../../../agent-cards/http.agent.yaml")),
+    ("judge.agent.yaml", include_str!("../../../agent-cards/judge.agent.yaml")),
     ("record-tools.agent.yaml", include_str!("../../../agent-cards/record-tools.agent.yaml")),
+    ("researcher.agent.yaml", include_str!("../../../agent-cards/researcher.agent.yaml")),
+    ("router.agent.yaml", include_str!("../../../agent-cards/router.agent.yaml")),
+    ("summariser.agent.yaml", include_str!("../../../agent-cards/summariser.agent.yaml")),
     ("text-tools.agent.yaml", include_str!("../../../agent-cards/text-tools.agent.yaml")),
+    ("writer.agent.yaml", include_str!("../../../agent-cards/writer.agent.yaml")),
 ];
 
 /// Adds the ready-made agents whose names a set does not have. Returns the names that were added.
@@ -49,7 +54,8 @@ mod tests {
         let own = "name: echo\ndescription: My own.\nrun: {script: {source: \"lambda input: 1\"}}\n";
         set.add(Agent::from_text(Path::new("own.agent.yaml"), own).unwrap()).unwrap();
         let added = add_ready_made(&mut set).unwrap();
-        assert_eq!(added, ["failing", "greeter", "http", "record-tools", "text-tools"]);
+        let without_echo = FILES.iter().skip(1).map(|(name, _)| name.trim_end_matches(".agent.yaml"));
+        assert_eq!(added, without_echo.collect::<Vec<_>>());
         assert_eq!(set.get("echo").unwrap().description(), "My own.");
     }
 }

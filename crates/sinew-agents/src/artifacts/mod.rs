@@ -9,6 +9,7 @@ pub use media::media_type;
 use sinew_protocol::{ArtifactMeta, ArtifactRef};
 
 use crate::error::ArtifactError;
+use sinew_protocol::artifact::ArtifactName;
 
 /// Where a call finds and leaves artifacts.
 pub trait Artifacts: Send + Sync {
@@ -18,4 +19,21 @@ pub trait Artifacts: Send + Sync {
     fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError>;
     /// Everything stored, by name and version.
     fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError>;
+}
+
+/// A place that keeps no artifacts: for conversations whose tools are stubs.
+pub(crate) struct NoArtifacts;
+
+impl Artifacts for NoArtifacts {
+    fn put(&self, name: &str, _: &[u8], _: Option<&str>) -> Result<ArtifactRef, ArtifactError> {
+        Ok(ArtifactRef { name: ArtifactName::parse(name)?, version: Some(0) })
+    }
+
+    fn get(&self, name: &str, version: Option<u32>) -> Result<Vec<u8>, ArtifactError> {
+        Err(ArtifactError::Missing { name: name.to_owned(), version })
+    }
+
+    fn list(&self) -> Result<Vec<ArtifactMeta>, ArtifactError> {
+        Ok(Vec::new())
+    }
 }

@@ -8,11 +8,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use sinew_source::HostReferences;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
-use super::references::HostReferences;
 use super::task_folder::TaskFolder;
 use super::{Limits, RunnerSurroundings, left_behind};
 use crate::call::Call;
@@ -21,7 +21,8 @@ use crate::error::AgentError;
 use crate::template::{Environment, Template, plain};
 use sinew_protocol::unique_keys::read_unique;
 
-/// Place of MCP servers in a request, by the skill that brings each.
+/// Place of the request of the workflow in that of the agent, and of its MCP servers.
+const REQUEST: &str = "/context/request";
 const MCP_SERVERS: &str = "/context/request/mcp";
 /// Variables a program gets from our own environment without asking.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -96,7 +97,7 @@ impl Command {
             .await
             .map_err(|error| AgentError::Host(error.to_string()))??;
         let artifacts = store(folder.path().to_owned(), call).await?;
-        Ok(super::Output { value, artifacts })
+        Ok(super::Output { artifacts, ..super::Output::from(value) })
     }
 
     /// Returns what the program reads.
@@ -109,9 +110,12 @@ impl Command {
         let mut text = if self.whole_request {
             let mut request = call.request();
             if !self.references.is_empty()
-                && let Some(servers) = request.pointer_mut(MCP_SERVERS)
+                && request.pointer(MCP_SERVERS).is_some_and(Value::is_object)
+                && let Some(asked) = request.pointer_mut(REQUEST)
             {
-                self.resolve(servers, environment, secrets)?;
+                let servers =
+                    self.references.servers_of(asked, environment, &mut |secret| secrets.add(secret))?;
+                asked["mcp"] = Value::Object(servers);
             }
             request.to_string()
         } else {
@@ -119,19 +123,6 @@ impl Command {
         };
         text.push('\n');
         Ok(text.into_bytes())
-    }
-
-    /// Puts values of the environment into headers and variables of the MCP servers that a request names.
-    fn resolve(
-        &self,
-        servers: &mut Value,
-        environment: &Environment,
-        secrets: &mut ResolvedSecrets,
-    ) -> Result<(), AgentError> {
-        for server in servers.as_object_mut().into_iter().flat_map(|servers| servers.values_mut()) {
-            self.references.resolve(server, environment, &mut |secret| secrets.add(secret))?;
-        }
-        Ok(())
     }
 }
 

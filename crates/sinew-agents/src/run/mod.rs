@@ -1,10 +1,10 @@
-//! The three ways an agent runs.
+//! The four ways an agent runs.
 
 mod address;
 mod command;
 mod http;
 mod left_behind;
-mod references;
+mod model;
 mod script;
 mod task_folder;
 
@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use command::Command;
 pub use http::fetch;
 pub(crate) use http::{Http, RequestTemplate};
-pub(crate) use references::HostReferences;
+pub(crate) use model::build::build_model;
+pub use model::rehearsal::{AgentCase, CaseOutcome, ToolStubs};
+pub(crate) use model::{AgentProfile, ModelAgent};
 pub(crate) use script::Script;
 pub use task_folder::remove_stale_task_folders;
 
@@ -35,11 +37,13 @@ pub(crate) struct RunnerSurroundings {
 pub(crate) struct Output {
     pub(crate) value: Value,
     pub(crate) artifacts: Vec<crate::ArtifactRef>,
+    pub(crate) usage: Value,
+    pub(crate) events: Vec<Value>,
 }
 
 impl From<Value> for Output {
     fn from(value: Value) -> Self {
-        Self { value, artifacts: Vec::new() }
+        Self { value, artifacts: Vec::new(), usage: Value::Null, events: Vec::new() }
     }
 }
 

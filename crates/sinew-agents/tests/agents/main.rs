@@ -6,5 +6,7 @@ mod command;
 mod files;
 mod fixture;
 mod http;
+mod model;
+mod model_files;
 mod script;
 mod server;

@@ -4,35 +4,37 @@ mod catalogue;
 mod processes;
 mod report;
 mod targets;
+mod thrower;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rand::SeedableRng as _;
-use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use sinew_engine::TerminalStatus;
 use sinew_executor::client::Client;
-use sinew_mesh::{HeaderMap, Mesh};
-use sinew_protocol::card::{AgentKind, Announcement};
-use sinew_protocol::{ExecutionId, Subject, Token};
+use sinew_mesh::Mesh;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::site::Site;
 use crate::slot::{Role, Slot, Tally, What};
 use crate::{Fallible, workflows};
-use catalogue::{BOMB_PLACES, Bomb};
+use catalogue::BOMB_PLACES;
 use processes::{ProcessWatch, processor_times};
 use report::{BombReport, InnocentReport, LatencySummary};
 pub(crate) use targets::{TARGET_AGENTS, targets};
+use thrower::BomberProcess;
+pub(crate) use thrower::{ThrowArgs, throw_bombs};
 
 /// Silence after which executors take another one for dead.
 const LEASE: Duration = Duration::from_secs(5);
+/// Bytes of a shard's journal below which it is never compacted, as in the product.
+const WORN_BYTES: usize = 16 * 1024 * 1024;
 /// Most memory of one process, in MiB.
 const MAX_PROCESS_MIB: u64 = 512;
 /// How many times as long the slowest hundredth of innocent executions may take beside bombs.
@@ -43,8 +45,6 @@ const MAX_BUSY_TIME: Duration = Duration::from_secs(5);
 const BUSY_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time of an innocent execution, and of a bomb.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
-/// Bytes of an error code: a prefix and four digits.
-const CODE_BYTES: usize = 10;
 /// Executions of each kind before anything is measured: workers are started, and workflows have a record.
 const WARM_UPS: usize = 8;
 
@@ -66,17 +66,13 @@ pub(crate) struct BombArgs {
     /// Shards of the mesh.
     #[arg(long, default_value_t = 4)]
     shards: u32,
-    /// Bombs, evenly over the time.
-    #[arg(long, default_value_t = 330)]
-    bombs: usize,
-    /// How long bombs are thrown.
-    #[arg(long, default_value_t = 90)]
-    seconds: u64,
-    /// How long innocent executions are measured before.
-    #[arg(long, default_value_t = 40)]
+    #[command(flatten)]
+    throw: ThrowArgs,
+    /// How long innocent executions are measured before the first bomb, and again after the last.
+    #[arg(long, default_value_t = 30)]
     quiet_seconds: u64,
     /// Innocent executions that are started per second.
-    #[arg(long, default_value_t = 6.0)]
+    #[arg(long, default_value_t = 24.0)]
     rate: f64,
     /// Ask for memory and for ends, not for times: for runs too short for them, or on a busy machine.
     #[arg(long)]
@@ -141,28 +137,27 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     for agent in TARGET_AGENTS {
         timeout(END_TIMEOUT, cards.wait_for(agent)).await.map_err(|_| format!("no card of {agent}"))?;
     }
-    let mut load = InnocentLoad { client: innocent, next: 0, problems: Vec::new() };
+    let notes = File::create(site.place.folder.join("innocents.tsv"))?;
+    let mut load = InnocentLoad { client: innocent, next: 0, problems: Vec::new(), notes };
     load.warm_up().await;
-    let mut quiet = load.during(sleep(Duration::from_secs(args.quiet_seconds)), args.rate).await.1;
-    let throwing = BombThrow {
-        client: Client::new(site.place.connect("bomber").await?, workflows::adapters).await?,
-        ends: BTreeMap::new(),
-        thrown: Vec::new(),
-    };
-    let (thrown, mut bombed) = load.during(Box::pin(throwing.throw(&args, seed)), args.rate).await;
+    let quiet_phase = Duration::from_secs(args.quiet_seconds);
+    let before = load.during(sleep(quiet_phase), args.rate).await.1;
+    let mut bomber = BomberProcess::start(&site.place, seed, &args.throw)?;
+    let (thrown, bombed) = load.during(bomber.thrown(), args.rate).await;
     let last = Instant::now();
-    let mut thrown = thrown?;
+    thrown?;
     let quiet_after = time_to_quiet(last).await;
-    thrown.collect().await;
+    let ends = bomber.ends().await?;
     // After all bombs, the innocent executions must end as before.
     load.warm_up().await;
+    let after = load.during(sleep(quiet_phase), args.rate).await.1;
     let mut report = BombReport {
         kind: "bombs",
         seed,
         good: true,
         profile: if cfg!(debug_assertions) { "dev" } else { "release" },
-        bombs: args.bombs,
-        ends: thrown.ends,
+        bombs: args.throw.bombs,
+        ends,
         innocents: BTreeMap::new(),
         peak_memory_mib: watch.peaks().into_iter().map(|(kind, kib)| (kind, kib / 1024)).collect(),
         quiet_after_ms: quiet_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
@@ -170,8 +165,8 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
         problems: Vec::new(),
     };
     for Innocent { name, .. } in &INNOCENTS {
-        let take = |from: &mut Times| LatencySummary::of(from.remove(name).unwrap_or_default());
-        let of_kind = InnocentReport { quiet: take(&mut quiet), bombed: take(&mut bombed) };
+        let of = |times: &Times| LatencySummary::of(times.get(name).cloned().unwrap_or_default());
+        let of_kind = InnocentReport { quiet: of(&before).calmer(of(&after)), bombed: of(&bombed) };
         report.innocents.insert((*name).to_owned(), of_kind);
     }
     judge(&mut report, &args, load.problems);
@@ -181,7 +176,8 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
 }
 
 fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
-    let executor = |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: usize::MAX };
+    let executor =
+        |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: WORN_BYTES, room: None };
     let targets = What::Targets { name: "targets".to_owned() };
     let roles = (0..args.executors).map(executor).chain([targets]);
     roles.map(|what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(tally))).collect()
@@ -193,8 +189,8 @@ fn judge(report: &mut BombReport, args: &BombArgs, innocent_problems: Vec<String
         report.demand(false, problem);
     }
     let ended: usize = report.ends.values().flat_map(BTreeMap::values).sum();
-    report.demand(ended == args.bombs, format!("{ended} of {} bombs have ended", args.bombs));
-    report.demand(report.ends.len() == BOMB_PLACES.len().min(args.bombs), "a place had no bomb");
+    report.demand(ended == args.throw.bombs, format!("{ended} of {} bombs have ended", args.throw.bombs));
+    report.demand(report.ends.len() == BOMB_PLACES.len().min(args.throw.bombs), "a place had no bomb");
     let strays = report.ended_by_themselves;
     report.demand(strays == 0, format!("{strays} processes ended by themselves"));
     for (kind, mib) in report.peak_memory_mib.clone() {
@@ -244,9 +240,15 @@ struct InnocentLoad {
     client: Client,
     next: u64,
     problems: Vec<String>,
+    /// Start (milliseconds since 1970), workflow and milliseconds of each execution, to be compared with the logs.
+    notes: File,
 }
 
 impl InnocentLoad {
+    fn note(&self, started: Duration, name: &str, time: Duration) -> std::io::Result<()> {
+        writeln!(&self.notes, "{}\t{name}\t{:.1}", started.as_millis(), time.as_secs_f64() * 1000.0)
+    }
+
     /// Runs some executions of each kind one after the other.
     async fn warm_up(&mut self) {
         for _ in 0..WARM_UPS {
@@ -270,14 +272,21 @@ impl InnocentLoad {
                     self.next += 1;
                     let (client, nth) = (self.client.clone(), self.next);
                     let innocent = &INNOCENTS[usize::try_from(nth).unwrap_or_default() % INNOCENTS.len()];
-                    running.spawn(async move { (innocent.name, client.innocent(innocent, nth).await) });
+                    running.spawn(async move {
+                        let started = SystemTime::now();
+                        (started, innocent.name, client.innocent(innocent, nth).await)
+                    });
                 }
             }
         };
         let mut times = Times::new();
-        for (name, ended) in running.join_all().await {
+        for (started, name, ended) in running.join_all().await {
             match ended {
-                Ok(time) => times.entry(name).or_default().push(time),
+                Ok(time) => {
+                    let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+                    self.problems.extend(self.note(started, name, time).err().map(|error| error.to_string()));
+                    times.entry(name).or_default().push(time);
+                }
                 Err(problem) => self.problems.push(problem),
             }
         }
@@ -307,102 +316,4 @@ impl StartInnocent for Client {
         }
         Ok(began.elapsed())
     }
-}
-
-/// Bombs that were thrown.
-struct BombThrow {
-    client: Client,
-    /// How bombs ended, by place.
-    ends: BTreeMap<String, BTreeMap<String, usize>>,
-    thrown: Vec<(&'static str, ExecutionId)>,
-}
-
-impl BombThrow {
-    /// Throws all bombs, evenly over the time.
-    async fn throw(mut self, args: &BombArgs, seed: u64) -> Fallible<Self> {
-        let mut random = StdRng::seed_from_u64(seed);
-        let began = Instant::now();
-        let step = Duration::from_secs(args.seconds) / u32::try_from(args.bombs.max(1))?;
-        for nth in 0..args.bombs {
-            let bomb = catalogue::bomb(nth, &mut random);
-            sleep_until(began + step * u32::try_from(nth)?).await;
-            self.throw_one(nth, bomb).await?;
-        }
-        Ok(self)
-    }
-
-    async fn throw_one(&mut self, nth: usize, bomb: Bomb) -> Fallible<()> {
-        let mesh = self.client.mesh().clone();
-        if let Some(schema) = bomb.card_schema {
-            announce(&mesh, nth, schema).await?;
-        }
-        let name = catalogue::bomb_name(nth);
-        let text = bomb.workflow.to_string();
-        let agents = default_agents(bomb.agent);
-        // Compiling a script waits for a worker.
-        let (own, adapted) = (name.clone(), agents);
-        let lowered =
-            tokio::task::spawn_blocking(move || workflows::lower_text(&own, &text, &adapted)).await?;
-        let programs = match lowered {
-            Ok(programs) => programs,
-            Err(found) => {
-                self.count(bomb.place, &format!("refused as a file {}", first_code(&found.to_string())));
-                return Ok(());
-            }
-        };
-        workflows::deploy_programs(&mesh, &name, programs).await?;
-        let command = self.client.start_command(name.clone(), name, bomb.input);
-        let execution = command.execution.clone();
-        match self.client.start(command).await {
-            Ok(_) => self.thrown.push((bomb.place, execution)),
-            Err(error) => self.count(bomb.place, &format!("refused {}", error.code())),
-        }
-        Ok(())
-    }
-
-    fn count(&mut self, place: &str, end: &str) {
-        *self.ends.entry(place.to_owned()).or_default().entry(end.to_owned()).or_default() += 1;
-    }
-
-    /// Waits for the ends of all bombs that were thrown.
-    async fn collect(&mut self) {
-        for (place, execution) in std::mem::take(&mut self.thrown) {
-            let end = match self.client.outcome(&execution, Some(END_TIMEOUT)).await {
-                Ok(Some(outcome)) => match outcome.fault {
-                    Some(fault) => format!("failed {}", fault.code),
-                    None => outcome.status.as_str().to_owned(),
-                },
-                Ok(None) => continue,
-                Err(error) => format!("refused {}", error.code()),
-            };
-            self.count(place, &end);
-        }
-    }
-}
-
-/// The first error code in a text.
-fn first_code(text: &str) -> &str {
-    let at = text.find("SINEW-").unwrap_or(text.len());
-    text.get(at..at + CODE_BYTES).unwrap_or_default()
-}
-
-/// Publishes a card without the checks of the agent's own side.
-async fn announce(mesh: &Mesh, nth: usize, schema: Value) -> Fallible<()> {
-    let name = format!("card-{nth}");
-    let announcement = Announcement {
-        name: name.clone(),
-        description: "bomb".to_owned(),
-        version: "1".to_owned(),
-        kind: AgentKind::Agent,
-        input_schema: Some(schema.clone()),
-        output_schema: Some(schema),
-        skills: Vec::new(),
-        visualisation: None,
-        delivery: sinew_protocol::card::Delivery::Queue,
-        node_requests: false,
-    };
-    let body = serde_json::to_vec(&announcement.card(mesh.namespace()))?;
-    let subject = Subject::Card { agent: Token::of(&name) };
-    mesh.put_once(&subject, HeaderMap::new(), body.into()).await?;
-    Ok(())
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct LatencySummary {
     pub(crate) count: usize,
-    pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) max: u64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
 }
 
 impl LatencySummary {
@@ -20,9 +20,14 @@ impl LatencySummary {
         times.sort_unstable();
         let at = |percent: usize| {
             let time = times.get((times.len() * percent).div_ceil(100).saturating_sub(1));
-            time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+            time.map_or(0.0, |time| time.as_secs_f64() * 1000.0)
         };
         Self { count: times.len(), p50: at(50), p99: at(99), max: at(100) }
+    }
+
+    /// The one of two measurements that was disturbed less: nothing but the machine differs.
+    pub(crate) fn calmer(self, other: Self) -> Self {
+        if other.count > 0 && (self.count == 0 || other.p99 < self.p99) { other } else { self }
     }
 }
 
@@ -36,7 +41,7 @@ pub(crate) struct InnocentReport {
 impl InnocentReport {
     /// How many times as long the slowest hundredth takes beside bombs.
     pub(crate) fn p99_ratio(&self) -> f64 {
-        self.bombed.p99 as f64 / self.quiet.p99.max(1) as f64
+        self.bombed.p99 / self.quiet.p99.max(1.0)
     }
 }
 
@@ -86,7 +91,7 @@ impl BombReport {
         for (kind, innocent) in &self.innocents {
             let InnocentReport { quiet, bombed } = innocent;
             let text = format!(
-                "p50 {} → {} ms, p99 {} → {} ms ({:.1}×), slowest {} ms, {} executions",
+                "p50 {:.1} → {:.1} ms, p99 {:.1} → {:.1} ms ({:.1}×), slowest {:.0} ms, {} executions",
                 quiet.p50,
                 bombed.p50,
                 quiet.p99,

@@ -3,6 +3,7 @@
 use sinew_protocol::code;
 use std::sync::Arc;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sinew_engine::{
     ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision, OutgoingToken,
@@ -13,7 +14,7 @@ use sinew_protocol::Fault;
 use super::delegation::{self, DelegationStep};
 use super::lower::{Extra, condition_port};
 use super::model::{Agent, BranchCondition, Work};
-use super::text::{self, ApprovalDecision};
+use super::text::{self, ApprovalDecision, ComparedText};
 use super::{NAME, native, project};
 
 /// Branch a finished node chose; absent where all branches are taken.
@@ -39,7 +40,9 @@ impl Adapter for AgentFlowAdapter {
         match extra.work {
             Work::Start { initial } => NodeDecision::Done(ActivationOutput::new(start_value(ctx, initial))),
             Work::Agent(agent) => bind_agent(ctx, act, &agent, extra.own),
-            Work::If { conditions } => NodeDecision::Done(choose(ctx, act, &conditions)),
+            Work::If { conditions } => {
+                choose(ctx, act, &conditions).map_or_else(NodeDecision::Fail, NodeDecision::Done)
+            }
             Work::Approval { prompt } => {
                 let prompt = if prompt.is_empty() { project::WAITING.to_owned() } else { prompt };
                 NodeDecision::Wait(Box::new(PersonRequest {
@@ -122,7 +125,7 @@ impl Adapter for AgentFlowAdapter {
 /// Returns the dialect's data of a node.
 pub(super) fn extra(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<Extra, Fault> {
     let node = ctx.node_of(act);
-    serde_json::from_value(node.extra.clone()).map_err(|error| {
+    Extra::deserialize(&node.extra).map_err(|error| {
         let text = format!("node '{}' of the plan is not one of agentflow: {error}", node.id);
         Fault::invalid(code::AGENTFLOW_GRAPH_WRONG_SHAPE.as_str(), text)
     })
@@ -192,12 +195,16 @@ pub(super) fn reply_value(output: &SharedJson) -> SharedJson {
     }
 }
 
-fn choose(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[BranchCondition]) -> ActivationOutput {
+fn choose(
+    ctx: &AdapterContext<'_>,
+    act: ActivationId,
+    conditions: &[BranchCondition],
+) -> Result<ActivationOutput, Fault> {
     let value = previous(ctx, act);
-    let text = text::plain(&value);
+    let mut text = ComparedText::new(&text::plain(&value));
     let mut branch = "false".to_owned();
     for (ix, condition) in conditions.iter().enumerate() {
-        let holds = text::matches(condition, &text);
+        let holds = text.matches(condition)?;
         let (operator, expected) = (condition.operator(), &condition.value);
         let line = format!("Condition {} ({operator} \"{expected}\") evaluated as {holds}", ix + 1);
         project::note(ctx, act, "logic_check", &line);
@@ -206,7 +213,7 @@ fn choose(ctx: &AdapterContext<'_>, act: ActivationId, conditions: &[BranchCondi
             break;
         }
     }
-    finish(ctx, act, ActivationOutput::new(value)).port(BRANCH, json!(branch))
+    Ok(finish(ctx, act, ActivationOutput::new(value)).port(BRANCH, json!(branch)))
 }
 
 /// An output; what ran from the deferred queue says when, as what an approval released does.

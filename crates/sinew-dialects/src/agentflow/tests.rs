@@ -338,3 +338,26 @@ fn a_text_is_the_start() {
         assert_eq!(bench.asked[0].1.input["text"], prompt, "{input}");
     }
 }
+
+/// Text and conditions both come from others, and a decision holds up a whole shard.
+#[test]
+fn conditions_of_one_node_search_a_limited_amount_of_text() {
+    let failure = |count: usize, mebibytes: usize| {
+        let conditions: Vec<Value> =
+            (0..count).map(|n| json!({ "operator": "contains", "value": format!("xY{n}") })).collect();
+        let workflow = json!({
+            "nodes": [
+                { "id": "s", "type": "start", "data": {} },
+                { "id": "i", "type": "if", "data": { "conditions": conditions } },
+            ],
+            "connections": [{ "source": "s", "target": "i", "sourceHandle": "output", "targetHandle": "input" }],
+        });
+        let plan = lower(&AgentFlow, &workflow).expect("it lowers").plan;
+        let mut bench = Bench::new(plan, AgentFlow.adapter());
+        bench.start(json!("X".repeat(mebibytes << 20)), &mut stub(&Value::Null));
+        let fault = bench.state().acts.iter().find_map(|one| one.fault.clone());
+        fault.map(|fault| fault.code.to_string())
+    };
+    assert_eq!(failure(4, 2), None);
+    assert_eq!(failure(5, 2).as_deref(), Some("SINEW-6504"));
+}

@@ -1,11 +1,15 @@
 //! The dialect's value rules: how values become text, prompts, matches and decisions.
 
+use memchr::memmem;
 use serde_json::Value;
+use sinew_protocol::{Fault, code};
 
 use super::model::BranchCondition;
 use crate::fill::{FillBudget, FillError};
 use crate::js::json_text;
 
+/// Bytes of text that the conditions of one node may search together.
+const MAX_SEARCHED_BYTES: usize = 8 << 20;
 /// The place of the previous output in a prompt.
 pub(super) const PREVIOUS: &str = "{{PREVIOUS_OUTPUT}}";
 
@@ -33,11 +37,34 @@ pub(super) fn is_decision(value: &Value) -> bool {
     value.is_object() && (value.get("decision").is_some() || value.get("note").is_some())
 }
 
-/// Whether a condition holds for a text; nothing is expected to match nothing.
-pub(super) fn matches(condition: &BranchCondition, text: &str) -> bool {
-    let expected = condition.value.trim().to_lowercase();
-    let text = text.to_lowercase();
-    !expected.is_empty() && if condition.contains { text.contains(&expected) } else { text == expected }
+/// Text that the conditions of one node look at, in lower case.
+pub(super) struct ComparedText {
+    lower: String,
+    /// Bytes that may still be searched.
+    left: usize,
+}
+
+impl ComparedText {
+    pub(super) fn new(text: &str) -> Self {
+        Self { lower: text.to_lowercase(), left: MAX_SEARCHED_BYTES }
+    }
+
+    /// Whether a condition holds; nothing is expected to match nothing. Fails once all searches together are too long.
+    pub(super) fn matches(&mut self, condition: &BranchCondition) -> Result<bool, Fault> {
+        let expected = condition.value.trim().to_lowercase();
+        if expected.is_empty() || expected.len() > self.lower.len() {
+            return Ok(false);
+        }
+        if !condition.contains {
+            return Ok(self.lower == expected);
+        }
+        self.left = self.left.checked_sub(self.lower.len()).ok_or_else(|| {
+            let limit = MAX_SEARCHED_BYTES >> 20;
+            let text = format!("conditions of one node search more than {limit} MiB of text");
+            Fault::invalid(code::RULE_TOO_COSTLY.as_str(), text)
+        })?;
+        Ok(memmem::find(self.lower.as_bytes(), expected.as_bytes()).is_some())
+    }
 }
 
 /// A person's answer in the dialect's terms.

@@ -3,6 +3,7 @@
 use sinew_protocol::code;
 use std::cell::RefCell;
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, Fact, NativeEvent, NodeDecision,
@@ -116,7 +117,7 @@ impl Adapter for AgentTeamAdapter {
 
 /// Reads the data that the dialect keeps of a node.
 pub(super) fn extra(node: &PlanNode) -> Result<TeamNodeData, Fault> {
-    serde_json::from_value(node.extra.clone()).map_err(|error| {
+    TeamNodeData::deserialize(&node.extra).map_err(|error| {
         Fault::invalid(
             code::AGENT_TEAM_WORKFLOW_WRONG_SHAPE.as_str(),
             format!("node '{}' of the plan is not one of agentteam: {error}", node.id),

@@ -426,7 +426,7 @@ fn random_graphs_ask_the_same_or_are_refused() {
 fn random_team(dice: &mut Dice) -> Value {
     let mut nodes = vec![json!({ "id": "t", "name": "start", "type": "TRIGGER", "subtype": "MANUAL" })];
     let mut connections = Vec::new();
-    for n in 0..1 + dice.roll(6) {
+    for n in 0..=dice.roll(6) {
         let id = format!("n{n}");
         let before = match dice.roll(n + 1) {
             0 => "t".to_owned(),

@@ -4,6 +4,7 @@ use sinew_protocol::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use sinew_engine::{
     ActivationEnd, ActivationId, ActivationOutput, Adapter, AdapterContext, ChildSpec, Fact, NativeEvent,
@@ -126,7 +127,7 @@ fn is_model(ctx: &AdapterContext<'_>, act: ActivationId) -> bool {
 
 /// Reads the data that the dialect keeps of a node.
 pub(super) fn extra(node: &PlanNode) -> CanvasNodeData {
-    serde_json::from_value(node.extra.clone()).unwrap_or_default()
+    CanvasNodeData::deserialize(&node.extra).unwrap_or_default()
 }
 
 /// Returns the output of a node that did not run: no value leaves.
@@ -228,7 +229,7 @@ fn inputs(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<TypedInputs, St
 
 /// Reads the data that the dialect keeps of an edge.
 fn edge_data(edge: &PlanEdge) -> CanvasEdgeData {
-    serde_json::from_value(edge.extra.clone()).unwrap_or_default()
+    CanvasEdgeData::deserialize(&edge.extra).unwrap_or_default()
 }
 
 /// Edges of the flow that bring data, not the value of one parameter.

@@ -12,6 +12,7 @@ use sinew_source::{Schema, SchemaCache};
 use super::condition::{Condition, UnreadableCondition};
 use super::model::{NodeDef, Work, WorkflowDefinition};
 use super::path::{TextPart, parts};
+use super::shape::owner_ends;
 use super::template::Template;
 
 /// A plan, read.
@@ -23,6 +24,8 @@ pub(super) struct CompiledPlan {
     ids: BTreeMap<String, NodeIndex>,
     /// Nodes that run each node as their body.
     pub(super) owners: Vec<Vec<NodeIndex>>,
+    /// The end of the owners of each node, see [`owner_ends`].
+    ends: Vec<Option<NodeIndex>>,
     /// The workflow's output.
     pub(super) output: Template,
     /// Items of maps without a limit of their own.
@@ -82,9 +85,15 @@ impl CompiledPlan {
             nodes.push(CompiledNode::read(serde_json::from_value(node.extra.clone()).map_err(foreign)?));
         }
         let definition: WorkflowDefinition = serde_json::from_value(plan.extra.clone()).map_err(foreign)?;
+        let ends = owner_ends(owners.len(), |ix| match owners[ix].as_slice() {
+            [owner] => Some(*owner as usize),
+            _ => None,
+        });
+        let ends = ends.into_iter().map(|end| end.map(|ix| ix as NodeIndex)).collect();
         Ok(Self {
             nodes,
             ids: plan.nodes.iter().enumerate().map(|(ix, node)| (node.id.clone(), ix as NodeIndex)).collect(),
+            ends,
             owners,
             output: Template::parse(&definition.output_mapping),
             max_items: definition.settings.default_max_map_items.unwrap_or(super::lower::MOST),
@@ -105,6 +114,7 @@ impl CompiledPlan {
         let mut seen = BTreeSet::new();
         let mut open = vec![ix];
         while let Some(ix) = open.pop() {
+            let Some(ix) = self.ends[ix as usize] else { continue };
             let owners = &self.owners[ix as usize];
             if owners.is_empty() {
                 done.insert(ix);

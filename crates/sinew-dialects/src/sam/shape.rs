@@ -13,6 +13,61 @@ pub(super) struct GraphShape {
     pub(super) owners: BTreeMap<String, Vec<String>>,
     /// Exit handlers.
     pub(super) exits: BTreeSet<String>,
+    /// Maps and loops that run themselves, by way of their bodies.
+    pub(super) circular: BTreeSet<String>,
+    /// The end of the owners of each body, see [`owner_ends`].
+    ends: BTreeMap<String, Option<String>>,
+}
+
+/// Returns the nodes that run themselves. Each node is walked over once.
+fn circular_nodes(definition: &WorkflowDefinition) -> BTreeSet<String> {
+    let bodies: BTreeMap<&str, &str> =
+        definition.nodes.iter().filter_map(|node| Some((node.id.as_str(), node.work.body()?))).collect();
+    let mut circular = BTreeSet::new();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for start in bodies.keys().copied() {
+        // Nodes from `first` on belong to this walk.
+        let (first, mut walk, mut at) = (seen.len(), Vec::new(), start);
+        while let Some(body) = bodies.get(at) {
+            match seen.get(at) {
+                Some(place) if *place >= first => {
+                    circular.extend(walk.split_off(place - first).into_iter().map(str::to_owned));
+                    break;
+                }
+                Some(_) => break,
+                None => {
+                    seen.insert(at, seen.len());
+                    walk.push(at);
+                    at = *body;
+                }
+            }
+        }
+    }
+    circular
+}
+
+/// Returns for each node the first one up its owners that has no owner, or several; the node itself if that is so of it,
+/// `None` where owners run each other in a circle. Bodies that are nested deeply are walked once.
+/// `only_owner` gives the owner of a node that has exactly one.
+pub(super) fn owner_ends(count: usize, only_owner: impl Fn(usize) -> Option<usize>) -> Vec<Option<usize>> {
+    let mut ends: Vec<Option<Option<usize>>> = vec![None; count];
+    for start in 0..count {
+        let (mut walk, mut at) = (Vec::new(), start);
+        let end = loop {
+            if let Some(known) = ends[at] {
+                break known;
+            }
+            walk.push(at);
+            let Some(owner) = only_owner(at) else { break Some(at) };
+            // A walk that comes here again is in a circle.
+            ends[at] = Some(None);
+            at = owner;
+        };
+        for node in walk {
+            ends[node] = Some(end);
+        }
+    }
+    ends.into_iter().map(Option::flatten).collect()
 }
 
 impl GraphShape {
@@ -24,7 +79,21 @@ impl GraphShape {
             }
         }
         shape.exits.extend(definition.on_exit.handlers().map(|(_, id)| id.to_owned()));
+        shape.circular = circular_nodes(definition);
+        shape.ends = shape.find_ends();
         shape
+    }
+
+    fn find_ends(&self) -> BTreeMap<String, Option<String>> {
+        let runs = self.owners.iter().flat_map(|(body, owners)| std::iter::once(body).chain(owners));
+        let ids: Vec<&String> = runs.collect::<BTreeSet<_>>().into_iter().collect();
+        let place = |id: &String| ids.binary_search(&id).unwrap_or_default();
+        let ends = owner_ends(ids.len(), |at| match self.owners.get(ids[at]).map(Vec::as_slice) {
+            Some([owner]) => Some(place(owner)),
+            _ => None,
+        });
+        let named = ids.iter().zip(ends).filter(|(id, _)| self.owners.contains_key(**id));
+        named.map(|(id, end)| ((*id).clone(), end.map(|end| ids[end].clone()))).collect()
     }
 
     /// Whether the node takes part in the flow.
@@ -38,6 +107,11 @@ impl GraphShape {
         let mut open = vec![id];
         let mut done = Vec::new();
         while let Some(id) = open.pop() {
+            let id = match self.ends.get(id) {
+                Some(Some(end)) => end.as_str(),
+                Some(None) => continue,
+                None => id,
+            };
             match self.owners.get(id) {
                 Some(owners) if seen.insert(id) => open.extend(owners.iter().rev().map(String::as_str)),
                 Some(_) => {}

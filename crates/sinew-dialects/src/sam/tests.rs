@@ -5,7 +5,7 @@ mod files;
 mod mesh;
 mod runs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sinew_source::{Diagnostics, Document, Node, Sources};
 
 use super::Sam;
@@ -81,4 +81,19 @@ fn equal(a: &Value, b: &Value) -> bool {
 /// All failures of a table at once.
 fn all_hold(failures: &[String]) {
     assert!(failures.is_empty(), "{} failed\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn only_loops_on_a_circle_run_themselves() {
+    let circle = |id: &str, body: &str| json!({ "id": id, "type": "loop", "node": body, "condition": "{{workflow.input.go}}", "max_iterations": 2 });
+    let nodes = json!([circle("a", "b"), circle("b", "c"), circle("c", "b"), circle("d", "d"),
+        circle("e", "f"), { "id": "f", "type": "agent", "agent_name": "A", "input": {} }]);
+    let workflow = json!({ "workflow": { "description": "d", "nodes": nodes, "output_mapping": {} } });
+    let found = crate::testing::lower(crate::by_name("sam").unwrap(), &workflow).unwrap_err();
+    let circular: Vec<&str> = found
+        .items
+        .iter()
+        .filter_map(|item| item.message.split_once("' runs itself")?.0.split('\'').next_back())
+        .collect();
+    assert_eq!(circular, ["b", "c", "d"]);
 }

@@ -239,25 +239,12 @@ impl<'d> DefinitionCheck<'d, '_> {
                 let wrong = format!("{kind} '{}' cannot run '{body}', which is an exit handler", node.id);
                 self.error(code::NODE_CANNOT_STAND_THERE.as_str(), wrong, at);
             }
-            Some(_) if self.runs_itself(&node.id) => {
+            Some(_) if self.shape.circular.contains(&node.id) => {
                 let wrong = format!("{kind} '{}' runs itself, by way of '{body}': a cycle", node.id);
                 self.error(code::DEPENDENCY_CYCLE.as_str(), wrong, at);
             }
             Some(_) => {}
         }
-    }
-
-    fn runs_itself(&self, id: &str) -> bool {
-        let mut seen = BTreeSet::new();
-        let mut at = id;
-        while seen.insert(at) {
-            match self.node(at).and_then(|node| node.work.body()) {
-                Some(body) if body == id => return true,
-                Some(body) => at = body,
-                None => return false,
-            }
-        }
-        false
     }
 
     fn exits(&mut self) {

@@ -1,7 +1,7 @@
 //! Answers to the engine: the work of a node, the meaning of its answers, the edge that is taken.
 
 use sinew_protocol::code;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl Adapter for SwenyAdapter {
     }
 
     fn admit(&self, plan: &Plan, input: Value) -> Result<Value, Fault> {
-        let extra = plan_extra(plan)?;
+        let extra = read_plan_extra(plan)?;
         if !extra.missing_config.is_empty() {
             let text = format!("Missing required config:\n{}", extra.missing_config.join("\n"));
             return Err(Fault::invalid(code::SWENY_INPUT_BREAKS_CONTRACT.as_str(), text));
@@ -125,8 +125,21 @@ impl Adapter for SwenyAdapter {
     }
 }
 
+/// Data of plans that were read lately, by digest: rules and context may be long, and each decision looks at them.
+static PLAN_EXTRAS: LazyLock<moka::sync::Cache<String, Arc<PlanExtra>>> =
+    LazyLock::new(|| moka::sync::Cache::new(256));
+
 /// Returns the dialect's data of the workflow.
-pub(super) fn plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
+fn plan_extra(ctx: &AdapterContext<'_>) -> Result<Arc<PlanExtra>, Fault> {
+    if let Some(known) = PLAN_EXTRAS.get(ctx.graph.digest()) {
+        return Ok(known);
+    }
+    let read = Arc::new(read_plan_extra(ctx.plan())?);
+    PLAN_EXTRAS.insert(ctx.graph.digest().to_owned(), Arc::clone(&read));
+    Ok(read)
+}
+
+fn read_plan_extra(plan: &Plan) -> Result<PlanExtra, Fault> {
     PlanExtra::deserialize(&plan.extra).map_err(|error| broken_plan(&error))
 }
 
@@ -160,7 +173,7 @@ fn is_dry(ctx: &AdapterContext<'_>) -> bool {
 }
 
 fn bind(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
-    let plan = plan_extra(ctx.plan())?;
+    let plan = plan_extra(ctx)?;
     let node = node_extra(ctx, act)?;
     let steps = ctx.state.acts.len() - 1;
     if steps >= plan.max_steps as usize {
@@ -246,7 +259,7 @@ fn attempts<'a>(replies: &'a [RecordedReply]) -> Vec<WorkAttempt<'a>> {
 
 /// Returns the step after the replies so far.
 fn go_on(ctx: &AdapterContext<'_>, act: ActivationId) -> Result<NodeDecision, Fault> {
-    let plan = plan_extra(ctx.plan())?;
+    let plan = plan_extra(ctx)?;
     let node = node_extra(ctx, act)?;
     let attempts = attempts(&ctx.act(act).replies);
     let count = attempts.len();
@@ -380,7 +393,7 @@ fn ask_route(ctx: &AdapterContext<'_>, act: ActivationId, choices: &[(EdgeIndex,
             &json!({ "type": "node:warning", "node": node, "message": text, "fields": fields }),
         );
     }
-    let plan = match plan_extra(ctx.plan()) {
+    let plan = match plan_extra(ctx) {
         Ok(plan) => plan,
         Err(fault) => return RouteDecision::Fail(fault),
     };
@@ -397,7 +410,7 @@ fn ask_route(ctx: &AdapterContext<'_>, act: ActivationId, choices: &[(EdgeIndex,
         instruction: Some(instruct::ROUTE.to_owned()),
         context,
         ..TaskRequest::agent(
-            plan.agents.route,
+            plan.agents.route.clone(),
             json!({ "context": result::route_view(ctx), "choices": choices }),
         )
     };

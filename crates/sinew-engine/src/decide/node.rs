@@ -63,7 +63,7 @@ impl Decider<'_> {
                     ask.input = Arc::clone(input);
                 }
                 let limit = self.graph.plan().limits.value_bytes;
-                match size::too_large("the input of the task", &ask.input, limit) {
+                match size::task_too_large(&ask, limit) {
                     // Workers have a limit of their own for what scripts are given.
                     Some(fault) if !ask.is_evaluation() => self.fail(act, fault, None),
                     _ => self.dispatch(act, Arc::new(*ask), 1),

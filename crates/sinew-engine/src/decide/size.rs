@@ -4,6 +4,8 @@ use serde_json::Value;
 use sinew_protocol::Fault;
 use sinew_protocol::code;
 
+use crate::ask::TaskRequest;
+
 pub(super) const TOO_LARGE: &str = code::VALUE_TOO_LARGE.as_str();
 
 /// Levels of arrays and objects a value may have. JSON readers give up at 128; what wraps a value needs a few of them.
@@ -19,6 +21,20 @@ pub(super) fn too_large(what: &str, value: &Value, limit: u64) -> Option<Fault> 
             Some(Fault::invalid(TOO_LARGE, format!("{what} is nested more than {MAX_DEPTH} levels deep")))
         }
     }
+}
+
+/// The fault of a task that takes more than about `limit` bytes: its input, its instruction and its context together. All
+/// of them are stored with the fact that it was sent.
+pub(super) fn task_too_large(ask: &TaskRequest, limit: u64) -> Option<Fault> {
+    let mut left = limit;
+    if measure(&ask.input, MAX_DEPTH, &mut left) != SizeFit::Fits {
+        return too_large("the input of the task", &ask.input, limit);
+    }
+    let instruction = ask.instruction.as_deref().unwrap_or_default().len() as u64;
+    let fits = take(&mut left, instruction) && measure(&ask.context, MAX_DEPTH, &mut left) == SizeFit::Fits;
+    let text =
+        || format!("input, instruction and context of the task are larger than {limit} bytes together");
+    (!fits).then(|| Fault::invalid(TOO_LARGE, text()))
 }
 
 #[derive(PartialEq)]
@@ -60,4 +76,31 @@ fn take(left: &mut u64, bytes: u64) -> bool {
     let enough = *left >= bytes;
     *left = left.saturating_sub(bytes);
     enough
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_is_measured_with_all_that_is_stored_of_it() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let ask = |input: usize, instruction: usize, context: usize| TaskRequest {
+            instruction: Some(text(instruction)),
+            context: json!(text(context)),
+            ..TaskRequest::agent("a", json!(text(input)))
+        };
+        let told = |ask: TaskRequest| task_too_large(&ask, 100).map(|fault| fault.message);
+        assert_eq!(told(ask(30, 30, 30)), None);
+        for (ask, part) in [
+            (ask(99, 0, 0), "the input of the task is larger"),
+            (ask(30, 80, 0), "together"),
+            (ask(30, 0, 80), "together"),
+            (ask(40, 40, 40), "together"),
+        ] {
+            assert!(told(ask.clone()).is_some_and(|told| told.contains(part)), "{ask:?}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use sinew_protocol::stream::INLINE_LIMIT;
 use sinew_protocol::task::{
     Content, Draft, NodeRequestIds, ResultArtifact, TaskExtra, WorkflowNodeRequest, result_task,
 };
-use sinew_protocol::unique_keys::read_unique;
+use sinew_protocol::unique_keys::read_unique_within;
 use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
 use sinew_shard::outgoing;
 use sinew_source::violation_code;
@@ -28,6 +28,10 @@ use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
 
 const JSON: &str = "application/json";
+/// Most bytes of a stored value that an executor reads, and most values in it: each takes about 70 bytes of memory, and a
+/// shard waits meanwhile.
+const MAX_VALUE_BYTES: usize = 32 << 20;
+const MAX_VALUES: usize = 1_000_000;
 
 impl Shared {
     /// Whether a task is for a workflow.
@@ -217,12 +221,18 @@ impl Shared {
 
     /// A value that a message only gives the address of.
     pub(super) async fn value(&self, address: &str) -> Result<Value, Fault> {
-        let bytes = self.artifacts.get_part(&Part::url(address)).await.map_err(Fault::from)?;
-        read_unique(&bytes).map_err(|error| {
-            Fault::error(
-                error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()),
-                format!("the artifact {address} is not JSON: {error}"),
-            )
+        let fetched = self.artifacts.fetch_within(address, MAX_VALUE_BYTES).await;
+        let bytes = fetched.map_err(|error| match error {
+            MeshError::TooLarge { size, limit, .. } => {
+                let text = format!("the artifact {address} has {size} bytes; values have at most {limit}");
+                Fault::invalid(code::VALUE_TOO_LARGE.as_str(), text)
+            }
+            error => Fault::from(error),
+        })?;
+        // Stored bytes never change, so they are read once: a shard would wait for another content for ever.
+        read_unique_within(&bytes, MAX_VALUES).map_err(|error| {
+            let text = format!("the artifact {address} is not a JSON value to work with: {error}");
+            Fault::error(error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text).with_retryable(false)
         })
     }
 

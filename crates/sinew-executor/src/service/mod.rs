@@ -17,6 +17,7 @@ mod outbox;
 mod output_check;
 mod programs;
 mod questions;
+mod round_time;
 mod shard;
 mod shard_keeper;
 mod takeover_notes;

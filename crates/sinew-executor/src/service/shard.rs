@@ -26,6 +26,7 @@ use super::intake::{self, Handle, work_item};
 use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
+use super::round_time::RoundTime;
 use super::takeover_notes::{StoredNote, clear_own_note};
 
 /// Messages of one round.
@@ -277,11 +278,13 @@ impl Shard {
         inputs: Vec<ShardInput>,
         due: DueWork,
     ) -> Result<(), End> {
-        let began = std::time::Instant::now();
+        let mut time = RoundTime::start();
         let (shared, state, note) = (&self.shared, &self.state, self.care.note());
         let read = messages.iter().map(|message| intake::read(shared, state, note, message));
         let mut inputs: Vec<ShardInput> = join_all(read).await.into_iter().chain(inputs).collect();
+        time.part("decoded");
         self.check_outputs(&mut inputs).await;
+        time.part("checked");
         crash::point("round.understood");
         let now = self.clock.now();
         for message in messages {
@@ -295,22 +298,28 @@ impl Shard {
             DueWork::All => self.state.handle_timeout(now),
             DueWork::Of(due) => self.state.handle_timeout_of(now, &due),
         }
+        time.part("decided");
         effects::tell(self.state.take_notices());
         let Some(commit) = self.state.poll_commit() else {
+            time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
             return Ok(());
         };
-        let entries = commit.entries;
+        let (entries, bytes) = (commit.entries, commit.body.len());
+        time.part("encoded");
         store(&mut self.journal, &mut self.state, commit).await?;
+        time.part("stored");
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
-        metrics::histogram!("sinew_round_seconds").record(began.elapsed().as_secs_f64());
+        metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
         // Actions leave before events: agents and callers wait for actions.
         let outgoing = std::iter::from_fn(|| self.state.poll_outgoing()).collect();
         self.dispatch(outgoing).await;
         let reports = self.state.take_reports(&mut FactMeter).into_iter();
         self.outbox.send(reports.map(|report| effects::event(&self.shared, report)).collect());
         self.end_turn().await;
+        time.part("acted");
+        time.tell(self.id, messages.len(), bytes);
         Ok(())
     }
 

@@ -5,7 +5,12 @@ use serde_json::{Value, json};
 use sinew_agent::Delivery;
 use sinew_engine::{Fact, TerminalStatus};
 use sinew_executor::client::Client;
+use sinew_mesh::artifact::Place;
 use sinew_mesh::{HeaderMap, PutOutcome};
+use sinew_protocol::a2a::PartContent;
+use sinew_protocol::artifact::ArtifactName;
+use sinew_protocol::command::StartCommand;
+use sinew_protocol::task::{Content, Draft, ResultArtifact, result_task};
 use sinew_protocol::{ActivationKey, ExecutionId, ResultKey, ResultToken, Subject, TaskId, Token};
 
 use crate::faults::audit::{audit, ended, facts, single, succeeded};
@@ -293,6 +298,55 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
         agents += 1;
     }
     assert_eq!(succeeded(&scene.client, &held.execution).await, json!({ "value": "true" }));
+}
+
+/// A stored value never changes: a shard that reads it again and again stands still for ever.
+#[tokio::test]
+async fn stored_values_that_are_not_json_hold_up_nobody() {
+    let mut scene = Scene::new(1_000).await;
+    let shards = scene.mesh.mesh.layout().await.unwrap().shards.get();
+    let one = scene.mesh.connect("one").await;
+    let store = one.artifacts();
+    let bodies: [(Vec<u8>, &str); 3] = [
+        (vec![b'{'; 1 << 20], "SINEW-5014"),
+        (format!(r#"{{"a":1,"a":"{}"}}"#, "x".repeat(1 << 20)).into(), "SINEW-5115"),
+        // Small as text, and large in memory.
+        (format!("[{}1]", "1,".repeat(1_200_000)).into(), "SINEW-6008"),
+    ];
+    for (nth, (bytes, code)) in bodies.into_iter().enumerate() {
+        let held = scene.held(&format!("stored{nth}")).await;
+        let place = Place { app: "one", user: "test", execution: &held.execution, task: &held.task };
+        let name = ArtifactName::parse("bad.json").unwrap();
+        let stored = store.put(&place, name, 0, "application/json", Bytes::from(bytes)).await.unwrap();
+        let PartContent::Url(address) = stored.part.content.clone() else { panic!("it is stored inline") };
+        // As the result of an agent, and as the input of starts in every shard.
+        let artifact =
+            ResultArtifact { meta: stored.meta.clone(), content: Content::of(&stored.part).unwrap() };
+        let artifacts = [artifact];
+        let draft = Draft { artifacts: &artifacts, ..Draft::new(&held.task, Ok(stored.meta.reference())) };
+        let body = serde_json::to_vec(&result_task(draft)).unwrap();
+        assert_eq!(one.put_once(&held.result, HeaderMap::new(), body.into()).await.unwrap(), PutOutcome::New);
+        for key in 0..4 * shards {
+            let command = start(&scene.client, &format!("address{nth}-{key}"), "single", Value::Null);
+            let command = StartCommand { input_artifact: Some(address.clone()), ..command };
+            scene.client.start(command).await.unwrap();
+        }
+        let outcome = ended(&scene.client, &held.execution).await;
+        assert_eq!(outcome.fault.as_ref().map(|fault| fault.code.as_ref()), Some(code), "{outcome:?}");
+    }
+    let mut innocent = Vec::new();
+    for key in 0..4 * shards {
+        let command = start(&scene.client, &format!("innocent{key}"), "single", json!({ "value": "true" }));
+        innocent.push(command.execution.clone());
+        scene.client.start(command).await.unwrap();
+    }
+    // The tasks from above are held, too.
+    for _ in 0..innocent.len() + 3 {
+        scene.agents.release().await;
+    }
+    for execution in &innocent {
+        succeeded(&scene.client, execution).await;
+    }
 }
 
 /// The same result again and again, others after it, and one after the end: the first counts.

@@ -239,8 +239,16 @@ fn a_loss_without_a_word_from_a_server_that_goes_on_is_the_work_of_a_message() {
 }
 
 #[test]
-fn connections_over_websocket_are_not_screened() {
-    let screenable = |address: &str| World::new(&[], "", &[]).settle(url(address)).unwrap().screenable();
-    assert_eq!(screenable("ws://h:1,wss://i:2").len(), 0);
-    assert_eq!(screenable("nats://h:1").len(), 1);
+fn connections_over_websocket_are_refused() {
+    let settled = |address: &str| World::new(&[], "", &[]).settle(url(address)).map(drop);
+    for address in ["ws://h:1", "wss://h:1", "nats://h:1,ws://i:2", "WSS://h"] {
+        let error = settled(address).unwrap_err();
+        assert!(
+            error.code() == "SINEW-7020" && error.to_string().contains("WebSocket"),
+            "{address}: {error}"
+        );
+    }
+    for address in ["nats://h:1", "tls://h:1", "h:1"] {
+        settled(address).unwrap();
+    }
 }

@@ -5,6 +5,7 @@ mod codecs;
 mod conversations;
 mod effects;
 mod fixture;
+mod injection;
 mod logs;
 mod outputs;
 mod wires;

@@ -16,6 +16,7 @@ const WORKFLOW: &str = include_str!("../templates/workflow.yaml");
 const SCRIPT: &str = include_str!("../templates/script.agent.yaml");
 const COMMAND: &str = include_str!("../templates/command.agent.yaml");
 const HTTP: &str = include_str!("../templates/http.agent.yaml");
+const MODEL: &str = include_str!("../templates/model.agent.yaml");
 
 /// Files of an agent in Python, by name.
 const PYTHON: [(&str, &str); 4] = [
@@ -42,6 +43,7 @@ const WORKFLOW_EXAMPLES: &str = "Examples:
 const AGENT_EXAMPLES: &str = "Examples:
   sinew new agent greeter
   sinew new agent lookup --kind http
+  sinew new agent clerk --kind model             # a language model; runs without a key at first
   sinew new agent convert --kind command --dir agents
   sinew new agent billing --kind python          # a project: a process of its own on the mesh
   sinew new agent billing --kind rust";
@@ -98,6 +100,8 @@ enum Kind {
     Command,
     /// A request to a service
     Http,
+    /// A conversation with a language model
+    Model,
     /// A project in Rust, with the SDK
     Rust,
     /// A project in Python: one file beside the agent, and nats-py
@@ -121,6 +125,7 @@ pub(crate) fn new(command: &NewCommand, output: &Output) -> Result<Exit, Failure
             let template = match args.kind {
                 Kind::Script => SCRIPT,
                 Kind::Command => COMMAND,
+                Kind::Model => MODEL,
                 _ => HTTP,
             };
             let schema = ".sinew/schema/agent.json";

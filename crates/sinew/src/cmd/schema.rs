@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Agent,
     /// Test files, `NAME.test.yaml`
     Test,
+    /// Test files of model agents
+    AgentTest,
 }
 
 /// Does what the command line says.
@@ -54,6 +56,7 @@ pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Exit, Failure
             Kind::Workflow => dialects().join("\n"),
             Kind::Agent => "agent".to_owned(),
             Kind::Test => "test".to_owned(),
+            Kind::AgentTest => "agent-test".to_owned(),
         });
         return Ok(Exit::Ok);
     }
@@ -74,6 +77,7 @@ pub(crate) fn of(kind: Kind, dialect: Option<&str>) -> Result<Value, Failure> {
         }
         Kind::Agent => Ok(sinew_agents::agent_file_schema()),
         Kind::Test => Ok(crate::cmd::test::schema()),
+        Kind::AgentTest => Ok(crate::cmd::test::agent_schema()),
     }
 }
 

@@ -58,6 +58,44 @@ fn alternatives(path: &str) -> Vec<String> {
     choices.split(',').map(|choice| format!("{start}{choice}{end}")).collect()
 }
 
+/// Each finding of `docs/threats.md` names tests, and each of these is in the crate that the row names.
+#[test]
+fn every_finding_of_an_attack_has_tests() {
+    let content = fs::read_to_string(root().join("docs/threats.md")).unwrap();
+    let findings = content.split("\n## Findings of attacks").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = findings.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| finding"));
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for row in rows {
+        count += 1;
+        let tests = row.split(" | ").nth(1).unwrap_or_default();
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        let tests: Vec<&[&str]> = names.chunks_exact(2).collect();
+        if tests.is_empty() {
+            wrong.push(format!("docs/threats.md names no test: {row}"));
+        }
+        for pair in tests {
+            let test = pair[1].rsplit("::").next().unwrap();
+            if !has_function(&root().join("crates").join(pair[0]), test) {
+                wrong.push(format!("docs/threats.md names {}, which {} does not have", pair[1], pair[0]));
+            }
+        }
+    }
+    assert_eq!(count, 25, "findings of attacks");
+    none(&wrong);
+}
+
+/// Whether a file below a folder has a function of this name.
+fn has_function(folder: &std::path::Path, name: &str) -> bool {
+    let wanted = format!("fn {name}(");
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return has_function(&path, name);
+        }
+        path.extension().is_some_and(|end| end == "rs")
+            && fs::read_to_string(&path).unwrap().contains(&wanted)
+    })
+}
+
 /// A crate with one test binary runs only the files that its `tests/integration.rs` reaches.
 #[test]
 fn every_file_of_tests_is_compiled() {

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-shard", &["sinew-protocol", "sinew-plan", "sinew-engine"]),
     ("sinew-dialects", &["sinew-protocol", "sinew-source", "sinew-script", "sinew-plan", "sinew-engine"]),
     ("sinew-model", &["sinew-protocol", "sinew-source"]),
-    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script"]),
+    ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script", "sinew-model"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
     (
         "sinew-executor",
@@ -82,6 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-dialects",
             "sinew-agents",
             "sinew-executor",
+            "sinew-model",
             "sinew-mesh",
             "sinew-agent",
             "sinew-gateway",

@@ -15,6 +15,8 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
+pub(crate) use retry::after as retry_after;
+
 use request::Request;
 pub(crate) use request::RequestTemplate;
 
@@ -130,7 +132,7 @@ impl Http {
         secrets: &ResolvedSecrets,
     ) -> Result<(String, reqwest::Response), FailedAttempt> {
         let host = request.url.host_str().unwrap_or_default().to_owned();
-        self.check_literal(&host, &request.url)?;
+        check_literal_address(&request.url, self.allow_private)?;
         let mut builder = self
             .client()?
             .request(request.method.clone(), request.url.clone())
@@ -180,15 +182,6 @@ impl Http {
             AgentError::Status { host, status, excerpt }
         };
         Err(FailedAttempt { error, again: busy, retry_after })
-    }
-
-    /// Literal addresses never reach the resolver, so they are looked at here.
-    fn check_literal(&self, host: &str, url: &Url) -> Result<(), AgentError> {
-        let literal = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
-        match literal {
-            Some(found) if !self.allow_private => address::check(url.host_str().unwrap_or_default(), [found]),
-            _ => Ok(()),
-        }
     }
 
     async fn read(
@@ -262,19 +255,38 @@ impl Http {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let host = |error: &dyn std::fmt::Display| AgentError::Host(error.to_string());
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .tls_backend_preconfigured(tls().map_err(|error| host(&error))?);
-        if !self.allow_private {
-            builder = builder.dns_resolver(Arc::new(PublicOnly));
-        }
-        let client = builder.build().map_err(|error| host(&error))?;
+        let client = http_client(self.allow_private)?;
         Ok(self.client.get_or_init(|| client))
     }
+}
+
+/// A client that follows no redirects, asks no proxies, and reaches public addresses only unless others are allowed.
+pub(crate) fn http_client(allow_private: bool) -> Result<reqwest::Client, AgentError> {
+    let host = |error: &dyn std::fmt::Display| AgentError::Host(error.to_string());
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .referer(false)
+        .tls_backend_preconfigured(tls().map_err(|error| host(&error))?);
+    if !allow_private {
+        builder = builder.dns_resolver(Arc::new(PublicOnly));
+    }
+    builder.build().map_err(|error| host(&error))
+}
+
+/// Checks a host that is an address itself: such hosts never reach the resolver.
+pub(crate) fn check_literal_address(url: &Url, allow_private: bool) -> Result<(), AgentError> {
+    let host = url.host_str().unwrap_or_default();
+    match host.trim_start_matches('[').trim_end_matches(']').parse() {
+        Ok(found) if !allow_private => address::check(host, [found]),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a header belongs to the connection, so that no file may set it.
+pub(crate) fn is_connection_header(name: &str) -> bool {
+    request::OURS.contains(&name)
 }
 
 /// The bytes at a URL: one GET to a public address; no redirects, ten seconds, one mebibyte. For texts that a workflow

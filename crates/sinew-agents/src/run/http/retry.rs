@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 pub(super) const LONGEST: Duration = Duration::from_mins(1);
 
 /// Reads `Retry-After`: seconds or an HTTP date. A date in the past means now.
-pub(super) fn after(value: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number holds is a long time too.

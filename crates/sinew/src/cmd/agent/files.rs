@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_agents::{Agent, AgentSet, Call, CancellationToken};
+use sinew_agents::{Agent, AgentSet, Call, CancellationToken, LocalPeers};
 use sinew_protocol::Fault;
 
 use super::{CallArgs, Named};
@@ -100,6 +100,8 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     task.cancel = cancel.clone();
     let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<Value>();
     task.progress = sender;
+    let around = agents::load(&args.who.agents, Path::new("./workflow.yaml")).unwrap_or_default();
+    task.peers = Arc::new(LocalPeers::new(around, Arc::clone(&kept.artifacts)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -110,6 +112,9 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     let reply = runtime.block_on(async {
         let watch = async {
             while let Some(value) = said.recv().await {
+                if value.get("type").is_some_and(|kind| kind == "text" || kind == "tool:result") {
+                    continue;
+                }
                 let text = value.get("message").and_then(Value::as_str).map(str::to_owned);
                 output.note_block(&sinew_source::indented(&text.unwrap_or_else(|| value.to_string())));
             }
@@ -130,9 +135,11 @@ pub(super) fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failure> {
     match reply {
         Ok(reply) => {
             if output.is_machine() {
-                output.value(&json!({ "output": reply.output, "artifacts": reply.artifacts }), |_| {
-                    String::new()
-                });
+                let mut told = json!({ "output": reply.output, "artifacts": reply.artifacts });
+                if !reply.usage.is_null() {
+                    told["usage"] = reply.usage;
+                }
+                output.value(&told, |_| String::new());
             } else {
                 match &reply.output {
                     Value::String(text) => output.text(text),

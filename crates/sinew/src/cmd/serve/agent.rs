@@ -6,10 +6,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use clap::Args;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use sinew_agent::AgentError;
-use sinew_agents::{ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call};
+use sinew_agents::{
+    ArtifactError, ArtifactMeta, ArtifactRef, Artifacts, Call, PeerCall, PeerDescription, Peers,
+};
 use sinew_protocol::Fault;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{self, AgentKind};
 use tokio::task::JoinSet;
 
 use super::{Care, Stop};
@@ -27,7 +33,7 @@ const EXAMPLES: &str = "Examples:
 /// Arguments of `sinew serve agent`.
 #[derive(Args, Debug)]
 #[command(
-    long_about = "Serve ready-made agents (script, command, http) from files. Each announces its card, takes tasks from \
+    long_about = "Serve ready-made agents (script, command, http, model) from files. Each announces its card, takes tasks from \
                   its queue and answers A2A calls. Several processes may serve the same agent: they share its work.\n\n\
                   On SIGTERM they take nothing new, finish what they have begun and end.",
     after_help = EXAMPLES
@@ -159,7 +165,51 @@ async fn answer(
             told.progress(value);
         }
     });
-    Ok(agent.call(call).await?.output)
+    if agent.is_model() {
+        call.peers = Arc::new(MeshPeers(context.clone()));
+        call.conversation = Some(context.activation().to_owned());
+    }
+    let reply = agent.call(call).await?;
+    if !reply.usage.is_null() {
+        context.usage(reply.usage);
+    }
+    Ok(reply.output)
+}
+
+/// The agents and workflows of the mesh as peers of a model agent.
+struct MeshPeers(sinew_agent::Context);
+
+impl Peers for MeshPeers {
+    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+        async move { self.0.peers().await.iter().map(described).collect() }.boxed()
+    }
+
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+        async move {
+            let asked = self.0.call_keyed(&call.agent, &call.key, call.input);
+            tokio::select! {
+                biased;
+                () = call.cancel.cancelled() => Err(Fault::cancelled(code::CALL_CANCELLED.as_str(), "cancelled")),
+                answer = asked => answer.map_err(sinew_agent::Failure::into_fault),
+            }
+        }
+        .boxed()
+    }
+}
+
+fn described(card: &AgentCard) -> PeerDescription {
+    PeerDescription {
+        name: card.name.clone(),
+        description: card.description.clone(),
+        input_schema: card::input_schema(card).cloned(),
+        output_schema: card::output_schema(card).cloned(),
+        is_workflow: card::kind(card) == AgentKind::Workflow,
+        skills: card
+            .skills
+            .iter()
+            .flat_map(|skill| [vec![skill.id.clone()], skill.tags.clone()].concat())
+            .collect(),
+    }
 }
 
 /// Artifacts of a ready-made agent travel with its result.

@@ -1,5 +1,6 @@
 //! `sinew test`: cases of workflows, offline and in virtual time.
 
+mod agent_cases;
 mod check;
 mod coverage;
 mod diff;
@@ -72,6 +73,11 @@ pub(crate) fn schema() -> Value {
     file::schema()
 }
 
+/// JSON Schema of test files of agents.
+pub(crate) fn agent_schema() -> Value {
+    agent_cases::schema()
+}
+
 /// Runs test files.
 pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
     let paths = if args.paths.is_empty() { vec![PathBuf::from(".")] } else { args.paths.clone() };
@@ -82,6 +88,17 @@ pub(crate) fn test(args: &TestArgs, output: &Output) -> Result<Exit, Failure> {
     let mut broken = Vec::new();
     let people = args.format.is_none() && !output.is_machine();
     for path in &files {
+        if let Some(judged) = agent_cases::judge(path, args.filter.as_deref()) {
+            match judged {
+                Ok(judged) => verdicts.extend(judged.into_iter().inspect(|verdict| {
+                    if people {
+                        output.styled(&verdict.text(output.color, output.ascii));
+                    }
+                })),
+                Err(failure) => broken.push(failure),
+            }
+            continue;
+        }
         let file = match file::read(path) {
             Ok(file) => file,
             Err(failure) => {

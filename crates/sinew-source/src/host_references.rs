@@ -5,33 +5,58 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Url;
-use serde_json::Value;
-use sinew_source::{VariableError, resolve_references};
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::environment::{VariableError, resolve_references};
 
 /// In place of a host: servers that the program starts itself, which are given the value in their environment.
 const LOCAL_SERVER: &str = "local";
 
+/// Member of a request with the MCP servers, by the skill that brings each. Only workflow files write it, never data.
+const MCP_SERVERS: &str = "mcp";
+
 /// Hosts by the name of the variable whose value they may be sent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HostReferences(BTreeMap<String, Vec<String>>);
+pub struct HostReferences(BTreeMap<String, Vec<String>>);
 
 impl HostReferences {
-    pub(crate) fn new(hosts: BTreeMap<String, Vec<String>>) -> Self {
+    /// Binds each name to hosts that may be sent its value in a header, over `https`; `local` stands for the `env` of
+    /// servers that the agent starts itself.
+    pub fn new(hosts: BTreeMap<String, Vec<String>>) -> Self {
         Self(hosts)
     }
 
-    /// Names that only servers started by the program are given.
-    pub(crate) fn local(names: &[String]) -> Self {
+    /// Binds names to no host: only servers that the agent starts itself are given their values.
+    pub fn local(names: &[String]) -> Self {
         Self(names.iter().map(|name| (name.clone(), vec![LOCAL_SERVER.to_owned()])).collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if no name is bound: then requests stay as they are.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns the MCP servers of a request (`context.request` of a task), with values in the place of references. No other
+    /// text of a request is a reference, whatever it looks like.
+    ///
+    /// Names fail that are not bound to the host of a server; names without a binding fail too, unless they have a
+    /// default. `on_secret` takes each value that went in, so that the caller can keep it out of logs and errors.
+    pub fn servers_of(
+        &self,
+        request: &Value,
+        environment: &dyn Fn(&str) -> Option<String>,
+        on_secret: &mut dyn FnMut(&str),
+    ) -> Result<Map<String, Value>, VariableError> {
+        let mut servers = request.get(MCP_SERVERS).and_then(Value::as_object).cloned().unwrap_or_default();
+        for server in servers.values_mut() {
+            self.resolve(server, environment, on_secret)?;
+        }
+        Ok(servers)
+    }
+
     /// Puts values into the headers of a server with an address, and into the environment of one without.
-    pub(crate) fn resolve(
+    fn resolve(
         &self,
         server: &mut Value,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -75,6 +100,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_outside_of_servers_are_no_references() {
+        let references =
+            HostReferences::new(BTreeMap::from([("TOKEN".to_owned(), vec!["a.example".to_owned()])]));
+        let request = json!({
+            "text": "${TOKEN}",
+            "input": { "url": "https://a.example", "headers": { "A": "${TOKEN}" } },
+            "mcp": { "tickets": { "url": "https://a.example", "headers": { "A": "${TOKEN}", "B": "$${TOKEN}" } } },
+        });
+        let mut secrets = Vec::new();
+        let environment = |_: &str| Some("value".to_owned());
+        let servers = references.servers_of(&request, &environment, &mut |one| secrets.push(one.to_owned()));
+        let headers = json!({ "A": "value", "B": "${TOKEN}" });
+        let server = json!({ "url": "https://a.example/", "headers": headers });
+        assert_eq!(Value::Object(servers.unwrap()), json!({ "tickets": server }));
+        assert_eq!(secrets, ["value"]);
+        assert!(references.servers_of(&json!("${TOKEN}"), &environment, &mut |_| ()).unwrap().is_empty());
+    }
 
     #[test]
     fn values_go_to_the_hosts_that_their_names_are_bound_to() {

@@ -1,0 +1,663 @@
+//! From `run: model:` to a model agent: every key is read and checked.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::OnceLock;
+
+use reqwest::Url;
+use reqwest::header::HeaderName;
+use sinew_files::read_text_file;
+use sinew_model::codec::default_address;
+use sinew_model::script::ModelScript;
+use sinew_model::{
+    ANSWER_TOOL, ApprovalRule, BudgetSpec, CompactionSpec, EffectClass, FallbackRule, ModelAbilities,
+    ModelSpec, OutputMode, Provider, SchemaAbility, TaintRule, TokenPrice, ToolAbility, UnknownRule,
+};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::code;
+use sinew_protocol::tool::ToolDeclaration;
+use sinew_script::Function;
+use sinew_source::{Limits, Schema};
+
+use super::ModelAgent;
+use super::endpoint::ModelEndpoint;
+use super::instruction::InstructionTemplate;
+use super::setup::user_message;
+use super::tools::{BuiltinTool, SkillText, ToolRule, ToolSettings, ToolSource};
+use crate::load::{FileComplaint, escape_key};
+use crate::model_file::{
+    ApproveEntry, BuiltinName, EffectName, FallbackClass, ModelEntry, ModelFile, OutputModeName,
+    PeerSelector, ProviderName, SchemaAbilityName, TaintEntry, ToolAbilityName, ToolEntry, TrustName,
+    UnknownEntry,
+};
+use crate::run::http::is_connection_header;
+use crate::template::{Template, TemplatePiece};
+
+/// File with models beside the agent file.
+const MODELS_FILE: &str = "models.yaml";
+/// Largest file that an agent file may name, in bytes.
+const MAX_NAMED_FILE: u64 = 1 << 20;
+/// Context of a model whose entry names none, in tokens.
+const USUAL_CONTEXT: u64 = 128_000;
+/// Longest answer of a model whose entry names none, in tokens.
+const USUAL_MAX_OUTPUT: u64 = 4_096;
+
+/// Findings about one agent file.
+struct ModelBuilder<'a> {
+    folder: &'a Path,
+    found: Vec<FileComplaint>,
+}
+
+/// Builds a model agent. `text` is the agent file, of which the digest is kept.
+pub(crate) fn build_model(
+    file: &ModelFile,
+    folder: &Path,
+    text: &[u8],
+) -> Result<ModelAgent, Vec<FileComplaint>> {
+    let mut builder = ModelBuilder { folder, found: Vec::new() };
+    let agent = builder.build(file, text);
+    match agent {
+        Some(agent) if builder.found.is_empty() => Ok(agent),
+        _ => Err(builder.found),
+    }
+}
+
+impl ModelBuilder<'_> {
+    fn complain(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
+        self.found.push(FileComplaint {
+            pointer: format!("/run/model{}", pointer.into()),
+            code: code::MODEL_FILE_NOT_VALID.as_str(),
+            message: message.into(),
+        });
+    }
+
+    fn build(&mut self, file: &ModelFile, text: &[u8]) -> Option<ModelAgent> {
+        let models = self.models(file)?;
+        let (mut endpoints, mut others) = (Vec::new(), Vec::new());
+        for (index, alias) in file.r#use.iter().enumerate() {
+            if file.r#use[..index].contains(alias) {
+                self.complain(format!("/use/{index}"), format!("model '{alias}' stands here twice"));
+            }
+            match models.get(alias) {
+                None => {
+                    let known: Vec<&str> = models.keys().map(String::as_str).collect();
+                    let hint = sinew_source::did_you_mean(alias, known.iter().copied());
+                    let hint = hint.map_or_else(
+                        || format!("models: {}", known.join(", ")),
+                        |near| format!("did you mean '{near}'?"),
+                    );
+                    self.complain(format!("/use/{index}"), format!("there is no model '{alias}'; {hint}"));
+                }
+                Some(entry) => endpoints.extend(self.endpoint(alias, entry)),
+            }
+        }
+        for (alias, entry) in models.iter().filter(|(alias, _)| !file.r#use.contains(*alias)) {
+            others.extend(self.endpoint(alias, entry));
+        }
+        self.check_prices(file, &models);
+        let instruction = self.instruction(file);
+        let skills = self.skills(file);
+        let mut conditions = HashMap::new();
+        let tools = self.tools(file, &mut conditions);
+        if file.session.is_some() {
+            self.complain("/session", "sessions cannot be used yet: every task starts afresh");
+        }
+        let summary = file
+            .compact
+            .model
+            .as_ref()
+            .map_or(Some(0), |alias| file.r#use.iter().position(|one| one == alias));
+        if summary.is_none() {
+            self.complain("/compact/model", "the model that writes summaries must be one of `use`");
+        }
+        let examples = file.examples.iter().map(|one| (user_message(&one.input), user_message(&one.output)));
+        Some(ModelAgent {
+            endpoints,
+            others,
+            summary_model: summary.unwrap_or(0),
+            instruction,
+            skills,
+            examples: examples.collect(),
+            tools,
+            conditions,
+            mode: output_mode(file.output.mode),
+            repairs: file.output.repairs,
+            budget: budget(file),
+            compaction: CompactionSpec { at: file.compact.at, keep_turns: file.compact.keep_turns },
+            fallback: fallback(&file.fallback_on),
+            taint: match file.taint {
+                TaintEntry::Approve => TaintRule::Approve,
+                TaintEntry::Deny => TaintRule::Deny,
+                TaintEntry::Allow => TaintRule::Allow,
+            },
+            on_unknown: match file.on_unknown {
+                UnknownEntry::Tell => UnknownRule::Tell,
+                UnknownEntry::Ask => UnknownRule::Ask,
+                UnknownEntry::Fail => UnknownRule::Fail,
+            },
+            digest: sha256(text),
+        })
+    }
+
+    /// The models of the file, or of `models.yaml` beside it.
+    fn models(&mut self, file: &ModelFile) -> Option<BTreeMap<String, ModelEntry>> {
+        if let Some(models) = &file.models {
+            return Some(models.clone());
+        }
+        let path = self.folder.join(MODELS_FILE);
+        let problem = match read_text_file(&path, MAX_NAMED_FILE) {
+            Err(error) => format!(
+                "there are no `models` here, and {MODELS_FILE} beside this file cannot be read: {error}"
+            ),
+            Ok(text) => match read_models(&text) {
+                Ok(models) => return Some(models),
+                Err(problem) => format!("{MODELS_FILE}: {problem}"),
+            },
+        };
+        self.complain("", problem);
+        None
+    }
+
+    fn endpoint(&mut self, alias: &str, entry: &ModelEntry) -> Option<ModelEndpoint> {
+        let at = format!("/models/{}", escape_key(alias));
+        let before = self.found.len();
+        let provider = match entry.provider {
+            ProviderName::Openai => Provider::OpenAi,
+            ProviderName::Anthropic => Provider::Anthropic,
+            ProviderName::Gemini => Provider::Gemini,
+            ProviderName::Script => Provider::Script,
+        };
+        let script = self.script(&at, entry);
+        if provider != Provider::Script && entry.model.is_empty() {
+            self.complain(&at, "a model needs the provider's name of it in `model`");
+        }
+        let key = entry.key.as_deref().and_then(|key| self.key(&format!("{at}/key"), key));
+        let url = entry.url.as_deref().unwrap_or(default_address(provider)).trim_end_matches('/').to_owned();
+        if provider != Provider::Script
+            && let Some(problem) = wrong_address(&url)
+        {
+            self.complain(format!("{at}/url"), problem);
+        }
+        let headers = self.headers(&at, entry);
+        let caps = entry.caps;
+        let is_original = url == default_address(provider);
+        if self.found.len() > before {
+            return None;
+        }
+        Some(ModelEndpoint {
+            spec: ModelSpec {
+                alias: alias.to_owned(),
+                provider,
+                model: entry.model.clone(),
+                context: entry.context.unwrap_or(USUAL_CONTEXT),
+                max_output: entry.max_output.unwrap_or(USUAL_MAX_OUTPUT),
+                abilities: ModelAbilities {
+                    tools: match caps.tools {
+                        None | Some(ToolAbilityName::Native) => ToolAbility::Native,
+                        Some(ToolAbilityName::Schema) => ToolAbility::Schema,
+                        Some(ToolAbilityName::None) => ToolAbility::None,
+                    },
+                    schema: match caps.schema {
+                        // Anthropic's models are held to a schema by a final tool unless the file says otherwise.
+                        None if provider == Provider::Anthropic => SchemaAbility::None,
+                        None | Some(SchemaAbilityName::Native) => SchemaAbility::Native,
+                        Some(SchemaAbilityName::Json) => SchemaAbility::Json,
+                        Some(SchemaAbilityName::None) => SchemaAbility::None,
+                    },
+                    stream: caps.stream.unwrap_or(true),
+                    parallel: caps.parallel.unwrap_or(true),
+                },
+                temperature: entry.settings.temperature,
+                seed: entry.settings.seed,
+                reasoning: entry.settings.reasoning.clone(),
+                extra: entry.settings.extra.clone(),
+                price: entry.price.map(|price| TokenPrice {
+                    input: price.input,
+                    output: price.output,
+                    cached: price.cached,
+                }),
+                retries: entry.retry.limit,
+                is_original,
+            },
+            url,
+            key,
+            headers,
+            allow_private: entry.allow_private,
+            first: entry.timeout.first.0,
+            idle: entry.timeout.idle.0,
+            total: entry.timeout.total.0,
+            script,
+            client: OnceLock::new(),
+        })
+    }
+
+    fn script(&mut self, at: &str, entry: &ModelEntry) -> Option<ModelScript> {
+        let is_script = entry.provider == ProviderName::Script;
+        match &entry.answers {
+            Some(_) if !is_script => {
+                self.complain(format!("{at}/answers"), "only a model with `provider: script` has answers");
+                None
+            }
+            Some(answers) => match ModelScript::read(answers) {
+                Ok(script) => Some(script),
+                Err(bad) => {
+                    self.complain(format!("{at}/answers/{}", bad.index), bad.problem);
+                    None
+                }
+            },
+            None => is_script.then(ModelScript::echo),
+        }
+    }
+
+    /// A key is exactly one variable of the environment: a key in a file ends up in a repository.
+    fn key(&mut self, at: &str, key: &str) -> Option<Template> {
+        match Template::parse(key) {
+            Ok(template) if matches!(template.pieces(), [TemplatePiece::Env { .. }]) => Some(template),
+            Ok(_) => {
+                self.complain(at, "a key must come from the environment: write ${env:NAME}");
+                None
+            }
+            Err(problem) => {
+                self.complain(at, problem);
+                None
+            }
+        }
+    }
+
+    fn headers(&mut self, at: &str, entry: &ModelEntry) -> Vec<(HeaderName, Template)> {
+        let mut headers = Vec::new();
+        for (name, value) in &entry.headers {
+            let place = format!("{at}/headers/{}", escape_key(name));
+            let header = match HeaderName::from_str(name) {
+                Ok(header) if is_connection_header(header.as_str()) => {
+                    self.complain(place, format!("header '{header}' is set by the client"));
+                    continue;
+                }
+                Ok(header) => header,
+                Err(_) => {
+                    self.complain(place, "this is not the name of a header");
+                    continue;
+                }
+            };
+            match Template::parse(value) {
+                Ok(template)
+                    if template.pieces().iter().all(|piece| !matches!(piece, TemplatePiece::Value(_))) =>
+                {
+                    headers.push((header, template));
+                }
+                Ok(_) => self.complain(place, "data may not stand in the headers of a model"),
+                Err(problem) => self.complain(place, problem),
+            }
+        }
+        headers
+    }
+
+    /// A budget of money without prices would never end anything.
+    fn check_prices(&mut self, file: &ModelFile, models: &BTreeMap<String, ModelEntry>) {
+        let Some(cost) = file.budget.cost_usd else { return };
+        if !(cost.is_finite() && cost > 0.0) {
+            self.complain("/budget/cost_usd", "the budget must be more than nothing");
+        }
+        let unpriced =
+            models.iter().filter(|(_, entry)| entry.price.is_none()).map(|(alias, _)| alias.clone());
+        for alias in unpriced.collect::<Vec<_>>() {
+            self.complain(
+                "/budget/cost_usd",
+                format!("a budget of money needs the price of every model; '{alias}' has none"),
+            );
+        }
+    }
+
+    fn instruction(&mut self, file: &ModelFile) -> InstructionTemplate {
+        let (at, text) = match (&file.instruction, &file.instruction_file) {
+            (Some(_), Some(_)) => {
+                self.complain("/instruction_file", "give either instruction or instruction_file");
+                return InstructionTemplate::default();
+            }
+            (Some(text), None) => ("/instruction", text.clone()),
+            (None, Some(name)) => match read_text_file(&self.folder.join(name), MAX_NAMED_FILE) {
+                Ok(text) => ("/instruction_file", text),
+                Err(error) => {
+                    self.complain("/instruction_file", format!("cannot read '{name}': {error}"));
+                    return InstructionTemplate::default();
+                }
+            },
+            (None, None) => return InstructionTemplate::default(),
+        };
+        InstructionTemplate::parse(&text).unwrap_or_else(|problem| {
+            self.complain(at, problem);
+            InstructionTemplate::default()
+        })
+    }
+
+    fn skills(&mut self, file: &ModelFile) -> Vec<SkillText> {
+        let mut skills: Vec<SkillText> = Vec::new();
+        for (index, folder) in file.skills.iter().enumerate() {
+            let at = format!("/skills/{index}");
+            let path = self.folder.join(folder).join("SKILL.md");
+            match read_text_file(&path, MAX_NAMED_FILE) {
+                Ok(text) => {
+                    let skill = skill_of(folder, &text);
+                    if skills.iter().any(|known| known.name == skill.name) {
+                        self.complain(at, format!("two skills are called '{}'", skill.name));
+                    } else {
+                        skills.push(skill);
+                    }
+                }
+                Err(error) => self.complain(at, format!("cannot read '{}': {error}", path.display())),
+            }
+        }
+        skills
+    }
+
+    fn tools(&mut self, file: &ModelFile, conditions: &mut HashMap<String, Function>) -> Vec<ToolRule> {
+        let mut rules: Vec<ToolRule> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        for (index, entry) in file.tools.iter().enumerate() {
+            let at = format!("/tools/{index}");
+            let Some(settings) = self.settings(&at, entry, conditions) else { continue };
+            for source in self.sources(&at, entry) {
+                let name = settings.name.clone().or_else(|| fixed_name(&source));
+                if let Some(name) = name {
+                    if names.contains(&name) || name == ANSWER_TOOL {
+                        self.complain(&at, format!("two tools are called '{name}'; name one with `as`"));
+                    }
+                    names.push(name);
+                }
+                rules.push(ToolRule { source, settings: settings.clone() });
+            }
+        }
+        rules
+    }
+
+    fn sources(&mut self, at: &str, entry: &ToolEntry) -> Vec<ToolSource> {
+        let given = [
+            ("peer", entry.peer.is_some()),
+            ("workflow", entry.workflow.is_some()),
+            ("mcp", entry.mcp.is_some()),
+            ("script", entry.script.is_some()),
+            ("builtin", entry.builtin.is_some()),
+            ("request", entry.request.is_some()),
+        ];
+        if given.iter().filter(|(_, given)| *given).count() != 1 {
+            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            self.complain(at, format!("expected exactly one of {}", names.join(", ")));
+            return Vec::new();
+        }
+        let several = matches!(&entry.peer, Some(PeerSelector::Skill(_)))
+            || matches!(&entry.peer, Some(PeerSelector::Name(name)) if name.contains('*'))
+            || entry.builtin.is_some()
+            || entry.request.is_some();
+        if several && entry.r#as.is_some() {
+            self.complain(
+                format!("{at}/as"),
+                "this entry may bring several tools, which cannot have one name",
+            );
+        }
+        if let Some(selector) = &entry.peer {
+            return vec![match selector {
+                PeerSelector::Name(name) if name.contains('*') => ToolSource::PeerPattern(name.clone()),
+                PeerSelector::Name(name) => ToolSource::Peer(name.clone()),
+                PeerSelector::Skill(skill) => ToolSource::PeerSkill(skill.skill.clone()),
+            }];
+        }
+        if let Some(workflow) = &entry.workflow {
+            return vec![ToolSource::Workflow(workflow.clone())];
+        }
+        if let Some(script) = &entry.script {
+            return self.script_tool(at, script).into_iter().collect();
+        }
+        if let Some(builtins) = &entry.builtin {
+            let tools = builtins.iter().flat_map(|name| match name {
+                BuiltinName::Artifacts => {
+                    vec![BuiltinTool::ListArtifacts, BuiltinTool::ReadArtifact, BuiltinTool::WriteArtifact]
+                }
+                BuiltinName::Time => vec![BuiltinTool::Time],
+                BuiltinName::AskPerson => vec![BuiltinTool::AskPerson],
+            });
+            return tools.map(ToolSource::Builtin).collect();
+        }
+        if let Some(request) = &entry.request {
+            if !request.mcp.is_empty() {
+                self.complain(format!("{at}/request/mcp"), "MCP servers cannot be used yet");
+            }
+            return vec![ToolSource::Request(request.peers.clone())];
+        }
+        self.mcp(at, entry);
+        Vec::new()
+    }
+
+    fn mcp(&mut self, at: &str, entry: &ToolEntry) {
+        if entry.command.is_some() == entry.url.is_some() {
+            self.complain(at, "an MCP server needs either command or url");
+        }
+        if entry.allow.as_ref().is_none_or(Vec::is_empty) {
+            self.complain(at, "an MCP server needs `allow`: the tools that the model may call");
+        }
+        let program = entry.command.as_ref().and_then(|command| command.first());
+        let downloads = program.is_some_and(|program| ["npx", "uvx"].contains(&program.as_str()));
+        if downloads && entry.allow_download != Some(true) {
+            self.complain(
+                format!("{at}/command"),
+                "npx and uvx download programs; install it, or set allow_download: true",
+            );
+        }
+        self.complain(format!("{at}/mcp"), "MCP servers cannot be used yet");
+    }
+
+    fn script_tool(&mut self, at: &str, script: &crate::model_file::ScriptTool) -> Option<ToolSource> {
+        let parameters = script
+            .input_schema
+            .clone()
+            .unwrap_or_else(|| serde_json::json!({"type": "object", "properties": {}}));
+        if let Err(error) = Schema::compile(&parameters) {
+            self.complain(format!("{at}/script/input_schema"), error.to_string());
+            return None;
+        }
+        if parameters.get("type").is_none_or(|kind| kind != "object") {
+            self.complain(
+                format!("{at}/script/input_schema"),
+                "the arguments of a tool are an object: write type: object",
+            );
+        }
+        match Function::compile(&script.source) {
+            Ok(function) => Some(ToolSource::Script {
+                declaration: ToolDeclaration {
+                    name: script.name.clone(),
+                    description: script.description.clone(),
+                    parameters,
+                    takes_artifact: false,
+                    output_schema: None,
+                },
+                function,
+            }),
+            Err(error) => {
+                let message = format!("the script cannot be used{}: {error}", crate::error::line(&error));
+                self.complain(format!("{at}/script/source"), message);
+                None
+            }
+        }
+    }
+
+    fn settings(
+        &mut self,
+        at: &str,
+        entry: &ToolEntry,
+        conditions: &mut HashMap<String, Function>,
+    ) -> Option<ToolSettings> {
+        let usual = ToolSettings::default();
+        let (approval, rule) = match &entry.approve {
+            None | Some(ApproveEntry::Always(false)) => (ApprovalRule::Never, None),
+            Some(ApproveEntry::Always(true)) => (ApprovalRule::Always, None),
+            Some(ApproveEntry::When(rule)) => {
+                (self.approval(at, rule.when.as_deref(), conditions)?, Some(rule))
+            }
+        };
+        let of_server = [
+            ("command", entry.command.is_some()),
+            ("url", entry.url.is_some()),
+            ("allow", entry.allow.is_some()),
+            ("lifetime", entry.lifetime.is_some()),
+            ("trust_hints", entry.trust_hints.is_some()),
+            ("allow_download", entry.allow_download.is_some()),
+            ("allow_private", entry.allow_private.is_some()),
+            ("sandbox", entry.sandbox.is_some()),
+            ("cwd", entry.cwd.is_some()),
+            ("env", !entry.env.is_empty()),
+            ("headers", !entry.headers.is_empty()),
+        ];
+        for (key, _) in of_server.iter().filter(|(_, given)| *given && entry.mcp.is_none()) {
+            self.complain(format!("{at}/{key}"), format!("`{key}` belongs to tools of an MCP server"));
+        }
+        let size = entry.max_result.and_then(|size| usize::try_from(size.0).ok());
+        Some(ToolSettings {
+            name: entry.r#as.clone(),
+            effect: entry.effect.map(effect_class),
+            open: entry.trust.map(|trust| trust == TrustName::Open),
+            approval,
+            people: rule.map(|rule| rule.people.clone()).unwrap_or_default(),
+            decision_timeout: rule
+                .and_then(|rule| rule.timeout)
+                .map_or(usual.decision_timeout, |time| time.0),
+            limit: entry.limit,
+            timeout: entry.timeout.map_or(usual.timeout, |time| time.0),
+            max_result: size.unwrap_or(usual.max_result),
+        })
+    }
+
+    fn approval(
+        &mut self,
+        at: &str,
+        when: Option<&str>,
+        conditions: &mut HashMap<String, Function>,
+    ) -> Option<ApprovalRule> {
+        let Some(condition) = when else { return Some(ApprovalRule::Always) };
+        match Function::compile(&format!("lambda args: bool({condition})")) {
+            Ok(function) => {
+                conditions.insert(condition.to_owned(), function);
+                Some(ApprovalRule::When(condition.into()))
+            }
+            Err(error) => {
+                self.complain(format!("{at}/approve/when"), format!("the condition cannot be used: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// Reads `models.yaml`: models by alias.
+fn read_models(text: &str) -> Result<BTreeMap<String, ModelEntry>, String> {
+    let options = sinew_source::LoadOptions {
+        name: MODELS_FILE,
+        variables: sinew_source::Variables::Kept,
+        read: &|_| Err("this file may not include another".to_owned()),
+        limits: Limits::default(),
+    };
+    let document = sinew_source::load(text.as_bytes(), &options)
+        .map_err(|found| sinew_source::render_text(&found, false).trim().to_owned())?;
+    let schema = Schema::compile(&schemars::schema_for!(BTreeMap<String, ModelEntry>).into())
+        .map_err(|error| error.to_string())?;
+    let mut found = sinew_source::Diagnostics::new(document.sources.clone());
+    found.extend(sinew_source::check_node(&schema, &document.root));
+    if found.has_errors() {
+        return Err(sinew_source::render_text(&found, false).trim().to_owned());
+    }
+    serde_json::from_value(document.root.to_json()).map_err(|error| error.to_string())
+}
+
+/// A skill out of its `SKILL.md`: name and description stand between two lines of `---` at the beginning.
+fn skill_of(folder: &str, text: &str) -> SkillText {
+    let last = Path::new(folder).file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut skill = SkillText {
+        name: last.unwrap_or_else(|| folder.to_owned()),
+        description: String::new(),
+        body: text.to_owned(),
+    };
+    let Some((head, body)) = text.strip_prefix("---").and_then(|rest| rest.split_once("\n---")) else {
+        return skill;
+    };
+    for line in head.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim().trim_matches(['"', '\'']);
+        match key {
+            "name" => value.clone_into(&mut skill.name),
+            "description" => value.clone_into(&mut skill.description),
+            _ => {}
+        }
+    }
+    body.trim_start_matches('-').trim().clone_into(&mut skill.body);
+    skill
+}
+
+/// The name that a source has before any agent is known.
+fn fixed_name(source: &ToolSource) -> Option<String> {
+    match source {
+        ToolSource::Script { declaration, .. } => Some(declaration.name.clone()),
+        ToolSource::Builtin(builtin) => Some(builtin.name().to_owned()),
+        ToolSource::Peer(name) => Some(super::tools::tool_name("peer_", name)),
+        _ => None,
+    }
+}
+
+fn wrong_address(url: &str) -> Option<String> {
+    match Url::parse(url) {
+        Err(error) => Some(error.to_string()),
+        Ok(parsed) if !matches!(parsed.scheme(), "http" | "https") => {
+            Some("it must begin with http:// or https://".to_owned())
+        }
+        Ok(parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
+            Some("it must not hold credentials; use key or a header with ${env:NAME}".to_owned())
+        }
+        Ok(_) if url.contains("${") || url.contains("{{") => {
+            Some("the address is taken literally".to_owned())
+        }
+        Ok(_) if url.contains(['?', '#']) => Some("it must hold neither '?' nor '#'".to_owned()),
+        Ok(_) => None,
+    }
+}
+
+fn effect_class(name: EffectName) -> EffectClass {
+    match name {
+        EffectName::Read => EffectClass::Read,
+        EffectName::Repeat => EffectClass::Repeat,
+        EffectName::Once => EffectClass::Once,
+    }
+}
+
+fn output_mode(name: OutputModeName) -> OutputMode {
+    match name {
+        OutputModeName::Auto => OutputMode::Auto,
+        OutputModeName::Native => OutputMode::Native,
+        OutputModeName::Tool => OutputMode::Tool,
+        OutputModeName::Text => OutputMode::Text,
+        OutputModeName::Marker => OutputMode::Marker,
+    }
+}
+
+fn fallback(classes: &[FallbackClass]) -> FallbackRule {
+    let has = |class| classes.contains(&class);
+    FallbackRule {
+        unavailable: has(FallbackClass::Unavailable),
+        limited: has(FallbackClass::Limited),
+        filtered: has(FallbackClass::Filtered),
+        refused: has(FallbackClass::Refused),
+    }
+}
+
+fn budget(file: &ModelFile) -> BudgetSpec {
+    let given = &file.budget;
+    let milliseconds = |time: crate::file::Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
+    BudgetSpec {
+        turns: given.turns,
+        tool_calls: given.tool_calls,
+        parallel: given.parallel,
+        input_tokens: given.input_tokens,
+        output_tokens: given.output_tokens,
+        cost_usd: given.cost_usd,
+        wall_ms: milliseconds(given.wall),
+        waiting_ms: milliseconds(given.waiting),
+        repeats: given.repeats,
+        last_word: given.last_word,
+    }
+}

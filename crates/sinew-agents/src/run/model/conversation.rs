@@ -1,0 +1,429 @@
+//! The shell of one conversation: does what the machine says, and appends what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde_json::{Value, json};
+use sinew_model::{
+    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec,
+    ConversationState, EffectClass, ModelAsk, NextStep, PersonQuestion, QuestionReason, StepBody, StepRecord,
+    ToolCall, TurnDelta, cap_result, value_without_hidden,
+};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::{Fault, code};
+
+use super::endpoint::{FilledHeaders, ModelEndpoint};
+use super::tools::ToolTable;
+use super::{AgentProfile, ModelAgent};
+use crate::call::Call;
+use crate::clean::ResolvedSecrets;
+use crate::error::AgentError;
+use crate::run::{Limits, Output, RunnerSurroundings};
+use crate::steps::{MemorySteps, StepAppend, Steps};
+
+/// Text of an answer goes to those who watch in pieces of about so many bytes.
+const DELTA_BYTES: usize = 256;
+/// Longest value of an event, in bytes.
+const MAX_EVENT_BYTES: usize = 2 << 10;
+
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl ModelAgent {
+    /// Holds a conversation until its end.
+    pub(crate) async fn run(
+        &self,
+        profile: AgentProfile<'_>,
+        call: &Call,
+        limits: &Limits,
+        around: &RunnerSurroundings,
+    ) -> Result<Output, AgentError> {
+        tokio::select! {
+            biased;
+            error = limits.reached() => Err(error),
+            result = self.converse(profile, call, around) => result,
+        }
+    }
+
+    async fn converse(
+        &self,
+        profile: AgentProfile<'_>,
+        call: &Call,
+        around: &RunnerSurroundings,
+    ) -> Result<Output, AgentError> {
+        let request = call.context.get("request").unwrap_or(&Value::Null);
+        let steps: Arc<dyn Steps> = call.steps.clone().unwrap_or_else(|| Arc::new(MemorySteps::default()));
+        let records = steps.read().await.map_err(AgentError::Host)?;
+        let state = ConversationState::fold(&records);
+        let begun_at = state.begun_at.unwrap_or_else(now_ms);
+        let mut secrets = ResolvedSecrets::default();
+        let models = self.models(request);
+        let headers: Vec<FilledHeaders> = models
+            .iter()
+            .map(|model| model.fill_headers(around.environment.as_ref(), &mut secrets))
+            .collect();
+        let tools = ToolTable::of(&self.rules(), &call.peers.list().await, profile.name, request)?;
+        let activation = activation_of(call);
+        let spec = self.spec(profile, call, &models, tools.specs.clone(), &activation, begun_at)?;
+        let mut work = Conversation {
+            agent: self,
+            spec: &spec,
+            call,
+            models: &models,
+            headers: &headers,
+            secrets: &secrets,
+            tools: &tools,
+            steps: steps.as_ref(),
+            by: writer_name(),
+            places: records.len() as u64,
+            replayed: state.totals.turns,
+            state,
+            events: Vec::new(),
+        };
+        let end = work.hold(&self.begin(call)).await?;
+        work.finish(end)
+    }
+
+    /// The begin of this attempt.
+    fn begin(&self, call: &Call) -> BeginStep {
+        let text = |key: &str| call.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let request = json!([call.input, call.instruction, call.output_schema, call.context.get("request")]);
+        BeginStep {
+            attempt: call
+                .context
+                .get("attempt")
+                .and_then(Value::as_u64)
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(1),
+            task: text("task"),
+            request: sha256(request.to_string().as_bytes()),
+            agent: self.digest.clone(),
+            reset: false,
+        }
+    }
+
+    /// The tool entries of the file, and the reader of large skills where there are some.
+    pub(super) fn rules(&self) -> Vec<super::tools::ToolRule> {
+        let mut rules = self.tools.clone();
+        if self.skills.iter().any(super::setup::is_large) {
+            rules.push(super::tools::ToolRule {
+                source: super::tools::ToolSource::Builtin(super::tools::BuiltinTool::ReadSkill),
+                settings: super::tools::ToolSettings::default(),
+            });
+        }
+        rules
+    }
+}
+
+/// Key of the conversation: the activation of the task, the key of the call that asks, or one of its own.
+fn activation_of(call: &Call) -> String {
+    static OWN: AtomicU64 = AtomicU64::new(0);
+    let given = call.conversation.clone().or_else(|| {
+        let activation = call.context.get("activation").and_then(Value::as_str)?;
+        Some(activation.to_owned()).filter(|text| !text.is_empty())
+    });
+    given.unwrap_or_else(|| {
+        format!("own-{}-{}-{}", std::process::id(), now_ms(), OWN.fetch_add(1, Ordering::Relaxed))
+    })
+}
+
+/// A name for the writer of records, different for each conversation at work.
+fn writer_name() -> String {
+    static WRITERS: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}-{}", std::process::id(), now_ms(), WRITERS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A conversation at work.
+struct Conversation<'a> {
+    agent: &'a ModelAgent,
+    spec: &'a ConversationSpec,
+    call: &'a Call,
+    models: &'a [&'a ModelEndpoint],
+    headers: &'a [FilledHeaders],
+    secrets: &'a ResolvedSecrets,
+    tools: &'a ToolTable,
+    steps: &'a dyn Steps,
+    by: String,
+    /// Records in the log.
+    places: u64,
+    /// Turns that were in the log when the work began.
+    replayed: u32,
+    state: ConversationState,
+    events: Vec<Value>,
+}
+
+impl Conversation<'_> {
+    async fn hold(&mut self, begin: &BeginStep) -> Result<ConversationEnd, AgentError> {
+        if let Some(end) = self.ended_before(begin) {
+            return Ok(end);
+        }
+        let known = self.state.begin.as_ref();
+        let reset = known.is_some_and(|known| known.request != begin.request || known.agent != begin.agent)
+            || self.state.end.is_some() && !self.can_go_on();
+        self.append(StepBody::Begin(BeginStep { reset, ..begin.clone() })).await?;
+        loop {
+            let agent = self.agent;
+            let step = self.spec.next(&self.state, now_ms(), &|condition, arguments| {
+                agent.needs_approval(condition, arguments)
+            });
+            match step {
+                NextStep::Finished(end) => return Ok(end),
+                NextStep::Record(body) => {
+                    self.tell(&body);
+                    self.append(body).await?;
+                }
+                NextStep::AskModel(ask) => self.ask(&ask).await?,
+                NextStep::RunCalls(calls) => self.run_calls(&calls).await?,
+                NextStep::AskPerson(question) => self.ask_person(&question).await?,
+                NextStep::Wait => {
+                    return Err(AgentError::Host(
+                        "the log of the conversation cannot be continued".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The end that an earlier delivery of the same task reached.
+    fn ended_before(&self, begin: &BeginStep) -> Option<ConversationEnd> {
+        let known = self.state.begin.as_ref()?;
+        let same = known.task == begin.task && known.request == begin.request && !begin.task.is_empty();
+        self.state.end.clone().filter(|_| same)
+    }
+
+    fn can_go_on(&self) -> bool {
+        matches!(&self.state.end, Some(ConversationEnd::Fault(fault)) if fault.retryable)
+    }
+
+    async fn append(&mut self, body: StepBody) -> Result<(), AgentError> {
+        let record = StepRecord { by: self.by.clone(), at: now_ms(), body };
+        match self.steps.append(self.places, record.clone()).await.map_err(AgentError::Host)? {
+            StepAppend::Stored => {
+                self.places += 1;
+                self.state.apply(&record);
+                Ok(())
+            }
+            StepAppend::Taken => {
+                let text = "another process holds this conversation now";
+                Err(Fault::error(code::CONVERSATION_TAKEN_OVER.as_str(), text).into())
+            }
+        }
+    }
+
+    async fn ask(&mut self, ask: &ModelAsk) -> Result<(), AgentError> {
+        let model = self.models[ask.model];
+        if ask.wait_ms > 0 {
+            let message =
+                format!("model '{}' did not answer, trying again in {} ms", model.spec.alias, ask.wait_ms);
+            self.say(json!({"type": "retry", "turn": ask.turn, "message": message}));
+            tokio::time::sleep(Duration::from_millis(ask.wait_ms)).await;
+        }
+        let (asked, alias) = (self.state.answered_asks() as usize, model.spec.alias.clone());
+        let step = AskStep {
+            turn: ask.turn,
+            alias: alias.clone(),
+            prompt: ask.prompt.digest(),
+            bytes: ask.prompt.bytes(),
+        };
+        self.append(StepBody::Ask(step)).await?;
+        let is_turn = ask.summary_before.is_none();
+        let mut text = String::new();
+        let progress = &self.call.progress;
+        let send = |text: &mut String| {
+            let delta = json!({"type": "text", "turn": ask.turn, "delta": std::mem::take(text)});
+            // Fails if the caller no longer listens.
+            let _unheard = progress.send(delta);
+        };
+        let mut deltas = |delta: TurnDelta| {
+            if let (TurnDelta::Text(piece), true) = (delta, is_turn) {
+                text.push_str(&piece);
+                if text.len() >= DELTA_BYTES {
+                    send(&mut text);
+                }
+            }
+        };
+        let answer = model.ask(&ask.prompt, asked, &self.headers[ask.model], self.secrets, &mut deltas).await;
+        if !text.is_empty() {
+            send(&mut text);
+        }
+        let body = match answer {
+            Ok(answer) => self.spec.turn_record(ask, answer),
+            Err(refusal) => {
+                self.say(json!({"type": "reset", "turn": ask.turn, "message": refusal.message}));
+                StepBody::Miss { turn: ask.turn, alias, refusal }
+            }
+        };
+        self.append(body).await
+    }
+
+    async fn run_calls(&mut self, calls: &[ToolCall]) -> Result<(), AgentError> {
+        for call in calls {
+            if call.effect == EffectClass::Once {
+                self.append(StepBody::Call(call.position.clone())).await?;
+            }
+            let arguments = shown_value(&call.arguments);
+            let message = format!("calls {}", call.tool);
+            self.say(json!({"type": "tool:call", "turn": call.position.turn, "tool": call.tool, "message": message}));
+            self.events.push(json!({"type": "tool:call", "tool": call.tool, "input": arguments}));
+        }
+        let (tools, task, skills) = (self.tools, self.call, &self.agent.skills);
+        let mut running: FuturesUnordered<_> =
+            calls.iter().map(|call| async move { (call, tools.run(call, task, skills).await) }).collect();
+        while let Some((call, result)) = running.next().await {
+            let result = self.result(call, result);
+            let size = result.content.to_string().len();
+            self.say(
+                json!({"type": "tool:result", "turn": call.position.turn, "tool": call.tool, "bytes": size}),
+            );
+            let shown = shown_value(&result.content);
+            self.events.push(json!({"type": "tool:result", "tool": call.tool, "output": shown}));
+            self.append(StepBody::Done { call: call.position.clone(), result }).await?;
+        }
+        Ok(())
+    }
+
+    /// A result as the model is told: without hidden characters and secrets, and not longer than allowed.
+    fn result(&self, call: &ToolCall, result: Result<Value, String>) -> CallResult {
+        let tool = self.spec.tool(&call.tool);
+        let (status, value) = match result {
+            Ok(value) => (CallStatus::Succeeded, value),
+            Err(reason) => (CallStatus::Failed, Value::String(reason)),
+        };
+        let value = without_secrets(&value_without_hidden(&value), self.secrets);
+        let max = tool.map_or(super::tools::DEFAULT_MAX_RESULT, |tool| tool.max_result);
+        let open = tool.is_none_or(|tool| tool.open);
+        let (content, artifact) = match cap_result(&value, max) {
+            CappedResult::Whole(content) => (content, None),
+            CappedResult::Cut(text) => {
+                let name =
+                    format!("result-{}-{}.{}", call.position.turn, call.position.index, extension(&value));
+                let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let stored = self.call.artifacts.put(&name, bytes.as_bytes(), None).ok();
+                (text.into(), stored.map(|reference| reference.to_string()))
+            }
+        };
+        CallResult { status, content, artifact, open }
+    }
+
+    async fn ask_person(&mut self, question: &PersonQuestion) -> Result<(), AgentError> {
+        let position = question.call.position.clone();
+        if question.asked_at.is_none() {
+            self.append(StepBody::Question(position.clone())).await?;
+        }
+        let reason = match question.reason {
+            QuestionReason::Rule => "The agent file asks for approval.",
+            QuestionReason::Taint => "The conversation holds words of others.",
+            QuestionReason::Unknown => "An earlier try was interrupted and may have taken effect.",
+        };
+        let prompt = self.tools.question(&question.call, reason);
+        self.say(json!({"type": "waiting", "turn": position.turn, "message": prompt.text}));
+        let time = prompt.timeout;
+        let reply = tokio::time::timeout(time, self.call.people.ask(prompt)).await.unwrap_or_else(|_| {
+            let comment = Some(format!("no decision within {} s", time.as_secs_f64()));
+            crate::people::PersonReply { comment, ..crate::people::PersonReply::default() }
+        });
+        self.append(StepBody::Decision {
+            call: position,
+            approved: reply.approved,
+            by_person: reply.by_person,
+            comment: reply.comment,
+        })
+        .await
+    }
+
+    fn tell(&self, body: &StepBody) {
+        if let StepBody::Feedback { turn, text, .. } = body {
+            let first = text.lines().next().unwrap_or_default();
+            self.say(json!({"type": "repair", "turn": turn, "message": format!("turn {turn}: {first}")}));
+        }
+    }
+
+    fn say(&self, value: Value) {
+        // Fails if the caller no longer listens.
+        let _unheard = self.call.progress.send(value);
+    }
+
+    fn finish(self, end: ConversationEnd) -> Result<Output, AgentError> {
+        let usage = self.usage();
+        let value = match end {
+            ConversationEnd::Output(value) => without_secrets(&value, self.secrets),
+            ConversationEnd::Artifact(name) => self.artifact(&name)?,
+            ConversationEnd::Fault(fault) => {
+                let mut fault = Fault { message: self.secrets.hide(&fault.message), ..fault };
+                fault.details.iter_mut().for_each(|line| *line = self.secrets.hide(line));
+                return Err(AgentError::Conversation(Box::new(fault)));
+            }
+        };
+        Ok(Output { value, artifacts: Vec::new(), usage, events: self.events })
+    }
+
+    /// The output that a marker names: JSON where it is JSON, else a text.
+    fn artifact(&self, name: &str) -> Result<Value, AgentError> {
+        let (plain, version) = sinew_protocol::embed::split_version(name);
+        let bytes = self.call.artifacts.get(plain, version)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        match (&self.spec.output.schema, serde_json::from_slice::<Value>(&bytes)) {
+            (_, Ok(value)) => Ok(value),
+            (None, Err(_)) => Ok(json!({ "text": text })),
+            (Some(_), Err(_)) => Ok(Value::String(text)),
+        }
+    }
+
+    fn usage(&self) -> Value {
+        let totals = &self.state.totals;
+        let mut names: Vec<&str> = Vec::new();
+        for exchange in &self.state.exchanges {
+            let name =
+                if exchange.answer.model.is_empty() { &exchange.alias } else { &exchange.answer.model };
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let mut usage = json!({
+            "input_tokens": totals.usage.input,
+            "output_tokens": totals.usage.output,
+            "cached_tokens": totals.usage.cached,
+            "reasoning_tokens": totals.usage.reasoning,
+            "models": names,
+            "turns": totals.turns,
+            "tool_calls": totals.tool_calls,
+            "replayed_turns": self.replayed,
+            "lost_asks": totals.lost_asks,
+        });
+        if self.spec.models.iter().all(|model| model.price.is_some()) {
+            usage["cost_usd"] = totals.cost_usd.into();
+        }
+        usage
+    }
+}
+
+/// Without the values that the environment gave to headers and keys.
+fn without_secrets(value: &Value, secrets: &ResolvedSecrets) -> Value {
+    match value {
+        Value::String(text) => Value::String(secrets.hide(text)),
+        Value::Array(items) => items.iter().map(|item| without_secrets(item, secrets)).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(key, value)| (secrets.hide(key), without_secrets(value, secrets)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+fn shown_value(value: &Value) -> Value {
+    match cap_result(value, MAX_EVENT_BYTES) {
+        CappedResult::Whole(value) => value,
+        CappedResult::Cut(text) => text.into(),
+    }
+}
+
+fn extension(value: &Value) -> &'static str {
+    if value.is_string() { "txt" } else { "json" }
+}

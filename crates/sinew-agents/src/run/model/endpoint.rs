@@ -1,0 +1,205 @@
+//! One call of a model over HTTP, or out of a script.
+//!
+//! As for http agents: no redirects, no proxies, only public addresses unless the file allows others, and no more bytes
+//! than an answer may have.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sinew_model::codec::{AnswerReader, ModelRequest, encode_request, key_header, refusal_of_status};
+use sinew_model::script::ModelScript;
+use sinew_model::{ModelRefusal, ModelSpec, ModelTurn, Prompt, RefusalKind, TurnDelta};
+use tokio::time::{Instant, timeout_at};
+
+use crate::clean::{ResolvedSecrets, clean};
+use crate::run::http::{check_literal_address, http_client, retry_after};
+use crate::template::{Environment, Template, UnfilledTemplate};
+
+/// Most bytes of a refusal that are read.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+
+/// A model of an agent file, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct ModelEndpoint {
+    pub(crate) spec: ModelSpec,
+    /// Address of the server, without a slash at the end.
+    pub(crate) url: String,
+    pub(crate) key: Option<Template>,
+    pub(crate) headers: Vec<(HeaderName, Template)>,
+    pub(crate) allow_private: bool,
+    /// Until the first byte of the answer.
+    pub(crate) first: Duration,
+    /// Between two pieces of the answer.
+    pub(crate) idle: Duration,
+    /// For the whole answer.
+    pub(crate) total: Duration,
+    /// Answers of a scripted model.
+    pub(crate) script: Option<ModelScript>,
+    /// Built at the first call: reading the system's certificates takes a while.
+    pub(crate) client: OnceLock<reqwest::Client>,
+}
+
+/// Headers of a model's requests, or the reason why there are none.
+pub(crate) type FilledHeaders = Result<HeaderMap, String>;
+
+impl ModelEndpoint {
+    /// Fills the headers from the environment. The values are secrets from then on.
+    pub(crate) fn fill_headers(
+        &self,
+        environment: &Environment,
+        secrets: &mut ResolvedSecrets,
+    ) -> FilledHeaders {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut fill = |template: &Template, prefix: &str| -> Result<HeaderValue, String> {
+            let scope = crate::template::Scope {
+                input: &serde_json::Value::Null,
+                instruction: None,
+                context: &serde_json::Value::Null,
+            };
+            let filled = template
+                .fill(
+                    &scope,
+                    |_, _| Err("no value may stand here".to_owned()),
+                    |name| secrets.read(environment, name),
+                )
+                .map_err(|unfilled| match unfilled {
+                    UnfilledTemplate::Unset(name) => format!("environment variable '{name}' is not set"),
+                    UnfilledTemplate::Value(reason) => reason,
+                })?;
+            let mut value = HeaderValue::from_str(&format!("{prefix}{filled}"))
+                .map_err(|_| "a header's value holds a character that no header may hold".to_owned())?;
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        if let Some(key) = &self.key {
+            let (name, prefix) = key_header(self.spec.provider);
+            headers.insert(HeaderName::from_static(name), fill(key, prefix)?);
+        }
+        for (name, template) in &self.headers {
+            headers.insert(name.clone(), fill(template, "")?);
+        }
+        Ok(headers)
+    }
+
+    /// Asks once. `asked` counts the earlier answers of the conversation, for scripts.
+    pub(crate) async fn ask(
+        &self,
+        prompt: &Prompt,
+        asked: usize,
+        headers: &FilledHeaders,
+        secrets: &ResolvedSecrets,
+        deltas: &mut (dyn FnMut(TurnDelta) + Send),
+    ) -> Result<ModelTurn, ModelRefusal> {
+        if let Some(script) = &self.script {
+            let turn = script.answer(asked, prompt)?;
+            deltas(TurnDelta::Text(turn.text.clone()));
+            return Ok(turn);
+        }
+        let headers =
+            headers.as_ref().map_err(|reason| ModelRefusal::new(RefusalKind::Denied, reason.clone()))?;
+        let request = encode_request(prompt, &self.spec);
+        let end = Instant::now() + self.total;
+        let mut told = self.exchange(request, headers.clone(), end, deltas).await;
+        if let Err(refusal) = &mut told {
+            refusal.message =
+                format!("model '{}': {}", self.spec.alias, clean(refusal.message.as_bytes(), secrets));
+        }
+        told
+    }
+
+    async fn exchange(
+        &self,
+        request: ModelRequest,
+        mut headers: HeaderMap,
+        end: Instant,
+        deltas: &mut (dyn FnMut(TurnDelta) + Send),
+    ) -> Result<ModelTurn, ModelRefusal> {
+        let denied = |reason: String| ModelRefusal::new(RefusalKind::Denied, reason);
+        let url = Url::parse(&format!("{}{}", self.url, request.path))
+            .map_err(|error| denied(error.to_string()))?;
+        check_literal_address(&url, self.allow_private).map_err(|error| denied(error.to_string()))?;
+        for (name, value) in request.headers {
+            headers.entry(*name).or_insert(HeaderValue::from_static(value));
+        }
+        let client = self.client().map_err(|error| denied(error.to_string()))?;
+        let send = client.post(url).headers(headers).body(request.body).send();
+        let first = (Instant::now() + self.first).min(end);
+        let response = timeout_at(first, send)
+            .await
+            .map_err(|_| late("no answer began", self.first))?
+            .map_err(transport)?;
+        let status = response.status();
+        if !status.is_success() {
+            let wait = response
+                .headers()
+                .get(RETRY_AFTER)
+                .and_then(|value| value.to_str().ok())
+                .and_then(|value| retry_after(value, SystemTime::now()))
+                .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let body = self.beginning(response, end).await;
+            return Err(refusal_of_status(status.as_u16(), wait, &body));
+        }
+        self.read(response, end, deltas).await
+    }
+
+    async fn read(
+        &self,
+        mut response: reqwest::Response,
+        end: Instant,
+        deltas: &mut (dyn FnMut(TurnDelta) + Send),
+    ) -> Result<ModelTurn, ModelRefusal> {
+        let mut reader = AnswerReader::new(self.spec.provider);
+        // Servers that do not stream are silent until the whole answer is there.
+        let patience = if self.spec.abilities.stream { self.idle } else { self.total };
+        while !reader.is_broken() {
+            let idle = (Instant::now() + patience).min(end);
+            let chunk = timeout_at(idle, response.chunk()).await;
+            match chunk.map_err(|_| late("the answer stopped arriving", patience))? {
+                Ok(Some(bytes)) => reader.feed(&bytes).into_iter().for_each(&mut *deltas),
+                Ok(None) => break,
+                Err(error) => return Err(transport(error)),
+            }
+        }
+        reader.end()
+    }
+
+    async fn beginning(&self, mut response: reqwest::Response, end: Instant) -> Vec<u8> {
+        let mut body = Vec::new();
+        let until = (Instant::now() + self.idle).min(end);
+        while body.len() < MAX_REFUSAL_BYTES {
+            match timeout_at(until, response.chunk()).await {
+                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+                _ => break,
+            }
+        }
+        body.truncate(MAX_REFUSAL_BYTES);
+        body
+    }
+
+    fn client(&self) -> Result<&reqwest::Client, crate::AgentError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = http_client(self.allow_private)?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+fn late(what: &str, time: Duration) -> ModelRefusal {
+    ModelRefusal::new(RefusalKind::Unavailable, format!("{what} within {} s", time.as_secs_f64()))
+}
+
+/// A failure on the way. An address that is not public stays so; everything else may pass.
+fn transport(error: reqwest::Error) -> ModelRefusal {
+    let error = error.without_url();
+    let first: &(dyn std::error::Error + 'static) = &error;
+    let causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source()).collect();
+    if let Some(refused) = causes.iter().find_map(|cause| cause.downcast_ref::<crate::AgentError>()) {
+        return ModelRefusal::new(RefusalKind::Denied, refused.to_string());
+    }
+    let reason = causes.iter().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    ModelRefusal::new(RefusalKind::Unavailable, reason)
+}

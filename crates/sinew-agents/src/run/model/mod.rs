@@ -1,0 +1,62 @@
+//! Agents that call a language model.
+//!
+//! `sinew-model` decides what a conversation does next. This module does it: it keeps the log, asks models over HTTP,
+//! makes calls of tools, and asks people.
+
+pub(crate) mod build;
+mod conversation;
+pub(crate) mod endpoint;
+pub(crate) mod instruction;
+pub(crate) mod rehearsal;
+mod setup;
+pub(crate) mod tools;
+
+use sinew_model::{BudgetSpec, CompactionSpec, FallbackRule, OutputMode, TaintRule, UnknownRule};
+use sinew_script::Function;
+use std::collections::HashMap;
+
+use endpoint::ModelEndpoint;
+use instruction::InstructionTemplate;
+use tools::{SkillText, ToolRule};
+
+/// A model agent, ready to run.
+#[derive(Debug)]
+pub(crate) struct ModelAgent {
+    /// Models in the order of `use`.
+    pub(crate) endpoints: Vec<ModelEndpoint>,
+    /// Models of the file that workflows may name instead of the first, by alias.
+    pub(crate) others: Vec<ModelEndpoint>,
+    pub(crate) summary_model: usize,
+    pub(crate) instruction: InstructionTemplate,
+    pub(crate) skills: Vec<SkillText>,
+    /// User text and assistant text.
+    pub(crate) examples: Vec<(String, String)>,
+    pub(crate) tools: Vec<ToolRule>,
+    /// Conditions of approvals by their text.
+    pub(crate) conditions: HashMap<String, Function>,
+    pub(crate) mode: OutputMode,
+    pub(crate) repairs: u32,
+    pub(crate) budget: BudgetSpec,
+    pub(crate) compaction: CompactionSpec,
+    pub(crate) fallback: FallbackRule,
+    pub(crate) taint: TaintRule,
+    pub(crate) on_unknown: UnknownRule,
+    /// sha256 of the agent file.
+    pub(crate) digest: String,
+}
+
+/// The agent around a conversation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AgentProfile<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) description: &'a str,
+    pub(crate) output_schema: Option<&'a serde_json::Value>,
+}
+
+impl ModelAgent {
+    /// Whether a call of this text as arguments needs a person. A condition that cannot be evaluated needs one.
+    fn needs_approval(&self, condition: &str, arguments: &serde_json::Value) -> bool {
+        let Some(function) = self.conditions.get(condition) else { return true };
+        !matches!(function.call(arguments), Ok(serde_json::Value::Bool(false)))
+    }
+}

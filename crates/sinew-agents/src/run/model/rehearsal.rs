@@ -1,0 +1,138 @@
+//! Cases of model agents: a conversation with a scripted model and stubs in place of tools, in virtual time.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sinew_model::rehearsal::{
+    CrashFinding, Rehearsal, RehearsalStubs, StubAnswer, crash_everywhere, rehearse,
+};
+use sinew_model::script::ModelScript;
+use sinew_model::{ConversationSpec, ToolCall};
+
+use super::tools::{ToolSource, ToolTable};
+use super::{AgentProfile, ModelAgent};
+use crate::call::Call;
+use crate::error::AgentError;
+use crate::peers::PeerDescription;
+
+/// When cases happen, in milliseconds since 1970: 2026-01-01, so that dates in instructions are stable.
+const CASE_TIME_MS: u64 = 1_767_225_600_000;
+
+/// Answers of stubs by the name of the tool, one for each call; the last repeats.
+pub type ToolStubs = BTreeMap<String, Vec<StubAnswer>>;
+
+/// A case of a model agent.
+#[derive(Clone, Debug)]
+pub struct AgentCase {
+    /// Input of the agent.
+    pub input: Value,
+    /// The asking node's words, if any.
+    pub instruction: Option<String>,
+    /// Output schema of the asking node, if any.
+    pub output_schema: Option<Value>,
+    /// Request around the input.
+    pub context: Value,
+    /// Answers of the model.
+    pub script: ModelScript,
+    /// Answers of tools.
+    pub tools: ToolStubs,
+    /// Agents that are there, beside those that `tools` names.
+    pub peers: Vec<PeerDescription>,
+    /// Whether people allow what they are asked about.
+    pub people_allow: bool,
+    /// Whether the case is played once more from every record.
+    pub crash_everywhere: bool,
+}
+
+/// Outcome of a case.
+#[derive(Clone, Debug)]
+pub struct CaseOutcome {
+    /// The conversation.
+    pub rehearsal: Rehearsal,
+    /// The first difference that a crash made.
+    pub crash: Option<CrashFinding>,
+    /// Tools that were called and have no stub.
+    pub unlisted: Vec<String>,
+}
+
+struct CaseStubs<'a> {
+    agent: &'a ModelAgent,
+    case: &'a AgentCase,
+    unlisted: Vec<String>,
+    scripts: &'a ToolTable,
+}
+
+impl RehearsalStubs for CaseStubs<'_> {
+    fn call(&mut self, call: &ToolCall, earlier: usize) -> StubAnswer {
+        if let Some(answer) =
+            self.case.tools.get(&call.tool).and_then(|list| list.get(earlier).or(list.last()))
+        {
+            return answer.clone();
+        }
+        // A function of the file needs no stub: it runs the same everywhere.
+        if let Some(result) = self.scripts.run_pure(call) {
+            return StubAnswer { result, after_ms: 0 };
+        }
+        if !self.unlisted.contains(&call.tool) {
+            self.unlisted.push(call.tool.clone());
+        }
+        StubAnswer { result: Err("the case has no answer for this tool".to_owned()), after_ms: 0 }
+    }
+
+    fn decide(&mut self, _: &ToolCall) -> bool {
+        self.case.people_allow
+    }
+
+    fn needs_approval(&self, condition: &str, arguments: &Value) -> bool {
+        self.agent.needs_approval(condition, arguments)
+    }
+}
+
+impl ModelAgent {
+    /// Plays a case. The models of the file are replaced by the script.
+    pub(crate) fn rehearse(
+        &self,
+        profile: AgentProfile<'_>,
+        case: &AgentCase,
+    ) -> Result<CaseOutcome, AgentError> {
+        let nowhere = std::sync::Arc::new(crate::artifacts::NoArtifacts);
+        let mut call = Call::new(profile.name, case.input.clone(), nowhere);
+        call.instruction.clone_from(&case.instruction);
+        call.output_schema.clone_from(&case.output_schema);
+        call.context.clone_from(&case.context);
+        let request = call.context.get("request").unwrap_or(&Value::Null).clone();
+        let tools = ToolTable::of(&self.rules(), &self.known_peers(case), profile.name, &request)?;
+        let models = self.models(&request);
+        let spec: ConversationSpec =
+            self.spec(profile, &call, &models, tools.specs.clone(), "case", CASE_TIME_MS)?;
+        let stubs = || CaseStubs { agent: self, case, unlisted: Vec::new(), scripts: &tools };
+        let mut first = stubs();
+        let rehearsal = rehearse(&spec, &case.script, &mut first, &[], "first");
+        let crash =
+            case.crash_everywhere.then(|| crash_everywhere(&spec, &case.script, stubs, &rehearsal)).flatten();
+        Ok(CaseOutcome { rehearsal, crash, unlisted: first.unlisted })
+    }
+
+    /// The agents of a case: those that it describes, and those that the file names and the case has answers for.
+    fn known_peers(&self, case: &AgentCase) -> Vec<PeerDescription> {
+        let mut peers = case.peers.clone();
+        for rule in &self.tools {
+            let (name, is_workflow) = match &rule.source {
+                ToolSource::Peer(name) => (name, false),
+                ToolSource::Workflow(name) => (name, true),
+                _ => continue,
+            };
+            if !peers.iter().any(|peer| peer.name == *name) {
+                // Without the agent's card the stub takes any arguments.
+                let any = serde_json::json!({"type": "object", "properties": {}});
+                peers.push(PeerDescription {
+                    name: name.clone(),
+                    input_schema: Some(any),
+                    is_workflow,
+                    ..PeerDescription::default()
+                });
+            }
+        }
+        peers
+    }
+}

@@ -1,0 +1,156 @@
+//! From an agent file and a task to the spec of one conversation.
+
+use serde_json::{Value, json};
+use sinew_model::{ConversationSpec, OutputSchema, OutputSpec, ToolSpec};
+use sinew_source::Schema;
+
+use super::endpoint::ModelEndpoint;
+use super::instruction::InstructionValues;
+use super::tools::SkillText;
+use super::{AgentProfile, ModelAgent};
+use crate::call::Call;
+use crate::error::AgentError;
+
+/// Largest skill whose whole text stands in the instruction, in bytes.
+const MAX_SHOWN_SKILL: usize = 4 << 10;
+
+impl ModelAgent {
+    /// Models of a conversation in order: one that the request names, then those of `use`.
+    pub(super) fn models(&self, request: &Value) -> Vec<&ModelEndpoint> {
+        let wanted = request.get("model").and_then(Value::as_str);
+        let named = wanted.and_then(|alias| {
+            self.endpoints.iter().chain(&self.others).find(|endpoint| endpoint.spec.alias == alias)
+        });
+        let rest =
+            self.endpoints.iter().filter(|one| named.is_none_or(|named| named.spec.alias != one.spec.alias));
+        named.into_iter().chain(rest).collect()
+    }
+
+    /// The spec of a conversation. `begun_at` is the time of its first begin.
+    pub(super) fn spec(
+        &self,
+        profile: AgentProfile<'_>,
+        call: &Call,
+        models: &[&ModelEndpoint],
+        tools: Vec<ToolSpec>,
+        activation: &str,
+        begun_at: u64,
+    ) -> Result<ConversationSpec, AgentError> {
+        let purpose = schema_of_request(&call.context);
+        let schema = call.output_schema.as_ref().or(profile.output_schema).or(purpose.as_ref());
+        let schema = schema.map(|value| match Schema::compile(value) {
+            Ok(compiled) => Ok(OutputSchema { value: value.clone(), compiled }),
+            Err(error) => Err(AgentError::Schema { which: "output", problem: error.to_string() }),
+        });
+        let skills = shown_skills(&self.skills);
+        let values = InstructionValues {
+            agent: profile.name,
+            description: profile.description,
+            begun_at,
+            context: &call.context,
+            skills: &skills,
+        };
+        let mut system = vec![self.instruction.fill(&values)];
+        if !self.instruction.places_skills() {
+            system.push(skills.clone());
+        }
+        system.extend(call.instruction.clone());
+        let summary = self.endpoints.get(self.summary_model).map(|endpoint| &endpoint.spec.alias);
+        Ok(ConversationSpec {
+            activation: activation.to_owned(),
+            system,
+            examples: self.examples.clone(),
+            history: Vec::new(),
+            input: user_message(&call.input),
+            summary_model: models.iter().position(|one| Some(&one.spec.alias) == summary).unwrap_or(0),
+            models: models.iter().map(|endpoint| endpoint.spec.clone()).collect(),
+            fallback: self.fallback,
+            tools,
+            output: OutputSpec {
+                schema: schema.transpose()?.filter(|schema| !is_plain_text(&schema.value)),
+                mode: self.mode,
+                repairs: self.repairs,
+            },
+            budget: self.budget_for(call),
+            compaction: self.compaction,
+            taint: self.taint,
+            tainted: false,
+            on_unknown: self.on_unknown,
+            cache_key: self.digest.get(..32).unwrap_or(&self.digest).to_owned(),
+        })
+    }
+
+    /// The budget, with fewer turns if the asking node wants so.
+    fn budget_for(&self, call: &Call) -> sinew_model::BudgetSpec {
+        let request = call.context.get("request").unwrap_or(&Value::Null);
+        let asked = ["maxTurns", "max_turns"].iter().find_map(|key| request.get(*key)?.as_u64());
+        let asked = asked.and_then(|turns| u32::try_from(turns).ok()).filter(|turns| *turns > 0);
+        let mut budget = self.budget;
+        budget.turns = asked.map_or(budget.turns, |turns| budget.turns.min(turns));
+        budget
+    }
+}
+
+/// The form of an answer that a workflow asks for in its request: the schema of a node, the choice of an edge, a verdict.
+fn schema_of_request(context: &Value) -> Option<Value> {
+    if let Some(schema) = context.pointer("/request/outputSchema").filter(|schema| schema.is_object()) {
+        return Some(schema.clone());
+    }
+    let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+    match context.get("purpose").and_then(Value::as_str)? {
+        "route" => {
+            let ids = context
+                .pointer("/request/ids")
+                .filter(|ids| ids.as_array().is_some_and(|ids| !ids.is_empty()))?;
+            let properties = json!({"choice": {"enum": ids}, "reason": {"type": "string"}});
+            Some(object(properties, json!(["choice", "reason"])))
+        }
+        "judge" => {
+            let properties = json!({"verdict": {"type": "string"}, "reasoning": {"type": "string"}});
+            Some(object(properties, json!(["verdict", "reasoning"])))
+        }
+        _ => None,
+    }
+}
+
+/// The input as words: a text that stands alone as it is, everything else as JSON.
+pub(super) fn user_message(input: &Value) -> String {
+    match input {
+        Value::String(text) => text.clone(),
+        Value::Object(members) if members.len() == 1 => {
+            members.get("text").and_then(Value::as_str).map_or_else(|| input.to_string(), str::to_owned)
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Whether a schema is that of an output without a schema: `{text: string}` and nothing else.
+fn is_plain_text(schema: &Value) -> bool {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return false };
+    let plain = properties.get("text").and_then(Value::as_object).is_some_and(|text| {
+        text.get("type").is_some_and(|kind| kind == "string")
+            && text.keys().all(|key| matches!(key.as_str(), "type" | "description" | "title"))
+    });
+    properties.len() == 1 && plain && schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+/// Small skills as they are, of large ones the description.
+fn shown_skills(skills: &[SkillText]) -> String {
+    let shown = skills.iter().map(|skill| {
+        if skill.body.len() <= MAX_SHOWN_SKILL {
+            format!("# Skill {}\n{}", skill.name, skill.body.trim())
+        } else {
+            format!(
+                "# Skill {}\n{}\nRead it with skill_read before you use it.",
+                skill.name,
+                skill.description.trim()
+            )
+        }
+    });
+    shown.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Whether a skill is too large to stand in the instruction.
+pub(super) fn is_large(skill: &SkillText) -> bool {
+    skill.body.len() > MAX_SHOWN_SKILL
+}

@@ -1,0 +1,525 @@
+//! Tools of a conversation: what the model is told, and what a call does.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_model::{ApprovalRule, EffectClass, ToolCall, ToolSpec};
+use sinew_protocol::tool::{ToolDeclaration, WorkflowTool};
+use sinew_protocol::{Fault, code};
+use sinew_script::Function;
+use sinew_source::Schema;
+
+use crate::artifacts::Artifacts;
+use crate::call::Call;
+use crate::peers::{PeerCall, PeerDescription};
+use crate::people::PersonPrompt;
+
+/// Most bytes of a result in the conversation, unless the file says otherwise.
+pub(crate) const DEFAULT_MAX_RESULT: usize = 16 << 10;
+/// Longest time for one call, unless the file says otherwise.
+pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Longest time for a person's decision, unless the file says otherwise.
+pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_hours(1);
+/// Most tools that one pattern may bring.
+const MAX_TOOLS: usize = 128;
+/// Most bytes that one call reads from an artifact.
+const MAX_READ_BYTES: u64 = 64 << 10;
+
+/// A tool entry of an agent file, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolRule {
+    pub(crate) source: ToolSource,
+    pub(crate) settings: ToolSettings,
+}
+
+/// Origin of tools.
+#[derive(Debug, Clone)]
+pub(crate) enum ToolSource {
+    /// An agent by name.
+    Peer(String),
+    /// Agents whose names fit a pattern with `*`.
+    PeerPattern(String),
+    /// Agents with a skill.
+    PeerSkill(String),
+    /// A deployed workflow.
+    Workflow(String),
+    /// A Python function.
+    Script { declaration: ToolDeclaration, function: Function },
+    /// A tool of Sinew.
+    Builtin(BuiltinTool),
+    /// Agents that the asking node names, as far as they fit one of these patterns.
+    Request(Vec<String>),
+}
+
+/// Tools of Sinew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuiltinTool {
+    ListArtifacts,
+    ReadArtifact,
+    WriteArtifact,
+    ReadSkill,
+    Time,
+    AskPerson,
+}
+
+/// Settings that tools have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolSettings {
+    pub(crate) name: Option<String>,
+    pub(crate) effect: Option<EffectClass>,
+    pub(crate) open: Option<bool>,
+    pub(crate) approval: ApprovalRule,
+    pub(crate) people: Vec<String>,
+    pub(crate) decision_timeout: Duration,
+    pub(crate) limit: Option<u32>,
+    pub(crate) timeout: Duration,
+    pub(crate) max_result: usize,
+}
+
+impl Default for ToolSettings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            effect: None,
+            open: None,
+            approval: ApprovalRule::Never,
+            people: Vec::new(),
+            decision_timeout: DEFAULT_DECISION_TIMEOUT,
+            limit: None,
+            timeout: DEFAULT_CALL_TIMEOUT,
+            max_result: DEFAULT_MAX_RESULT,
+        }
+    }
+}
+
+/// The tools of one conversation.
+#[derive(Default)]
+pub(crate) struct ToolTable {
+    pub(crate) specs: Vec<ToolSpec>,
+    entries: HashMap<String, ToolEntryAtWork>,
+}
+
+/// A tool that can be called.
+struct ToolEntryAtWork {
+    action: ToolAction,
+    settings: ToolSettings,
+}
+
+enum ToolAction {
+    Peer { agent: String, takes_text: bool },
+    Script(Function),
+    Builtin(BuiltinTool),
+}
+
+impl ToolTable {
+    /// The tools for a call of the agent `own`. `peers` are the agents that are there now.
+    pub(crate) fn of(
+        rules: &[ToolRule],
+        peers: &[PeerDescription],
+        own: &str,
+        request: &Value,
+    ) -> Result<Self, Fault> {
+        let mut table = Self::default();
+        let others = || peers.iter().filter(|peer| peer.name != own);
+        for rule in rules {
+            match &rule.source {
+                ToolSource::Peer(name) | ToolSource::Workflow(name) => {
+                    let found = others().find(|peer| peer.name == *name).ok_or_else(|| lost(name))?;
+                    table.add_peer(found, rule)?;
+                }
+                ToolSource::PeerPattern(pattern) => {
+                    for peer in others().filter(|peer| !peer.is_workflow && fits_pattern(pattern, &peer.name))
+                    {
+                        table.add_peer(peer, rule)?;
+                    }
+                }
+                ToolSource::PeerSkill(skill) => {
+                    for peer in others().filter(|peer| peer.skills.contains(skill)) {
+                        table.add_peer(peer, rule)?;
+                    }
+                }
+                ToolSource::Request(patterns) => {
+                    let asked = named_by_request(request);
+                    let wanted = |peer: &&PeerDescription| {
+                        asked.contains(&peer.name)
+                            && patterns.iter().any(|pattern| fits_pattern(pattern, &peer.name))
+                    };
+                    for peer in others().filter(wanted) {
+                        table.add_peer(peer, rule)?;
+                    }
+                }
+                ToolSource::Script { declaration, function } => {
+                    let source = format!("script:{}", declaration.name);
+                    let defaults = (EffectClass::Read, false);
+                    let action = ToolAction::Script(function.clone());
+                    table.add(declaration.clone(), source, defaults, action, &rule.settings)?;
+                }
+                ToolSource::Builtin(builtin) => table.add_builtin(*builtin, &rule.settings)?,
+            }
+        }
+        Ok(table)
+    }
+
+    fn add_peer(&mut self, peer: &PeerDescription, rule: &ToolRule) -> Result<(), Fault> {
+        if peer.is_workflow {
+            let tool = WorkflowTool::new(peer.name.clone(), peer.input_schema.as_ref());
+            let declaration = ToolDeclaration {
+                name: tool.name(),
+                description: format!("Run the workflow '{}'. {}", peer.name, peer.description),
+                parameters: tool.input_schema,
+                takes_artifact: false,
+                output_schema: peer.output_schema.clone(),
+            };
+            let action = ToolAction::Peer { agent: peer.name.clone(), takes_text: false };
+            let source = format!("workflow:{}", peer.name);
+            return self.add(declaration, source, (EffectClass::Repeat, false), action, &rule.settings);
+        }
+        let schema = peer.input_schema.as_ref();
+        let is_object = schema.is_some_and(|schema| schema.get("properties").is_some_and(Value::is_object));
+        let takes_text = !is_object;
+        let mut parameters = schema.filter(|_| is_object).cloned().unwrap_or_else(text_parameters);
+        if let Some(members) = parameters.as_object_mut() {
+            members.insert("type".to_owned(), "object".into());
+        }
+        let declaration = ToolDeclaration {
+            name: tool_name("peer_", &peer.name),
+            description: format!("Ask the agent '{}'. {}", peer.name, peer.description).trim().to_owned(),
+            parameters,
+            takes_artifact: false,
+            output_schema: peer.output_schema.clone(),
+        };
+        let action = ToolAction::Peer { agent: peer.name.clone(), takes_text };
+        let source = format!("peer:{}", peer.name);
+        self.add(declaration, source, (EffectClass::Repeat, true), action, &rule.settings)
+    }
+
+    fn add_builtin(&mut self, builtin: BuiltinTool, settings: &ToolSettings) -> Result<(), Fault> {
+        let (name, description, parameters) = builtin.declaration();
+        let declaration = ToolDeclaration {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters,
+            takes_artifact: false,
+            output_schema: None,
+        };
+        let effect = match builtin {
+            // A repeated write is one more version, a repeated question the same question.
+            BuiltinTool::WriteArtifact | BuiltinTool::AskPerson => EffectClass::Repeat,
+            _ => EffectClass::Read,
+        };
+        let action = ToolAction::Builtin(builtin);
+        self.add(declaration, format!("builtin:{name}"), (effect, false), action, settings)
+    }
+
+    fn add(
+        &mut self,
+        mut declaration: ToolDeclaration,
+        source: String,
+        (effect, open): (EffectClass, bool),
+        action: ToolAction,
+        settings: &ToolSettings,
+    ) -> Result<(), Fault> {
+        if let Some(name) = &settings.name {
+            declaration.name.clone_from(name);
+        }
+        declaration.name = declaration.short_name();
+        declaration.description = sinew_model::without_hidden(&declaration.description);
+        if self.specs.len() >= MAX_TOOLS {
+            return Err(changed(format!("the agent would have more than {MAX_TOOLS} tools")));
+        }
+        if self.entries.contains_key(&declaration.name) || declaration.name == sinew_model::ANSWER_TOOL {
+            return Err(changed(format!("two tools are called '{}'; name one with `as`", declaration.name)));
+        }
+        let parameters = Schema::compile(&declaration.parameters).map_err(|error| {
+            changed(format!("the parameters of tool '{}' cannot be used: {error}", declaration.name))
+        })?;
+        self.entries.insert(declaration.name.clone(), ToolEntryAtWork { action, settings: settings.clone() });
+        self.specs.push(ToolSpec {
+            declaration,
+            parameters: Some(parameters),
+            source,
+            effect: settings.effect.unwrap_or(effect),
+            open: settings.open.unwrap_or(open),
+            approval: settings.approval.clone(),
+            limit: settings.limit,
+            max_result: settings.max_result,
+        });
+        Ok(())
+    }
+
+    /// The question to a person about a call.
+    pub(crate) fn question(&self, call: &ToolCall, reason: &str) -> PersonPrompt {
+        let settings = self.entries.get(&call.tool).map(|entry| &entry.settings);
+        PersonPrompt {
+            text: format!("May the agent call {}? {reason}", call.tool),
+            call: json!({"tool": call.tool, "arguments": call.arguments}),
+            people: settings.map(|settings| settings.people.clone()).unwrap_or_default(),
+            timeout: settings.map_or(DEFAULT_DECISION_TIMEOUT, |settings| settings.decision_timeout),
+            key: call.position.key.clone(),
+        }
+    }
+
+    /// Runs a call that needs nothing but its arguments; `None` for all others.
+    pub(crate) fn run_pure(&self, call: &ToolCall) -> Option<Result<Value, String>> {
+        match &self.entries.get(&call.tool)?.action {
+            ToolAction::Script(function) => {
+                Some(function.call(&call.arguments).map_err(|error| script_failure(&error)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes a call. A failure is told to the model in these words.
+    pub(crate) async fn run(
+        &self,
+        call: &ToolCall,
+        task: &Call,
+        skills: &[SkillText],
+    ) -> Result<Value, String> {
+        let Some(entry) = self.entries.get(&call.tool) else {
+            return Err("there is no such tool".to_owned());
+        };
+        let work = async {
+            match &entry.action {
+                ToolAction::Peer { agent, takes_text } => {
+                    let input = if *takes_text {
+                        json!({"text": call.arguments["text"]})
+                    } else {
+                        call.arguments.clone()
+                    };
+                    let asked = PeerCall {
+                        agent: agent.clone(),
+                        input,
+                        key: call.position.key.clone(),
+                        cancel: task.cancel.child_token(),
+                    };
+                    task.peers.ask(asked).await.map_err(|fault| fault.to_string())
+                }
+                ToolAction::Script(function) => run_script(function, &call.arguments).await,
+                ToolAction::Builtin(builtin) => builtin.run(call, task, skills, &entry.settings).await,
+            }
+        };
+        match tokio::time::timeout(entry.settings.timeout, work).await {
+            Ok(result) => result,
+            Err(_) => Err(format!("no answer within {} s", entry.settings.timeout.as_secs_f64())),
+        }
+    }
+}
+
+async fn run_script(function: &Function, arguments: &Value) -> Result<Value, String> {
+    let (function, arguments) = (function.clone(), arguments.clone());
+    // The interpreter blocks; it ends at its own limit.
+    let work = tokio::task::spawn_blocking(move || function.call(&arguments));
+    match work.await {
+        Ok(result) => result.map_err(|error| script_failure(&error)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn script_failure(error: &sinew_script::ScriptError) -> String {
+    format!("the script failed{}: {error}", crate::error::line(error))
+}
+
+/// A skill of a model agent.
+#[derive(Debug, Clone)]
+pub(crate) struct SkillText {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) body: String,
+}
+
+impl BuiltinTool {
+    /// Name that the model is told, unless the file gives another.
+    pub(crate) fn name(self) -> &'static str {
+        self.declaration().0
+    }
+
+    fn declaration(self) -> (&'static str, &'static str, Value) {
+        let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        match self {
+            Self::Time => ("time", "The date and time now, in UTC.", object(json!({}), json!([]))),
+            Self::ListArtifacts => (
+                "artifact_list",
+                "Lists the artifacts of this task: names, versions, sizes.",
+                object(json!({}), json!([])),
+            ),
+            Self::ReadArtifact => (
+                "artifact_read",
+                "Reads an artifact as text: a part by offset and length in bytes, or a value by JSON pointer.",
+                object(
+                    json!({
+                        "name": {"type": "string"},
+                        "version": {"type": "integer", "minimum": 0},
+                        "offset": {"type": "integer", "minimum": 0},
+                        "length": {"type": "integer", "minimum": 1, "maximum": MAX_READ_BYTES},
+                        "pointer": {"type": "string", "description": "JSON pointer such as /orders/0/id"},
+                    }),
+                    json!(["name"]),
+                ),
+            ),
+            Self::WriteArtifact => (
+                "artifact_write",
+                "Stores text as the next version of an artifact, and returns its name with the version.",
+                object(
+                    json!({
+                        "name": {"type": "string", "description": "such as report.md or result.json"},
+                        "content": {"type": "string"},
+                    }),
+                    json!(["name", "content"]),
+                ),
+            ),
+            Self::ReadSkill => (
+                "skill_read",
+                "Reads the whole text of a skill.",
+                object(json!({"name": {"type": "string"}}), json!(["name"])),
+            ),
+            Self::AskPerson => (
+                "ask_person",
+                "Asks a person and waits for the answer. Use it only if the task cannot be done without the answer.",
+                object(json!({"question": {"type": "string"}}), json!(["question"])),
+            ),
+        }
+    }
+
+    async fn run(
+        self,
+        call: &ToolCall,
+        task: &Call,
+        skills: &[SkillText],
+        settings: &ToolSettings,
+    ) -> Result<Value, String> {
+        let text = |key: &str| call.arguments[key].as_str().unwrap_or_default();
+        match self {
+            Self::Time => Ok(Value::String(httpdate::fmt_http_date(std::time::SystemTime::now()))),
+            Self::ListArtifacts => {
+                let all = task.artifacts.list().map_err(|error| error.to_string())?;
+                let line = |meta: &crate::ArtifactMeta| json!({"name": meta.name, "version": meta.version, "media_type": meta.media_type, "size": meta.size});
+                Ok(all.iter().map(line).collect())
+            }
+            Self::ReadArtifact => read_artifact(task.artifacts.as_ref(), &call.arguments),
+            Self::WriteArtifact => {
+                let stored = task.artifacts.put(text("name"), text("content").as_bytes(), None);
+                let reference = stored.map_err(|error| error.to_string())?;
+                Ok(json!({"artifact": reference.to_string()}))
+            }
+            Self::ReadSkill => {
+                let name = text("name");
+                let found = skills.iter().find(|skill| skill.name == name);
+                let names = || skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>().join(", ");
+                found
+                    .map(|skill| skill.body.clone().into())
+                    .ok_or_else(|| format!("the skills are: {}", names()))
+            }
+            Self::AskPerson => {
+                let prompt = PersonPrompt {
+                    text: text("question").to_owned(),
+                    call: Value::Null,
+                    people: settings.people.clone(),
+                    timeout: settings.decision_timeout,
+                    key: call.position.key.clone(),
+                };
+                let reply = task.people.ask(prompt).await;
+                let words = reply.comment.unwrap_or_default();
+                if reply.approved { Ok(words.into()) } else { Err(format!("no person answered: {words}")) }
+            }
+        }
+    }
+}
+
+fn read_artifact(artifacts: &dyn Artifacts, arguments: &Value) -> Result<Value, String> {
+    let number = |key: &str| arguments[key].as_u64();
+    let name = arguments["name"].as_str().unwrap_or_default();
+    // A version may stand in the name, as references are written.
+    let (name, in_name) = sinew_protocol::embed::split_version(name);
+    let version = number("version").and_then(|version| u32::try_from(version).ok()).or(in_name);
+    let bytes = artifacts.get(name, version).map_err(|error| error.to_string())?;
+    if let Some(pointer) = arguments["pointer"].as_str() {
+        let document: Value =
+            serde_json::from_slice(&bytes).map_err(|error| format!("the artifact is not JSON: {error}"))?;
+        return document.pointer(pointer).cloned().ok_or_else(|| format!("there is nothing at '{pointer}'"));
+    }
+    let offset = usize::try_from(number("offset").unwrap_or(0)).unwrap_or(usize::MAX).min(bytes.len());
+    let length = usize::try_from(number("length").unwrap_or(MAX_READ_BYTES)).unwrap_or(usize::MAX);
+    let end = offset.saturating_add(length).min(bytes.len());
+    Ok(json!({
+        "text": String::from_utf8_lossy(&bytes[offset..end]),
+        "offset": offset,
+        "size": bytes.len(),
+    }))
+}
+
+/// Names of agents that the asking node lists among its tools.
+fn named_by_request(request: &Value) -> Vec<String> {
+    let lists = ["peers", "agents", "tools"].iter().filter_map(|key| request.get(*key)?.as_array());
+    let name =
+        |item: &Value| item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned);
+    lists.flatten().filter_map(name).collect()
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any text.
+pub(crate) fn fits_pattern(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut rest = rest;
+    let mut last = None;
+    for part in parts {
+        last = Some(part);
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(part) => name.ends_with(part),
+    }
+}
+
+/// A prefix and a name, with `_` for everything that a tool's name may not hold.
+pub(crate) fn tool_name(prefix: &str, name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    format!("{prefix}{}", name.chars().map(plain).collect::<String>())
+}
+
+fn text_parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "The task, with everything the agent has to know."}},
+        "required": ["text"],
+        "additionalProperties": false,
+    })
+}
+
+fn lost(name: &str) -> Fault {
+    Fault::error(
+        code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(),
+        format!("the tool needs '{name}', which is not there"),
+    )
+}
+
+fn changed(text: String) -> Fault {
+    Fault::error(code::MODEL_TOOL_MISSING_OR_CHANGED.as_str(), text).with_retryable(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_names() {
+        for (pattern, name, fits) in [
+            ("Price", "Price", true),
+            ("Price", "PriceList", false),
+            ("Price*", "PriceList", true),
+            ("*List", "PriceList", true),
+            ("P*e*t", "PriceList", true),
+            ("*", "", true),
+            ("a*a", "a", false),
+            ("a*b", "axc", false),
+            ("", "x", false),
+        ] {
+            assert_eq!(fits_pattern(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The log of a conversation: append only, one writer at a time wins each place.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sinew_model::StepRecord;
+
+/// Outcome of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepAppend {
+    /// The record stands at its place.
+    Stored,
+    /// Another record stands there already.
+    Taken,
+}
+
+/// The log of one conversation.
+pub trait Steps: Send + Sync {
+    /// Returns all records, in order. The text is the reason why the log cannot be read.
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, String>>;
+    /// Writes a record to a place, counted from 0, unless another record stands there.
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, String>>;
+}
+
+/// A log in memory, for conversations of one process.
+#[derive(Debug, Default)]
+pub struct MemorySteps(Mutex<Vec<StepRecord>>);
+
+impl MemorySteps {
+    /// A log that begins with these records.
+    pub fn with(records: Vec<StepRecord>) -> Self {
+        Self(Mutex::new(records))
+    }
+}
+
+impl Steps for MemorySteps {
+    fn read(&self) -> BoxFuture<'_, Result<Vec<StepRecord>, String>> {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        std::future::ready(Ok(records)).boxed()
+    }
+
+    fn append(&self, place: u64, record: StepRecord) -> BoxFuture<'_, Result<StepAppend, String>> {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = match usize::try_from(place).ok().and_then(|place| records.get(place)) {
+            Some(there) if *there == record => StepAppend::Stored,
+            Some(_) => StepAppend::Taken,
+            None => {
+                records.push(record);
+                StepAppend::Stored
+            }
+        };
+        drop(records);
+        std::future::ready(Ok(stored)).boxed()
+    }
+}

@@ -1,0 +1,348 @@
+//! Model agents against a server that follows a script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_agents::{Agent, AgentSet, LocalPeers, MemorySteps, StepAppend, Steps};
+use sinew_protocol::Fault;
+
+use crate::fixture::{Fixture, told};
+use crate::server::{Say, Server, json as say_json};
+
+/// An agent that asks this server, with further members of `run.model`.
+fn agent(server: &Server, model: &Value, more: &Value) -> Fixture {
+    let mut entry = json!({
+        "provider": "openai", "model": "m", "url": server.url("/v1"), "key": "${env:TOKEN}", "allow_private": true,
+        "timeout": {"first": 0.5, "idle": 0.5, "total": 2}, "retry": {"limit": 0},
+    });
+    entry.as_object_mut().unwrap().extend(model.as_object().unwrap().clone());
+    let mut run =
+        json!({"use": ["main"], "models": {"main": entry}, "instruction": "You are {{agent.name}}."});
+    run.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Fixture::file(&json!({"name": "x", "run": {"model": run}}))
+}
+
+fn stream(events: &[Value]) -> Say {
+    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    Say::Reply("200 OK", "Content-Type: text/event-stream", format!("{body}data: [DONE]\n\n").into_bytes())
+}
+
+fn words(text: &str) -> Say {
+    stream(&[
+        json!({"model": "m-2", "choices": [{"delta": {"content": text}}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}),
+    ])
+}
+
+fn calling(tool: &str, arguments: &Value) -> Say {
+    let call =
+        json!({"index": 0, "id": "c1", "function": {"name": tool, "arguments": arguments.to_string()}});
+    stream(&[
+        json!({"choices": [{"delta": {"tool_calls": [call]}}]}),
+        json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}),
+    ])
+}
+
+/// The body of the request with this number.
+fn asked(server: &Server, nth: usize) -> Value {
+    let request = server.seen()[nth].clone();
+    serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[tokio::test]
+async fn an_agent_asks_calls_and_answers() {
+    let server = Server::start(vec![
+        calling("total", &json!({"a": [1, 2, 3]})),
+        calling("peer_Courier", &json!({"order": "A-17"})),
+        words("It is on its way, 6 items."),
+    ])
+    .await;
+    let tools = json!({"tools": [
+        {"script": {
+            "name": "total",
+            "input_schema": {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "number"}}}, "required": ["a"]},
+            "source": "def total(args):\n    return sum(args['a'])",
+        }},
+        {"peer": "Courier"},
+    ]});
+    let fixture = agent(&server, &json!({}), &tools);
+    let mut others = AgentSet::default();
+    let courier = "name: Courier\ninput_schema: {type: object, required: [order], properties: {order: {type: string}}}\n\
+                   run: {script: {source: \"lambda input: {'state': 'moving', 'key': 's3cret-canary', 'order': input['order']}\"}}\n";
+    others.add(Agent::from_text(std::path::Path::new("courier.agent.yaml"), courier).unwrap()).unwrap();
+    let mut call = fixture.input(json!({"text": "Where is A-17?"}));
+    call.peers = Arc::new(LocalPeers::new(others, fixture.artifacts.clone()));
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+    call.progress = sender;
+    let reply = fixture.agent.call(call).await.unwrap();
+    assert_eq!(reply.output, json!({"text": "It is on its way, 6 items."}));
+    assert_eq!(reply.usage["turns"], 3);
+    assert_eq!(reply.usage["models"], json!(["main", "m-2"]));
+    assert_eq!((&reply.usage["input_tokens"], &reply.usage["tool_calls"]), (&json!(10), &json!(2)));
+    assert_eq!(reply.events[0], json!({"type": "tool:call", "tool": "total", "input": {"a": [1, 2, 3]}}));
+    let first = server.seen()[0].clone();
+    assert!(first.starts_with("POST /v1/chat/completions HTTP/1.1"), "{first}");
+    assert!(first.contains("authorization: Bearer s3cret-canary"), "{first}");
+    let body = asked(&server, 2);
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(messages[0], json!({"role": "system", "content": "You are x."}));
+    assert_eq!(messages[1], json!({"role": "user", "content": "Where is A-17?"}));
+    assert_eq!(messages[3]["content"], r#"{"from":"script:total","content":6}"#);
+    // The key of the provider never comes back through a tool.
+    let result = messages[5]["content"].as_str().unwrap();
+    assert_eq!(result, r#"{"from":"peer:Courier","content":{"state":"moving","key":"***","order":"A-17"}}"#);
+    let told: Vec<String> = std::iter::from_fn(|| said.try_recv().ok())
+        .map(|value| value["type"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(told, ["tool:call", "tool:result", "tool:call", "tool:result", "text"]);
+}
+
+/// Ends a conversation with one answer of the server, after so many tries in place.
+async fn ends(say: Vec<Say>, model: &Value) -> (String, usize) {
+    let server = Server::start(say).await;
+    let fixture = agent(&server, model, &json!({}));
+    let end = match fixture.output(json!({"text": "hi"})).await {
+        Ok(output) => output.to_string(),
+        Err(fault) => told(&fault),
+    };
+    (end.replace(&server.address.to_string(), "HOST"), server.seen().len())
+}
+
+#[tokio::test]
+async fn hostile_and_broken_servers_end_as_they_should() {
+    let once = json!({});
+    let twice = json!({"retry": {"limit": 1}});
+    let busy = |header: &'static str| {
+        Say::Reply("429 Too Many Requests", header, b"{\"error\":{\"message\":\"slow\"}}".to_vec())
+    };
+    let text = |body: &str| Say::Reply("200 OK", "Content-Type: text/event-stream", body.as_bytes().to_vec());
+    let begun = "data: {\"choices\":[{\"delta\":{\"content\":\"It is\"}}]}\n\n";
+    for (name, say, model, expected, requests) in [
+        (
+            "an answer that is one document",
+            vec![say_json(r#"{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}"#)],
+            &once,
+            r#"{"text":"ok"}"#,
+            1,
+        ),
+        ("busy, and then not", vec![busy("Retry-After: 0"), words("ok")], &twice, r#"{"text":"ok"}"#, 2),
+        (
+            "busy until a date that is over",
+            vec![busy("Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), words("ok")],
+            &twice,
+            r#"{"text":"ok"}"#,
+            2,
+        ),
+        (
+            "busy for longer than anybody waits",
+            vec![busy("Retry-After: Fri, 06 Nov 2099 08:49:37 GMT")],
+            &twice,
+            "SINEW-5201 error: model 'main': the provider answered 429: slow (again)",
+            1,
+        ),
+        ("a stream that is cut, and then not", vec![text(begun), words("ok")], &twice, r#"{"text":"ok"}"#, 2),
+        (
+            "a stream that is cut",
+            vec![text(begun)],
+            &once,
+            "SINEW-5201 error: model 'main': the answer cannot be read: the stream ended before the answer did (again)",
+            1,
+        ),
+        (
+            "an answer without an end",
+            vec![Say::Endless],
+            &json!({"timeout": {"first": 5, "idle": 5, "total": 60}}),
+            "SINEW-5201 error: model 'main': the answer cannot be read: it is longer than 16 MiB (again)",
+            1,
+        ),
+        (
+            "no answer at all",
+            vec![Say::Hang],
+            &once,
+            "SINEW-5201 error: model 'main': no answer began within 0.5 s (again)",
+            1,
+        ),
+        (
+            "an answer that stops",
+            vec![Say::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\ndata: {\"choices\":[]}\n\n")],
+            &once,
+            "SINEW-5201 error: model 'main': ",
+            1,
+        ),
+        (
+            "values of other types",
+            vec![say_json(r#"{"choices":{"0":"x"},"usage":[],"model":7}"#)],
+            &once,
+            "SINEW-5201 error: model 'main': the answer cannot be read: it has no choices (again)",
+            1,
+        ),
+        (
+            "a key that is not accepted, and comes back",
+            vec![Say::Reply(
+                "401 Unauthorized",
+                "",
+                b"{\"error\":{\"message\":\"bad key s3cret-canary\"}}".to_vec(),
+            )],
+            &twice,
+            "SINEW-5202 error: model 'main': the provider answered 401: bad key ***",
+            1,
+        ),
+        (
+            "a redirect",
+            vec![Say::Reply("302 Found", "Location: http://127.0.0.1/", Vec::new())],
+            &once,
+            "SINEW-5202 error: model 'main': the provider answered 302",
+            1,
+        ),
+        (
+            "a filter",
+            vec![say_json(r#"{"choices":[{"message":{"content":""},"finish_reason":"content_filter"}]}"#)],
+            &once,
+            "SINEW-5205 failure: model 'main': the provider's filter stopped the answer",
+            1,
+        ),
+    ] {
+        let (end, seen) = ends(say, model).await;
+        assert!(end.starts_with(expected), "{name}: {end}");
+        assert_eq!(seen, requests, "{name}: {end}");
+        assert!(!end.contains("canary"), "{name}: {end}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_sent_to_private_addresses_or_without_a_key() {
+    for (model, expected) in [
+        (
+            json!({"allow_private": false}),
+            "SINEW-5202 error: model 'main': address 127.0.0.1 of host '127.0.0.1' is not public; set allow_private in the agent file to reach it",
+        ),
+        (json!({"key": "${env:UNSET}"}), "SINEW-5202 error: environment variable 'UNSET' is not set"),
+    ] {
+        let (end, requests) = ends(Vec::new(), &model).await;
+        assert_eq!((end.as_str(), requests), (expected, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_where_its_log_ends() {
+    let server =
+        Server::start(vec![calling("time", &json!({})), Say::Hang, words("Now it works."), words("never")])
+            .await;
+    let fixture =
+        agent(&server, &json!({"timeout": {"first": 60}}), &json!({"tools": [{"builtin": ["time"]}]}));
+    let steps = Arc::new(MemorySteps::default());
+    let task = || {
+        let mut call = fixture.input(json!({"text": "hi"}));
+        call.steps = Some(steps.clone());
+        call.context = json!({"task": "t", "activation": "a", "attempt": 1});
+        call
+    };
+    // The first process is gone while it waits for the second turn.
+    let mut lost = task();
+    lost.timeout = Some(Duration::from_millis(400));
+    assert_eq!(fixture.agent.call(lost).await.unwrap_err().code, "SINEW-5016");
+    let reply = fixture.agent.call(task()).await.unwrap();
+    assert_eq!(reply.output, json!({"text": "Now it works."}));
+    assert_eq!((&reply.usage["replayed_turns"], &reply.usage["lost_asks"]), (&json!(1), &json!(1)));
+    assert_eq!(asked(&server, 1), asked(&server, 2), "the lost question is asked again, byte for byte");
+    // The task comes once more after its end was stored: nothing is asked.
+    assert_eq!(fixture.agent.call(task()).await.unwrap().output, json!({"text": "Now it works."}));
+    assert_eq!(server.seen().len(), 3);
+}
+
+/// A log in which another process writes at every place after the first.
+struct RobbedSteps(MemorySteps);
+
+impl Steps for RobbedSteps {
+    fn read(&self) -> futures_util::future::BoxFuture<'_, Result<Vec<sinew_model::StepRecord>, String>> {
+        self.0.read()
+    }
+
+    fn append(
+        &self,
+        place: u64,
+        record: sinew_model::StepRecord,
+    ) -> futures_util::future::BoxFuture<'_, Result<StepAppend, String>> {
+        if place == 0 {
+            self.0.append(place, record)
+        } else {
+            Box::pin(std::future::ready(Ok(StepAppend::Taken)))
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_stops_when_another_holds_its_conversation() {
+    let server = Server::start(vec![words("never")]).await;
+    let fixture = agent(&server, &json!({}), &json!({}));
+    let mut call = fixture.input(json!({"text": "hi"}));
+    call.steps = Some(Arc::new(RobbedSteps(MemorySteps::default())));
+    let fault: Fault = fixture.agent.call(call).await.unwrap_err();
+    assert_eq!(told(&fault), "SINEW-5210 error: another process holds this conversation now (again)");
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn outputs_fit_the_schema_of_the_file_or_of_the_request() {
+    let server = Server::start(vec![words("it is low"), words("{\"level\": \"low\"}")]).await;
+    let fixture = agent(&server, &json!({"caps": {"schema": "native"}}), &json!({}));
+    let mut call = fixture.input(json!({"text": "hi"}));
+    call.output_schema = Some(
+        json!({"type": "object", "properties": {"level": {"enum": ["low", "high"]}}, "required": ["level"]}),
+    );
+    assert_eq!(fixture.agent.call(call).await.unwrap().output, json!({"level": "low"}));
+    let body = asked(&server, 0);
+    assert_eq!(body["response_format"]["type"], "json_schema");
+    let feedback = asked(&server, 1)["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+    assert!(
+        feedback.as_str().unwrap().starts_with("The output cannot be used:\n- the answer holds no JSON"),
+        "{feedback}"
+    );
+}
+
+#[tokio::test]
+async fn a_long_result_is_cut_and_kept_as_an_artifact() {
+    let read = json!({"name": "result-0-0.txt", "offset": 0, "length": 5});
+    let server =
+        Server::start(vec![calling("long", &json!({})), calling("artifact_read", &read), words("ok")]).await;
+    let tools = json!({"tools": [
+        {"script": {"name": "long", "source": "def long(args):\n    return 'abcde' * 1000"}, "max_result": 256},
+        {"builtin": ["artifacts"]},
+    ]});
+    let fixture = agent(&server, &json!({}), &tools);
+    fixture.output(json!({"text": "hi"})).await.unwrap();
+    assert_eq!(fixture.stored("result-0-0.txt").len(), 5000);
+    let body = asked(&server, 2);
+    let cut = body["messages"][3]["content"].as_str().unwrap();
+    assert!(cut.contains("bytes left out") && cut.contains("result-0-0.txt:v0") && cut.len() < 500, "{cut}");
+    let part = body["messages"][5]["content"].as_str().unwrap();
+    assert_eq!(part, r#"{"from":"builtin:artifact_read","content":{"text":"abcde","offset":0,"size":5000}}"#);
+}
+
+#[tokio::test]
+async fn without_people_approvals_are_refused_and_told() {
+    let server = Server::start(vec![
+        calling("pay", &json!({"amount": 200})),
+        calling("pay", &json!({"amount": 5})),
+        words("ok"),
+    ])
+    .await;
+    let tools = json!({"tools": [{
+        "script": {
+            "name": "pay",
+            "input_schema": {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]},
+            "source": "def pay(args):\n    return 'paid'",
+        },
+        "effect": "once",
+        "approve": {"when": "args['amount'] > 100"},
+    }]});
+    let fixture = agent(&server, &json!({}), &tools);
+    let reply = fixture.call(json!({"text": "hi"})).await.unwrap();
+    assert_eq!(reply.usage["tool_calls"], 1);
+    let body = asked(&server, 2);
+    let refused = body["messages"][3]["content"].as_str().unwrap();
+    assert!(refused.contains("no person can be asked here [SINEW-5211]"), "{refused}");
+    assert_eq!(body["messages"][5]["content"], r#"{"from":"script:pay","content":"paid"}"#);
+}

@@ -1,0 +1,171 @@
+//! Files of model agents: what is refused, and where.
+
+use sinew_agents::Agent;
+use tempfile::TempDir;
+
+use crate::fixture::environment;
+
+const HEAD: &str = "name: x\nrun:\n  model:\n    use: [main]\n    models: {main: {provider: script}}\n";
+
+/// The complaints about a file, each as `line:column code message`.
+fn complaints(text: &str) -> Vec<String> {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.agent.yaml");
+    std::fs::write(&path, text).unwrap();
+    let Err(found) = Agent::load_with(&path, &environment()) else { return Vec::new() };
+    let line = |item: &sinew_source::Diagnostic| {
+        let place = item.span.map_or_else(String::new, |span| format!("{}:{} ", span.line, span.column));
+        format!("{place}{} {}", item.code, item.message)
+    };
+    found.items.iter().map(line).collect()
+}
+
+#[test]
+fn complaints_have_places() {
+    for (more, expected) in [
+        ("    budgett: {turns: 3}\n", "6:5 "),
+        ("    budget: {turn: 3}\n", "6:14 "),
+        ("    budget: {turns: 0}\n", "6:21 "),
+        ("    taint: sometimes\n", "6:12 "),
+        ("    tools: [{peer: A, speed: 1}]\n", "6:23 "),
+        ("    tools: [{peer: A, max_result: 1}]\n", "6:35 "),
+        (
+            "    instruction: 'Key ${env:KEY}'\n",
+            "6:18 SINEW-5212 a variable of the environment may not stand in an instruction",
+        ),
+        (
+            "    instruction: 'Say {{input.text}}'\n",
+            "6:18 SINEW-5212 the input may not stand in an instruction",
+        ),
+        ("    instruction_file: missing.md\n", "6:23 SINEW-5212 cannot read 'missing.md'"),
+        (
+            "    budget: {cost_usd: 1}\n",
+            "6:24 SINEW-5212 a budget of money needs the price of every model; 'main' has none",
+        ),
+        (
+            "    tools: [{peer: A, as: t}, {peer: B, as: t}]\n",
+            "6:31 SINEW-5212 two tools are called 't'; name one with `as`",
+        ),
+        ("    tools: [{peer: A, as: answer}]\n", "6:13 SINEW-5212 two tools are called 'answer'"),
+        (
+            "    tools: [{peer: A, workflow: b}]\n",
+            "6:13 SINEW-5212 expected exactly one of peer, workflow, mcp, script, builtin, request",
+        ),
+        ("    tools: [{}]\n", "6:13 SINEW-5212 expected exactly one of peer"),
+        ("    tools: [{peer: 'A*', as: t}]\n", "6:30 SINEW-5212 this entry may bring several tools"),
+        (
+            "    tools: [{peer: A, command: [a]}]\n",
+            "6:32 SINEW-5212 `command` belongs to tools of an MCP server",
+        ),
+        (
+            "    tools: [{peer: A, approve: {when: 'args['}}]\n",
+            "6:39 SINEW-5212 the condition cannot be used",
+        ),
+        ("    tools: [{script: {name: t, source: 'def ('}}]\n", "6:40 SINEW-5212 the script cannot be used"),
+        (
+            "    tools: [{mcp: f, command: [npx, x], allow: [a]}]\n",
+            "6:19 SINEW-5212 MCP servers cannot be used yet",
+        ),
+        ("    skills: [./nowhere]\n", "6:14 SINEW-5212 cannot read "),
+        (
+            "    compact: {model: other}\n",
+            "6:22 SINEW-5212 the model that writes summaries must be one of `use`",
+        ),
+        ("    session: {keep: 30d}\n", "6:14 SINEW-5212 sessions cannot be used yet"),
+    ] {
+        let found = complaints(&format!("{HEAD}{more}"));
+        let told = found.first().cloned().unwrap_or_default();
+        assert!(
+            found.iter().any(|line| line.starts_with(expected)),
+            "{more}: {told} ({} complaints)",
+            found.len()
+        );
+    }
+    assert_eq!(complaints(HEAD), Vec::<String>::new());
+}
+
+#[test]
+fn models_are_checked() {
+    for (models, expected) in [
+        ("{main: {provider: openai}}", "SINEW-5212 a model needs the provider's name of it in `model`"),
+        (
+            "{main: {provider: openai, model: m, key: sk-123}}",
+            "SINEW-5212 a key must come from the environment: write ${env:NAME}",
+        ),
+        (
+            "{main: {provider: openai, model: m, key: 'x${env:K}'}}",
+            "SINEW-5212 a key must come from the environment",
+        ),
+        (
+            "{main: {provider: openai, model: m, key: '${env:NATS_KEY}'}}",
+            "SINEW-5212 environment variable NATS_KEY is reserved",
+        ),
+        (
+            "{main: {provider: openai, model: m, url: 'ftp://a'}}",
+            "SINEW-5212 it must begin with http:// or https://",
+        ),
+        (
+            "{main: {provider: openai, model: m, url: 'http://u:p@a'}}",
+            "SINEW-5212 it must not hold credentials",
+        ),
+        (
+            "{main: {provider: openai, model: m, url: 'http://a/?k=1'}}",
+            "SINEW-5212 it must hold neither '?' nor '#'",
+        ),
+        (
+            "{main: {provider: openai, model: m, headers: {Host: a}}}",
+            "SINEW-5212 header 'host' is set by the client",
+        ),
+        (
+            "{main: {provider: openai, model: m, headers: {X: '{{input.a}}'}}}",
+            "SINEW-5212 data may not stand in the headers of a model",
+        ),
+        ("{main: {provider: script, answers: [{say: x}]}}", "SINEW-5212 'say' is not one of call, answer"),
+        (
+            "{main: {provider: openai, model: m, answers: []}}",
+            "SINEW-5212 only a model with `provider: script` has answers",
+        ),
+        ("{mian: {provider: script}}", "SINEW-5212 there is no model 'main'; did you mean 'mian'?"),
+        ("{main: {provider: oracle}}", "5:31 "),
+    ] {
+        let found = complaints(&format!("name: x\nrun:\n  model:\n    use: [main]\n    models: {models}\n"));
+        assert!(found.iter().any(|line| line.contains(expected)), "{models}: {found:?}");
+    }
+    let found = complaints("name: x\nrun: {model: {use: [main]}}\n");
+    assert!(found[0].contains("models.yaml beside this file cannot be read"), "{found:?}");
+}
+
+#[test]
+fn models_may_stand_in_a_file_beside_the_agents() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.agent.yaml");
+    std::fs::write(&path, "name: x\nrun: {model: {use: [main]}}\n").unwrap();
+    for (models, fits) in
+        [("main: {provider: script}\n", true), ("main: {provider: script, speed: 1}\n", false)]
+    {
+        std::fs::write(folder.path().join("models.yaml"), models).unwrap();
+        let loaded = Agent::load_with(&path, &environment());
+        assert_eq!(loaded.is_ok(), fits, "{models}");
+    }
+}
+
+#[tokio::test]
+async fn skills_stand_in_the_instruction_or_are_read() {
+    let folder = TempDir::new().unwrap();
+    for (name, body) in [("small", "Be short.".to_owned()), ("large", "x".repeat(5000))] {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        let text = format!("---\nname: {name}\ndescription: How to be {name}.\n---\n{body}\n");
+        std::fs::write(folder.path().join(name).join("SKILL.md"), text).unwrap();
+    }
+    let path = folder.path().join("x.agent.yaml");
+    let file = "name: x\nrun:\n  model:\n    use: [main]\n    skills: [./small, ./large]\n    models:\n      main:\n        provider: script\n        \
+                answers: [{call: {skill_read: {name: large}}}, {text: done}]\n";
+    std::fs::write(&path, file).unwrap();
+    let agent = Agent::load_with(&path, &environment()).unwrap();
+    let artifacts = std::sync::Arc::new(sinew_agents::ArtifactFolder::open(folder.path().join("a")).unwrap());
+    let call = sinew_agents::Call::new("x", serde_json::json!({"text": "hi"}), artifacts);
+    let reply = agent.call(call).await.unwrap();
+    assert_eq!(reply.output, serde_json::json!({"text": "done"}));
+    let read = reply.events[1]["output"].as_str().unwrap();
+    assert!(read.starts_with("xxxx") && read.contains("bytes left out"), "{read}");
+}
