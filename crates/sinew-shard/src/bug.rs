@@ -21,10 +21,9 @@ macro_rules! seeded_bug {
 pub(crate) use seeded_bug;
 
 #[cfg(test)]
-pub(crate) use tests::{SeededBug, is_on};
+pub(crate) use tests::{SeededBug, is_on, switch};
 
 #[cfg(test)]
-#[expect(dead_code, reason = "switched on by the simulation")]
 mod tests {
     use std::cell::Cell;
 
@@ -82,6 +81,8 @@ mod tests {
         CheckpointWithoutLastRound,
         /// An execution is closed before its record is archived.
         ClosedBeforeArchived,
+        /// A retry that is refused leaves a closed execution open.
+        RefusedRetryReopens,
         /// An execution that was reopened is closed by the archive of its first end.
         ReopenedIsClosed,
         /// A journal's closing entry is not read.
@@ -92,6 +93,8 @@ mod tests {
         LivingOwnersShardClaimed,
         /// A shard is not released on leaving.
         LeavingKeepsShards,
+        /// A shard too many that is left from a process of the same name is not released.
+        UnservedShardKept,
         /// A held execution is worked on.
         HoldNotKept,
         /// A death with work in hand is not counted.

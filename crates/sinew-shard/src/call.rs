@@ -3,8 +3,8 @@
 use sinew_protocol::code;
 use std::sync::Arc;
 
-use sinew_engine::{ActivationId, ExecutionState, TaskRequest, Time};
-use sinew_plan::{Plan, PlanLimits};
+use sinew_engine::{ActivationId, AdapterContext, ExecutionState, TaskRequest, Time};
+use sinew_plan::{NodeOperation, Plan, PlanLimits};
 use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId};
 
 use crate::program::Program;
@@ -40,7 +40,7 @@ pub struct Call {
     pub node: String,
     /// Owners and positions around it, outermost first.
     pub path: Vec<(String, u32)>,
-    /// Name of the activation in events: see [`crate::events::label`].
+    /// Name of the activation in events: see [`label`].
     pub label: String,
     /// Depth in a chain of workflows at which the task runs.
     pub depth: u32,
@@ -85,10 +85,7 @@ pub fn call_with_ids(
         workflow: program.name().to_owned(),
         node: program.graph.plan().node(one.node).id.clone(),
         path: path(program, state, key.act),
-        label: crate::events::label(
-            &sinew_engine::AdapterContext::new(&program.graph, state, state.at),
-            key.act,
-        ),
+        label: label(&sinew_engine::AdapterContext::new(&program.graph, state, state.at), key.act),
         depth: state.start.as_ref().map_or(0, |start| start.depth) + 1,
         tries: one.tries,
         ask,
@@ -150,4 +147,17 @@ pub fn call_cycle(program: &Program, chain: &[String]) -> Option<Fault> {
     let shown: Vec<&str> = chain.iter().map(String::as_str).chain([name]).collect();
     let shown: String = shown.join(" -> ").chars().filter(|c| !c.is_control()).take(1_000).collect();
     Some(Fault::invalid(CALL_CYCLE, format!("workflows call each other in a circle: {shown}")))
+}
+
+/// Returns the name of an activation in events: the node's id; children of maps and loops carry their position.
+pub fn label(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
+    let one = ctx.act(act);
+    let own = &ctx.plan().node(one.node).id;
+    let Some(scope) = one.owner.and_then(|_| ctx.state.scope(one.scope)) else { return own.clone() };
+    let owner = label(ctx, scope.owner);
+    match ctx.node_of(scope.owner).op {
+        NodeOperation::Map { .. } => format!("{owner}_{}", scope.index),
+        NodeOperation::Loop { .. } => format!("{owner}_iter_{}", scope.index),
+        _ => own.clone(),
+    }
 }

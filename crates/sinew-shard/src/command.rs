@@ -132,10 +132,12 @@ impl ShardState {
         command: Command,
         restored: Option<Result<ActiveExecution, Fault>>,
     ) -> Result<(), String> {
-        if self.table.load(execution).is_none()
-            && self.restore(execution, restored, matches!(command, Command::Resume(_)))?
-        {
-            return Ok(());
+        let mut was_closed = false;
+        if self.table.load(execution).is_none() {
+            was_closed = self.table.held_one(execution).is_none();
+            if self.restore(execution, restored, matches!(command, Command::Resume(_)))? {
+                return Ok(());
+            }
         }
         let Some(active) = self.table.get(execution) else {
             return Err("the execution is not open".to_owned());
@@ -154,7 +156,12 @@ impl ShardState {
             Command::Approve(approve) => person_answer(active, caller, approve)?,
             Command::Start(_) => return Err("a start is no signal".to_owned()),
         };
-        self.table.input(&mut self.builder, now, execution, input).map_err(|error| match error {
+        let taken = self.table.input(&mut self.builder, now, execution, input);
+        if taken.is_err() && was_closed {
+            // A refused retry leaves a closed execution closed: its end is archived, and nothing would archive it again.
+            self.table.forget_reopened(&mut self.builder, execution);
+        }
+        taken.map_err(|error| match error {
             InputError::Refused(refused) => refused.to_string(),
             InputError::Broke(fault) => fault.message,
         })
@@ -247,7 +254,7 @@ fn person_answer(
         let named = approve
             .node
             .as_deref()
-            .is_none_or(|node| ctx.node_of(act).id == node || crate::events::label(&ctx, act) == node);
+            .is_none_or(|node| ctx.node_of(act).id == node || crate::call::label(&ctx, act) == node);
         named && approve.activation.is_none_or(|wanted| wanted == act)
     };
     let all: Vec<u32> = state.waiting().collect();

@@ -47,6 +47,11 @@ impl CommitBuilder {
         self.entry(execution).commands.push(verdict);
     }
 
+    /// Takes back the entry of an execution.
+    pub(crate) fn forget(&mut self, execution: &ExecutionId) {
+        self.entries.shift_remove(execution);
+    }
+
     /// Takes back the start of an execution that could not begin; verdicts of the same commit stay.
     pub(crate) fn forget_start(&mut self, execution: &ExecutionId) {
         let entry = self.entry(execution);

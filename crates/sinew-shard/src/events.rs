@@ -16,6 +16,7 @@ use sinew_protocol::message::{
 use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId};
 
 use crate::call;
+pub use crate::call::label;
 use crate::reply::{result_content, result_name};
 use crate::request::{input_name, output_name, plain};
 
@@ -52,19 +53,6 @@ pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -
         }
         Fact::Ended => concluded(ctx, execution).into_iter().collect(),
         _ => Vec::new(),
-    }
-}
-
-/// Returns the name of an activation in events: the node's id; children of maps and loops carry their position.
-pub fn label(ctx: &AdapterContext<'_>, act: ActivationId) -> String {
-    let one = ctx.act(act);
-    let own = &ctx.plan().node(one.node).id;
-    let Some(scope) = one.owner.and_then(|_| ctx.state.scope(one.scope)) else { return own.clone() };
-    let owner = label(ctx, scope.owner);
-    match ctx.node_of(scope.owner).op {
-        NodeOperation::Map { .. } => format!("{owner}_{}", scope.index),
-        NodeOperation::Loop { .. } => format!("{owner}_iter_{}", scope.index),
-        _ => own.clone(),
     }
 }
 

@@ -10,18 +10,15 @@ use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::subject::Operation;
-use sinew_protocol::task::{
-    NodeAnswer, NodeOutput, NodeResult, is_node_message, read_node_answer, read_result_bytes,
-};
-use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token, code};
+use sinew_protocol::task::{NodeOutput, NodeResult};
+use sinew_protocol::{ExecutionId, Fault, Subject, TaskId, Token};
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
 use crate::program::Program;
 use crate::start_identity::StartIdentity;
-use crate::state::{ShardConfig, ShardState};
 use crate::stored::StoredExecution;
-use crate::takeover_note::{MAX_ITEM_DEATHS, WorkItem};
+use crate::takeover_note::WorkItem;
 
 /// The stream that a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -191,12 +188,13 @@ pub enum Found {
 /// A message that is being made an input.
 #[derive(Debug)]
 pub struct PendingInput {
-    quarantine: Option<QuarantineReason>,
-    step: IntakeStep,
+    pub(crate) quarantine: Option<QuarantineReason>,
+    pub(crate) step: IntakeStep,
 }
 
+/// A stage on the way from a message to an input.
 #[derive(Debug)]
-enum IntakeStep {
+pub(crate) enum IntakeStep {
     Ready(ShardInput),
     /// Compares a start with the record of its id.
     StartRecord(Box<StartInput>),
@@ -210,11 +208,11 @@ enum IntakeStep {
 }
 
 impl PendingInput {
-    fn ready(input: ShardInput) -> Self {
+    pub(crate) fn ready(input: ShardInput) -> Self {
         Self { quarantine: None, step: IntakeStep::Ready(input) }
     }
 
-    fn quarantined(code: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn quarantined(code: &'static str, text: impl Into<String>) -> Self {
         let quarantine = Some(QuarantineReason { code, text: text.into() });
         Self { quarantine, step: IntakeStep::Ready(ShardInput::Nothing) }
     }
@@ -315,135 +313,6 @@ fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecor
     }
 }
 
-impl ShardState {
-    /// Decodes a message of the shard's streams.
-    pub fn decode(&self, message: &InboxMessage<'_>) -> PendingInput {
-        let config = &*self.config;
-        match (message.stream, message.subject) {
-            (InputStream::Commands, Some(Subject::Command { shard, operation, caller, id }))
-                if *shard == config.shard =>
-            {
-                match Command::read(*operation, id, message.body) {
-                    Ok(Command::Start(start)) if config.holds(&start.execution) => {
-                        self.decode_start(*start, id, caller, message.traceparent)
-                    }
-                    Ok(command) if config.holds(command.execution()) => {
-                        self.decode_command(command, *operation, id, caller)
-                    }
-                    Ok(_) => PendingInput::quarantined(
-                        code::MESSAGE_MEANINGLESS.as_str(),
-                        "the execution belongs to another shard",
-                    ),
-                    Err(bad) => {
-                        PendingInput::quarantined(code::MESSAGE_MEANINGLESS.as_str(), bad.to_string())
-                    }
-                }
-            }
-            (InputStream::Results, Some(Subject::Result { shard, agent, execution, task, token }))
-                if *shard == config.shard =>
-            {
-                let is_proved = token.proves(&config.key, task) || seeded_bug!(TokenNotChecked);
-                if !is_proved || !config.holds(execution) {
-                    return PendingInput::quarantined(
-                        code::RESULT_WITHOUT_PROOF.as_str(),
-                        "its token does not prove the task",
-                    );
-                }
-                self.decode_result(message.body, agent, execution, task)
-            }
-            _ => PendingInput::quarantined(
-                code::MESSAGE_MEANINGLESS.as_str(),
-                "its subject is none of this shard",
-            ),
-        }
-    }
-
-    /// Refuses a message that ended the owners of its shard, without a look at what it names.
-    pub fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
-        let config = &*self.config;
-        let text = format!("{MAX_ITEM_DEATHS} executors ended while they had the message in hand");
-        let fault = Fault::invalid(code::MESSAGE_QUARANTINED.as_str(), text.clone());
-        let mut pending = PendingInput::quarantined(code::MESSAGE_QUARANTINED.as_str(), text);
-        let Some(Subject::Command { operation, caller, id, .. }) = message.subject else { return pending };
-        let read = Command::read(*operation, id, message.body).ok();
-        let Some(command) = read.filter(|command| config.holds(command.execution())) else { return pending };
-        let input = match command {
-            Command::Start(start) => {
-                let mut start = start_input(config, *start, id, caller, None);
-                start.program = Err(fault);
-                ShardInput::Start(Box::new(start))
-            }
-            command => {
-                let mut input = command_input(command, *operation, id, caller);
-                input.refusal = Some(fault);
-                ShardInput::Command(Box::new(input))
-            }
-        };
-        pending.step = IntakeStep::Ready(input);
-        pending
-    }
-
-    fn decode_start(
-        &self,
-        command: StartCommand,
-        id: &Token,
-        caller: &Token,
-        traceparent: Option<&str>,
-    ) -> PendingInput {
-        let mut start = start_input(&self.config, command, id, caller, traceparent);
-        if let Err(fault) = start.identity.check_id(&start.command, &self.config.namespace) {
-            start.program = Err(fault);
-            return PendingInput::ready(ShardInput::Start(Box::new(start)));
-        }
-        let is_open = self.table.known(&start.command.execution).is_some();
-        let start = Box::new(start);
-        let step = if is_open { IntakeStep::StartProgram(start) } else { IntakeStep::StartRecord(start) };
-        PendingInput { quarantine: None, step }
-    }
-
-    fn decode_command(&self, command: Command, op: Operation, id: &Token, caller: &Token) -> PendingInput {
-        let input = Box::new(command_input(command, op, id, caller));
-        let step = match (&input.command, self.table.held_one(&input.execution)) {
-            (Command::Resume(_) | Command::Cancel(_), Some((stored, _))) => {
-                let stored = Box::new(stored.clone());
-                IntakeStep::CommandPlan(input, stored)
-            }
-            (Command::Retry(_), _) if self.table.known(&input.execution).is_none() => {
-                IntakeStep::CommandRecord(input)
-            }
-            _ => IntakeStep::Ready(ShardInput::Command(input)),
-        };
-        PendingInput { quarantine: None, step }
-    }
-
-    fn decode_result(
-        &self,
-        body: &[u8],
-        agent: &Token,
-        execution: &ExecutionId,
-        task: &TaskId,
-    ) -> PendingInput {
-        if let Some((_, fault)) = self.table.held_one(execution) {
-            let text = format!("its execution waits for an operator: {}: {}", fault.code, fault.message);
-            return PendingInput::quarantined(code::EXECUTION_QUARANTINED.as_str(), text);
-        }
-        let (execution, task, agent) = (execution.clone(), task.clone(), agent.clone());
-        match read_stored_result(body, &task) {
-            Ok(result) => PendingInput::of_result(execution, task, agent, result),
-            Err(bad) => {
-                // The task's sender is proved: what it sent is its answer, and a bad one.
-                let text = format!("the agent's result cannot be read: {bad}");
-                let is_bad_message = bad.code() == BadMessage::CODE;
-                let code = if is_bad_message { code::MESSAGE_MEANINGLESS.as_str() } else { bad.code() };
-                let result = Err(Fault::error(code, text.clone()));
-                let mut pending = PendingInput::quarantined(code, text);
-                pending.step = IntakeStep::Ready(ShardInput::task_result(execution, task, agent, result));
-                pending
-            }
-        }
-    }
-}
-
 impl PendingInput {
     /// Returns the result of a task as a pending input; an output that lies elsewhere has to be looked up.
     pub fn of_result(execution: ExecutionId, task: TaskId, agent: Token, result: NodeResult) -> Self {
@@ -458,51 +327,6 @@ impl PendingInput {
     }
 }
 
-fn start_input(
-    config: &ShardConfig,
-    mut command: StartCommand,
-    id: &Token,
-    caller: &Token,
-    traceparent: Option<&str>,
-) -> StartInput {
-    // Accept `behalf` only if an executor signed it.
-    command.behalf.take_if(|behalf| !behalf.holds(&config.key, &command.execution));
-    let caller = command.behalf.as_ref().map_or(caller, |behalf| &behalf.caller).clone();
-    let is_parent_proved = proves_parent(config, &command);
-    let identity = StartIdentity::of(&command, &caller, is_parent_proved);
-    StartInput {
-        id: id.clone(),
-        caller,
-        identity,
-        program: Err(Fault::error(code::PLAN_UNUSABLE.as_str(), "the program was not looked up")),
-        input: Ok(command.input.clone()),
-        traceparent: traceparent.map(str::to_owned),
-        is_parent_proved,
-        command,
-    }
-}
-
-fn command_input(command: Command, op: Operation, id: &Token, caller: &Token) -> CommandInput {
-    let execution = command.execution().clone();
-    let (id, caller) = (id.clone(), caller.clone());
-    CommandInput { execution, id, caller, op, command, restored: None, refusal: None }
-}
-
-/// Returns true if an executor made the reference to the parent, or if there is none: the result subject carries a token
-/// that only executors can make.
-fn proves_parent(config: &ShardConfig, command: &StartCommand) -> bool {
-    let Some(parent) = &command.parent else { return true };
-    match Subject::parse(&config.namespace, &parent.result_subject) {
-        Some(Subject::Result { shard, execution, task, token, .. }) => {
-            execution == parent.execution
-                && task == parent.task
-                && execution.shard(config.shards) == shard
-                && token.proves(&config.key, &task)
-        }
-        _ => false,
-    }
-}
-
 /// Returns a result that names the task it answers. A result that names another task was meant for another.
 pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessage> {
     if result.task == task.as_str() {
@@ -510,20 +334,6 @@ pub fn of_task(result: NodeResult, task: &TaskId) -> Result<NodeResult, BadMessa
     }
     let reason = "its id is another task's".to_owned();
     Err(BadMessage::Field { kind: "task".to_owned(), reason })
-}
-
-/// Reads a result of this task, in whichever form the agent was asked.
-fn read_stored_result(body: &[u8], task: &TaskId) -> Result<NodeResult, BadMessage> {
-    if !is_node_message(body) {
-        return read_result_bytes(body).and_then(|result| of_task(result, task));
-    }
-    match read_node_answer(body, task)? {
-        NodeAnswer::Ended(result) => Ok(*result),
-        NodeAnswer::Refused(_) => {
-            let reason = "a refusal is not a result".to_owned();
-            Err(BadMessage::Field { kind: "task".to_owned(), reason })
-        }
-    }
 }
 
 /// Returns an agent's result as the engine takes it, or gives it back if the output lies elsewhere.

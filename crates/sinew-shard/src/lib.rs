@@ -20,6 +20,7 @@ mod call;
 mod care;
 mod command;
 mod commit_builder;
+mod decode;
 mod intake;
 mod journal_reader;
 mod manager;

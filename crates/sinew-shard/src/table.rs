@@ -85,6 +85,22 @@ impl ExecutionTable {
         self.keep(open);
     }
 
+    /// Takes back [`ExecutionTable::reopen`] of the same commit.
+    pub(crate) fn forget_reopened(&mut self, commit: &mut CommitBuilder, execution: &ExecutionId) {
+        if seeded_bug!(RefusedRetryReopens) {
+            return;
+        }
+        commit.forget(execution);
+        if let Some(open) = self.active.swap_remove(execution) {
+            let size = open.stored.rounds.size();
+            self.bytes = self.bytes.saturating_sub(size);
+            self.active_bytes = self.active_bytes.saturating_sub(size);
+            if let Some(due) = open.due {
+                self.due.remove(&(due, execution.clone()));
+            }
+        }
+    }
+
     /// Keeps an active execution.
     pub(crate) fn keep(&mut self, open: ActiveExecution) {
         let execution = open.stored.meta.execution.clone();
@@ -425,5 +441,12 @@ fn checkpoint(commit: &mut CommitBuilder, stored: &StoredExecution) {
     if seeded_bug!(CheckpointWithoutLastRound) {
         record.rounds.pop();
     }
-    *commit.entry(&stored.meta.execution) = Entry::checkpoint(record);
+    let entry = commit.entry(&stored.meta.execution);
+    // Verdicts of the same commit that were given before the execution began are of no record yet.
+    let earlier = entry.commands.extract_if(.., |verdict| !record.commands.contains(verdict));
+    let earlier: Vec<Verdict> = earlier.collect();
+    if !seeded_bug!(CheckpointWithoutVerdicts) {
+        record.commands.splice(0..0, earlier);
+    }
+    *entry = Entry::checkpoint(record);
 }
