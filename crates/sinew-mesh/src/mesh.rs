@@ -111,7 +111,7 @@ impl Mesh {
 
     /// Time since the screen replaced a message, or was put up; `None` while the connection is direct.
     pub(crate) fn screen_calm(&self) -> Option<Duration> {
-        let line = self.0.line.read().unwrap_or_else(PoisonError::into_inner);
+        let line = self.shared.line.read().unwrap_or_else(PoisonError::into_inner);
         line.route.as_ref().map(|route| route.calm())
     }
 
