@@ -193,7 +193,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
     assert!(firing(&window).contains("SinewNoExecutor"));
 
     for (alert, name, more) in CAUSED_ELSEWHERE {
-        let mut last = quiet.clone();
+        let mut last = loud.clone();
         let of_metric =
             |sample: &&mut Sample| sample.labels.get("__name__").is_some_and(|found| found == name);
         let mut grown = 0;
@@ -205,7 +205,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
             grown += 1;
         }
         assert!(grown > 0, "the pages have no {name}");
-        let window = ScrapeWindow { first: quiet.clone(), last, seconds: 60.0 };
+        let window = ScrapeWindow { first: loud.clone(), last, seconds: 60.0 };
         assert!(firing(&window).contains(alert), "{alert}");
     }
     let known = caused.into_iter().chain(["SinewShardsUnowned", "SinewNoExecutor"]);
