@@ -119,6 +119,13 @@ impl Client {
         Self { mesh, programs }
     }
 
+    /// Returns a client that shares connection and plans, and whose commands name another caller; see
+    /// [`Mesh::on_behalf_of`].
+    #[must_use]
+    pub fn on_behalf_of(&self, caller: Token) -> Self {
+        Self { mesh: self.mesh.on_behalf_of(caller), programs: self.programs.clone() }
+    }
+
     /// The mesh.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh

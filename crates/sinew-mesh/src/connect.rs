@@ -459,18 +459,13 @@ async fn screen_is_calm(mesh: &WeakMesh, calm: Duration) {
 
 /// Connects to the server itself again. Without a connection everything stays as it is, and is tried again after a wait.
 async fn leave_screen(mesh: &WeakMesh, dialer: &ConnectionMaker) -> Option<ConnectionChanges> {
-    match dialer.direct().await {
-        Ok((line, losses)) => {
-            mesh.upgrade()?.renew(line);
-            tracing::info!("no unreadable message for a while; messages are no longer checked");
-            Some(losses)
-        }
-        Err(error) => {
-            tracing::debug!(%error, "the direct connection is not open yet");
-            sleep(LONGEST_WAIT).await;
-            None
-        }
-    }
+    let Ok((line, losses)) = dialer.direct().await else {
+        sleep(LONGEST_WAIT).await;
+        return None;
+    };
+    mesh.upgrade()?.renew(line);
+    tracing::info!("no unreadable message for a while; messages are no longer checked");
+    Some(losses)
 }
 
 impl ConnectionSettings {
@@ -580,8 +575,7 @@ fn servers(url: &str) -> Result<(Vec<ServerAddr>, ConnectionCredentials), MeshEr
         address.set_username("").and_then(|()| address.set_password(None)).map_err(|()| wrong())?;
         let server = ServerAddr::from_url(address).map_err(|_| wrong())?;
         if server.is_websocket() {
-            let reason = "WebSocket addresses are not supported, because messages that break the client library \
-                          cannot be kept off them; use nats:// or tls://";
+            let reason = "WebSocket cannot be used: its messages are not checked; use nats:// or tls://";
             return Err(bad(var::NATS_URL, reason.to_owned()));
         }
         servers.push(server);

@@ -14,7 +14,11 @@ use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
 #[derive(Clone)]
-pub struct Mesh(Arc<MeshState>);
+pub struct Mesh {
+    shared: Arc<MeshState>,
+    /// Caller in the subjects of calls and commands.
+    caller: Arc<Token>,
+}
 
 /// The connection that a mesh uses now.
 pub(crate) struct Line {
@@ -39,7 +43,6 @@ struct MeshState {
     number: watch::Sender<u64>,
     inboxes: ReplyInboxes,
     namespace: String,
-    caller: Token,
     layout: OnceCell<Layout>,
     denials: DeniedOperations,
 }
@@ -63,52 +66,60 @@ impl Mesh {
         caller: Token,
         denials: DeniedOperations,
     ) -> Self {
-        Self(Arc::new(MeshState {
+        let shared = MeshState {
             line: RwLock::new(line),
             number: watch::Sender::new(0),
             inboxes,
             namespace: namespace.to_owned(),
-            caller,
             layout: OnceCell::new(),
             denials,
-        }))
+        };
+        Self { shared: Arc::new(shared), caller: Arc::new(caller) }
+    }
+
+    /// Returns a handle on the same connection whose calls and commands name another caller. The server refuses them
+    /// unless the user of the connection has the rights of that caller too.
+    #[must_use]
+    pub fn on_behalf_of(&self, caller: Token) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller: Arc::new(caller) }
     }
 
     /// The namespace, as it was named.
     pub fn namespace(&self) -> &str {
-        &self.0.namespace
+        &self.shared.namespace
     }
 
     /// Returns the token that stands for this caller in subjects.
     pub fn caller(&self) -> &Token {
-        &self.0.caller
+        &self.caller
     }
 
     /// The connection that is used now. Another one may be used later, see [`crate::connect`].
     pub fn client(&self) -> async_nats::Client {
-        self.0.line.read().unwrap_or_else(PoisonError::into_inner).client.clone()
+        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).client.clone()
     }
 
     /// JetStream over the connection that is used now.
     pub fn jetstream(&self) -> Context {
-        self.0.line.read().unwrap_or_else(PoisonError::into_inner).jetstream.clone()
+        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).jetstream.clone()
     }
 
     /// Whether the connection takes the screened way, because a message broke the direct one.
     pub fn is_screened(&self) -> bool {
-        self.0.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
+        self.shared.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
     }
 
     /// Time since the screen replaced a message, or was put up; `None` while the connection is direct.
     pub(crate) fn screen_calm(&self) -> Option<Duration> {
-        let line = self.0.line.read().unwrap_or_else(PoisonError::into_inner);
+        let line = self.shared.line.read().unwrap_or_else(PoisonError::into_inner);
         line.route.as_ref().map(|route| route.calm())
     }
 
     /// Uses another connection from now on. Everything that listens on the old one listens again on the new one.
     pub(crate) fn renew(&self, line: Line) {
-        let old = std::mem::replace(&mut *self.0.line.write().unwrap_or_else(PoisonError::into_inner), line);
-        self.0.number.send_modify(|number| *number += 1);
+        let old =
+            std::mem::replace(&mut *self.shared.line.write().unwrap_or_else(PoisonError::into_inner), line);
+        self.shared.number.send_modify(|number| *number += 1);
         drop(old);
     }
 
@@ -125,61 +136,64 @@ impl Mesh {
 
     /// The number of the connection that is used now.
     pub(crate) fn line_number(&self) -> watch::Receiver<u64> {
-        self.0.number.subscribe()
+        self.shared.number.subscribe()
     }
 
     /// Whether a lost connection is replaced by another one.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.0.inboxes.renewed
+        self.shared.inboxes.renewed
     }
 
     /// A subject for the answer to one request. It contains 128 random bits and shares nothing with other inboxes, so only
     /// the peer that is asked can name it.
     pub fn reply_inbox(&self) -> String {
-        format!("{}.{}", self.0.inboxes.prefix, random_token())
+        format!("{}.{}", self.shared.inboxes.prefix, random_token())
     }
 
     /// A handle that does not keep the connection open.
     pub(crate) fn downgrade(&self) -> WeakMesh {
-        WeakMesh(Arc::downgrade(&self.0))
+        WeakMesh { shared: Arc::downgrade(&self.shared), caller: Arc::clone(&self.caller) }
     }
 
     pub(crate) fn layout_cell(&self) -> &OnceCell<Layout> {
-        &self.0.layout
+        &self.shared.layout
     }
 
     /// Whether an answer may go there: to where a caller listens, never to a subject of the mesh or of the server. There
     /// whoever answers may write what the caller may not.
     pub fn may_answer(&self, reply: &str) -> bool {
-        let own = reply.strip_prefix(Token::of(&self.0.namespace).as_str());
+        let own = reply.strip_prefix(Token::of(&self.shared.namespace).as_str());
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
     }
 
     pub(crate) fn denials(&self) -> &DeniedOperations {
-        &self.0.denials
+        &self.shared.denials
     }
 
     /// The name of a subject in this mesh.
     pub fn subject(&self, subject: &Subject) -> String {
-        subject.name(&self.0.namespace)
+        subject.name(&self.shared.namespace)
     }
 }
 
 /// A [`Mesh`] that does not keep its connection open.
-pub(crate) struct WeakMesh(Weak<MeshState>);
+pub(crate) struct WeakMesh {
+    shared: Weak<MeshState>,
+    caller: Arc<Token>,
+}
 
 impl WeakMesh {
     /// The mesh, as long as somebody uses it.
     pub(crate) fn upgrade(&self) -> Option<Mesh> {
-        self.0.upgrade().map(Mesh)
+        Some(Mesh { shared: self.shared.upgrade()?, caller: Arc::clone(&self.caller) })
     }
 }
 
 impl std::fmt::Debug for Mesh {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mesh")
-            .field("namespace", &self.0.namespace)
-            .field("caller", &self.0.caller)
+            .field("namespace", &self.shared.namespace)
+            .field("caller", &self.caller)
             .finish_non_exhaustive()
     }
 }

@@ -357,7 +357,7 @@ async fn the_screen_is_left_when_no_message_needs_it_any_more() {
             }
         };
         tokio::time::timeout(Duration::from_secs(20), direct).await.unwrap();
-        // Whoever listened listens on the direct connection.
+        // Listeners listen again on the direct connection.
         let subject = format!("a.round-{round}");
         let heard = async {
             loop {

@@ -6,6 +6,9 @@
 pub use a2a_protocol_types::error::A2A_ERROR_DOMAIN;
 pub use a2a_protocol_types::message::PartContent;
 pub use a2a_protocol_types::method::Method as CoreMethod;
+pub use a2a_protocol_types::params::{DeletePushConfigParams, GetPushConfigParams, ListPushConfigsParams};
+pub use a2a_protocol_types::push::{AuthenticationInfo, TaskPushNotificationConfig};
+pub use a2a_protocol_types::required::{check_message, check_push_config};
 pub use a2a_protocol_types::{
     A2A_EXTENSIONS_HEADER, A2A_VERSION, A2A_VERSION_HEADER, A2aError, AgentCapabilities, AgentCard,
     AgentExtension, AgentInterface, AgentProvider, AgentSkill, Artifact, CancelTaskParams, ContextId,

@@ -8,6 +8,7 @@ mod completion;
 mod deploy;
 mod examples;
 mod first_hour;
+mod gateway;
 mod mesh;
 mod permission;
 mod test_command;

@@ -42,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
+pub use door::{TaskEvent, count_task_events, task_events};
 pub use programs::{Adapters, Programs, store_plan};
 pub use sinew_shard::summary::{ended, words};
 

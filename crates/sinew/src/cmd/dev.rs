@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 use sinew_agents::AgentSet;
 use sinew_executor::service::{Service, ServiceOptions};
+use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::Mesh;
 use sinew_mesh::provision::Provision;
 use sinew_mesh::server::{Server, ServerOptions};
@@ -67,6 +68,9 @@ pub(crate) struct DevArgs {
     /// Port of the NATS server [default: 4222, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    /// Port of the HTTP gateway [default: 8234, or a free one if that is taken]
+    #[arg(long, value_name = "PORT")]
+    gateway_port: Option<u16>,
     /// Serve the agents in these files and folders [default: agent-cards/, if it is there]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     agents: Vec<PathBuf>,
@@ -115,6 +119,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     mesh.provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
     let service = Service::start(mesh.clone(), ServiceOptions::new(connect::adapter)).await?;
+    let gateway = start_gateway(&mesh, args, output).await?;
     let _note = server.as_ref().and_then(|server| DevFile::write(server.port(), mesh.namespace()));
     let names: Vec<String> = agents.names().map(str::to_owned).collect();
     let own: Vec<String> = names.iter().filter(|name| !ready_made.contains(name)).cloned().collect();
@@ -129,6 +134,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         args,
         url: mesh_at.nats.clone().unwrap_or_default(),
         namespace: mesh.namespace(),
+        card: serve::card_address(&gateway),
         server: server.as_ref(),
         agents: &own,
         ready_made: &ready_made,
@@ -163,6 +169,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     };
     output.note("stopping: what runs is handed over (a second Ctrl-C stops at once)");
     telemetry.drain();
+    gateway.drain().await;
     serving.stopped().await;
     service.drain().await;
     drop(mesh);
@@ -171,6 +178,21 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
     }
     serve::end(telemetry).await;
     failed.map_or(Ok(Exit::Ok), Err)
+}
+
+/// Serves the mesh over HTTP, to this machine only. A port that is taken matters only if somebody asked for it.
+async fn start_gateway(mesh: &Mesh, args: &DevArgs, output: &Output) -> Result<Gateway, Failure> {
+    let start = |port: u16| {
+        let listen = (Ipv4Addr::LOCALHOST, port).into();
+        Gateway::start(mesh.clone(), GatewayOptions { listen, ..GatewayOptions::new(connect::adapter) })
+    };
+    match start(args.gateway_port.unwrap_or(DEFAULT_PORT)).await {
+        Err(GatewayError::Listen { .. }) if args.gateway_port.is_none() => {
+            output.note(&format!("port {DEFAULT_PORT} is taken; the gateway uses another"));
+            Ok(start(0).await?)
+        }
+        started => Ok(started?),
+    }
 }
 
 /// Waits for a change of files; for ever without --reload.
@@ -257,6 +279,8 @@ struct DevBanner<'a> {
     args: &'a DevArgs,
     url: String,
     namespace: &'a str,
+    /// Address of the card of the mesh.
+    card: String,
     server: Option<&'a Server>,
     agents: &'a [String],
     /// Agents that ship with Sinew.
@@ -279,6 +303,7 @@ impl DevBanner<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "nats": self.url,
             "namespace": self.namespace,
+            "gateway": self.card,
             "managed": self.server.is_some(),
             "persistent": self.server.map(|_| !self.args.ephemeral),
             "store": self.server.map(Server::store),
@@ -297,6 +322,7 @@ impl DevBanner<'_> {
                 format!("sinew {}   namespace {}", env!("CARGO_PKG_VERSION"), self.namespace),
                 format!("NATS         {} ({by})", self.url),
             ];
+            lines.push(format!("Gateway      {}", self.card));
             if let (Some(store), Some(server)) = (store, self.server) {
                 lines.push(format!("Persistence  {store}"));
                 lines.push(format!("Server log   {}", server.log().display()));

@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
+    ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-executor", "sinew-mesh"]),
     (
         "sinew-inspection",
         &[
@@ -84,6 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-model",
             "sinew-mesh",
             "sinew-agent",
+            "sinew-gateway",
         ],
     ),
 ];
@@ -115,6 +117,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("opentelemetry", "sinew-telemetry"),
     ("metrics-exporter-prometheus", "sinew-telemetry"),
     ("async-nats", "sinew-mesh"),
+    ("axum", "sinew-gateway"),
 ];
 
 /// Lines past which a file has a second job hiding in it.

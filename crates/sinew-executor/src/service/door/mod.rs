@@ -8,6 +8,8 @@ mod start;
 mod story;
 mod task;
 
+pub use story::{TaskEvent, count_task_events, task_events};
+
 use sinew_protocol::code;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -48,6 +48,11 @@ enum Told {
     End,
 }
 
+/// Returns how many events an execution has as an A2A task so far.
+pub fn count_task_events(folded: &Execution) -> u64 {
+    length(folded)
+}
+
 /// How many events the story has so far.
 pub(super) fn length(folded: &Execution) -> u64 {
     let mut length = 0;
@@ -72,23 +77,33 @@ fn tell(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<T
     }
 }
 
-/// One numbered event.
-struct Line {
-    seq: u64,
-    end: Option<&'static str>,
-    body: Bytes,
+/// One numbered event of an execution, as a subscriber of its A2A task hears it.
+#[derive(Clone, Debug)]
+pub struct TaskEvent {
+    /// Number of the event in its task, from 1.
+    pub seq: u64,
+    /// Word of the terminal state, on the last event of an ended task.
+    pub end: Option<&'static str>,
+    /// JSON of a `StreamResponse`, at most 64 KiB.
+    pub body: Bytes,
 }
 
-/// The story after this number. `task` is the execution's task as it is now.
-fn lines(known: &Known, task: &Task, vocabulary: Vocabulary, after: u64) -> Vec<Line> {
-    let meta = &known.record.meta;
+/// Returns the events of an execution after this number. `task` is the execution's task as it is now. The numbers follow
+/// from the facts alone, so each reader of the record gets the same events.
+pub fn task_events(
+    meta: &ExecutionMeta,
+    folded: &Execution,
+    task: &Task,
+    vocabulary: Vocabulary,
+    after: u64,
+) -> Vec<TaskEvent> {
     let mut lines = Vec::new();
     let mut seq = 0;
-    let ended = known.folded.state().ended;
-    let ends = known.folded.journal().iter().flat_map(|round| &round.facts);
+    let ended = folded.state().ended;
+    let ends = folded.journal().iter().flat_map(|round| &round.facts);
     let mut ends = ends.filter(|fact| matches!(fact, Fact::Ended)).count();
-    known.folded.replay(|ctx, fact| {
-        let told = tell(ctx, known.folded.id(), fact);
+    folded.replay(|ctx, fact| {
+        let told = tell(ctx, folded.id(), fact);
         // An end that an operator undid is none any more; its numbers stay.
         let last = matches!(fact, Fact::Ended) && {
             ends -= 1;
@@ -111,7 +126,7 @@ fn line(
     last: Option<&Task>,
     at: u64,
     vocabulary: Vocabulary,
-) -> Line {
+) -> TaskEvent {
     let status = |state: TaskState, part: Option<Part>| {
         let mut status = TaskStatus::new(state);
         status.timestamp = Some(moment(at));
@@ -147,7 +162,7 @@ fn line(
     // Output that is too large for a stream stands in the task; its number must not be missing.
     let state = last.filter(|_| end.is_some()).map_or(TaskState::Working, |task| task.status.state);
     let body = small(&event).or_else(|| small(&status(state, None))).unwrap_or_default();
-    Line { seq, end, body }
+    TaskEvent { seq, end, body }
 }
 
 fn update(meta: &ExecutionMeta, status: TaskStatus, metadata: Option<serde_json::Value>) -> StreamResponse {
@@ -212,7 +227,8 @@ impl Doors {
                 && length(&known.folded) > seq
                 && let Ok(task) = self.task(&known).await
             {
-                for line in lines(&known, &task, self.shared.vocabulary, seq) {
+                let vocabulary = self.shared.vocabulary;
+                for line in task_events(&known.record.meta, &known.folded, &task, vocabulary, seq) {
                     let mut headers = HeaderMap::new();
                     headers.insert(header::A2A_SEQ, line.seq.to_string());
                     if let Some(end) = line.end {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod executor;
+mod gateway;
 mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,6 +13,7 @@ use sinew_telemetry::{ReadinessCheck, Telemetry, TelemetryError, TelemetryOption
 
 pub(crate) use agent::wrap;
 pub(crate) use executor::ExecutorArgs;
+pub(crate) use gateway::card_address;
 pub(crate) use stop::Stop;
 
 use crate::connect::{block, block_here};
@@ -28,6 +30,8 @@ pub(crate) enum ServeCommand {
     Executor(ExecutorArgs),
     /// Serve ready-made agents from files
     Agent(agent::AgentArgs),
+    /// Offer workflows and agents over HTTP: A2A by JSON-RPC and REST
+    Gateway(gateway::GatewayArgs),
 }
 
 /// How a service is looked after.
@@ -47,6 +51,7 @@ pub(crate) fn serve(command: ServeCommand, output: &Output) -> Result<Exit, Fail
         ServeCommand::Executor(args) => executor(&args, output),
         // Agents may do more than wait.
         ServeCommand::Agent(args) => block(agent::serve(&args, output)),
+        ServeCommand::Gateway(args) => block(gateway::serve(&args, output)),
     }
 }
 

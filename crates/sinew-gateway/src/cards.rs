@@ -1,0 +1,159 @@
+//! Agent cards as a gateway shows them: the mesh as one agent, and each agent with its HTTP interfaces.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use sinew_protocol::a2a::{
+    A2A_VERSION, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
+};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::card::{self, AGENT_TYPE, SCHEMAS, VISUALISATION};
+
+use crate::operations::{A2aOperations, SKILL_EXTENSION};
+
+/// How long clients may keep a card, in seconds. Agents come and go, so not long.
+const MAX_AGE_SECONDS: u32 = 30;
+/// Skills on the card of a mesh.
+const MAX_SKILLS: usize = 1_000;
+/// Protocol names of A2A's own bindings.
+const HTTP_BINDINGS: [&str; 2] = ["JSONRPC", "HTTP+JSON"];
+/// Characters of a name that stand in a path as they are.
+const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// The card of the whole mesh: a skill for each workflow and agent that is offered.
+pub(crate) fn mesh_card(operations: &A2aOperations, base: &str) -> AgentCard {
+    let offered = operations.offered();
+    let namespace = operations.mesh_namespace();
+    let skills: Vec<AgentSkill> = offered.iter().take(MAX_SKILLS).map(skill_of).collect();
+    let mut schemas = BTreeMap::new();
+    let mut drawings = BTreeMap::new();
+    for card in offered.iter().take(MAX_SKILLS) {
+        let (input, output) = (card::input_schema(card), card::output_schema(card));
+        if input.is_some() || output.is_some() {
+            schemas.insert(card.name.clone(), json!({"inputSchema": input, "outputSchema": output}));
+        }
+        if let Some(card::Visualisation::Mermaid(text)) = card::visualisation(card) {
+            drawings.insert(card.name.clone(), Value::String(text));
+        }
+    }
+    let mut capabilities = AgentCapabilities::default();
+    capabilities.streaming = Some(true);
+    capabilities.push_notifications = Some(false);
+    capabilities.extended_agent_card = Some(false);
+    capabilities.extensions = Some(vec![
+        extension(SKILL_EXTENSION, "A message names its skill in metadata.skill.", json!({})),
+        extension(SCHEMAS, "Input and output JSON schemas of skills.", json!({"skills": schemas})),
+        extension(VISUALISATION, "Mermaid diagrams of workflows.", json!({"skills": drawings})),
+    ]);
+    AgentCard {
+        name: format!("Sinew mesh {namespace}"),
+        description: format!("Workflows and agents of the mesh {namespace}. Each is a skill."),
+        supported_interfaces: interfaces(&format!("{base}/a2a")),
+        provider: Some(AgentProvider {
+            organization: "Sinew".to_owned(),
+            url: "https://github.com/sinew-mesh/sinew".to_owned(),
+        }),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        documentation_url: None,
+        capabilities,
+        security_schemes: None,
+        security_requirements: None,
+        default_input_modes: modes(),
+        default_output_modes: modes(),
+        skills,
+        signatures: None,
+        icon_url: None,
+        url: None,
+    }
+}
+
+/// The card of one agent, with the interfaces of this gateway before its own. Its signature covered other interfaces, so
+/// it is left out.
+pub(crate) fn agent_card(mut card: AgentCard, base: &str) -> AgentCard {
+    let name = utf8_percent_encode(&card.name, PATH_SEGMENT);
+    let mut all = interfaces(&format!("{base}/agents/{name}"));
+    let is_own = |interface: &AgentInterface| HTTP_BINDINGS.contains(&interface.protocol_binding.as_str());
+    all.extend(std::mem::take(&mut card.supported_interfaces).into_iter().filter(|it| !is_own(it)));
+    card.supported_interfaces = all;
+    card.capabilities.streaming = Some(true);
+    card.capabilities.push_notifications = Some(false);
+    card.capabilities.extended_agent_card = Some(false);
+    card.signatures = None;
+    card.security_schemes = None;
+    card.security_requirements = None;
+    card
+}
+
+/// A card as a response: with its tag, and without a body for a client that has it.
+pub(crate) fn respond(card: &AgentCard, request: &HeaderMap) -> Response {
+    // Plain data with text keys can always be written.
+    let body = serde_json::to_vec(card).unwrap_or_default();
+    let tag = format!("\"{}\"", &sha256(&body)[..32]);
+    let known = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let is_known = known.flat_map(|value| value.split(',')).any(|one| {
+        let one = one.trim();
+        one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag
+    });
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        (StatusCode::OK, body).into_response()
+    };
+    let headers = response.headers_mut();
+    if !is_known {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    let values = [(header::ETAG, tag), (header::CACHE_CONTROL, format!("public, max-age={MAX_AGE_SECONDS}"))];
+    for (name, value) in values {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("host"));
+    response
+}
+
+fn interfaces(url: &str) -> Vec<AgentInterface> {
+    let interface = |binding: &str| {
+        let mut interface = AgentInterface::new(url, binding);
+        A2A_VERSION.clone_into(&mut interface.protocol_version);
+        interface
+    };
+    HTTP_BINDINGS.map(interface).into()
+}
+
+/// An agent as a skill of its mesh.
+fn skill_of(card: &AgentCard) -> AgentSkill {
+    let kind = match card::extension_params(card, AGENT_TYPE).and_then(|params| params.get("type")?.as_str())
+    {
+        Some("workflow") => "workflow",
+        _ => "agent",
+    };
+    let own = card.skills.iter().find(|skill| skill.id == card.name).or(card.skills.first());
+    let mut tags = vec![kind.to_owned()];
+    tags.extend(own.iter().flat_map(|skill| &skill.tags).filter(|tag| *tag != kind).cloned());
+    AgentSkill {
+        id: card.name.clone(),
+        name: card.name.clone(),
+        description: card.description.clone(),
+        tags,
+        examples: own.and_then(|skill| skill.examples.clone()),
+        input_modes: Some(card.default_input_modes.clone()),
+        output_modes: Some(card.default_output_modes.clone()),
+        security_requirements: None,
+    }
+}
+
+fn extension(uri: &str, description: &str, params: Value) -> AgentExtension {
+    let mut extension = AgentExtension::new(uri);
+    extension.description = Some(description.to_owned());
+    extension.params = Some(params);
+    extension
+}
+
+fn modes() -> Vec<String> {
+    vec!["application/json".to_owned(), "text/plain".to_owned()]
+}

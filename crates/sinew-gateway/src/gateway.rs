@@ -1,0 +1,116 @@
+//! A gateway: started on a mesh, stopped by draining.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, header};
+use sinew_executor::client::Client;
+use sinew_mesh::Mesh;
+use sinew_protocol::Token;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::GatewayError;
+use crate::operations::A2aOperations;
+use crate::options::{GatewayLimits, GatewayOptions};
+use crate::{routes, server};
+
+/// State that all requests share.
+pub(crate) struct GatewayState {
+    pub(crate) operations: A2aOperations,
+    pub(crate) limits: GatewayLimits,
+    /// Names of this gateway in requests, beside those of the loopback interface.
+    pub(crate) hosts: Vec<String>,
+    /// Caller of requests without credentials: the gateway's own user.
+    pub(crate) own_caller: Token,
+    pub(crate) in_flight: Arc<Semaphore>,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) draining: CancellationToken,
+    public_url: Option<String>,
+    address: SocketAddr,
+}
+
+impl GatewayState {
+    /// The address that the client of this request uses, without a slash at its end.
+    pub(crate) fn base_url(&self, headers: &HeaderMap) -> String {
+        if let Some(url) = &self.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        // The guard let only names of this gateway through.
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        host.map_or_else(|| format!("http://{}", self.address), |host| format!("http://{host}"))
+    }
+}
+
+/// A gateway that serves. Dropping it stops it at once; [`Gateway::drain`] lets requests end.
+#[derive(Debug)]
+pub struct Gateway {
+    address: SocketAddr,
+    draining: CancellationToken,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Serves the mesh on an address of this machine. Fails for an address that other machines reach: there is no check of
+    /// callers.
+    pub async fn start(mesh: Mesh, options: GatewayOptions) -> Result<Self, GatewayError> {
+        if !options.listen.ip().is_loopback() {
+            return Err(GatewayError::Open { address: options.listen });
+        }
+        let failed = |error| GatewayError::Listen { address: options.listen, error };
+        let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let own_caller = mesh.caller().clone();
+        let cards = mesh.cards();
+        let client = Client::new(mesh, options.adapters).await?;
+        cards.ready().await;
+        let draining = CancellationToken::new();
+        let state = Arc::new(GatewayState {
+            operations: A2aOperations::new(client, cards, &options),
+            limits: options.limits,
+            hosts: hosts_of(&options),
+            own_caller,
+            in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
+            streams: Arc::new(Semaphore::new(options.limits.streams)),
+            draining: draining.clone(),
+            public_url: options.public_url,
+            address,
+        });
+        let router = routes::router(&state);
+        let serving = Some(tokio::spawn(server::serve(state, listener, router)));
+        tracing::info!(%address, "the gateway serves");
+        Ok(Self { address, draining, serving })
+    }
+
+    /// Address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no new connections, ends streams with a hint how to go on, and waits for what is being answered.
+    pub async fn drain(mut self) {
+        self.draining.cancel();
+        if let Some(serving) = self.serving.take() {
+            // A panic of the server was reported where it happened.
+            let _ = serving.await;
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Some(serving) = &self.serving {
+            serving.abort();
+        }
+    }
+}
+
+/// The names that requests may have: those of the options, and the host of the public address.
+fn hosts_of(options: &GatewayOptions) -> Vec<String> {
+    let mut hosts = options.hosts.clone();
+    let public = options.public_url.as_deref().and_then(|url| url.parse::<axum::http::Uri>().ok());
+    hosts.extend(public.as_ref().and_then(|uri| uri.host()).map(str::to_owned));
+    hosts
+}

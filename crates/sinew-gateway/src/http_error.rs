@@ -1,0 +1,55 @@
+//! Refusals outside A2A as `application/problem+json` (RFC 9457), with the operator code.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use sinew_protocol::code::{self, Code};
+
+/// Media type of problem details.
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// A refusal with its HTTP status and operator code.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpProblem {
+    status: StatusCode,
+    code: String,
+    detail: String,
+}
+
+/// The members of RFC 9457, and the operator code.
+#[derive(Serialize)]
+struct ProblemBody<'a> {
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+}
+
+impl HttpProblem {
+    pub(crate) fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
+        Self { status, code: code.as_str().to_owned(), detail: detail.into() }
+    }
+
+    /// The path leads to no route, or to an agent that is not offered.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code::GATEWAY_PATH_UNKNOWN, detail)
+    }
+}
+
+impl IntoResponse for HttpProblem {
+    fn into_response(self) -> Response {
+        let body = ProblemBody {
+            r#type: "about:blank",
+            title: code::title(&self.code).unwrap_or_default(),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: &self.code,
+        };
+        // Plain data with text keys can always be written.
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (self.status, body).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        response
+    }
+}

@@ -1,0 +1,102 @@
+//! A2A's JSON-RPC binding over HTTP.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sinew_protocol::a2a::{A2aError, ErrorCode};
+use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, result};
+
+use crate::gateway::GatewayState;
+use crate::operations::{Endpoint, OperationReply};
+use crate::routes::{self, BodyError};
+use crate::sse::{self, EventWording};
+
+/// Answers one JSON-RPC call.
+pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    // A body of another kind is not looked at, so there is no id to answer with.
+    if !routes::is_json(content_type) {
+        return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
+    }
+    let body = match routes::read_body(&state, body).await {
+        Ok(body) => body,
+        Err(BodyError::TooLarge) => {
+            let error =
+                A2aError::new(ErrorCode::InvalidRequest, "the body is larger than this gateway reads");
+            return respond_with(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                RpcResponse::error(Value::Null, &error).to_bytes(),
+            );
+        }
+        Err(BodyError::Broken) => {
+            let error = A2aError::new(ErrorCode::ParseError, "the body did not arrive whole");
+            return respond_with(
+                StatusCode::REQUEST_TIMEOUT,
+                RpcResponse::error(Value::Null, &error).to_bytes(),
+            );
+        }
+    };
+    let (id, answer) = match RpcRequest::read(&body) {
+        Err(Refused { id, error }) => (id, Err(*error)),
+        Ok(call) => (call.id.clone(), perform(&state, &parts, endpoint, &call).await),
+    };
+    match answer {
+        Ok(OperationReply::Value(value)) => routes::with_a2a_headers(respond(result(&id, &value))),
+        Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RpcWording { id: id.clone() })
+        {
+            Some(response) => routes::with_a2a_headers(response),
+            None => respond(RpcResponse::error(id, &routes::too_many_streams()).to_bytes()),
+        },
+        Err(error) => routes::with_a2a_headers(respond(RpcResponse::error(id, &error).to_bytes())),
+    }
+}
+
+async fn perform(
+    state: &GatewayState,
+    parts: &axum::http::request::Parts,
+    endpoint: Endpoint,
+    call: &RpcRequest,
+) -> Result<OperationReply, A2aError> {
+    let Method::Core(method) = call.method else {
+        return Err(A2aError::new(ErrorCode::MethodNotFound, "the card is at /.well-known/agent-card.json"));
+    };
+    routes::check_version(parts)?;
+    let params: Box<RawValue> = call.params()?;
+    let operation = routes::operation_call(state, parts, endpoint);
+    state.operations.perform(&operation, method, &params).await
+}
+
+/// Events as JSON-RPC responses to the call that opened the stream.
+struct RpcWording {
+    id: Value,
+}
+
+impl EventWording for RpcWording {
+    fn event(&self, body: &Bytes) -> Bytes {
+        match serde_json::from_slice::<&RawValue>(body) {
+            Ok(event) => result(&self.id, &event),
+            Err(_) => self.failure(&A2aError::internal("an event cannot be read")),
+        }
+    }
+
+    fn failure(&self, error: &A2aError) -> Bytes {
+        RpcResponse::error(self.id.clone(), error).to_bytes()
+    }
+}
+
+fn respond(body: Bytes) -> Response {
+    respond_with(StatusCode::OK, body)
+}
+
+fn respond_with(status: StatusCode, body: Bytes) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,26 @@
+//! HTTP in front of a mesh: programs without NATS find and call its workflows and agents.
+//!
+//! Place in the flow: a request over HTTP becomes one [`operations::A2aOperations`] call, which becomes requests on the
+//! mesh under the caller's own name. Each binding of A2A is a thin translation around that one interface.
+//!
+//! It never decides what a workflow does, and never keeps state: what must last lies on the mesh, so any number of
+//! gateways stand beside each other and any of them answers.
+
+mod caller;
+mod cards;
+mod error;
+mod gateway;
+mod guard;
+mod http_error;
+mod jsonrpc;
+pub mod operations;
+mod options;
+mod rest;
+mod routes;
+mod server;
+mod sse;
+mod stall_guard;
+
+pub use error::GatewayError;
+pub use gateway::Gateway;
+pub use options::{DEFAULT_PORT, GatewayLimits, GatewayOptions};

@@ -1,0 +1,211 @@
+//! A message to a workflow that waits for a person: the person's decision.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sinew_engine::{WaitingFor, execution_status, waiting};
+use sinew_executor::Execution;
+use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_protocol::a2a::{A2aError, Message, part_data};
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::query::ExecutionStatus;
+use sinew_protocol::{ExecutionId, Fault, Token, code};
+use tokio::time::Instant;
+
+use super::peer::{client_failed, mesh_failed};
+use super::target::TaskPlace;
+use super::{A2aOperations, OperationCall, short};
+
+/// How long the decision of an executor is waited for.
+const DECISION_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long an event is waited for before the record is asked.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+/// Events that come together are looked at together.
+const GATHER: Duration = Duration::from_millis(20);
+/// Words that approve, at the beginning of a text.
+const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"];
+/// Words that reject, at the beginning of a text.
+const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
+
+/// Decision of a person, as a message words it.
+#[derive(Debug, PartialEq)]
+struct WordedDecision {
+    /// Node that the decision is for; None if only one waits.
+    node: Option<String>,
+    data: Value,
+    comment: Option<String>,
+    reject: bool,
+}
+
+impl A2aOperations {
+    /// Sends the decision that a message carries to the workflow's execution, under the caller's name.
+    pub(super) async fn decide(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        message: &Message,
+    ) -> Result<(), A2aError> {
+        let execution = execution_of(place)?;
+        let client = self.0.client.on_behalf_of(call.caller.clone());
+        let found = client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+        let (_, folded) = found.ok_or_else(|| A2aError::task_not_found(short(&place.id, 64)))?;
+        let decision = WordedDecision::of(message)?;
+        let (node, activation) = awaited(&folded, decision.node.as_deref())?;
+        let command = Command::Approve(ApproveCommand {
+            execution,
+            node: Some(node),
+            activation: Some(activation),
+            data: decision.data,
+            comment: decision.comment,
+            reject: decision.reject,
+        });
+        // The same message is the same decision, however often it comes.
+        let id = Token::of(&format!("a2a-{}", &sha256(message.id.0.as_bytes())[..32]));
+        let verdict = client.signal(&id, command, DECISION_TIMEOUT).await;
+        let verdict = verdict.map_err(|error| client_failed(&error))?;
+        if verdict.accepted {
+            return Ok(());
+        }
+        Err(not_awaited(&short(&verdict.reason, 300)))
+    }
+
+    /// Waits until the execution has ended or waits for a person, for at most the time of a blocking call.
+    pub(super) async fn wait_settled(&self, place: &TaskPlace) -> Result<(), A2aError> {
+        let execution = execution_of(place)?;
+        let until = Instant::now() + self.0.blocking;
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let events = self.0.client.mesh().events(&filter, EventStart::Now).await;
+        let mut events = events.map_err(|error| mesh_failed(&error))?;
+        while Instant::now() < until {
+            let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;
+            let settled = found.is_none_or(|(_, folded)| {
+                let state = folded.state();
+                state.ended || execution_status(state, &waiting(state)) == ExecutionStatus::Waiting
+            });
+            if settled {
+                break;
+            }
+            let _ = tokio::time::timeout(ASK_AFTER, events.next()).await;
+            tokio::time::sleep(GATHER).await;
+            while events.try_next().is_some() {}
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn execution_of(place: &TaskPlace) -> Result<ExecutionId, A2aError> {
+    ExecutionId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))
+}
+
+/// The node and activation that wait for a person: the named one, or the only one.
+fn awaited(folded: &Execution, named: Option<&str>) -> Result<(String, u32), A2aError> {
+    let ctx = folded.ctx();
+    let waits = waiting(folded.state());
+    let people = waits.iter().filter(|wait| matches!(wait.what, WaitingFor::Person(_)));
+    let mut all: Vec<(String, u32)> =
+        people.filter_map(|wait| wait.act).map(|act| (ctx.node_of(act).id.clone(), act)).collect();
+    if let Some(named) = named {
+        all.retain(|(node, _)| node == named);
+    }
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        0 => Err(not_awaited("the workflow waits for no decision now")),
+        _ => {
+            let nodes: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).collect();
+            Err(A2aError::invalid_params(format!(
+                "several nodes wait for a decision: name one as `node` in a data part. Nodes: {}",
+                short(&nodes.join(", "), 300)
+            )))
+        }
+    }
+}
+
+fn not_awaited(text: &str) -> A2aError {
+    let mut error = A2aError::unsupported_operation(text);
+    let own = error_of(&Fault::invalid(code::GATEWAY_TASK_TAKES_NO_MESSAGE.as_str(), text));
+    error.data = Some(super::sending::merge_details(&error, &own));
+    error
+}
+
+impl WordedDecision {
+    /// Reads a data part (`approved`, `node`, `comment`, `data`), or a text that begins with yes or no.
+    fn of(message: &Message) -> Result<Self, A2aError> {
+        if let Some(data) = message.parts.iter().find_map(part_data) {
+            return Self::of_data(data);
+        }
+        let text = message.texts().collect::<Vec<_>>().join("\n");
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(A2aError::invalid_params("message.parts: expected a decision as text or data"));
+        }
+        let (first, rest) = text.split_once(|c: char| !c.is_alphanumeric()).unwrap_or((text, ""));
+        let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
+        let comment = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        let word = first.to_lowercase();
+        let reject = NO.contains(&word.as_str());
+        if reject || YES.contains(&word.as_str()) {
+            return Ok(Self { node: None, data: Value::Null, comment, reject });
+        }
+        // Any other text is the answer itself.
+        Ok(Self { node: None, data: Value::String(text.to_owned()), comment: None, reject: false })
+    }
+
+    fn of_data(data: &Value) -> Result<Self, A2aError> {
+        let word = |name: &str| data.get(name).and_then(Value::as_str).map(str::to_owned);
+        let decided = match data.get("approved").or_else(|| data.get("decision")) {
+            None => None,
+            Some(Value::Bool(approved)) => Some(*approved),
+            Some(Value::String(text)) if YES.contains(&text.to_lowercase().as_str()) => Some(true),
+            Some(Value::String(text)) if NO.contains(&text.to_lowercase().as_str()) => Some(false),
+            Some(_) => return Err(A2aError::invalid_params("approved: expected true or false")),
+        };
+        Ok(match decided {
+            Some(approved) => Self {
+                node: word("node"),
+                data: data.get("data").cloned().unwrap_or_default(),
+                comment: word("comment"),
+                reject: !approved,
+            },
+            None => Self { node: word("node"), data: data.clone(), comment: None, reject: false },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sinew_protocol::a2a::Part;
+
+    use super::*;
+
+    #[test]
+    fn messages_carry_decisions() {
+        let check = |part: Part, node: Option<&str>, data: Value, comment: Option<&str>, reject: bool| {
+            let read = WordedDecision::of(&Message::user("m", vec![part.clone()])).unwrap();
+            let (node, comment) = (node.map(str::to_owned), comment.map(str::to_owned));
+            assert_eq!(read, WordedDecision { node, data, comment, reject }, "{part:?}");
+        };
+        check(Part::text("yes"), None, Value::Null, None, false);
+        check(Part::text("Approved, go on"), None, Value::Null, Some("go on"), false);
+        check(Part::text("no: too dear"), None, Value::Null, Some("too dear"), true);
+        check(Part::text("nothing of that"), None, json!("nothing of that"), None, false);
+        check(Part::data(json!({"approved": false, "comment": "why"})), None, Value::Null, Some("why"), true);
+        check(
+            Part::data(json!({"decision": "approve", "data": 3, "node": "a"})),
+            Some("a"),
+            json!(3),
+            None,
+            false,
+        );
+        check(Part::data(json!({"limit": 5})), None, json!({"limit": 5}), None, false);
+    }
+
+    #[test]
+    fn messages_without_a_decision_are_refused() {
+        for part in [Part::text("  "), Part::data(json!({"approved": 1}))] {
+            assert!(WordedDecision::of(&Message::user("m", vec![part.clone()])).is_err(), "{part:?}");
+        }
+    }
+}

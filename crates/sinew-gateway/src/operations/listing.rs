@@ -1,0 +1,137 @@
+//! Tasks of one caller: of one agent, or of all agents and workflows that are offered, as one list.
+
+use futures_util::{StreamExt as _, stream};
+use sinew_protocol::a2a::{
+    A2aError, CoreMethod, ErrorCode, ListTasksParams, Task, TaskListResponse, format_timestamp,
+    parse_timestamp,
+};
+use sinew_protocol::card;
+use std::sync::Arc;
+
+use super::target::TaskPlace;
+use super::{A2aOperations, Endpoint, OperationCall, trim_history};
+
+/// Tasks on a page that names no size.
+const DEFAULT_PAGE: u32 = 50;
+/// The most tasks on a page.
+const MAX_PAGE: u32 = 100;
+/// Agents that are asked at once.
+const AT_ONCE: usize = 32;
+/// Comes after every id: ids are letters, digits, `-`, `_` and dots.
+const AFTER_ALL_IDS: &str = "~";
+
+/// Time of a task's status in milliseconds since 1970, and the id that the client sees.
+type ListPlace = (u64, String);
+
+impl A2aOperations {
+    pub(super) async fn list(
+        &self,
+        call: &OperationCall,
+        params: ListTasksParams,
+    ) -> Result<TaskListResponse, A2aError> {
+        let size = params.page_size.unwrap_or(DEFAULT_PAGE);
+        if !(1..=MAX_PAGE).contains(&size) {
+            return Err(A2aError::invalid_params(format!("pageSize: expected 1 to {MAX_PAGE}")));
+        }
+        if let Some(text) = &params.status_timestamp_after
+            && parse_timestamp(text).is_none()
+        {
+            let text = "statusTimestampAfter: expected a time like 2026-01-31T09:00:00Z";
+            return Err(A2aError::invalid_params(text));
+        }
+        let history = params.history_length;
+        let after =
+            params.page_token.as_deref().filter(|token| !token.is_empty()).map(read_token).transpose()?;
+        let agents: Vec<(Arc<str>, bool)> = match &call.endpoint {
+            Endpoint::Agent(name) => vec![(name.as_str().into(), self.is_workflow(name))],
+            Endpoint::Mesh => {
+                let offered = self.offered().into_iter();
+                offered
+                    .map(|it| (it.name.as_str().into(), card::kind(&it) == card::AgentKind::Workflow))
+                    .collect()
+            }
+        };
+        let is_one = matches!(call.endpoint, Endpoint::Agent(_));
+        let (params, after) = (&params, &after);
+        let pages = stream::iter(agents)
+            .map(|(agent, is_workflow)| async move {
+                let place = TaskPlace::new(&call.endpoint, agent, is_workflow, String::new());
+                let token = after.as_ref().map(|after| place_token(after, &place));
+                let wanted = ListTasksParams {
+                    tenant: None,
+                    page_token: token,
+                    page_size: Some(size),
+                    ..params.clone()
+                };
+                (place.clone(), self.page_of(call, &place, &wanted, is_one).await)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect::<Vec<_>>()
+            .await;
+        let mut tasks: Vec<Task> = Vec::new();
+        let (mut total, mut more) = (0_u32, false);
+        for (place, page) in pages {
+            let Some(page) = page? else { continue };
+            total = total.saturating_add(page.total_size);
+            more |= !page.next_page_token.is_empty();
+            tasks.extend(page.tasks.into_iter().map(|mut task| {
+                place.show(&mut task);
+                task
+            }));
+        }
+        tasks.sort_by_cached_key(|task| std::cmp::Reverse(list_place(task)));
+        more |= tasks.len() > size as usize;
+        tasks.truncate(size as usize);
+        let last = tasks.last().filter(|_| more).map(list_place);
+        for task in &mut tasks {
+            trim_history(task, history);
+        }
+        let next_page_token = last.map(|(at, id)| format!("{at}~{id}")).unwrap_or_default();
+        Ok(TaskListResponse { tasks, next_page_token, page_size: size, total_size: total })
+    }
+
+    /// A page of one agent. None for an agent that does not answer while others do.
+    async fn page_of(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        params: &ListTasksParams,
+        is_one: bool,
+    ) -> Result<Option<TaskListResponse>, A2aError> {
+        match self.ask_again(call, &place.agent, CoreMethod::ListTasks, params).await {
+            Ok(reply) => reply.read().map(Some),
+            Err(error) if is_one || error.code() == ErrorCode::InvalidParams => Err(error.into()),
+            Err(error) => {
+                let error = A2aError::from(error);
+                tracing::debug!(agent = &*place.agent, %error, "an agent does not list its tasks");
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn read_token(token: &str) -> Result<ListPlace, A2aError> {
+    let place = token.split_once('~').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+    place.ok_or_else(|| A2aError::invalid_params("pageToken: not a token of this gateway"))
+}
+
+fn list_place(task: &Task) -> ListPlace {
+    let at = task.status.timestamp.as_deref().and_then(parse_timestamp);
+    (at.and_then(|at| u64::try_from(at).ok()).unwrap_or(0), task.id.0.clone())
+}
+
+/// The page token by which an agent gives its tasks behind a place in the whole list.
+fn place_token((at, id): &ListPlace, place: &TaskPlace) -> String {
+    let prefix = place.shown_prefix();
+    let own = match id.strip_prefix(prefix) {
+        Some(own) => own,
+        // At the same time, ids of this agent come all before or all behind the place.
+        None if prefix < id.as_str() => AFTER_ALL_IDS,
+        None => "",
+    };
+    if place.is_workflow {
+        return format!("{at}~{own}");
+    }
+    let at = format_timestamp(i64::try_from(*at).unwrap_or(i64::MAX));
+    format!("{at}~{own}")
+}

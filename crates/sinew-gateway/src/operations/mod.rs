@@ -1,0 +1,229 @@
+//! The operations of A2A on a mesh, without any transport: the one interface below JSON-RPC and REST.
+//!
+//! A call names an endpoint: the whole mesh, or one agent. The agent's own A2A endpoint on the mesh does the work, asked
+//! under the caller's name, so it decides what this caller may see. Streams of workflows are read from the facts.
+
+mod decision;
+mod listing;
+mod peer;
+mod sending;
+mod story;
+mod stream;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use sinew_executor::client::Client;
+use sinew_mesh::card::Cards;
+use sinew_mesh::trace::TraceParent;
+use sinew_protocol::a2a::{
+    A2aError, CancelTaskParams, CoreMethod, Task, TaskIdParams, TaskQueryParams, TaskState, is_terminal,
+};
+use sinew_protocol::jsonrpc::raw;
+use sinew_protocol::{ExecutionId, Token};
+
+use crate::options::GatewayOptions;
+
+use story::StoryHub;
+
+pub use stream::{StreamItem, TaskStream};
+pub use target::{Endpoint, SKILL_EXTENSION};
+
+/// Longest id, name or token of a client that is looked at.
+const MAX_TEXT: usize = 512;
+/// Executions whose workflow is remembered.
+const MAX_REMEMBERED: u64 = 10_000;
+
+/// One call of an operation: its caller, and its endpoint.
+#[derive(Clone, Debug)]
+pub struct OperationCall {
+    /// Caller, as subjects of the mesh name it.
+    pub caller: Token,
+    /// Endpoint that the call came to.
+    pub endpoint: Endpoint,
+    /// Extensions that the client asked for, by URI.
+    pub extensions: Vec<String>,
+    /// Trace of the request.
+    pub trace: TraceParent,
+    /// Number of the last event that the client has of a stream; None for a stream from the beginning.
+    pub last_event: Option<u64>,
+}
+
+/// Result of an operation.
+#[derive(Debug)]
+pub enum OperationReply {
+    /// One JSON value.
+    Value(Box<RawValue>),
+    /// Events until the task ends.
+    Stream(TaskStream),
+}
+
+/// The operations of A2A on a mesh. Clones share it.
+#[derive(Clone)]
+pub struct A2aOperations(Arc<OperationsState>);
+
+struct OperationsState {
+    client: Client,
+    cards: Cards,
+    stories: StoryHub,
+    exposed: Vec<String>,
+    default_agent: Option<String>,
+    /// How long a blocking call waits for the end of its task.
+    blocking: Duration,
+    slow_client: Duration,
+    /// Workflows of executions that were asked for. An execution never changes its workflow.
+    workflow_of: moka::sync::Cache<ExecutionId, Arc<str>>,
+}
+
+/// Parameters whose member `tenant` was not read yet.
+#[derive(serde::Deserialize)]
+struct TenantParams {
+    #[serde(default)]
+    tenant: Option<String>,
+}
+
+impl A2aOperations {
+    /// The operations on the mesh of this client; `cards` is a live view of its agents.
+    pub fn new(client: Client, cards: Cards, options: &GatewayOptions) -> Self {
+        Self(Arc::new(OperationsState {
+            stories: StoryHub::new(client.clone()),
+            client,
+            cards,
+            exposed: options.expose.clone(),
+            default_agent: options.default_agent.clone(),
+            blocking: options.limits.blocking,
+            slow_client: options.limits.slow_client,
+            workflow_of: moka::sync::Cache::new(MAX_REMEMBERED),
+        }))
+    }
+
+    /// Namespace of the mesh.
+    pub fn mesh_namespace(&self) -> &str {
+        self.0.client.mesh().namespace()
+    }
+
+    /// Performs an operation. `params` is a JSON object, read as the operation's own type.
+    pub async fn perform(
+        &self,
+        call: &OperationCall,
+        method: CoreMethod,
+        params: &RawValue,
+    ) -> Result<OperationReply, A2aError> {
+        self.check_tenant(params)?;
+        let value = OperationReply::Value;
+        match method {
+            CoreMethod::SendMessage => self.send(call, read_params(params)?).await.map(value),
+            CoreMethod::SendStreamingMessage => {
+                self.send_streaming(call, read_params(params)?).await.map(OperationReply::Stream)
+            }
+            CoreMethod::GetTask => self.get(call, read_params(params)?).await.map(value),
+            CoreMethod::ListTasks => {
+                let page = self.list(call, read_params(params)?).await?;
+                Ok(value(raw(&page)))
+            }
+            CoreMethod::CancelTask => self.cancel(call, read_params(params)?).await.map(value),
+            CoreMethod::SubscribeToTask => {
+                let params: TaskIdParams = read_params(params)?;
+                self.subscribe(call, &params.id).await.map(OperationReply::Stream)
+            }
+            CoreMethod::CreateTaskPushNotificationConfig
+            | CoreMethod::GetTaskPushNotificationConfig
+            | CoreMethod::ListTaskPushNotificationConfigs
+            | CoreMethod::DeleteTaskPushNotificationConfig => Err(A2aError::push_not_supported(
+                "this gateway sends no push notifications: subscribe to the task",
+            )),
+            CoreMethod::GetExtendedAgentCard => Err(A2aError::extended_card_not_configured(
+                "the public card is the whole card: it is the same for every caller",
+            )),
+            other => Err(A2aError::unsupported_operation(other.wire_name())),
+        }
+    }
+
+    /// A mesh is one tenant, and its namespace is the tenant's name. Another tenant is as absent as an unknown task.
+    fn check_tenant(&self, params: &RawValue) -> Result<(), A2aError> {
+        let TenantParams { tenant } = read_params(params)?;
+        match tenant.as_deref() {
+            None | Some("") => Ok(()),
+            Some(tenant) if tenant == self.0.client.mesh().namespace() => Ok(()),
+            Some(tenant) => Err(A2aError::invalid_params(format!(
+                "tenant: {:?} is not a tenant of this gateway",
+                short(tenant, 64)
+            ))),
+        }
+    }
+
+    async fn get(&self, call: &OperationCall, params: TaskQueryParams) -> Result<Box<RawValue>, A2aError> {
+        let place = self.locate(call, &params.id).await?;
+        let mut task = self.task_of_peer(call, &place).await?.task;
+        trim_history(&mut task, params.history_length);
+        place.show(&mut task);
+        Ok(raw(&task))
+    }
+
+    async fn cancel(
+        &self,
+        call: &OperationCall,
+        params: CancelTaskParams,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let place = self.locate(call, &params.id).await?;
+        let wanted = CancelTaskParams { tenant: None, id: place.id.clone(), metadata: params.metadata };
+        let cancelled = self.ask_again(call, &place.agent, CoreMethod::CancelTask, &wanted).await;
+        let mut task: Task = match cancelled {
+            Ok(reply) => reply.read()?,
+            // A cancellation whose answer was lost is known by its effect.
+            Err(error) => match self.task_of_peer(call, &place).await {
+                Ok(found) if found.task.status.state == TaskState::Canceled && error.was_repeated => {
+                    found.task
+                }
+                _ => return Err(error.into()),
+            },
+        };
+        place.show(&mut task);
+        Ok(raw(&task))
+    }
+}
+
+/// Whether a blocking call is answered with a task in this state.
+fn is_settled(state: TaskState) -> bool {
+    is_terminal(state) || matches!(state, TaskState::InputRequired | TaskState::AuthRequired)
+}
+
+/// Leaves the newest messages of a task's history; None leaves them all.
+fn trim_history(task: &mut Task, most: Option<u32>) {
+    let Some(most) = most.map(|most| most as usize) else { return };
+    match &mut task.history {
+        Some(_) if most == 0 => task.history = None,
+        Some(history) if history.len() > most => drop(history.drain(..history.len() - most)),
+        _ => {}
+    }
+}
+
+fn read_params<T: DeserializeOwned>(params: &RawValue) -> Result<T, A2aError> {
+    serde_json::from_str(params.get())
+        .map_err(|error| A2aError::invalid_params(short(&error.to_string(), 300)))
+}
+
+/// A value under the name of its kind, as `SendMessageResponse` and `StreamResponse` have it.
+#[derive(Serialize)]
+struct NamedTask<'a> {
+    task: &'a Task,
+}
+
+fn named_task(task: &Task) -> Box<RawValue> {
+    raw(&NamedTask { task })
+}
+
+/// A text of a client, bounded and without control characters.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(most).collect()
+}
+
+impl std::fmt::Debug for A2aOperations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("A2aOperations").field("client", &self.0.client).finish_non_exhaustive()
+    }
+}

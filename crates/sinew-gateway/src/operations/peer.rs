@@ -1,0 +1,214 @@
+//! Requests to the A2A endpoint of an agent on the mesh, under the caller's name.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sinew_executor::client::ClientError;
+use sinew_mesh::{HeaderMap, Mesh, MeshError};
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod, ErrorCode, Task, TaskQueryParams};
+use sinew_protocol::jsonrpc::{Method, Request, Response, error_of};
+use sinew_protocol::{Fault, code, header};
+use tokio::time::Instant;
+
+use super::target::TaskPlace;
+use super::{A2aOperations, OperationCall, short};
+
+/// How long one request waits for its answer. Executors answer again when asked again, so a lost answer costs no more.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an endpoint that nobody serves is asked again: executors open it soon after a start or a takeover.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two requests to an endpoint that nobody serves.
+const OPENING_PAUSE: Duration = Duration::from_millis(100);
+/// Requests about a task of an agent, each of which may reach another replica.
+const REPLICA_TRIES: usize = 4;
+
+/// Answer of an agent.
+#[derive(Debug)]
+pub(super) struct PeerReply {
+    result: Box<RawValue>,
+    /// Number of the last event that the result contains.
+    pub(super) seq: Option<u64>,
+}
+
+/// A task with the number of the last event that it contains.
+#[derive(Debug)]
+pub(super) struct NumberedTask {
+    pub(super) task: Task,
+    pub(super) seq: Option<u64>,
+}
+
+/// Refusal of an agent, or the reason why it was not heard.
+#[derive(Debug)]
+pub(super) struct PeerError {
+    error: A2aError,
+    /// Whether the request was sent more than once, so that an earlier one may have been done.
+    pub(super) was_repeated: bool,
+    /// Whether the agent may have been asked and has not answered.
+    pub(super) is_silent: bool,
+}
+
+impl From<PeerError> for A2aError {
+    fn from(error: PeerError) -> Self {
+        error.error
+    }
+}
+
+impl PeerError {
+    /// The error of A2A.
+    pub(super) fn code(&self) -> ErrorCode {
+        self.error.code
+    }
+}
+
+impl PeerReply {
+    /// The result as its type.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, A2aError> {
+        serde_json::from_str(self.result.get()).map_err(|error| {
+            let text = format!("the agent's answer cannot be read: {}", short(&error.to_string(), 300));
+            A2aError::new(ErrorCode::InvalidAgentResponse, text)
+        })
+    }
+}
+
+/// The result of a JSON-RPC answer, which stays text.
+#[derive(Deserialize)]
+struct ResultMember<'a> {
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+}
+
+impl A2aOperations {
+    /// Asks an agent once, for at most `timeout`.
+    pub(super) async fn ask_once(
+        &self,
+        call: &OperationCall,
+        agent: &str,
+        method: CoreMethod,
+        params: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<PeerReply, PeerError> {
+        let mesh = self.0.client.mesh().on_behalf_of(call.caller.clone());
+        let mut headers = HeaderMap::new();
+        if !call.extensions.is_empty() {
+            headers.insert(header::A2A_EXTENSIONS, call.extensions.join(","));
+        }
+        call.trace.child().put(&mut headers);
+        ask_peer(&mesh, agent, method, headers, params, timeout).await
+    }
+
+    /// Asks again while no answer comes, for at most the time of a blocking call. Only for requests that may be repeated.
+    pub(super) async fn ask_again(
+        &self,
+        call: &OperationCall,
+        agent: &str,
+        method: CoreMethod,
+        params: &impl Serialize,
+    ) -> Result<PeerReply, PeerError> {
+        let until = Instant::now() + self.0.blocking;
+        let mut was_repeated = false;
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).max(OPENING_PAUSE);
+            match self.ask_once(call, agent, method, params, REQUEST_TIMEOUT.min(left)).await {
+                Err(error) if error.is_silent && Instant::now() < until => {
+                    was_repeated = true;
+                    tokio::time::sleep(OPENING_PAUSE).await;
+                }
+                asked => return asked.map_err(|error| PeerError { was_repeated, ..error }),
+            }
+        }
+    }
+
+    /// The caller's task as its agent has it now. Each replica of an agent knows its own tasks, so several are asked.
+    pub(super) async fn task_of_peer(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+    ) -> Result<NumberedTask, A2aError> {
+        let params = TaskQueryParams { tenant: None, id: place.id.clone(), history_length: None };
+        let tries = if place.is_workflow { 1 } else { REPLICA_TRIES };
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match self.ask_again(call, &place.agent, CoreMethod::GetTask, &params).await {
+                Ok(reply) => return Ok(NumberedTask { task: reply.read()?, seq: reply.seq }),
+                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < tries => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Asks an agent under the name of this connection's caller, once, for at most `timeout`.
+pub(super) async fn ask_peer(
+    mesh: &Mesh,
+    agent: &str,
+    method: CoreMethod,
+    mut headers: HeaderMap,
+    params: &impl Serialize,
+    timeout: Duration,
+) -> Result<PeerReply, PeerError> {
+    let method = Method::Core(method);
+    let body = Request::new(1, method, params).to_bytes();
+    headers.insert(header::CONTENT_TYPE, header::JSON);
+    headers.insert(header::A2A_VERSION, A2A_VERSION);
+    let until = Instant::now() + OPENING_TIMEOUT;
+    let reply = loop {
+        let asked = mesh.call_rpc(agent, method.as_str(), headers.clone(), body.clone(), timeout).await;
+        match asked {
+            // The request reached no one, so it may be sent again.
+            Err(MeshError::NobodyAnswers { .. }) if Instant::now() < until => {
+                tokio::time::sleep(OPENING_PAUSE).await;
+            }
+            asked => break asked,
+        }
+    };
+    let refused = |error: A2aError| PeerError { error, was_repeated: false, is_silent: false };
+    let reply = reply.map_err(|error| {
+        let is_silent = matches!(error, MeshError::NoAnswer { .. } | MeshError::Unreachable { .. });
+        PeerError { error: mesh_failed(&error), was_repeated: false, is_silent }
+    })?;
+    let seq = reply.headers.get(header::A2A_SEQ).and_then(|text| text.as_str().parse().ok());
+    if let Ok(ResultMember { result: Some(result) }) = serde_json::from_slice(&reply.body) {
+        return Ok(PeerReply { result: result.to_owned(), seq });
+    }
+    let bad = |text: String| A2aError::new(ErrorCode::InvalidAgentResponse, text);
+    let response = Response::read(&reply.body)
+        .map_err(|error| refused(bad(format!("the agent's answer cannot be read: {error}"))))?;
+    match response.into_result() {
+        Err(error) => Err(refused(error)),
+        Ok(_) => Err(refused(bad("the agent's answer has no result".to_owned()))),
+    }
+}
+
+/// A failure of the mesh as an error of A2A.
+pub(super) fn mesh_failed(error: &MeshError) -> A2aError {
+    let fault = match error {
+        MeshError::TooLarge { .. } => Fault::invalid(error.code(), error.to_string()),
+        MeshError::NobodyAnswers { .. } => {
+            let text = format!("{error}: no process serves it now");
+            Fault::error(error.code(), text).with_retryable(true).with_retry_after_ms(1_000)
+        }
+        error => Fault::error(error.code(), error.to_string()).with_retryable(error.is_transient()),
+    };
+    error_of(&fault)
+}
+
+/// A failure of the client as an error of A2A.
+pub(super) fn client_failed(error: &ClientError) -> A2aError {
+    match error {
+        ClientError::Mesh(error) => mesh_failed(error),
+        ClientError::Command(bad) => {
+            error_of(&Fault::invalid(sinew_protocol::command::BadCommand::CODE, bad.to_string()))
+        }
+        ClientError::Plan(fault) => error_of(fault),
+        error => error_of(&Fault::error(known(error.code()), error.to_string())),
+    }
+}
+
+/// A code that has a page; the general one for any other text.
+fn known(code: &str) -> String {
+    let known = code::page(code).map(|_| code.to_owned());
+    known.unwrap_or_else(|| code::AGENT_REFUSED_A2A_OPERATION.as_str().to_owned())
+}

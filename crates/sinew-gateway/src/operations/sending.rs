@@ -1,0 +1,302 @@
+//! Messages to agents and workflows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use sinew_protocol::a2a::{
+    A2aError, CoreMethod, SendMessageRequest, SendMessageResponse, Task, check_message, is_terminal,
+};
+use sinew_protocol::jsonrpc::{error_of, raw};
+use sinew_protocol::{ActivationKey, ExecutionId, Fault, TaskId, Token, code};
+use tokio::time::Instant;
+
+use super::stream::{StreamBeginning, TaskStream};
+use super::target::TaskPlace;
+use super::{A2aOperations, MAX_TEXT, OperationCall, is_settled, named_task, short, trim_history};
+
+/// How long an agent may be silent before its task is asked for.
+const SILENCE: Duration = Duration::from_secs(15);
+/// Time between two looks at the task of an agent that did not answer.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+impl A2aOperations {
+    /// Sends a message and waits until its task has ended or waits for somebody, unless the client wants it at once.
+    pub(super) async fn send(
+        &self,
+        call: &OperationCall,
+        params: SendMessageRequest,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let (params, history) = checked(params)?;
+        if let Some(task) = &params.message.task_id {
+            let place = self.locate(call, &task.0.clone()).await?;
+            return self.send_to_task(call, &place, params, history).await;
+        }
+        let agent = self.agent_of_message(call, &params)?;
+        self.check_modes(&agent, &params)?;
+        self.check_extensions(call, &agent)?;
+        let (place, answer) = self.begin(call, agent, &params).await?;
+        Ok(show_answer(&place, answer, history))
+    }
+
+    /// Sends a message and gives what happens to its task.
+    pub(super) async fn send_streaming(
+        &self,
+        call: &OperationCall,
+        params: SendMessageRequest,
+    ) -> Result<TaskStream, A2aError> {
+        let (mut params, history) = checked(params)?;
+        if let Some(task) = &params.message.task_id {
+            let place = self.locate(call, &task.0.clone()).await?;
+            return self.stream_to_task(call, place, params, history).await;
+        }
+        let agent = self.agent_of_message(call, &params)?;
+        self.check_modes(&agent, &params)?;
+        self.check_extensions(call, &agent)?;
+        params.configuration.get_or_insert_default().return_immediately = Some(true);
+        if self.is_workflow(&agent) {
+            let (place, answer) = self.begin(call, agent, &params).await?;
+            return self.stream_answer(call, place, answer, None, history);
+        }
+        // The events of an agent are not stored: the gateway listens before it asks.
+        let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
+        let feed = self.0.client.mesh().watch_progress(Some(&execution), Some(&task)).await;
+        let feed = feed.map_err(|error| super::peer::mesh_failed(&error))?;
+        let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
+        let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;
+        let answer = PeerAnswer { seq: asked.seq, response: asked.read()? };
+        self.stream_answer(call, place, answer, Some(feed), history)
+    }
+
+    /// Starts the work that a message asks for; the answer comes when the task is settled, or at once if so asked.
+    async fn begin(
+        &self,
+        call: &OperationCall,
+        agent: Arc<str>,
+        params: &SendMessageRequest,
+    ) -> Result<(TaskPlace, PeerAnswer), A2aError> {
+        if self.is_workflow(&agent) {
+            let id = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), &params.message.id.0);
+            let place = TaskPlace::new(&call.endpoint, agent, true, id.as_str().to_owned());
+            let reply = self.ask_again(call, &place.agent, CoreMethod::SendMessage, params).await?;
+            self.remember(&place);
+            return Ok((place, PeerAnswer { seq: reply.seq, response: reply.read()? }));
+        }
+        let (_, task) = self.own_ids(call, &agent, &params.message.id.0);
+        let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
+        let answer = self.send_to_agent(call, &place, params.clone()).await?;
+        Ok((place, answer))
+    }
+
+    /// Asks an agent. One that does not answer is not asked to do the work again: its task is looked for instead, because
+    /// another replica would take the message for a new one.
+    async fn send_to_agent(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        params: SendMessageRequest,
+    ) -> Result<PeerAnswer, A2aError> {
+        let until = Instant::now() + self.0.blocking;
+        match self.ask_once(call, &place.agent, CoreMethod::SendMessage, &params, SILENCE).await {
+            Ok(reply) => return Ok(PeerAnswer { seq: reply.seq, response: reply.read()? }),
+            Err(error) if !error.is_silent => return Err(error.into()),
+            Err(_) => {}
+        }
+        loop {
+            let found = self.task_of_peer(call, place).await?;
+            if is_settled(found.task.status.state) || Instant::now() >= until {
+                return Ok(PeerAnswer { seq: found.seq, response: SendMessageResponse::Task(found.task) });
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// A message to a task that exists: a decision that a workflow waits for, or anything to an agent.
+    async fn send_to_task(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        mut params: SendMessageRequest,
+        history: Option<u32>,
+    ) -> Result<Box<RawValue>, A2aError> {
+        let found = self.task_of_peer(call, place).await?;
+        check_open(&found.task, &params)?;
+        if !place.is_workflow {
+            params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
+            let answer = self.send_to_agent(call, place, params).await?;
+            return Ok(show_answer(place, answer, history));
+        }
+        self.decide(call, place, &params.message).await?;
+        let at_once = params.configuration.and_then(|wanted| wanted.return_immediately) == Some(true);
+        if !at_once {
+            self.wait_settled(place).await?;
+        }
+        let mut task = self.task_of_peer(call, place).await?.task;
+        trim_history(&mut task, history);
+        place.show(&mut task);
+        Ok(named_task(&task))
+    }
+
+    /// As [`A2aOperations::send_to_task`], and gives what happens to the task from then on.
+    async fn stream_to_task(
+        &self,
+        call: &OperationCall,
+        place: TaskPlace,
+        mut params: SendMessageRequest,
+        history: Option<u32>,
+    ) -> Result<TaskStream, A2aError> {
+        check_open(&self.task_of_peer(call, &place).await?.task, &params)?;
+        let answer = if place.is_workflow {
+            self.decide(call, &place, &params.message).await?;
+            let found = self.task_of_peer(call, &place).await?;
+            PeerAnswer { seq: found.seq, response: SendMessageResponse::Task(found.task) }
+        } else {
+            params.message.task_id = Some(sinew_protocol::a2a::TaskId::new(place.id.as_str()));
+            params.configuration.get_or_insert_default().return_immediately = Some(true);
+            self.send_to_agent(call, &place, params).await?
+        };
+        self.stream_answer(call, place, answer, None, history)
+    }
+
+    /// The answer as the beginning of a stream.
+    fn stream_answer(
+        &self,
+        call: &OperationCall,
+        mut place: TaskPlace,
+        answer: PeerAnswer,
+        feed: Option<sinew_mesh::live::ProgressFeed>,
+        history: Option<u32>,
+    ) -> Result<TaskStream, A2aError> {
+        let mut task = match answer.response {
+            SendMessageResponse::Task(task) => task,
+            other => {
+                let answer = PeerAnswer { seq: None, response: other };
+                return Ok(TaskStream::one(show_answer(&place, answer, history)));
+            }
+        };
+        // The agent's word for its task is what it must be asked by.
+        place.id.clone_from(&task.id.0);
+        trim_history(&mut task, history);
+        let ended = is_terminal(task.status.state);
+        place.show(&mut task);
+        let first = named_task(&task);
+        let beginning = StreamBeginning { first: Some(first), seq: answer.seq.unwrap_or(0), ended, feed };
+        self.follow(call, place, beginning)
+    }
+
+    /// Refuses a message whose client reads none of the media types that the agent writes.
+    fn check_modes(&self, agent: &str, params: &SendMessageRequest) -> Result<(), A2aError> {
+        let Some(wanted) = params.configuration.as_ref().map(|wanted| &wanted.accepted_output_modes) else {
+            return Ok(());
+        };
+        let Some(announced) = self.0.cards.get(agent).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+        let skills = announced.card.skills.iter().filter_map(|skill| skill.output_modes.as_ref()).flatten();
+        let modes: Vec<&String> = announced.card.default_output_modes.iter().chain(skills).collect();
+        if wanted.iter().any(|wanted| modes.iter().any(|mode| accepts_mode(wanted, mode))) {
+            return Ok(());
+        }
+        let modes = modes.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(", ");
+        let text =
+            format!("acceptedOutputModes: the agent writes none of them; it writes {}", short(&modes, 300));
+        Err(A2aError::content_type_not_supported(text))
+    }
+
+    /// Refuses a call that leaves out an extension which the agent requires.
+    fn check_extensions(&self, call: &OperationCall, agent: &str) -> Result<(), A2aError> {
+        let Some(announced) = self.0.cards.get(agent) else { return Ok(()) };
+        let extensions = announced.card.capabilities.extensions.iter().flatten();
+        let mut required = extensions.filter(|extension| extension.required == Some(true));
+        match required.find(|extension| !call.extensions.contains(&extension.uri)) {
+            None => Ok(()),
+            Some(missing) => {
+                let text = format!("the agent requires the extension {}", short(&missing.uri, 200));
+                Err(A2aError::new(sinew_protocol::a2a::ErrorCode::ExtensionSupportRequired, text))
+            }
+        }
+    }
+
+    /// The ids of a caller's own task, which follow from the message.
+    fn own_ids(&self, call: &OperationCall, agent: &str, message: &str) -> (ExecutionId, TaskId) {
+        let execution = ExecutionId::of(self.mesh_namespace(), call.caller.as_str(), message);
+        let activation = ActivationKey::of::<&str>(&execution, Token::of(agent).as_str(), &[], 0);
+        let task = TaskId::of(&execution, &activation, 1);
+        (execution, task)
+    }
+}
+
+/// Answer of an agent to a message.
+struct PeerAnswer {
+    seq: Option<u64>,
+    response: SendMessageResponse,
+}
+
+/// Refuses a message to a task that has ended, or that names another context.
+fn check_open(task: &Task, params: &SendMessageRequest) -> Result<(), A2aError> {
+    if params.message.context_id.as_ref().is_some_and(|context| *context != task.context_id) {
+        return Err(A2aError::invalid_params("message.contextId: the task belongs to another context"));
+    }
+    if is_terminal(task.status.state) {
+        let text = "the task has ended: it takes no more messages";
+        let mut error = A2aError::unsupported_operation(text);
+        let fault = Fault::invalid(code::GATEWAY_TASK_TAKES_NO_MESSAGE.as_str(), text);
+        error.data = Some(merge_details(&error, &error_of(&fault)));
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// The details of an A2A error with our own code beside them.
+pub(super) fn merge_details(error: &A2aError, own: &A2aError) -> serde_json::Value {
+    let mut details = match error.error_info_data(None) {
+        serde_json::Value::Array(details) => details,
+        _ => Vec::new(),
+    };
+    details.extend(own.data.as_ref().and_then(|data| data.as_array()).into_iter().flatten().cloned());
+    serde_json::Value::Array(details)
+}
+
+/// Whether a media range of a client covers a media type of an agent.
+fn accepts_mode(wanted: &str, mode: &str) -> bool {
+    let bare = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (wanted, mode) = (bare(wanted), bare(mode));
+    match wanted.split_once('/') {
+        _ if wanted == "*" => true,
+        Some(("*", "*")) => true,
+        Some((kind, "*")) => mode.split('/').next() == Some(kind),
+        _ => wanted == mode,
+    }
+}
+
+fn show_answer(place: &TaskPlace, answer: PeerAnswer, history: Option<u32>) -> Box<RawValue> {
+    match answer.response {
+        SendMessageResponse::Task(mut task) => {
+            trim_history(&mut task, history);
+            place.show(&mut task);
+            named_task(&task)
+        }
+        SendMessageResponse::Message(mut message) => {
+            place.show_in_message(&mut message);
+            raw(&SendMessageResponse::Message(message))
+        }
+        other => raw(&other),
+    }
+}
+
+/// Checks a message, and takes out what concerns the gateway: the tenant, and the length of the history.
+fn checked(mut params: SendMessageRequest) -> Result<(SendMessageRequest, Option<u32>), A2aError> {
+    check_message(&params.message, "message")?;
+    let too_long = |text: &str| text.len() > MAX_TEXT;
+    if too_long(&params.message.id.0) || params.message.context_id.as_ref().is_some_and(|id| too_long(&id.0))
+    {
+        let text = format!("message: messageId and contextId have at most {MAX_TEXT} bytes");
+        return Err(A2aError::invalid_params(text));
+    }
+    params.tenant = None;
+    let history = params.configuration.as_ref().and_then(|wanted| wanted.history_length);
+    if params.configuration.as_ref().is_some_and(|wanted| wanted.task_push_notification_config.is_some()) {
+        return Err(A2aError::push_not_supported(
+            "this gateway sends no push notifications: subscribe to the task",
+        ));
+    }
+    Ok((params, history))
+}

@@ -1,0 +1,265 @@
+//! Events of executions, folded once for all who listen: one reader per execution, however many streams.
+//!
+//! The numbers of events follow from the facts, so each gateway tells the same story, and a listener goes on at another
+//! gateway behind the last number that it has.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sinew_executor::client::{Client, ClientError};
+use sinew_executor::service::{TaskEvent, count_task_events, task_events};
+use sinew_mesh::HeaderMap;
+use sinew_mesh::event::{EventFilter, EventStart};
+use sinew_protocol::a2a::{A2aError, CoreMethod, Task, TaskQueryParams, TaskState, TaskStatus};
+use sinew_protocol::{ExecutionId, Vocabulary};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::peer::{ask_peer, client_failed};
+use super::short;
+
+/// Events that come together are told together.
+const GATHER: Duration = Duration::from_millis(20);
+/// The record is asked for without an event, in case one was lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two tries to read a record while the broker is away.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// How long the task of an ended execution is waited for.
+const TASK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Events of one execution that are kept for listeners; one that is further behind reads the record itself.
+const MAX_KEPT_EVENTS: usize = 1_024;
+/// Bytes of events of one execution that are kept.
+const MAX_KEPT_BYTES: usize = 4 << 20;
+
+/// The stories that somebody listens to. Clones share them.
+#[derive(Clone)]
+pub(super) struct StoryHub {
+    client: Client,
+    stories: Arc<Mutex<HashMap<ExecutionId, Weak<Story>>>>,
+}
+
+/// The latest events of one execution.
+struct Story {
+    kept: Mutex<KeptEvents>,
+    state: watch::Sender<StoryState>,
+}
+
+/// How far a story is told.
+#[derive(Clone, Debug, Default)]
+struct StoryState {
+    last: u64,
+    failure: Option<Arc<A2aError>>,
+}
+
+#[derive(Default)]
+struct KeptEvents {
+    /// Number of the event before the first that is kept.
+    before: u64,
+    events: VecDeque<TaskEvent>,
+    bytes: usize,
+}
+
+/// One listener's place in a story.
+pub(super) struct StoryReader {
+    hub: StoryHub,
+    execution: ExecutionId,
+    vocabulary: Vocabulary,
+    story: Arc<Story>,
+    state: watch::Receiver<StoryState>,
+    at: u64,
+    ready: VecDeque<TaskEvent>,
+}
+
+impl StoryHub {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, stories: Arc::default() }
+    }
+
+    /// Listens to an execution behind the event of this number.
+    pub(super) fn listen(&self, execution: &ExecutionId, vocabulary: Vocabulary, after: u64) -> StoryReader {
+        let mut stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = stories.get(execution).and_then(Weak::upgrade);
+        let story = told.filter(|story| story.state.borrow().failure.is_none()).unwrap_or_else(|| {
+            let kept = KeptEvents { before: after, ..KeptEvents::default() };
+            let state = StoryState { last: after, failure: None };
+            let story = Arc::new(Story { kept: Mutex::new(kept), state: watch::Sender::new(state) });
+            stories.retain(|_, story| story.strong_count() > 0);
+            stories.insert(execution.clone(), Arc::downgrade(&story));
+            tokio::spawn(self.clone().tell(execution.clone(), vocabulary, Arc::downgrade(&story)));
+            story
+        });
+        drop(stories);
+        let state = story.state.subscribe();
+        let (hub, execution) = (self.clone(), execution.clone());
+        StoryReader { hub, execution, vocabulary, story, state, at: after, ready: VecDeque::new() }
+    }
+
+    /// Tells a story until its end, or until nobody listens.
+    async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<Story>) {
+        let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
+        let mut events = loop {
+            match self.client.mesh().events(&filter, EventStart::Now).await {
+                Ok(events) => break events,
+                Err(error) if error.is_transient() && told.strong_count() > 0 => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return fail(&told, &super::peer::mesh_failed(&error)),
+            }
+        };
+        loop {
+            let began = Instant::now();
+            let Some(last) = told.upgrade().map(|story| story.state.borrow().last) else { return };
+            match self.events_after(&execution, vocabulary, last).await {
+                Ok(new) => {
+                    let is_over = new.last().is_some_and(|event| event.end.is_some());
+                    let Some(story) = told.upgrade() else { return };
+                    story.add(new);
+                    if is_over {
+                        return;
+                    }
+                }
+                Err(StoryError::Transient) => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    continue;
+                }
+                Err(StoryError::Final(error)) => return fail(&told, &error),
+            }
+            // A record costs as much as the execution is long: the longer, the less often.
+            let rest = GATHER.max(began.elapsed() * 4);
+            let _ = tokio::time::timeout(POLL_INTERVAL, events.next()).await;
+            tokio::time::sleep(rest).await;
+            while events.try_next().is_some() {}
+        }
+    }
+
+    /// The events of an execution behind this number, from its record.
+    async fn events_after(
+        &self,
+        execution: &ExecutionId,
+        vocabulary: Vocabulary,
+        after: u64,
+    ) -> Result<Vec<TaskEvent>, StoryError> {
+        let found = self.client.execution(execution).await.map_err(|error| StoryError::of(&error))?;
+        let Some((record, folded)) = found else {
+            return Err(StoryError::Final(A2aError::task_not_found(short(execution.as_str(), 64))));
+        };
+        if count_task_events(&folded) <= after {
+            return Ok(Vec::new());
+        }
+        let task = if folded.state().ended {
+            self.ended_task(&record.meta.workflow, record.meta.caller.clone(), execution).await?
+        } else {
+            open_task(execution)
+        };
+        Ok(task_events(&record.meta, &folded, &task, vocabulary, after))
+    }
+
+    /// The task of an execution that has ended, as an executor words it.
+    async fn ended_task(
+        &self,
+        workflow: &str,
+        caller: sinew_protocol::Token,
+        execution: &ExecutionId,
+    ) -> Result<Task, StoryError> {
+        let mesh = self.client.mesh().on_behalf_of(caller);
+        let params = TaskQueryParams { tenant: None, id: execution.to_string(), history_length: None };
+        let asked =
+            ask_peer(&mesh, workflow, CoreMethod::GetTask, HeaderMap::new(), &params, TASK_TIMEOUT).await;
+        match asked {
+            Ok(reply) => reply.read().map_err(StoryError::Final),
+            Err(error) if error.is_silent => Err(StoryError::Transient),
+            Err(error) => Err(StoryError::Final(error.into())),
+        }
+    }
+}
+
+/// Reason why a record gives no events.
+enum StoryError {
+    /// The broker or the executors are away.
+    Transient,
+    Final(A2aError),
+}
+
+impl StoryError {
+    fn of(error: &ClientError) -> Self {
+        match error {
+            ClientError::Mesh(mesh) if mesh.is_transient() => Self::Transient,
+            error => Self::Final(client_failed(error)),
+        }
+    }
+}
+
+/// The task of an execution that goes on; its events name nothing else of it.
+fn open_task(execution: &ExecutionId) -> Task {
+    Task {
+        id: sinew_protocol::a2a::TaskId::new(execution.as_str()),
+        context_id: sinew_protocol::a2a::ContextId::new(execution.as_str()),
+        status: TaskStatus::new(TaskState::Working),
+        artifacts: None,
+        history: None,
+        metadata: None,
+    }
+}
+
+fn fail(told: &Weak<Story>, error: &A2aError) {
+    if let Some(story) = told.upgrade() {
+        story.state.send_modify(|state| state.failure = Some(Arc::new(error.clone())));
+    }
+}
+
+impl Story {
+    fn add(&self, new: Vec<TaskEvent>) {
+        let Some(last) = new.last().map(|event| event.seq) else { return };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += new.iter().map(|event| event.body.len()).sum::<usize>();
+        kept.events.extend(new);
+        while kept.events.len() > MAX_KEPT_EVENTS || kept.bytes > MAX_KEPT_BYTES {
+            let Some(oldest) = kept.events.pop_front() else { break };
+            kept.before = oldest.seq;
+            kept.bytes -= oldest.body.len();
+        }
+        drop(kept);
+        self.state.send_modify(|state| state.last = last);
+    }
+
+    /// The kept events behind this number; None if some of them are not kept any more.
+    fn after(&self, after: u64) -> Option<Vec<TaskEvent>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if after < kept.before {
+            return None;
+        }
+        Some(kept.events.iter().filter(|event| event.seq > after).cloned().collect())
+    }
+}
+
+impl StoryReader {
+    /// The next event, in order and without gap. None after the last.
+    pub(super) async fn next(&mut self) -> Option<Result<TaskEvent, A2aError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.at = event.seq;
+                return Some(Ok(event));
+            }
+            let (last, failure) = {
+                let state = self.state.borrow_and_update();
+                (state.last, state.failure.clone())
+            };
+            if let Some(error) = failure {
+                return Some(Err((*error).clone()));
+            }
+            match self.story.after(self.at) {
+                Some(new) => self.ready.extend(new),
+                None => match self.hub.events_after(&self.execution, self.vocabulary, self.at).await {
+                    Ok(new) => self.ready.extend(new),
+                    Err(StoryError::Transient) => tokio::time::sleep(RETRY_PAUSE).await,
+                    Err(StoryError::Final(error)) => return Some(Err(error)),
+                },
+            }
+            let is_behind = self.at < last;
+            if self.ready.is_empty() && !is_behind && self.state.changed().await.is_err() {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Events of a task as a stream: of a workflow from the facts, of an agent from what it tells.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use sinew_mesh::live::ProgressFeed;
+use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode, StreamResponse, Task, TaskIdParams, is_terminal};
+use sinew_protocol::card::{self, extension_params};
+use sinew_protocol::{TaskId, Vocabulary, header};
+use tokio::sync::mpsc;
+
+use super::decision::execution_of;
+use super::peer::mesh_failed;
+use super::target::TaskPlace;
+use super::{A2aOperations, OperationCall, named_task, short};
+
+/// Events that wait for a client that reads slowly.
+const MAX_WAITING: usize = 16;
+/// Silence of an agent after which its task is asked for.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Replicas of an agent that are asked for a task before it counts as lost.
+const REPLICA_TRIES: usize = 4;
+
+/// One event of a stream.
+#[derive(Debug)]
+pub enum StreamItem {
+    /// A `StreamResponse`.
+    Event {
+        /// Number of the event in its task; None if the stream has no numbers.
+        seq: Option<u64>,
+        /// JSON of the event.
+        body: Bytes,
+    },
+    /// The stream cannot go on. No item follows.
+    Failed(A2aError),
+}
+
+/// Events of one task until its end. Dropping it ends the work behind it.
+#[derive(Debug)]
+pub struct TaskStream {
+    items: mpsc::Receiver<StreamItem>,
+}
+
+impl TaskStream {
+    /// The next event; None after the last.
+    pub async fn next(&mut self) -> Option<StreamItem> {
+        self.items.recv().await
+    }
+
+    /// A stream of one event.
+    pub(super) fn one(body: Box<RawValue>) -> Self {
+        let (sender, items) = mpsc::channel(1);
+        // The channel has room for one.
+        let _ = sender.try_send(StreamItem::Event { seq: None, body: bytes_of(body) });
+        Self { items }
+    }
+}
+
+/// The beginning of a stream.
+pub(super) struct StreamBeginning {
+    /// First event; None if the client has it.
+    pub(super) first: Option<Box<RawValue>>,
+    /// Number of the last event that the client has, or that the first event contains.
+    pub(super) seq: u64,
+    /// Whether nothing follows.
+    pub(super) ended: bool,
+    /// Events of an agent, listened to since before the first event was made.
+    pub(super) feed: Option<ProgressFeed>,
+}
+
+/// Writes a stream. A client that does not read ends it.
+struct StreamWriter {
+    items: mpsc::Sender<StreamItem>,
+    slow_client: Duration,
+}
+
+/// The client has gone, or reads too slowly.
+struct ClientGone;
+
+impl StreamWriter {
+    async fn send(&self, item: StreamItem) -> Result<(), ClientGone> {
+        self.items.send_timeout(item, self.slow_client).await.map_err(|_| ClientGone)
+    }
+
+    async fn event(&self, seq: u64, body: Bytes) -> Result<(), ClientGone> {
+        self.send(StreamItem::Event { seq: Some(seq), body }).await
+    }
+}
+
+impl A2aOperations {
+    /// Follows a task: from now on, or behind the event that the client has.
+    pub(super) async fn subscribe(&self, call: &OperationCall, id: &str) -> Result<TaskStream, A2aError> {
+        let place = self.locate(call, id).await?;
+        if !place.is_workflow {
+            return self.subscribe_to_agent(call, place).await;
+        }
+        let found = self.task_of_peer(call, &place).await?;
+        let seq = found.seq.unwrap_or(0);
+        let ended = is_terminal(found.task.status.state);
+        if let Some(last) = call.last_event {
+            let beginning =
+                StreamBeginning { first: None, seq: last.min(seq), ended: ended && last >= seq, feed: None };
+            return self.follow(call, place, beginning);
+        }
+        if ended {
+            return Err(nothing_follows());
+        }
+        let beginning = StreamBeginning { first: Some(named_task(&found.task)), seq, ended, feed: None };
+        self.follow(call, place, beginning)
+    }
+
+    async fn subscribe_to_agent(
+        &self,
+        call: &OperationCall,
+        place: TaskPlace,
+    ) -> Result<TaskStream, A2aError> {
+        let feed = self.feed_of(&place).await?;
+        let params = TaskIdParams { tenant: None, id: place.id.clone() };
+        let mut tried = 0;
+        let (mut task, seq): (Task, u64) = loop {
+            tried += 1;
+            match self.ask_again(call, &place.agent, CoreMethod::SubscribeToTask, &params).await {
+                Ok(reply) => {
+                    let StreamResponse::Task(task) = reply.read()? else {
+                        let text = "the agent's stream does not begin with its task";
+                        return Err(A2aError::new(ErrorCode::InvalidAgentResponse, text));
+                    };
+                    break (task, reply.seq.unwrap_or(0));
+                }
+                Err(error) if error.code() == ErrorCode::TaskNotFound && tried < REPLICA_TRIES => {}
+                // The client's stream broke off before the end: it gets the task as it ended.
+                Err(error)
+                    if error.code() == ErrorCode::UnsupportedOperation && call.last_event.is_some() =>
+                {
+                    let found = self.task_of_peer(call, &place).await?;
+                    break (found.task, found.seq.unwrap_or(0));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let ended = is_terminal(task.status.state);
+        place.show(&mut task);
+        let has_all = call.last_event.is_some_and(|last| last >= seq);
+        let first = (!has_all).then(|| named_task(&task));
+        self.follow(call, place, StreamBeginning { first, seq, ended, feed: Some(feed) })
+    }
+
+    /// The events that an agent tells of a task from now on.
+    async fn feed_of(&self, place: &TaskPlace) -> Result<ProgressFeed, A2aError> {
+        let task = TaskId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))?;
+        let feed = self.0.client.mesh().watch_progress(None, Some(&task)).await;
+        feed.map_err(|error| mesh_failed(&error))
+    }
+
+    /// Goes on from the beginning of a stream until the end of its task.
+    pub(super) fn follow(
+        &self,
+        call: &OperationCall,
+        place: TaskPlace,
+        beginning: StreamBeginning,
+    ) -> Result<TaskStream, A2aError> {
+        let (items, receiver) = mpsc::channel(MAX_WAITING);
+        let writer = StreamWriter { items, slow_client: self.0.slow_client };
+        let (operations, call) = (self.clone(), call.clone());
+        let execution = if place.is_workflow { Some(execution_of(&place)?) } else { None };
+        tokio::spawn(async move {
+            let StreamBeginning { first, seq, ended, feed } = beginning;
+            if let Some(first) = first
+                && writer.event(seq, bytes_of(first)).await.is_err()
+            {
+                return;
+            }
+            if ended {
+                return;
+            }
+            let told = async {
+                match execution {
+                    Some(execution) => operations.tell_workflow(&place, &execution, seq, &writer).await,
+                    None => operations.tell_agent(&call, &place, feed, seq, &writer).await,
+                }
+            };
+            tokio::select! {
+                _ = told => {}
+                () = writer.items.closed() => {}
+            }
+        });
+        Ok(TaskStream { items: receiver })
+    }
+
+    async fn tell_workflow(
+        &self,
+        place: &TaskPlace,
+        execution: &sinew_protocol::ExecutionId,
+        after: u64,
+        writer: &StreamWriter,
+    ) -> Result<(), ClientGone> {
+        let mut reader = self.0.stories.listen(execution, self.vocabulary_of(place), after);
+        while let Some(event) = reader.next().await {
+            match event {
+                Ok(event) => {
+                    writer.event(event.seq, event.body).await?;
+                    if event.end.is_some() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return writer.send(StreamItem::Failed(error)).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Events of agents are not stored: after a gap, silence or a lost connection the task itself says how it stands.
+    async fn tell_agent(
+        &self,
+        call: &OperationCall,
+        place: &TaskPlace,
+        feed: Option<ProgressFeed>,
+        after: u64,
+        writer: &StreamWriter,
+    ) -> Result<(), ClientGone> {
+        let mut at = after;
+        let mut feed = match feed {
+            Some(feed) => feed,
+            None => match self.feed_of(place).await {
+                Ok(feed) => feed,
+                Err(error) => return writer.send(StreamItem::Failed(error)).await,
+            },
+        };
+        loop {
+            if let Ok(Some(progress)) = tokio::time::timeout(SILENCE, feed.next()).await {
+                let seq =
+                    progress.headers.get(header::A2A_SEQ).and_then(|text| text.as_str().parse::<u64>().ok());
+                let Some(seq) = seq else { continue };
+                if seq <= at {
+                    continue;
+                }
+                if seq == at + 1
+                    && let Some(body) = shown_event(place, progress.body)
+                {
+                    writer.event(seq, body).await?;
+                    at = seq;
+                    if progress.headers.get(header::A2A_END).is_some() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            } else {
+                match self.feed_of(place).await {
+                    Ok(again) => feed = again,
+                    Err(error) => return writer.send(StreamItem::Failed(error)).await,
+                }
+            }
+            match self.task_of_peer(call, place).await {
+                Ok(mut found) => {
+                    let seq = found.seq.unwrap_or(at);
+                    let ended = is_terminal(found.task.status.state);
+                    if seq > at || ended {
+                        place.show(&mut found.task);
+                        writer.event(seq, bytes_of(named_task(&found.task))).await?;
+                        at = seq;
+                    }
+                    if ended {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return writer.send(StreamItem::Failed(error)).await,
+            }
+        }
+    }
+
+    /// The words that the executors of a workflow write, as its card says.
+    fn vocabulary_of(&self, place: &TaskPlace) -> Vocabulary {
+        let announced = self.0.cards.get(&place.agent);
+        let params = announced.as_ref().and_then(|it| extension_params(&it.card, card::DELIVERY));
+        match params.and_then(|params| params.get("vocabulary")?.as_str()) {
+            Some("spec") => Vocabulary::Spec,
+            _ => Vocabulary::Current,
+        }
+    }
+}
+
+pub(super) fn nothing_follows() -> A2aError {
+    A2aError::unsupported_operation("the task has ended: there is nothing to subscribe to")
+}
+
+fn bytes_of(json: Box<RawValue>) -> Bytes {
+    Bytes::from(Box::<str>::from(json).into_string())
+}
+
+/// An event of an agent with the ids that the client knows; None if it is not an event.
+fn shown_event(place: &TaskPlace, body: Bytes) -> Option<Bytes> {
+    let mut event: StreamResponse = serde_json::from_slice(&body).ok()?;
+    if !place.renames() && !body.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        return Some(body);
+    }
+    place.show_in_event(&mut event);
+    serde_json::to_vec(&event).ok().map(Bytes::from)
+}

@@ -1,0 +1,254 @@
+//! The agent or workflow that a call is for, and the ids of its tasks as clients see them.
+//!
+//! On the endpoint of one agent, ids are the agent's own. On the endpoint of the mesh, the id of a workflow's task is the
+//! execution, and the id of an agent's task is `AGENT.TASK`: any gateway finds the task by the id alone.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew_protocol::a2a::{A2aError, AgentCard, Message, SendMessageRequest, StreamResponse, Task};
+use sinew_protocol::card;
+use sinew_protocol::jsonrpc::error_of;
+use sinew_protocol::{ExecutionId, Fault, Token, code};
+
+use super::{A2aOperations, MAX_TEXT, OperationCall, short};
+
+/// Extension URI: a message to a whole mesh names the skill that it is for.
+pub const SKILL_EXTENSION: &str = "https://github.com/sinew-mesh/sinew/a2a/extensions/skill/v1";
+/// Skills that an error names.
+const MAX_NAMED_SKILLS: usize = 20;
+
+/// The endpoint that a call came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The whole mesh; its skills are workflows and agents.
+    Mesh,
+    /// One agent or workflow, by name.
+    Agent(String),
+}
+
+/// A task, and the agent that has it.
+#[derive(Clone, Debug)]
+pub(super) struct TaskPlace {
+    /// Agent or workflow.
+    pub(super) agent: Arc<str>,
+    /// Whether the agent is a workflow, whose task has the id of its execution.
+    pub(super) is_workflow: bool,
+    /// Id that the agent knows.
+    pub(super) id: String,
+    /// Text before the id in what the client sees, with its dot.
+    prefix: String,
+}
+
+impl TaskPlace {
+    pub(super) fn new(endpoint: &Endpoint, agent: Arc<str>, is_workflow: bool, id: String) -> Self {
+        let prefix = match endpoint {
+            Endpoint::Mesh if !is_workflow => format!("{}.", Token::of(&agent)),
+            _ => String::new(),
+        };
+        Self { agent, is_workflow, id, prefix }
+    }
+
+    /// Gives a task the id that the client knows.
+    pub(super) fn show(&self, task: &mut Task) {
+        if self.prefix.is_empty() {
+            return;
+        }
+        task.id.0.insert_str(0, &self.prefix);
+        let messages = task.history.iter_mut().flatten().chain(task.status.message.as_mut());
+        messages.for_each(|message| self.show_in_message(message));
+    }
+
+    /// Gives a message the id of the task that the client knows.
+    pub(super) fn show_in_message(&self, message: &mut Message) {
+        if let Some(task) = &mut message.task_id {
+            task.0.insert_str(0, &self.prefix);
+        }
+    }
+
+    /// Gives an event the id of the task that the client knows.
+    pub(super) fn show_in_event(&self, event: &mut StreamResponse) {
+        if self.prefix.is_empty() {
+            return;
+        }
+        match event {
+            StreamResponse::Task(task) => self.show(task),
+            StreamResponse::Message(message) => self.show_in_message(message),
+            StreamResponse::StatusUpdate(update) => {
+                update.task_id.0.insert_str(0, &self.prefix);
+                if let Some(message) = &mut update.status.message {
+                    self.show_in_message(message);
+                }
+            }
+            StreamResponse::ArtifactUpdate(update) => update.task_id.0.insert_str(0, &self.prefix),
+            _ => {}
+        }
+    }
+
+    /// Text before the ids of this agent in what the client sees.
+    pub(super) fn shown_prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Whether clients see ids other than those of the agent.
+    pub(super) fn renames(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+}
+
+impl A2aOperations {
+    /// Whether this gateway offers an agent or workflow of this name.
+    pub fn offers(&self, name: &str) -> bool {
+        self.0.exposed.iter().any(|pattern| matches_pattern(pattern, name))
+    }
+
+    /// The cards of all agents and workflows that are offered, by name.
+    pub fn offered(&self) -> Vec<AgentCard> {
+        let cards = self.0.cards.list().into_iter().map(|announced| announced.card.clone());
+        cards.filter(|card| self.offers(&card.name)).collect()
+    }
+
+    /// The card of one that is offered.
+    pub fn card(&self, name: &str) -> Option<AgentCard> {
+        let announced = self.0.cards.get(name).filter(|_| self.offers(name))?;
+        Some(announced.card.clone())
+    }
+
+    /// Whether a workflow of this name is deployed.
+    pub(super) fn is_workflow(&self, name: &str) -> bool {
+        self.0.client.programs().workflows.get(name).is_some()
+            || self.0.cards.get(name).is_some_and(|it| card::kind(&it.card) == card::AgentKind::Workflow)
+    }
+
+    /// The agent that a message is for, unless it names a task.
+    pub(super) fn agent_of_message(
+        &self,
+        call: &OperationCall,
+        params: &SendMessageRequest,
+    ) -> Result<Arc<str>, A2aError> {
+        let name = match &call.endpoint {
+            Endpoint::Agent(name) => name.clone(),
+            Endpoint::Mesh => match named_skill(params).or_else(|| self.0.default_agent.clone()) {
+                Some(name) => name,
+                None => self.only_skill()?,
+            },
+        };
+        let is_there = self.0.cards.get(&name).is_some() || self.is_workflow(&name);
+        if is_there && self.offers(&name) {
+            return Ok(name.into());
+        }
+        let text = format!("this gateway offers no workflow or agent {:?}", short(&name, 64));
+        Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
+    }
+
+    /// The skill that is meant if there is no other.
+    fn only_skill(&self) -> Result<String, A2aError> {
+        let mut names: Vec<String> = self.offered().into_iter().map(|card| card.name).collect();
+        if let [only] = names.as_slice() {
+            return Ok(only.clone());
+        }
+        let count = names.len();
+        names.truncate(MAX_NAMED_SKILLS);
+        let more = if count > names.len() { ", …" } else { "" };
+        let text = format!(
+            "the message names no skill: put one into metadata.skill, or call /agents/NAME. Skills: {}{more}",
+            names.join(", ")
+        );
+        Err(error_of(&Fault::invalid(code::GATEWAY_SKILL_UNKNOWN.as_str(), text)))
+    }
+
+    /// The place of a task by the id that the client has. Whether the task exists is known by its agent only.
+    pub(super) async fn locate(&self, call: &OperationCall, id: &str) -> Result<TaskPlace, A2aError> {
+        let absent = || A2aError::task_not_found(short(id, 64));
+        if id.is_empty() {
+            return Err(A2aError::invalid_params("id: expected the id of a task"));
+        }
+        if id.len() > MAX_TEXT {
+            return Err(absent());
+        }
+        if let Endpoint::Agent(name) = &call.endpoint {
+            let is_workflow = self.is_workflow(name);
+            return Ok(TaskPlace::new(&call.endpoint, name.as_str().into(), is_workflow, id.to_owned()));
+        }
+        if let Some((agent, task)) = id.split_once('.') {
+            let token = Token::parse(agent).map_err(|_| absent())?;
+            let card = self.0.cards.by_token(&token).ok_or_else(absent)?;
+            let name = card.card.name.clone();
+            if !self.offers(&name) || self.is_workflow(&name) {
+                return Err(absent());
+            }
+            return Ok(TaskPlace::new(&call.endpoint, name.into(), false, task.to_owned()));
+        }
+        let execution = ExecutionId::parse(id).map_err(|_| absent())?;
+        let workflow = self.workflow_of(&execution).await?.filter(|name| self.offers(name));
+        Ok(TaskPlace::new(&call.endpoint, workflow.ok_or_else(absent)?, true, id.to_owned()))
+    }
+
+    /// The workflow of an execution; None if there is no such execution.
+    async fn workflow_of(&self, execution: &ExecutionId) -> Result<Option<Arc<str>>, A2aError> {
+        if let Some(known) = self.0.workflow_of.get(execution) {
+            return Ok(Some(known));
+        }
+        let record =
+            self.0.client.record(execution).await.map_err(|error| super::peer::client_failed(&error))?;
+        let workflow: Option<Arc<str>> = record.map(|record| record.meta.workflow.as_str().into());
+        if let Some(workflow) = &workflow {
+            self.0.workflow_of.insert(execution.clone(), Arc::clone(workflow));
+        }
+        Ok(workflow)
+    }
+
+    /// Remembers the workflow of an execution.
+    pub(super) fn remember(&self, place: &TaskPlace) {
+        if let (true, Ok(execution)) = (place.is_workflow, ExecutionId::parse(&place.id)) {
+            self.0.workflow_of.insert(execution, Arc::clone(&place.agent));
+        }
+    }
+}
+
+/// The skill that a message names: `metadata.skill`, or the member of the extension.
+fn named_skill(params: &SendMessageRequest) -> Option<String> {
+    let named = |metadata: &Value| {
+        let skill = metadata.get(SKILL_EXTENSION).or_else(|| metadata.get("skill"))?;
+        skill.as_str().or_else(|| skill.get("skill")?.as_str()).map(str::to_owned)
+    };
+    [&params.message.metadata, &params.metadata].into_iter().flatten().find_map(named)
+}
+
+/// Whether a name matches a pattern in which `*` stands for any text.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let mut pieces: Vec<&str> = rest.split('*').collect();
+    let last = pieces.pop().unwrap_or_default();
+    for piece in pieces {
+        match name.find(piece) {
+            Some(at) => name = &name[at + piece.len()..],
+            None => return false,
+        }
+    }
+    name.len() >= last.len() && name.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_names() {
+        let check = |pattern: &str, name: &str, expected: bool| {
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
+        };
+        check("*", "", true);
+        check("*", "any thing", true);
+        check("orders", "orders", true);
+        check("orders", "orders2", false);
+        check("orders-*", "orders-eu", true);
+        check("orders-*", "order", false);
+        check("*-eu", "orders-eu", true);
+        check("a*b*c", "a1b2c", true);
+        check("a*b*c", "a1c2b", false);
+        check("a*a", "a", false);
+        check("a**a", "aa", true);
+    }
+}

@@ -1,0 +1,89 @@
+//! Settings of a gateway.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sinew_executor::service::Adapters;
+
+/// Port that a gateway listens on unless told otherwise.
+pub const DEFAULT_PORT: u16 = 8234;
+
+/// Settings of a gateway.
+#[derive(Clone)]
+pub struct GatewayOptions {
+    /// Address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Address that cards name, for instance `https://agents.example.com`. None: the `Host` that the client used.
+    pub public_url: Option<String>,
+    /// Names in `Host` and `Origin` that requests may have, beside those of the loopback interface.
+    pub hosts: Vec<String>,
+    /// Patterns of the names of agents and workflows that are offered; `*` stands for any text.
+    pub expose: Vec<String>,
+    /// Agent or workflow that gets messages to the mesh which name none.
+    pub default_agent: Option<String>,
+    /// Gives the adapter of a dialect.
+    pub adapters: Adapters,
+    /// Limits of requests.
+    pub limits: GatewayLimits,
+}
+
+impl GatewayOptions {
+    /// The usual settings: loopback only, everything offered.
+    pub fn new(adapters: Adapters) -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
+            public_url: None,
+            hosts: Vec::new(),
+            expose: vec!["*".to_owned()],
+            default_agent: None,
+            adapters,
+            limits: GatewayLimits::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for GatewayOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GatewayOptions")
+            .field("listen", &self.listen)
+            .field("public_url", &self.public_url)
+            .field("expose", &self.expose)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Limits of requests to a gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct GatewayLimits {
+    /// Bytes of a request's body. The broker's largest message is a limit of its own.
+    pub body_bytes: usize,
+    /// How long the body of a request may take to arrive.
+    pub body_timeout: Duration,
+    /// How long the head of a request may take to arrive.
+    pub head_timeout: Duration,
+    /// Connections that are open at once.
+    pub connections: usize,
+    /// Requests that are answered at once; a stream counts until it begins.
+    pub in_flight: usize,
+    /// Streams that are open at once.
+    pub streams: usize,
+    /// How long a blocking call waits before it answers with the task as it is.
+    pub blocking: Duration,
+    /// How long a client may read nothing of what waits for it, before its connection is cut.
+    pub slow_client: Duration,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 1 << 20,
+            body_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(10),
+            connections: 10_000,
+            in_flight: 10_000,
+            streams: 8_000,
+            blocking: Duration::from_mins(10),
+            slow_client: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A2A's HTTP+JSON binding: paths and queries become the parameters of operations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
+use sinew_protocol::jsonrpc::{A2A_JSON, raw};
+use sinew_protocol::unique_keys::check_unique_keys;
+
+use crate::gateway::GatewayState;
+use crate::operations::{Endpoint, OperationReply, short};
+use crate::routes::{self, BodyError};
+use crate::sse::{self, EventWording};
+
+/// Parameters of `GET /tasks` that are numbers, and those that are true or false.
+const NUMBERS: [&str; 2] = ["pageSize", "historyLength"];
+const FLAGS: [&str; 1] = ["includeArtifacts"];
+/// Parameters of a query that are read.
+const QUERY_PARAMETERS: [&str; 8] = [
+    "contextId",
+    "status",
+    "pageSize",
+    "pageToken",
+    "historyLength",
+    "statusTimestampAfter",
+    "includeArtifacts",
+    "tenant",
+];
+
+/// Answers one call of an operation. `path` holds the parameters of the path.
+pub(crate) async fn serve(
+    state: Arc<GatewayState>,
+    endpoint: Endpoint,
+    method: CoreMethod,
+    path: BTreeMap<String, String>,
+    request: Request,
+) -> Response {
+    let media_type = media_type(request.headers());
+    match answer(&state, endpoint, method, path, request).await {
+        Ok(OperationReply::Value(value)) => {
+            routes::with_a2a_headers(respond(StatusCode::OK, value.get().to_owned().into(), media_type))
+        }
+        Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RestWording) {
+            Some(response) => routes::with_a2a_headers(response),
+            None => refuse(&routes::too_many_streams(), StatusCode::SERVICE_UNAVAILABLE, media_type),
+        },
+        Err(RestError { error, status }) => {
+            routes::with_a2a_headers(refuse(&error, status.unwrap_or_else(|| status_of(&error)), media_type))
+        }
+    }
+}
+
+/// A refusal, with its HTTP status where that does not follow from the error.
+struct RestError {
+    error: A2aError,
+    status: Option<StatusCode>,
+}
+
+impl From<A2aError> for RestError {
+    fn from(error: A2aError) -> Self {
+        Self { error, status: None }
+    }
+}
+
+async fn answer(
+    state: &GatewayState,
+    endpoint: Endpoint,
+    method: CoreMethod,
+    mut path: BTreeMap<String, String>,
+    request: Request,
+) -> Result<OperationReply, RestError> {
+    let (parts, body) = request.into_parts();
+    routes::check_version(&parts)?;
+    path.remove("agent");
+    let mut params = match method {
+        CoreMethod::SendMessage
+        | CoreMethod::SendStreamingMessage
+        | CoreMethod::CreateTaskPushNotificationConfig
+        | CoreMethod::CancelTask => {
+            let body = routes::read_body(state, body).await.map_err(|error| match error {
+                BodyError::TooLarge => RestError {
+                    error: A2aError::new(
+                        ErrorCode::InvalidRequest,
+                        "the body is larger than this gateway reads",
+                    ),
+                    status: Some(StatusCode::PAYLOAD_TOO_LARGE),
+                },
+                BodyError::Broken => RestError {
+                    error: A2aError::new(ErrorCode::ParseError, "the body did not arrive whole"),
+                    status: Some(StatusCode::REQUEST_TIMEOUT),
+                },
+            })?;
+            let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            body_params(&body, content_type, method)?
+        }
+        _ => query_params(parts.uri.query().unwrap_or_default())?,
+    };
+    // The path wins over the body.
+    for (name, value) in path {
+        params.insert(name, Value::String(value));
+    }
+    let operation = routes::operation_call(state, &parts, endpoint);
+    Ok(state.operations.perform(&operation, method, &raw(&params)).await?)
+}
+
+/// The body as parameters.
+fn body_params(
+    body: &Bytes,
+    content_type: Option<&str>,
+    method: CoreMethod,
+) -> Result<Map<String, Value>, A2aError> {
+    // A cancellation may have no body.
+    if body.is_empty() && method == CoreMethod::CancelTask {
+        return Ok(Map::new());
+    }
+    if !routes::is_json(content_type) {
+        let named = content_type.map_or_else(|| "no Content-Type".to_owned(), |text| short(text, 100));
+        let text = format!("{named}: send {A2A_JSON} or application/json");
+        return Err(A2aError::content_type_not_supported(text));
+    }
+    check_unique_keys(body).map_err(|error| A2aError::new(ErrorCode::ParseError, error.to_string()))?;
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(params)) => Ok(params),
+        Ok(_) => Err(A2aError::invalid_params("the body is not a JSON object")),
+        Err(error) => Err(A2aError::new(
+            ErrorCode::ParseError,
+            format!("the body is not JSON: {}", short(&error.to_string(), 300)),
+        )),
+    }
+}
+
+/// A query as parameters. Names that A2A does not have are passed over.
+fn query_params(query: &str) -> Result<Map<String, Value>, A2aError> {
+    let mut params = Map::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            let decoded = percent_decode_str(&text).decode_utf8().map(std::borrow::Cow::into_owned);
+            decoded.map_err(|_| A2aError::invalid_params("the query is not UTF-8"))
+        };
+        let (name, value) = (decode(name)?, decode(value)?);
+        if !QUERY_PARAMETERS.contains(&name.as_str()) {
+            continue;
+        }
+        let bad = |expected: &str| A2aError::invalid_params(format!("{name}: expected {expected}"));
+        let value = if NUMBERS.contains(&name.as_str()) {
+            json!(value.parse::<u32>().map_err(|_| bad("a number"))?)
+        } else if FLAGS.contains(&name.as_str()) {
+            json!(value.parse::<bool>().map_err(|_| bad("true or false"))?)
+        } else {
+            Value::String(value)
+        };
+        if params.insert(name.clone(), value).is_some() {
+            return Err(A2aError::invalid_params(format!("{name}: given twice")));
+        }
+    }
+    Ok(params)
+}
+
+/// Events as they are.
+struct RestWording;
+
+impl EventWording for RestWording {
+    fn event(&self, body: &Bytes) -> Bytes {
+        body.clone()
+    }
+
+    fn failure(&self, error: &A2aError) -> Bytes {
+        // Plain data with text keys can always be written.
+        serde_json::to_vec(&error_body(error, status_of(error))).unwrap_or_default().into()
+    }
+}
+
+/// The error as `google.rpc.Status` in JSON.
+fn error_body(error: &A2aError, status: StatusCode) -> Value {
+    let details = error.data.clone().filter(Value::is_array).unwrap_or_else(|| error.error_info_data(None));
+    json!({"error": {
+        "code": status.as_u16(),
+        "status": word_of(error, status),
+        "message": short(&error.message, 1_000),
+        "details": if details.is_array() { details } else { json!([]) },
+    }})
+}
+
+/// The word of `google.rpc.Code`.
+fn word_of(error: &A2aError, status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
+        StatusCode::REQUEST_TIMEOUT => "DEADLINE_EXCEEDED",
+        StatusCode::PAYLOAD_TOO_LARGE => "OUT_OF_RANGE",
+        _ => error.code.grpc_status(),
+    }
+}
+
+/// The HTTP status of an error: A2A's, and 503 for what may be gone the next time.
+fn status_of(error: &A2aError) -> StatusCode {
+    let is_temporary =
+        error.code == ErrorCode::InternalError && sinew_protocol::jsonrpc::fault_of(error).retryable;
+    if is_temporary {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn refuse(error: &A2aError, status: StatusCode, media_type: &'static str) -> Response {
+    let body = serde_json::to_vec(&error_body(error, status)).unwrap_or_default();
+    respond(status, body.into(), media_type)
+}
+
+fn respond(status: StatusCode, body: Bytes, media_type: &'static str) -> Response {
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// The media type of an answer: A2A's own for a client that names it, else plain JSON.
+fn media_type(headers: &HeaderMap) -> &'static str {
+    let named = [header::ACCEPT, header::CONTENT_TYPE];
+    let mut named =
+        named.iter().flat_map(|name| headers.get_all(name)).filter_map(|value| value.to_str().ok());
+    if named.any(|value| value.to_ascii_lowercase().contains(A2A_JSON)) {
+        A2A_JSON
+    } else {
+        "application/json"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_become_parameters() {
+        let check = |query: &str, expected: Value| {
+            assert_eq!(Value::Object(query_params(query).unwrap()), expected, "{query}");
+        };
+        check("", json!({}));
+        check("pageSize=5&includeArtifacts=true&other=1", json!({"pageSize": 5, "includeArtifacts": true}));
+        check("contextId=a%20b+c&A2A-Version=1.0", json!({"contextId": "a b c"}));
+        for query in
+            ["pageSize=x", "pageSize=-1", "includeArtifacts=1", "contextId=a&contextId=b", "status=%ff"]
+        {
+            assert!(query_params(query).is_err(), "{query}");
+        }
+    }
+}

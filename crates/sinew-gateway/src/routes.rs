@@ -1,0 +1,251 @@
+//! Every route of a gateway in one table, and what all of them share: bodies, versions, headers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use sinew_mesh::trace::TraceParent;
+use sinew_protocol::a2a::{A2A_VERSION, A2aError, CoreMethod};
+use sinew_protocol::jsonrpc::{A2A_JSON, check_headers, error_of};
+use sinew_protocol::{Fault, code, header as mesh_header};
+
+use crate::caller::CallerIdentity;
+use crate::cards;
+use crate::gateway::GatewayState;
+use crate::http_error::HttpProblem;
+use crate::operations::{Endpoint, OperationCall, short};
+use crate::{guard, jsonrpc, rest};
+
+/// Extensions that a client may ask for at once.
+const MAX_EXTENSIONS: usize = 32;
+
+/// Work behind a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteWork {
+    /// A card: of the mesh, or of the agent in the path.
+    Card,
+    /// A2A by JSON-RPC.
+    JsonRpc,
+    /// An operation of A2A by HTTP+JSON.
+    Operation(CoreMethod),
+    /// An operation named behind a colon at the end of the path: `tasks/ID:cancel`.
+    TaskVerb,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewayRoute {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) work: RouteWork,
+}
+
+/// Routes below the address of an endpoint, and below it with a tenant.
+const ENDPOINT_ROUTES: [(&str, &str, RouteWork); 10] = [
+    ("POST", "/message:send", RouteWork::Operation(CoreMethod::SendMessage)),
+    ("POST", "/message:stream", RouteWork::Operation(CoreMethod::SendStreamingMessage)),
+    ("GET", "/tasks", RouteWork::Operation(CoreMethod::ListTasks)),
+    ("GET", "/tasks/{id}", RouteWork::TaskVerb),
+    ("POST", "/tasks/{id}", RouteWork::TaskVerb),
+    (
+        "POST",
+        "/tasks/{taskId}/pushNotificationConfigs",
+        RouteWork::Operation(CoreMethod::CreateTaskPushNotificationConfig),
+    ),
+    (
+        "GET",
+        "/tasks/{taskId}/pushNotificationConfigs",
+        RouteWork::Operation(CoreMethod::ListTaskPushNotificationConfigs),
+    ),
+    (
+        "GET",
+        "/tasks/{taskId}/pushNotificationConfigs/{id}",
+        RouteWork::Operation(CoreMethod::GetTaskPushNotificationConfig),
+    ),
+    (
+        "DELETE",
+        "/tasks/{taskId}/pushNotificationConfigs/{id}",
+        RouteWork::Operation(CoreMethod::DeleteTaskPushNotificationConfig),
+    ),
+    ("GET", "/extendedAgentCard", RouteWork::Operation(CoreMethod::GetExtendedAgentCard)),
+];
+
+/// Addresses of endpoints, without and with a tenant.
+const ENDPOINTS: [&str; 4] = ["/a2a", "/a2a/{tenant}", "/agents/{agent}", "/agents/{agent}/{tenant}"];
+
+/// Every route.
+pub(crate) fn all_routes() -> Vec<GatewayRoute> {
+    let plain = [
+        ("GET", "/.well-known/agent-card.json", RouteWork::Card),
+        ("GET", "/agents/{agent}/.well-known/agent-card.json", RouteWork::Card),
+        ("POST", "/a2a", RouteWork::JsonRpc),
+        ("POST", "/a2a/", RouteWork::JsonRpc),
+        ("POST", "/agents/{agent}", RouteWork::JsonRpc),
+        ("POST", "/agents/{agent}/", RouteWork::JsonRpc),
+    ];
+    let route = |base: &str, (method, path, work): (&'static str, &str, RouteWork)| GatewayRoute {
+        method,
+        path: format!("{base}{path}"),
+        work,
+    };
+    let below = ENDPOINTS.iter().flat_map(|base| ENDPOINT_ROUTES.map(|one| route(base, one)));
+    plain.map(|one| route("", one)).into_iter().chain(below).collect()
+}
+
+/// The router of all routes, behind the guard.
+pub(crate) fn router(state: &Arc<GatewayState>) -> Router {
+    let mut router: Router<Arc<GatewayState>> = Router::new();
+    for route in all_routes() {
+        router = router.route(&route.path, method_router(route.method, route.work));
+    }
+    let unknown = async |request: Request| {
+        HttpProblem::not_found(format!("there is nothing at {}", short(request.uri().path(), 200)))
+    };
+    let wrong_method = async |request: Request| {
+        let text = format!("{} is not a method of this path", short(request.method().as_str(), 20));
+        HttpProblem::new(StatusCode::METHOD_NOT_ALLOWED, code::GATEWAY_PATH_UNKNOWN, text)
+    };
+    router
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(state), guard::check_request))
+        .with_state(Arc::clone(state))
+}
+
+fn method_router(method: &str, work: RouteWork) -> MethodRouter<Arc<GatewayState>> {
+    let filter = match method {
+        "POST" => MethodFilter::POST,
+        "DELETE" => MethodFilter::DELETE,
+        _ => MethodFilter::GET,
+    };
+    let serve = async move |State(state): State<Arc<GatewayState>>,
+                            Path(path): Path<BTreeMap<String, String>>,
+                            request: Request| { serve(state, work, path, request).await };
+    MethodRouter::new().on(filter, serve)
+}
+
+async fn serve(
+    state: Arc<GatewayState>,
+    work: RouteWork,
+    path: BTreeMap<String, String>,
+    request: Request,
+) -> Response {
+    let endpoint = match path.get("agent") {
+        None => Endpoint::Mesh,
+        Some(name) if state.operations.card(name).is_some() => Endpoint::Agent(name.clone()),
+        Some(name) => {
+            let text = format!("this gateway offers no workflow or agent {:?}", short(name, 64));
+            return HttpProblem::not_found(text).into_response();
+        }
+    };
+    match work {
+        RouteWork::Card => card(&state, &endpoint, request.headers()),
+        RouteWork::JsonRpc => jsonrpc::serve(state, endpoint, request).await,
+        RouteWork::Operation(method) => rest::serve(state, endpoint, method, path, request).await,
+        RouteWork::TaskVerb => task_verb(state, endpoint, path, request).await,
+    }
+}
+
+/// `GET tasks/ID`, `POST tasks/ID:cancel`, and `tasks/ID:subscribe` with either method.
+async fn task_verb(
+    state: Arc<GatewayState>,
+    endpoint: Endpoint,
+    mut path: BTreeMap<String, String>,
+    request: Request,
+) -> Response {
+    let id = path.remove("id").unwrap_or_default();
+    let is_get = *request.method() == Method::GET;
+    let (id, method) = match id.rsplit_once(':') {
+        Some((id, "subscribe")) => (id.to_owned(), CoreMethod::SubscribeToTask),
+        Some((id, "cancel")) if !is_get => (id.to_owned(), CoreMethod::CancelTask),
+        _ if is_get => (id, CoreMethod::GetTask),
+        _ => return HttpProblem::not_found("expected tasks/ID:cancel or tasks/ID:subscribe").into_response(),
+    };
+    path.insert("id".to_owned(), id);
+    rest::serve(state, endpoint, method, path, request).await
+}
+
+fn card(state: &GatewayState, endpoint: &Endpoint, headers: &HeaderMap) -> Response {
+    let base = state.base_url(headers);
+    let card = match endpoint {
+        Endpoint::Mesh => cards::mesh_card(&state.operations, &base),
+        Endpoint::Agent(name) => match state.operations.card(name) {
+            Some(card) => cards::agent_card(card, &base),
+            None => return HttpProblem::not_found("the agent has gone").into_response(),
+        },
+    };
+    cards::respond(&card, headers)
+}
+
+/// Reason why a body was not read.
+pub(crate) enum BodyError {
+    /// Longer than the limit.
+    TooLarge,
+    /// It did not arrive, or not in time.
+    Broken,
+}
+
+/// Reads a body within its limits of size and time.
+pub(crate) async fn read_body(state: &GatewayState, body: Body) -> Result<Bytes, BodyError> {
+    let read = Limited::new(body, state.limits.body_bytes).collect();
+    match tokio::time::timeout(state.limits.body_timeout, read).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        _ => Err(BodyError::Broken),
+    }
+}
+
+/// Whether a media type is one of JSON that A2A reads.
+pub(crate) fn is_json(content_type: Option<&str>) -> bool {
+    let bare = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    [mesh_header::JSON, A2A_JSON].iter().any(|known| bare.eq_ignore_ascii_case(known))
+}
+
+/// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
+pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
+    let named = parts.headers.get(mesh_header::A2A_VERSION).and_then(|value| value.to_str().ok());
+    let queried = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.eq_ignore_ascii_case(mesh_header::A2A_VERSION).then_some(value)
+    });
+    check_headers(named.or(queried), None)
+}
+
+/// A call of an operation, as the head of its request says.
+pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endpoint) -> OperationCall {
+    let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
+    let extensions = extensions.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
+    let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
+    OperationCall {
+        caller: caller.unwrap_or_else(|| state.own_caller.clone()),
+        endpoint,
+        extensions: extensions.map(|uri| short(uri, 300)).collect(),
+        trace: text(mesh_header::TRACE_PARENT)
+            .and_then(|text| text.parse::<TraceParent>().ok())
+            .map_or_else(TraceParent::fresh, TraceParent::child),
+        last_event: text("last-event-id").and_then(|text| text.trim().parse().ok()),
+    }
+}
+
+/// Adds the headers that every answer of A2A has.
+pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
+    response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
+    response
+}
+
+pub(crate) fn too_many_streams() -> A2aError {
+    let text = "as many streams are open at this gateway as may be";
+    let fault =
+        Fault::error(code::GATEWAY_BUSY.as_str(), text).with_retryable(true).with_retry_after_ms(1_000);
+    error_of(&fault)
+}

@@ -1,0 +1,89 @@
+//! Connections: how many, how long their heads may take, and how they end.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::gateway::GatewayState;
+use crate::stall_guard::StallGuard;
+
+/// After a failed accept, for instance because the process has no file descriptor left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
+/// Bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Requests on one connection of HTTP/2 at once.
+const MAX_HTTP2_STREAMS: u32 = 256;
+/// How long requests that are answered when the gateway stops may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Serves until the gateway drains, then until what is being answered has been answered.
+pub(crate) async fn serve(state: Arc<GatewayState>, listener: TcpListener, router: Router) {
+    let room = Arc::new(Semaphore::new(state.limits.connections));
+    let open = GracefulShutdown::new();
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(state.limits.head_timeout)
+        .max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_HTTP2_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = state.draining.cancelled() => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let (stream, permit) = accepted;
+        let connection = builder
+            .serve_connection_with_upgrades(
+                TokioIo::new(StallGuard::new(stream, state.limits.slow_client)),
+                TowerToHyperService::new(router.clone()),
+            )
+            .into_owned();
+        let connection = open.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let ended = pin!(open.shutdown());
+    if tokio::time::timeout(DRAIN_TIMEOUT, ended).await.is_err() {
+        tracing::warn!("requests that were being answered are given up");
+    }
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> (tokio::net::TcpStream, Option<tokio::sync::OwnedSemaphorePermit>) {
+    let permit = Arc::clone(room).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Small answers must not wait for more to send.
+                let _ = stream.set_nodelay(true);
+                return (stream, permit);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not taken");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Streams of events over HTTP: `text/event-stream`, each event with its number, so that a client may go on behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::stream;
+use sinew_protocol::a2a::A2aError;
+
+use crate::gateway::GatewayState;
+use crate::operations::{StreamItem, TaskStream};
+
+/// Time without events after which a comment shows that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Milliseconds after which a client comes back when its stream broke off.
+const RETRY_MS: u32 = 1_000;
+
+/// Words the events of a stream.
+pub(crate) trait EventWording: Send + Sync + 'static {
+    /// The data of an event.
+    fn event(&self, body: &Bytes) -> Bytes;
+    /// The data of a failure.
+    fn failure(&self, error: &A2aError) -> Bytes;
+}
+
+/// State of one stream.
+struct OpenStream<W> {
+    state: Arc<GatewayState>,
+    items: TaskStream,
+    wording: W,
+    is_first: bool,
+    last: Option<u64>,
+    _permit: tokio::sync::OwnedSemaphorePermit,
+}
+
+/// A stream as a response. None if as many are open as may be.
+pub(crate) fn respond<W: EventWording>(
+    state: &Arc<GatewayState>,
+    items: TaskStream,
+    wording: W,
+) -> Option<Response> {
+    let permit = Arc::clone(&state.streams).try_acquire_owned().ok()?;
+    let open =
+        OpenStream { state: Arc::clone(state), items, wording, is_first: true, last: None, _permit: permit };
+    let body = Body::from_stream(stream::unfold(Some(open), |open| async move {
+        let mut open = open?;
+        let (bytes, goes_on) = open.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(bytes), goes_on.then_some(open)))
+    }));
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies must not gather events.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Some(response)
+}
+
+impl<W: EventWording> OpenStream<W> {
+    /// The next bytes, and whether more follow.
+    async fn next(&mut self) -> Option<(Bytes, bool)> {
+        let mut out = BytesMut::new();
+        if std::mem::take(&mut self.is_first) {
+            out.put_slice(format!("retry: {RETRY_MS}\n\n").as_bytes());
+        }
+        let item = tokio::select! {
+            biased;
+            item = self.items.next() => item,
+            () = self.state.draining.cancelled() => {
+                let last = self.last.map_or_else(String::new, |last| format!(" with Last-Event-ID: {last}"));
+                out.put_slice(format!(": this gateway stops; subscribe again{last}\n\n").as_bytes());
+                return Some((out.freeze(), false));
+            }
+            () = tokio::time::sleep(KEEP_ALIVE) => {
+                out.put_slice(b": alive\n\n");
+                return Some((out.freeze(), true));
+            }
+        };
+        let (seq, data, goes_on) = match item? {
+            StreamItem::Event { seq, body } => (seq, self.wording.event(&body), true),
+            StreamItem::Failed(error) => (None, self.wording.failure(&error), false),
+        };
+        if let Some(seq) = seq {
+            self.last = Some(seq);
+            out.put_slice(format!("id: {seq}\n").as_bytes());
+        }
+        out.put_slice(b"data: ");
+        out.put_slice(&data);
+        out.put_slice(b"\n\n");
+        Some((out.freeze(), goes_on))
+    }
+}

@@ -1,0 +1,87 @@
+//! Cards as clients find them.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{GatewayWorld, SINGLE, review};
+
+#[tokio::test]
+async fn cards_name_skills_and_interfaces() {
+    let world = GatewayWorld::new(&[("single", SINGLE), ("review", &review())]).await;
+    world.serve_echo().await;
+    let answer = world.http.get(format!("{}/.well-known/agent-card.json", world.base)).send().await.unwrap();
+    assert_eq!(answer.headers()["cache-control"], "public, max-age=30");
+    let tag = answer.headers()["etag"].clone();
+    let card: Value = answer.json().await.unwrap();
+    let skills: Vec<&str> =
+        card["skills"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(skills, ["one", "review", "single"]);
+    let interfaces: Vec<(&Value, &Value)> = card["supportedInterfaces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (&it["protocolBinding"], &it["url"]))
+        .collect();
+    let url = json!(format!("{}/a2a", world.base));
+    assert_eq!(interfaces, [(&json!("JSONRPC"), &url), (&json!("HTTP+JSON"), &url)]);
+    let extensions = card["capabilities"]["extensions"].as_array().unwrap();
+    let params = |end: &str| {
+        let found = extensions.iter().find(|it| it["uri"].as_str().unwrap().ends_with(end));
+        found.unwrap_or_else(|| panic!("{end}: {card}"))["params"]["skills"].clone()
+    };
+    assert_eq!(params("/schemas")["single"]["inputSchema"]["required"], json!(["value"]));
+    assert!(params("/workflow-visualization")["single"].as_str().unwrap().starts_with("flowchart"));
+    // A client that has the card is told so.
+    for (known, status) in [
+        (tag.to_str().unwrap().to_owned(), StatusCode::NOT_MODIFIED),
+        (format!("\"other\", W/{}", tag.to_str().unwrap()), StatusCode::NOT_MODIFIED),
+        ("\"other\"".to_owned(), StatusCode::OK),
+    ] {
+        let url = format!("{}/.well-known/agent-card.json", world.base);
+        let answer = world.http.get(url).header("if-none-match", &known).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{known}");
+    }
+    let own: Value = world
+        .http
+        .get(format!("{}/agents/single/.well-known/agent-card.json", world.base))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(own["name"], "single");
+    let bindings: Vec<&Value> =
+        own["supportedInterfaces"].as_array().unwrap().iter().map(|it| &it["protocolBinding"]).collect();
+    assert_eq!(bindings[..2], [&json!("JSONRPC"), &json!("HTTP+JSON")]);
+    assert_eq!(own["supportedInterfaces"][0]["url"], json!(format!("{}/agents/single", world.base)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn names_that_are_not_exposed_are_absent() {
+    let world = GatewayWorld::with(&[("single", SINGLE), ("review", &review())], |options| {
+        options.expose = vec!["sin*".to_owned()];
+        options.public_url = Some("https://agents.example.com/".to_owned());
+    })
+    .await;
+    let card: Value = world
+        .http
+        .get(format!("{}/.well-known/agent-card.json", world.base))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(card["skills"].as_array().unwrap().len(), 1, "{card}");
+    assert_eq!(card["supportedInterfaces"][0]["url"], "https://agents.example.com/a2a");
+    for path in ["/agents/review/.well-known/agent-card.json", "/agents/nobody/.well-known/agent-card.json"] {
+        let answer = world.http.get(format!("{}{path}", world.base)).send().await.unwrap();
+        assert_eq!(answer.status(), 404);
+        assert_eq!(answer.headers()["content-type"], "application/problem+json");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!((&problem["status"], &problem["code"]), (&json!(404), &json!("SINEW-9003")), "{problem}");
+    }
+    world.end().await;
+}

@@ -1,0 +1,62 @@
+//! A workflow that waits for a person, and the message that answers it.
+
+use serde_json::{Value, json};
+
+use crate::support::{EventSource, GatewayWorld, message, review, state};
+
+fn answer(id: &str, task: &Value, parts: Value) -> Value {
+    let mut answer = message(id, parts);
+    answer["message"]["taskId"] = task["id"].clone();
+    answer
+}
+
+#[tokio::test]
+async fn decisions_are_sent_as_messages() {
+    let world = GatewayWorld::new(&[("review", &review())]).await;
+    let cases = [
+        ("yes", json!([{"text": "yes"}])),
+        ("data", json!([{"data": {"approved": true, "comment": "fine"}}])),
+    ];
+    for (name, parts) in cases {
+        let sent =
+            world.rpc("/agents/review", "SendMessage", &message(name, json!([{"text": "look"}]))).await;
+        let task = &sent["result"]["task"];
+        assert_eq!(state(task), "TASK_STATE_INPUT_REQUIRED", "{sent}");
+        assert!(sent.to_string().contains("Is this right?"), "{sent}");
+        let mut wrong = answer("w", task, parts.clone());
+        wrong["message"]["contextId"] = json!("another");
+        let refused = world.rpc("/agents/review", "SendMessage", &wrong).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let decided =
+            world.rpc("/agents/review", "SendMessage", &answer(&format!("{name}-2"), task, parts)).await;
+        assert_eq!(state(&decided["result"]["task"]), "TASK_STATE_COMPLETED", "{decided}");
+        // A task that has ended takes no more messages.
+        let late =
+            world.rpc("/agents/review", "SendMessage", &answer("late", task, json!([{"text": "no"}]))).await;
+        assert_eq!(late["error"]["code"], -32004, "{late}");
+        assert!(late["error"]["data"].to_string().contains("SINEW-9007"), "{late}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_decision_opens_a_stream_to_the_end() {
+    let world = GatewayWorld::new(&[("review", &review())]).await;
+    let sent = world.rpc("/a2a", "SendMessage", &message("m", json!([{"text": "look"}]))).await;
+    let task = &sent["result"]["task"];
+    let call = json!({"jsonrpc": "2.0", "id": "s", "method": "SendStreamingMessage",
+                      "params": answer("m2", task, json!([{"text": "no, not like this"}]))});
+    let response = world.request(reqwest::Method::POST, "/a2a").json(&call).send().await.unwrap();
+    let events = EventSource::of(response).all().await;
+    let (_, first) = &events[0];
+    assert_eq!((&first["id"], &first["result"]["task"]["id"]), (&json!("s"), &task["id"]), "{first}");
+    let (_, last) = events.last().unwrap();
+    let ended = if events.len() == 1 { &last["result"]["task"] } else { &last["result"]["statusUpdate"] };
+    assert!(["TASK_STATE_FAILED", "TASK_STATE_COMPLETED"].contains(&state(ended)), "{last}");
+    let client = sinew_executor::client::Client::new(world.mesh.clone(), |_| None).await.unwrap();
+    let execution = sinew_protocol::ExecutionId::parse(task["id"].as_str().unwrap()).unwrap();
+    let record = client.record(&execution).await.unwrap().unwrap();
+    let verdict = record.commands.iter().find(|verdict| verdict.op.as_str() == "approve").unwrap();
+    assert_eq!(verdict.caller.as_str(), "gateway", "the decision names who made it");
+    world.end().await;
+}

@@ -1,0 +1,41 @@
+//! Commands of `docs/gateway.md` do what the page says.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{GatewayWorld, state};
+
+/// The workflow that the page calls.
+const GREET: &str = r#"
+workflow:
+  description: Greets by name
+  input_schema: {type: object, properties: {name: {type: string}}, required: [name]}
+  nodes:
+    - {id: a, type: agent, agent_name: one, input: {name: "{{workflow.input.name}}"}}
+  output_mapping: {name: "{{a.output.name}}"}
+"#;
+
+#[tokio::test]
+async fn commands_of_the_page_work() {
+    let page = include_str!("../../../docs/gateway.md").replace("\\\n", "");
+    let commands: Vec<&str> = page.lines().filter(|line| line.starts_with("curl ")).collect();
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    let world = GatewayWorld::new(&[("greet", GREET)]).await;
+    world.serve_echo().await;
+    let mut answers: Vec<Value> = Vec::new();
+    for command in commands {
+        let command = command.replace("http://127.0.0.1:8234", &world.base);
+        let ended = Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).output().await.unwrap();
+        assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
+        answers.push(serde_json::from_slice(&ended.stdout).unwrap());
+    }
+    let skills: Vec<&Value> =
+        answers[0]["skills"].as_array().unwrap().iter().map(|skill| &skill["id"]).collect();
+    assert_eq!(skills, [&json!("greet"), &json!("one")]);
+    let task = &answers[1]["task"];
+    assert_eq!(state(task), "TASK_STATE_COMPLETED", "{task}");
+    assert_eq!(task["artifacts"][0]["parts"][0]["data"], json!({"name": "Ada"}));
+    world.end().await;
+}

@@ -1,0 +1,238 @@
+//! Requests that are wrong, forged or endless: refused with a code, and nothing is stored.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use sinew_agent::Agent;
+
+use crate::support::{EventSource, GatewayWorld, PATIENCE, SINGLE, message};
+
+#[tokio::test]
+async fn hosts_and_origins_of_others_are_refused() {
+    let world = GatewayWorld::with(&[("single", SINGLE)], |options| {
+        options.hosts = vec!["mesh.example".to_owned()];
+    })
+    .await;
+    let port = world.base.rsplit(':').next().unwrap().to_owned();
+    let cases = [
+        (format!("localhost:{port}"), None, true),
+        (format!("127.0.0.1:{port}"), None, true),
+        (format!("[::1]:{port}"), None, true),
+        ("MESH.example".to_owned(), None, true),
+        ("evil.example".to_owned(), None, false),
+        ("mesh.example.evil.example".to_owned(), None, false),
+        ("localhost.evil.example".to_owned(), None, false),
+        (format!("localhost:{port}"), Some("http://localhost:3000"), true),
+        (format!("localhost:{port}"), Some("https://mesh.example"), true),
+        (format!("localhost:{port}"), Some("https://evil.example"), false),
+        (format!("localhost:{port}"), Some("null"), false),
+    ];
+    for (host, origin, allowed) in cases {
+        let url = format!("{}/.well-known/agent-card.json", world.base);
+        let mut request = world.http.get(url).header("host", &host);
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status() == StatusCode::OK, allowed, "{host} {origin:?}");
+        assert!(!answer.headers().contains_key("access-control-allow-origin"));
+        if !allowed {
+            assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+            let problem: Value = answer.json().await.unwrap();
+            assert_eq!(problem["code"], "SINEW-9004", "{problem}");
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_gateway_on_a_public_address_does_not_start() {
+    let world = GatewayWorld::new(&[]).await;
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let error = world.start_at(address.parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.code(), "SINEW-9002", "{address} {error}");
+    }
+    let taken = world.base.trim_start_matches("http://").parse().unwrap();
+    let error = world.start_at(taken).await.unwrap_err();
+    assert_eq!(error.code(), "SINEW-9001", "{error}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_calls_are_refused() {
+    let world =
+        GatewayWorld::with(&[("single", SINGLE)], |options| options.limits.body_bytes = 100_000).await;
+    let call = |method: &str, params: &Value| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+    };
+    let good = message("m", json!([{"data": {"value": "v"}}]));
+    let cases: Vec<(String, i64, StatusCode)> = vec![
+        (String::new(), -32700, StatusCode::OK),
+        ("{".to_owned(), -32700, StatusCode::OK),
+        ("[]".to_owned(), -32600, StatusCode::OK),
+        (format!("[{}]", call("SendMessage", &good)), -32600, StatusCode::OK),
+        ("{\"id\": 1}".to_owned(), -32600, StatusCode::OK),
+        (json!({"jsonrpc": "1.0", "id": 1, "method": "SendMessage"}).to_string(), -32600, StatusCode::OK),
+        (json!({"jsonrpc": "2.0", "id": {}, "method": "SendMessage"}).to_string(), -32600, StatusCode::OK),
+        (call("message/send", &good), -32601, StatusCode::OK),
+        (call("GetAgentCard", &json!({})), -32601, StatusCode::OK),
+        (call("SendMessage", &json!([])), -32602, StatusCode::OK),
+        (call("SendMessage", &json!("x")), -32602, StatusCode::OK),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"GetTask\",\"method\":\"SendMessage\"}".to_owned(),
+            -32600,
+            StatusCode::OK,
+        ),
+        (
+            call("SendMessage", &message("m", json!([{"text": "x".repeat(100_000)}]))),
+            -32600,
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ),
+        (format!("{}1{}", "[".repeat(50_000), "]".repeat(49_000)), -32700, StatusCode::OK),
+    ];
+    for (body, code, status) in cases {
+        let shown: String = body.chars().take(80).collect();
+        let request =
+            world.request(Method::POST, "/agents/single").header("content-type", "application/json");
+        let answer = request.body(body).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{shown}");
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
+    }
+    assert_eq!(world.executions().await, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn versions_and_media_types_are_checked() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let good = message("m", json!([{"data": {"value": "v"}}]));
+    for version in [None, Some(""), Some("0.3"), Some("2.0")] {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": good});
+        let mut rpc = world.http.post(format!("{}/agents/single", world.base)).json(&call);
+        let mut rest = world.http.post(format!("{}/agents/single/message:send", world.base)).json(&good);
+        if let Some(version) = version {
+            (rpc, rest) = (rpc.header("A2A-Version", version), rest.header("A2A-Version", version));
+        }
+        let answer: Value = rpc.send().await.unwrap().json().await.unwrap();
+        assert_eq!(answer["error"]["code"], -32009, "{version:?} {answer}");
+        assert_eq!(answer["error"]["data"][0]["reason"], "VERSION_NOT_SUPPORTED", "{answer}");
+        let answer = rest.send().await.unwrap();
+        assert_eq!(answer.status(), 400);
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED", "{answer}");
+    }
+    let url = format!("{}/agents/single/tasks?A2A-Version=1.0", world.base);
+    assert_eq!(world.http.get(url).send().await.unwrap().status(), 200, "the version may stand in the query");
+    let text = world.request(Method::POST, "/agents/single").header("content-type", "text/plain").body("{}");
+    assert_eq!(text.send().await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let text =
+        world.request(Method::POST, "/agents/single/message:send").header("content-type", "text/plain");
+    let answer: Value = text.body(good.to_string()).send().await.unwrap().json().await.unwrap();
+    assert_eq!(answer["error"]["details"][0]["reason"], "CONTENT_TYPE_NOT_SUPPORTED", "{answer}");
+    let own = world.request(Method::GET, "/agents/single/tasks").header("accept", "application/a2a+json");
+    assert_eq!(own.send().await.unwrap().headers()["content-type"], "application/a2a+json");
+    assert_eq!(world.executions().await, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn paths_lead_nowhere_else() {
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    let cases = [
+        (Method::GET, "/", 404),
+        (Method::GET, "/agents/..%2f..%2fsingle/tasks", 404),
+        (Method::GET, "/agents/%3E/tasks", 404),
+        (Method::GET, "/agents/single%00/tasks", 404),
+        (Method::GET, "/agents/single/tasks/..%2f..%2fx", 404),
+        (Method::GET, "/agents/single/tasks/%3E", 404),
+        (Method::GET, "/agents/single/tasks/a.b.*", 404),
+        (Method::POST, "/agents/single/tasks/x:explode", 404),
+        (Method::DELETE, "/agents/single", 405),
+        (Method::PUT, "/a2a", 405),
+    ];
+    for (method, path, status) in cases {
+        let answer = world.request(method.clone(), path).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{method} {path}");
+        let body: Value = answer.json().await.unwrap();
+        assert!(body.get("code").is_some() || body.get("error").is_some(), "{path}: {body}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn half_open_requests_are_cut() {
+    let short = std::time::Duration::from_millis(300);
+    let world = GatewayWorld::with(&[], |options| {
+        options.limits.head_timeout = short;
+        options.limits.body_timeout = short;
+    })
+    .await;
+    let address = world.base.trim_start_matches("http://").to_owned();
+    let body = format!(
+        "POST /a2a HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n\
+         content-length: 100\r\n\r\n{{"
+    );
+    for head in [format!("GET / HTTP/1.1\r\nhost: {address}\r\n"), body] {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // The gateway ends the connection; without its limits this would wait for ever.
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_are_cut() {
+    let world = GatewayWorld::with(&[], |options| {
+        options.limits.slow_client = std::time::Duration::from_millis(500);
+        options.limits.streams = 1;
+    })
+    .await;
+    let agent = Agent::dynamic("one", None, None, |input, context| async move {
+        // More than the buffers of a connection take.
+        for _ in 0..400 {
+            context.progress(json!("x".repeat(60_000)));
+            tokio::task::yield_now().await;
+        }
+        context.cancel().cancelled().await;
+        Ok(input)
+    });
+    world.serve(agent).await;
+    let stream = |id: &str| {
+        let params = message(id, json!([{"data": {}}]));
+        world.request(Method::POST, "/agents/one/message:stream").json(&params)
+    };
+    let address = world.base.trim_start_matches("http://").to_owned();
+    let body = message("m1", json!([{"data": {}}])).to_string();
+    let head = format!(
+        "POST /agents/one/message:stream HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         a2a-version: 1.0\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut deaf = TcpStream::connect(&address).await.unwrap();
+    deaf.write_all(head.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    deaf.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    // Its place is the only one: another stream opens once the gateway has cut it.
+    let opened = async {
+        loop {
+            let answer = stream("m2").send().await.unwrap();
+            if answer.status() == StatusCode::OK {
+                break answer;
+            }
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            tokio::task::yield_now().await;
+        }
+    };
+    let answer = tokio::time::timeout(PATIENCE, opened).await.unwrap();
+    assert!(EventSource::of(answer).next().await.is_some());
+    drop(deaf);
+    world.end().await;
+}

@@ -1,0 +1,58 @@
+//! The official Python SDK of A2A as a client of the gateway.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::{GatewayWorld, SINGLE};
+
+/// The SDK that is installed.
+const SDK: &str = "a2a-sdk==1.3.0";
+
+/// A Python that has the SDK, installed once below the target folder. None where PyPI cannot be reached.
+async fn python() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a2a-sdk-1.3.0");
+    let python = folder.join("bin/python");
+    let installed = folder.join("installed");
+    if installed.exists() {
+        return Some(python);
+    }
+    let run = async |program: &Path, args: &[&str]| {
+        let ended = Command::new(program).args(args).stdin(Stdio::null()).output().await;
+        ended.is_ok_and(|ended| ended.status.success())
+    };
+    let made = run(Path::new("python3"), &["-m", "venv", folder.to_str()?]).await;
+    let has_sdk =
+        made && run(&python, &["-m", "pip", "install", "-q", "--timeout", "10", SDK, "httpx"]).await;
+    if !has_sdk {
+        println!("not run: {SDK} cannot be installed from PyPI here");
+        return None;
+    }
+    std::fs::write(installed, "").unwrap();
+    Some(python)
+}
+
+#[tokio::test]
+async fn the_python_sdk_calls_workflows() {
+    let Some(python) = python().await else { return };
+    let world = GatewayWorld::new(&[("single", SINGLE)]).await;
+    world.serve_echo().await;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client.py");
+    let ended =
+        Command::new(python).arg(script).arg(&world.base).stdin(Stdio::null()).output().await.unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{out}\n{err}");
+    let told: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told.len(), 4, "two bindings, each blocking and as a stream: {out}");
+    for call in told {
+        assert_eq!(call["state"], "TASK_STATE_COMPLETED", "{call}");
+        assert_eq!(call["data"], json!({"value": "hello"}), "{call}");
+        assert_eq!((&call["listed"], &call["kinds"][0]), (&json!(true), &json!("task")), "{call}");
+        assert_eq!(call["refused"], "TaskNotFoundError", "{call}");
+        let count = call["kinds"].as_array().unwrap().len();
+        assert_eq!(count > 1, call["streaming"] == true, "{call}");
+    }
+    world.end().await;
+}

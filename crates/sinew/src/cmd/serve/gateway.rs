@@ -1,0 +1,103 @@
+//! `sinew serve gateway`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+use clap::Args;
+use sinew_gateway::{DEFAULT_PORT, Gateway, GatewayError, GatewayOptions};
+
+use super::{Care, Stop};
+use crate::connect::{self, Connection};
+use crate::exit::{self, Exit, Failure};
+use crate::output::Output;
+
+const EXAMPLES: &str = "Examples:
+  sinew serve gateway
+  sinew serve gateway --listen 127.0.0.1:9000 --expose 'orders-*'
+  sinew serve gateway --public-url https://agents.example.com
+  curl http://127.0.0.1:8234/.well-known/agent-card.json";
+
+/// Arguments of `sinew serve gateway`.
+#[derive(Args, Debug)]
+#[command(
+    long_about = "Offer the workflows and agents of a mesh over HTTP, as agents of A2A 1.0: cards, JSON-RPC, REST and \
+                  streams of events. Any number of gateways may stand beside each other; they keep nothing.\n\nIt \
+                  listens on this machine only, because it asks callers for no credentials. On SIGTERM it takes no new \
+                  connections, ends streams with a hint how to go on, and answers what it has begun.",
+    after_help = EXAMPLES
+)]
+pub(crate) struct GatewayArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)))]
+    listen: SocketAddr,
+    /// Address that cards name [default: the one that the client used]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Name in Host and Origin that requests may have, beside localhost; may be given again
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Offer only workflows and agents whose names match; `*` stands for any text; may be given again
+    #[arg(long, value_name = "PATTERN", default_value = "*")]
+    expose: Vec<String>,
+    /// Workflow or agent for messages to the mesh that name none
+    #[arg(long, value_name = "NAME")]
+    default_agent: Option<String>,
+    #[command(flatten)]
+    care: Care,
+    #[command(flatten)]
+    mesh: Connection,
+}
+
+/// Serves until told to stop.
+pub(super) async fn serve(args: &GatewayArgs, output: &Output) -> Result<Exit, Failure> {
+    let stop = Stop::listen()?;
+    let up = Arc::new(OnceLock::new());
+    let ready = Arc::clone(&up);
+    let ready = Arc::new(move || ready.get().copied().ok_or_else(|| "it is not connected yet".to_owned()));
+    let telemetry = args.care.begin("gateway", None, ready, output).await?;
+    let options = GatewayOptions {
+        listen: args.listen,
+        public_url: args.public_url.clone(),
+        hosts: args.host.clone(),
+        expose: args.expose.clone(),
+        default_agent: args.default_agent.clone(),
+        ..GatewayOptions::new(connect::adapter)
+    };
+    let starting = async {
+        let mesh = args.mesh.open("gateway").await?;
+        Ok::<_, Failure>(Gateway::start(mesh, options).await?)
+    };
+    let gateway = tokio::select! { biased;
+        gateway = starting => gateway?,
+        // A broker that does not answer must not keep a process from ending.
+        () = stop.asked() => {
+            super::end(telemetry).await;
+            return Ok(Exit::Ok);
+        }
+    };
+    let _ = up.set(());
+    output.note(&format!("card: {}", card_address(&gateway)));
+    stop.asked().await;
+    telemetry.drain();
+    gateway.drain().await;
+    super::end(telemetry).await;
+    Ok(Exit::Ok)
+}
+
+/// Address of the card of the mesh.
+pub(crate) fn card_address(gateway: &Gateway) -> String {
+    format!("http://{}/.well-known/agent-card.json", gateway.address())
+}
+
+impl From<GatewayError> for Failure {
+    fn from(error: GatewayError) -> Self {
+        match error {
+            GatewayError::Mesh(error) => error.into(),
+            GatewayError::Client(error) => error.into(),
+            GatewayError::Open { .. } => Self::new(Exit::Usage, exit::known(error.code()), error.to_string())
+                .hint("listen on 127.0.0.1, behind a proxy that checks callers"),
+            error => Self::new(Exit::Failed, exit::known(error.code()), error.to_string())
+                .hint("another process may have the port: choose one with --listen"),
+        }
+    }
+}
