@@ -104,7 +104,7 @@ fn dev_keeps_what_it_has_and_says_what_to_type() {
     for wanted in [
         ".sinew/store (--ephemeral to keep nothing)",
         "1: Pricing",
-        "6: echo",
+        "11: echo",
         "1: orders",
         "sinew run orders",
         &port,

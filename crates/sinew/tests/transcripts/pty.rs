@@ -101,6 +101,14 @@ pub(crate) struct Watched {
     screen: Vec<u8>,
 }
 
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // Without an effect on a command that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Watched {
     /// Starts it on a terminal of this many columns and rows.
     pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
@@ -165,7 +173,7 @@ impl Watched {
                 }
             }
         }
-        let screen = String::from_utf8(self.screen).expect("it writes UTF-8");
+        let screen = String::from_utf8(std::mem::take(&mut self.screen)).expect("it writes UTF-8");
         (self.child.wait().expect("it ends").code(), uncoloured(&seen(&screen)))
     }
 }

@@ -310,6 +310,7 @@ fn views() -> Vec<CommandView> {
         view("mesh-quarantine-replay", &["COMMANDS.1", "--dry-run"]),
         view("serve-executor", &["--nats", all]),
         view("serve-agent", &["cards", "--nats", all]),
+        view("serve-gateway", &["--nats", all]),
         view("dev", &["--workflows", all]),
         view("schema", &[all]),
         view("explain", &[all]),
