@@ -1,4 +1,5 @@
 //! The gateway as a process: `sinew serve gateway`, and the one of `sinew dev`.
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
