@@ -24,8 +24,13 @@ const DECISION_TIMEOUT: Duration = Duration::from_mins(1);
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// Events that come together are looked at together.
 const GATHER: Duration = Duration::from_millis(20);
-/// Words that approve, at the beginning of a text.
+/// Words that approve: the whole text, or its beginning with one of [`COMMENT_SIGNS`] behind.
 const YES: [&str; 6] = ["approve", "approved", "yes", "ok", "accept", "accepted"];
+/// Signs between a word that approves and its comment. A question mark or another word is none: "ok? why" approves nothing.
+const COMMENT_SIGNS: [char; 6] = [',', '.', ':', ';', '!', '\n'];
+/// How a decision is worded, for messages that hold none.
+const HOW_TO_DECIDE: &str = "expected a text that begins with yes or no, or a data part with approved: true or false; \
+                             an answer goes beside it as data";
 /// Words that reject, at the beginning of a text.
 const NO: [&str; 6] = ["reject", "rejected", "no", "deny", "denied", "decline"];
 
@@ -138,39 +143,41 @@ impl WordedDecision {
         let text = message.texts().collect::<Vec<_>>().join("\n");
         let text = text.trim();
         if text.is_empty() {
-            return Err(A2aError::invalid_params("message.parts: expected a decision as text or data"));
+            return Err(undecided());
         }
-        let (first, rest) = text.split_once(|c: char| !c.is_alphanumeric()).unwrap_or((text, ""));
-        let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
-        let comment = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+        let (first, rest) = text.split_at(end);
         let word = first.to_lowercase();
         let reject = NO.contains(&word.as_str());
-        if reject || YES.contains(&word.as_str()) {
-            return Ok(Self { node: None, data: Value::Null, comment, reject });
+        let approve = YES.contains(&word.as_str()) && (rest.is_empty() || rest.starts_with(COMMENT_SIGNS));
+        // A text that is neither must never pass a gate: "not yet" is no approval.
+        if !reject && !approve {
+            return Err(undecided());
         }
-        // Any other text is the answer itself.
-        Ok(Self { node: None, data: Value::String(text.to_owned()), comment: None, reject: false })
+        let rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).trim();
+        let comment = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        Ok(Self { node: None, data: Value::Null, comment, reject })
     }
 
     fn of_data(data: &Value) -> Result<Self, A2aError> {
         let word = |name: &str| data.get(name).and_then(Value::as_str).map(str::to_owned);
-        let decided = match data.get("approved").or_else(|| data.get("decision")) {
-            None => None,
-            Some(Value::Bool(approved)) => Some(*approved),
-            Some(Value::String(text)) if YES.contains(&text.to_lowercase().as_str()) => Some(true),
-            Some(Value::String(text)) if NO.contains(&text.to_lowercase().as_str()) => Some(false),
-            Some(_) => return Err(A2aError::invalid_params("approved: expected true or false")),
+        let approved = match data.get("approved").or_else(|| data.get("decision")) {
+            Some(Value::Bool(approved)) => *approved,
+            Some(Value::String(text)) if YES.contains(&text.to_lowercase().as_str()) => true,
+            Some(Value::String(text)) if NO.contains(&text.to_lowercase().as_str()) => false,
+            _ => return Err(undecided()),
         };
-        Ok(match decided {
-            Some(approved) => Self {
-                node: word("node"),
-                data: data.get("data").cloned().unwrap_or_default(),
-                comment: word("comment"),
-                reject: !approved,
-            },
-            None => Self { node: word("node"), data: data.clone(), comment: None, reject: false },
+        Ok(Self {
+            node: word("node"),
+            data: data.get("data").cloned().unwrap_or_default(),
+            comment: word("comment"),
+            reject: !approved,
         })
     }
+}
+
+fn undecided() -> A2aError {
+    A2aError::invalid_params(format!("message.parts: {HOW_TO_DECIDE}"))
 }
 
 #[cfg(test)]
@@ -190,7 +197,7 @@ mod tests {
         check(Part::text("yes"), None, Value::Null, None, false);
         check(Part::text("Approved, go on"), None, Value::Null, Some("go on"), false);
         check(Part::text("no: too dear"), None, Value::Null, Some("too dear"), true);
-        check(Part::text("nothing of that"), None, json!("nothing of that"), None, false);
+        check(Part::text("no way"), None, Value::Null, Some("way"), true);
         check(Part::data(json!({"approved": false, "comment": "why"})), None, Value::Null, Some("why"), true);
         check(
             Part::data(json!({"decision": "approve", "data": 3, "node": "a"})),
@@ -199,12 +206,17 @@ mod tests {
             None,
             false,
         );
-        check(Part::data(json!({"limit": 5})), None, json!({"limit": 5}), None, false);
+        let answer = json!({"approved": true, "data": {"limit": 5}});
+        check(Part::data(answer), None, json!({"limit": 5}), None, false);
     }
 
     #[test]
     fn messages_without_a_decision_are_refused() {
-        for part in [Part::text("  "), Part::data(json!({"approved": 1}))] {
+        let texts =
+            ["  ", "nothing of that", "not yet", "never", "don't", "ok? why", "yes if it is cheap", "okay"];
+        let data = [json!({"approved": 1}), json!({"limit": 5}), json!("yes"), json!({"decision": "later"})];
+        let parts = texts.into_iter().map(Part::text).chain(data.into_iter().map(Part::data));
+        for part in parts {
             assert!(WordedDecision::of(&Message::user("m", vec![part.clone()])).is_err(), "{part:?}");
         }
     }
