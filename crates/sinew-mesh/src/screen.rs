@@ -19,6 +19,7 @@ use bytes::BytesMut;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use sinew_protocol::subject::COUNTED_SUBJECT_KINDS;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -37,23 +38,6 @@ const MAX_UNPROVED_CONNECTIONS: usize = 8;
 const READ_BYTES: usize = 64 << 10;
 /// Shortest time between two such messages in the log: a flood of them must not fill it.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Kinds of subjects that the counter of replaced messages names; a stranger's subject must not make a new one.
-const COUNTED_KINDS: [&str; 14] = [
-    "card",
-    "command",
-    "control",
-    "event",
-    "history",
-    "journal",
-    "progress",
-    "quarantine",
-    "query",
-    "result",
-    "rpc",
-    "task",
-    "workflow",
-    "other",
-];
 
 /// How the server is reached.
 #[derive(Clone, Debug)]
@@ -258,7 +242,7 @@ impl RouteState {
     fn count(&self, replaced: &ReplacedFrame) {
         *self.replaced.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let kind = replaced.subject.split('.').nth(2).unwrap_or_default();
-        let kind = COUNTED_KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
+        let kind = COUNTED_SUBJECT_KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
         metrics::counter!("sinew_undeliverable_total", "kind" => kind).increment(1);
         // The subject is a stranger's.
         let subject: String = replaced.subject.chars().take(300).flat_map(char::escape_default).collect();

@@ -14,6 +14,24 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 /// Shards of a mesh that was provisioned without a number.
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
+/// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
+pub const COUNTED_SUBJECT_KINDS: [&str; 14] = [
+    "card",
+    "command",
+    "control",
+    "event",
+    "history",
+    "journal",
+    "progress",
+    "quarantine",
+    "query",
+    "result",
+    "rpc",
+    "task",
+    "workflow",
+    "other",
+];
+
 /// Operation that a command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

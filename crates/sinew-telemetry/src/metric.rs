@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use metrics::Unit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sinew_protocol::subject::COUNTED_SUBJECT_KINDS;
 
 /// The kinds of metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -213,26 +214,7 @@ const LABEL_VALUES: [(&str, &[&str]); 5] = [
     ("outcome", &["success", "error", "failure", "invalid", "cancelled", "timeout"]),
     ("direction", &["input", "output"]),
     ("stream", &["COMMANDS", "RESULTS"]),
-    // Kinds of subjects.
-    (
-        "kind",
-        &[
-            "card",
-            "command",
-            "control",
-            "event",
-            "history",
-            "journal",
-            "progress",
-            "quarantine",
-            "query",
-            "result",
-            "rpc",
-            "task",
-            "workflow",
-            "other",
-        ],
-    ),
+    ("kind", &COUNTED_SUBJECT_KINDS),
 ];
 
 /// Sets counters to 0. A rate sees the first increase of a counter only if the counter was there before. Counters whose

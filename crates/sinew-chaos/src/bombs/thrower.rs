@@ -1,6 +1,6 @@
 //! The thrower of bombs: a process of its own, as attackers are.
 //!
-//! What it does itself, reading its files for instance, is no work of the mesh: it runs at the lowest priority.
+//! Its own work, such as reading files, is no work of the mesh and runs at the lowest priority.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
