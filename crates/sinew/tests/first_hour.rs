@@ -6,25 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::{Role, Said, World, text};
-
-/// Two nodes; the second one's agent comes later, or fails.
-const FLOW: &str = r#"
-workflow:
-  description: Prices an order, then books it.
-  version: "1.0"
-  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
-  nodes:
-    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
-    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
-  output_mapping: {booked: "{{book.output.booked}}"}
-"#;
-const PRICING: &str =
-    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
-const BROKEN: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
-const BOOKING: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
+use crate::common::{BOOKING, BROKEN, FLOW, PRICING, Role, Said, World, text};
 
 #[test]
 fn a_start_that_no_executor_takes_is_told_listed_and_begun_later() {

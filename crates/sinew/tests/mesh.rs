@@ -5,27 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Role, Said, World, text};
+use common::{BOOKING, BROKEN, FLOW, PRICING, Role, Said, World, text};
 use serde_json::{Value, json};
 use sinew_mesh::server::{Server, ServerOptions};
 
-/// Two nodes; the second one's agent comes later, or fails.
-const FLOW: &str = r#"
-workflow:
-  description: Prices an order, then books it.
-  version: "1.0"
-  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
-  nodes:
-    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
-    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
-  output_mapping: {booked: "{{book.output.booked}}"}
-"#;
-const PRICING: &str =
-    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
-const BROKEN: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
-const BOOKING: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
 const SLOW: &str = r#"
 workflow:
   description: Waits for an agent.

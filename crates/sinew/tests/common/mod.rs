@@ -21,6 +21,27 @@ use sinew_mesh::connect::Connect;
 use sinew_mesh::server::{Server, ServerOptions};
 use tempfile::TempDir;
 
+/// Two nodes; the second one's agent comes later, or fails.
+pub const FLOW: &str = r#"
+workflow:
+  description: Prices an order, then books it.
+  version: "1.0"
+  input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}
+  nodes:
+    - {id: price, type: agent, agent_name: Pricing, input: {amount: "{{workflow.input.amount}}"}}
+    - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
+  output_mapping: {booked: "{{book.output.booked}}"}
+"#;
+/// Agent of the first node: twice the amount.
+pub const PRICING: &str =
+    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+/// Agent of the second node that fails.
+pub const BROKEN: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
+/// Agent of the second node.
+pub const BOOKING: &str =
+    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
+
 /// How long any one command may take.
 const PATIENCE: Duration = Duration::from_mins(2);
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::pty::Watched;
-use crate::common::{Role, World};
+use crate::common::{BOOKING, BROKEN, PRICING, Role, World};
 
 /// How long a command may take; the first lists every package of the checkout.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -22,12 +22,6 @@ workflow:
     - {id: book, type: agent, agent_name: Booking, depends_on: [price], input: {price: "{{price.output.price}}"}}
   output_mapping: {booked: "{{book.output.booked}}"}
 "#;
-const PRICING: &str =
-    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
-const BROKEN: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price'] // 0}\"}}\n";
-const BOOKING: &str =
-    "name: Booking\nrun: {script: {source: \"lambda input: {'booked': input['price']}\"}}\n";
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
