@@ -133,7 +133,7 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     let _slots = open_slots(&args, &site, &tally);
     let innocent = Client::new(site.place.connect("innocent").await?, workflows::adapters).await?;
     deploy_innocents(innocent.mesh()).await?;
-    let cards = innocent.mesh().cards();
+    let cards = innocent.mesh().cards().follow();
     for agent in TARGET_AGENTS {
         timeout(END_TIMEOUT, cards.wait_for(agent)).await.map_err(|_| format!("no card of {agent}"))?;
     }

@@ -80,7 +80,7 @@ async fn find(shared: &Shared, lookup: Lookup) -> Found {
     match lookup {
         Lookup::Record(execution) => {
             let read = || async {
-                let Some((_, bytes)) = shared.mesh.get_history(&execution).await? else { return Ok(None) };
+                let Some((_, bytes)) = shared.mesh.history().get(&execution).await? else { return Ok(None) };
                 Ok(Some(Box::new(ExecutionRecord::decode(&bytes)?)))
             };
             Found::Record(retry_transient(read).await)
@@ -125,7 +125,7 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: &Quaran
     };
     // If only the quarantine stores nothing, other executions must not wait for it.
     for _ in 0..MAX_QUARANTINE_ATTEMPTS {
-        match shared.mesh.quarantine_or_drop(suspect(), &reason).await {
+        match shared.mesh.quarantine().put_or_drop(suspect(), &reason).await {
             Ok(_) => return,
             Err(error) => debug!(%error, "the quarantine cannot be reached"),
         }

@@ -17,11 +17,11 @@ use sinew_protocol::{Subject, Token};
 use tokio::time::timeout;
 
 use crate::error::MeshError;
-use crate::inbox::ReceivedMessage;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
-use crate::send::{FENCE, PutOutcome, clean, headers_len, only, value};
-use crate::stored::MessageQuery;
+use crate::stream::inbox::ReceivedMessage;
+use crate::stream::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
+use crate::stream::send::{FENCE, PutOutcome, clean, headers_len, only, value};
+use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 
 /// Characters of a reason that are kept.
@@ -88,13 +88,22 @@ pub struct QuarantinedMessage {
     pub whole: bool,
 }
 
+/// Quarantine of a mesh: messages that could not be read or used.
+#[derive(Clone, Copy, Debug)]
+pub struct QuarantineStore<'a> {
+    mesh: &'a Mesh,
+}
+
 impl Mesh {
+    /// Returns the quarantine of this mesh.
+    pub fn quarantine(&self) -> QuarantineStore<'_> {
+        QuarantineStore { mesh: self }
+    }
+}
+
+impl QuarantineStore<'_> {
     /// Sets a message aside, with the reason. Done once, however often it is asked for.
-    pub async fn quarantine(
-        &self,
-        suspect: impl Into<SuspectMessage>,
-        reason: &str,
-    ) -> Result<(), MeshError> {
+    pub async fn put(self, suspect: impl Into<SuspectMessage>, reason: &str) -> Result<(), MeshError> {
         let mut suspect = suspect.into();
         let mut reason = reason.to_owned();
         // Under that header the message in quarantine would be taken for one that cannot be read itself.
@@ -116,16 +125,17 @@ impl Mesh {
         }
         let mut body = suspect.body;
         // The server's own two headers are added last.
-        let limit = self.client().max_payload().saturating_sub(FENCE);
+        let limit = self.mesh.client().max_payload().saturating_sub(FENCE);
         if headers_len(&headers) + body.len() > limit {
             headers = ours;
             headers.insert(PART, value("1/2")?);
             body.truncate(limit.saturating_sub(headers_len(&headers)));
         }
         // The same place twice is the same message; that the reason was worded differently the first time is no matter.
-        let (stream, name) = (bucket(self.namespace(), "QUARANTINE"), self.subject(&subject));
+        let (stream, name) = (bucket(self.mesh.namespace(), "QUARANTINE"), self.mesh.subject(&subject));
         for share in DROPPED_SHARES {
-            let put = self.put_once_while_full(&stream, &name, headers.clone(), body.clone(), Duration::ZERO);
+            let put =
+                self.mesh.put_once_while_full(&stream, &name, headers.clone(), body.clone(), Duration::ZERO);
             match put.await {
                 // Only the limit of this stream: on a full disk or account, others take the room.
                 Err(MeshError::NoRoom { reason, .. }) if reason.contains("maximum ") => {
@@ -135,19 +145,19 @@ impl Mesh {
                 put => return put.map(drop),
             }
         }
-        self.put_once_while_full(&stream, &name, headers, body, Duration::ZERO).await.map(drop)
+        self.mesh.put_once_while_full(&stream, &name, headers, body, Duration::ZERO).await.map(drop)
     }
 
     /// Sets a message aside, or drops it if the quarantine cannot take it. Returns false for a dropped message, which is
     /// logged and counted; the original stays in its stream. Fails only while the server does not answer.
-    pub async fn quarantine_or_drop(
-        &self,
+    pub async fn put_or_drop(
+        self,
         suspect: impl Into<SuspectMessage>,
         reason: &str,
     ) -> Result<bool, MeshError> {
         let suspect = suspect.into();
         let (stream, seq) = (suspect.stream, suspect.seq);
-        match self.quarantine(suspect, reason).await {
+        match self.put(suspect, reason).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_transient() && !matches!(error, MeshError::NoRoom { .. }) => Err(error),
             Err(error) => {
@@ -160,11 +170,13 @@ impl Mesh {
 
     /// Removes the oldest messages of a full quarantine: one part of `share`, at least one message. Fails if the message of
     /// this size never fits, so that it does not drive out all others.
-    async fn drop_quarantined(&self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
+    async fn drop_quarantined(self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
         const WHAT: &str = "make room in the quarantine";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let info =
-            self.permitted(&call, answer(self, WHAT, WAIT, self.jetstream().get_stream(stream))).await??;
+        let info = self
+            .mesh
+            .permitted(&call, answer(self.mesh, WHAT, WAIT, self.mesh.jetstream().get_stream(stream)))
+            .await??;
         let handle = info.map_err(|error| unreachable(WHAT, &error))?;
         let info = handle.cached_info();
         if u64::try_from(info.config.max_bytes).is_ok_and(|limit| limit > 0 && size > limit) {
@@ -174,7 +186,7 @@ impl Mesh {
         let messages = info.state.messages;
         let call = format!("$JS.API.STREAM.PURGE.{stream}");
         let purge = handle.purge().keep(messages - messages.div_ceil(share)).into_future();
-        let purged = self.permitted(&call, answer(self, WHAT, WAIT, purge)).await??;
+        let purged = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, purge)).await??;
         let dropped =
             purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
         metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
@@ -183,14 +195,14 @@ impl Mesh {
     }
 
     /// Lists quarantined messages without their bodies, oldest first; the newest `limit` of them.
-    pub async fn quarantined(&self, limit: usize) -> Result<Vec<QuarantinedMessage>, MeshError> {
+    pub async fn list(self, limit: usize) -> Result<Vec<QuarantinedMessage>, MeshError> {
         let reading = Reading {
-            stream: bucket(self.namespace(), "QUARANTINE"),
-            filter: below(self.namespace(), &["quarantine"]),
+            stream: bucket(self.mesh.namespace(), "QUARANTINE"),
+            filter: below(self.mesh.namespace(), &["quarantine"]),
             after: 0,
             headers_only: true,
         };
-        let mut reader = Reader::open(self, reading).await?;
+        let mut reader = Reader::open(self.mesh, reading).await?;
         let mut found = VecDeque::new();
         let mut pending = reader.pending();
         while pending > 0 {
@@ -208,9 +220,9 @@ impl Mesh {
     }
 
     /// One message that was set aside, by where it came from.
-    pub async fn quarantined_one(&self, stream: &str, seq: u64) -> Result<QuarantinedMessage, MeshError> {
-        let subject = self.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
-        let stored = self.stored(&bucket(self.namespace(), "QUARANTINE"), &subject).await?;
+    pub async fn get(self, stream: &str, seq: u64) -> Result<QuarantinedMessage, MeshError> {
+        let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let stored = self.mesh.stored(&bucket(self.mesh.namespace(), "QUARANTINE"), &subject).await?;
         stored
             .and_then(|stored| {
                 self.read_quarantined(&subject, milliseconds(stored.time), &stored.headers, stored.payload)
@@ -220,16 +232,16 @@ impl Mesh {
 
     /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
     /// behind all that came since; it stays in quarantine until it is removed.
-    pub async fn replay_quarantined(&self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
+    pub async fn replay(self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
         const WHAT: &str = "send a message again";
-        let aside = self.quarantined_one(stream, seq).await?;
+        let aside = self.get(stream, seq).await?;
         let id = || format!("{stream}.{seq}");
         if !aside.whole {
             let reason = "it was too large to be kept whole".to_owned();
             return Err(MeshError::Damaged { what: "quarantined message", id: id(), reason });
         }
         let kind = STREAMS.iter().find(|known| known.kind == aside.stream && known.write_once);
-        let within = kind.map(|kind| below(self.namespace(), &[kind.subject]));
+        let within = kind.map(|kind| below(self.mesh.namespace(), &[kind.subject]));
         let tokens =
             within.as_deref().and_then(|within| aside.subject.strip_prefix(within.strip_suffix('>')?));
         if !tokens.is_some_and(|tokens| tokens.split('.').all(is_token)) {
@@ -239,29 +251,31 @@ impl Mesh {
                 expected: "a subject of the stream it came from",
             });
         }
-        let name = bucket(self.namespace(), &aside.stream);
-        let handle = self.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        let name = bucket(self.mesh.namespace(), &aside.stream);
+        let handle =
+            self.mesh.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
         // The subject takes one message, and that is the one that was set aside.
-        let original = self.message(&name, &MessageQuery::at(seq)).await?;
+        let original = self.mesh.message(&name, &MessageQuery::at(seq)).await?;
         if original.is_some_and(|original| original.subject.as_str() == aside.subject) {
-            let deleted = answer(self, WHAT, WAIT, handle.delete_message(seq)).await?;
+            let deleted = answer(self.mesh, WHAT, WAIT, handle.delete_message(seq)).await?;
             deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
         }
         // Not its message id either: the server would take it for a repetition.
         let headers = only(&aside.headers, |name| {
             !name.get(..5).is_some_and(|begins| begins.eq_ignore_ascii_case("nats-"))
         });
-        self.put_once_at(&name, &aside.subject, headers, aside.body).await
+        self.mesh.put_once_at(&name, &aside.subject, headers, aside.body).await
     }
 
     /// Forgets a message that was set aside.
-    pub async fn remove_quarantined(&self, stream: &str, seq: u64) -> Result<(), MeshError> {
+    pub async fn remove(self, stream: &str, seq: u64) -> Result<(), MeshError> {
         const WHAT: &str = "remove a quarantined message";
-        let subject = self.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
-        let name = bucket(self.namespace(), "QUARANTINE");
-        let handle = self.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let name = bucket(self.mesh.namespace(), "QUARANTINE");
+        let handle =
+            self.mesh.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
         let purge = handle.purge().filter(subject).into_future();
-        let purged = answer(self, WHAT, WAIT, purge).await?;
+        let purged = answer(self.mesh, WHAT, WAIT, purge).await?;
         match purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged {
             0 => Err(MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") }),
             _ => Ok(()),
@@ -269,13 +283,13 @@ impl Mesh {
     }
 
     fn read_quarantined(
-        &self,
+        self,
         subject: &str,
         aside: u64,
         headers: &HeaderMap,
         body: Bytes,
     ) -> Option<QuarantinedMessage> {
-        let Subject::Quarantine { stream, seq } = Subject::parse(self.namespace(), subject)? else {
+        let Subject::Quarantine { stream, seq } = Subject::parse(self.mesh.namespace(), subject)? else {
             return None;
         };
         let ours = |name: &'static str| headers.get(name).map(HeaderValue::as_str).unwrap_or_default();

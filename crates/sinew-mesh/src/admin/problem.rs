@@ -7,12 +7,12 @@ use futures_util::StreamExt as _;
 use serde_json::Value;
 use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket};
 
+use crate::admin::MeshAdmin;
 use crate::error::MeshError;
-use crate::mesh::Mesh;
-use crate::object::CHUNK;
-use crate::position::{STREAM_BEHIND, StreamAge};
-use crate::pull::{answer, milliseconds, unreachable};
-use crate::query::{Answer, Query};
+use crate::service::query::{Answer, Query};
+use crate::store::object::CHUNK;
+use crate::stream::position::{STREAM_BEHIND, StreamAge};
+use crate::stream::pull::{answer, milliseconds, unreachable};
 
 /// Smallest `max_payload`: a piece of an object with its headers.
 const MIN_PAYLOAD_BYTES: usize = CHUNK + 1024;
@@ -40,9 +40,9 @@ pub struct ServerProblem {
     pub hint: &'static str,
 }
 
-impl Mesh {
+impl MeshAdmin<'_> {
     /// Looks for problems of the server, as far as these credentials may. Needs no right beyond an operator's.
-    pub async fn find_problems(&self) -> Vec<ServerProblem> {
+    pub async fn find_problems(self) -> Vec<ServerProblem> {
         let mut problems: Vec<_> = self.small_payload().into_iter().collect();
         let (account, streams, shards) =
             tokio::join!(self.full_account(), self.full_streams(), self.stuck_shards());
@@ -64,12 +64,12 @@ impl Mesh {
     }
 
     /// Says whether a piece of an object does not fit into a message of this server.
-    pub fn has_small_payload(&self) -> bool {
-        self.client().max_payload() < MIN_PAYLOAD_BYTES
+    pub fn has_small_payload(self) -> bool {
+        self.mesh.client().max_payload() < MIN_PAYLOAD_BYTES
     }
 
-    fn small_payload(&self) -> Option<ServerProblem> {
-        let limit = self.client().max_payload();
+    fn small_payload(self) -> Option<ServerProblem> {
+        let limit = self.mesh.client().max_payload();
         self.has_small_payload().then(|| ServerProblem {
             part: "payload",
             severe: true,
@@ -82,12 +82,12 @@ impl Mesh {
     }
 
     /// Compares what the account holds with its limit.
-    async fn full_account(&self) -> Result<Vec<ServerProblem>, MeshError> {
+    async fn full_account(self) -> Result<Vec<ServerProblem>, MeshError> {
         const WHAT: &str = "ask for the account";
-        let jetstream = self.jetstream();
-        let asked = answer(self, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
+        let jetstream = self.mesh.jetstream();
+        let asked = answer(self.mesh, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
         let account =
-            self.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
+            self.mesh.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
         let limit =
             account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
         let full = fullness(
@@ -101,13 +101,13 @@ impl Mesh {
     }
 
     /// Compares streams that refuse messages when they are full with their limits.
-    async fn full_streams(&self) -> Result<Vec<ServerProblem>, MeshError> {
-        let fleet = format!("KV_{}", bucket(self.namespace(), FLEET));
-        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.namespace(), kind)));
-        let streams = STREAMS.iter().map(|stream| stream.name(self.namespace()));
+    async fn full_streams(self) -> Result<Vec<ServerProblem>, MeshError> {
+        let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
+        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.mesh.namespace(), kind)));
+        let streams = STREAMS.iter().map(|stream| stream.name(self.mesh.namespace()));
         let mut problems = Vec::new();
         for name in streams.chain(objects).chain([fleet]) {
-            let info = match self.stream_info(&name).await {
+            let info = match self.mesh.stream_info(&name).await {
                 Ok(Some(info)) => info,
                 // A missing stream is a difference, not a problem of the server.
                 Ok(None) | Err(MeshError::Forbidden { .. }) => continue,
@@ -124,19 +124,22 @@ impl Mesh {
     }
 
     /// Asks the owner of each shard how it does, and compares positions with the streams.
-    async fn stuck_shards(&self) -> Result<Vec<ServerProblem>, MeshError> {
-        if self.stream_info(&format!("KV_{}", bucket(self.namespace(), FLEET))).await?.is_none() {
+    async fn stuck_shards(self) -> Result<Vec<ServerProblem>, MeshError> {
+        if self.mesh.stream_info(&format!("KV_{}", bucket(self.mesh.namespace(), FLEET))).await?.is_none() {
             return Ok(Vec::new());
         }
-        let seen = self.fleet().look().await?;
+        let seen = self.mesh.fleet().look().await?;
         let mut problems = Vec::new();
         let shards: Vec<u32> =
             seen.owners.iter().filter(|(_, (owner, _))| owner.is_some()).map(|(shard, _)| *shard).collect();
         let asked = shards.into_iter().map(|shard| async move {
-            (shard, self.ask_within(shard, &Query::Status {}, REQUEST_TIMEOUT).await)
+            (shard, self.mesh.services().ask_shard_within(shard, &Query::Status {}, REQUEST_TIMEOUT).await)
         });
         let answers: Vec<_> = futures_util::stream::iter(asked).buffered(CONCURRENT_QUERIES).collect().await;
-        let (commands, results) = tokio::try_join!(self.stream_age("COMMANDS"), self.stream_age("RESULTS"))?;
+        let (commands, results) = tokio::try_join!(
+            self.mesh.commands().stream_age("COMMANDS"),
+            self.mesh.commands().stream_age("RESULTS")
+        )?;
         let (mut behind, mut silent, mut alive) = (Vec::new(), Vec::new(), 0);
         for (shard, answer) in answers {
             match answer {
@@ -203,9 +206,9 @@ impl Mesh {
     }
 
     /// Returns the time since the executors' bucket took its last message, by the server's clock.
-    async fn heartbeat_age(&self) -> Result<Option<Duration>, MeshError> {
-        let fleet = format!("KV_{}", bucket(self.namespace(), FLEET));
-        let Some(info) = self.stream_info(&fleet).await? else { return Ok(None) };
+    async fn heartbeat_age(self) -> Result<Option<Duration>, MeshError> {
+        let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
+        let Some(info) = self.mesh.stream_info(&fleet).await? else { return Ok(None) };
         let now = self.server_clock().await?.now();
         Ok(Some(Duration::from_millis(now.saturating_sub(milliseconds(info.state.last_timestamp)))))
     }

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::pull::{Link, redirected};
+use crate::stream::pull::{Link, redirected};
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 

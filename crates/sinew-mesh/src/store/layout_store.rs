@@ -4,9 +4,10 @@ use std::env;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use async_nats::StatusCode;
+use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use async_nats::jetstream::context::{AccountError, AccountErrorKind};
 use async_nats::jetstream::stream::DirectGetErrorKind;
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::ResultKey;
@@ -16,7 +17,8 @@ use sinew_protocol::stream::{FLEET, bucket, fleet_key};
 use crate::error::MeshError;
 use crate::layout::{Layout, MOST_SHARDS};
 use crate::mesh::Mesh;
-use crate::pull::redirected;
+use crate::stream::pull::redirected;
+use crate::stream::send::PublishAnswer;
 
 /// The settings as they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +63,7 @@ impl Settings {
 
 impl Mesh {
     /// Returns the settings of the mesh; read once per connection.
-    pub async fn layout(&self) -> Result<Layout, MeshError> {
+    pub(crate) async fn layout(&self) -> Result<Layout, MeshError> {
         self.layout_cell().get_or_try_init(|| self.read_layout()).await.copied()
     }
 
@@ -79,7 +81,7 @@ impl Mesh {
     }
 
     /// The executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
-    pub async fn result_key(&self) -> Result<ResultKey, MeshError> {
+    pub(crate) async fn result_key(&self) -> Result<ResultKey, MeshError> {
         let bad = |reason: &str| MeshError::BadSetting { setting: RESULT_KEY, reason: reason.to_owned() };
         if let Some(key) = env::var_os(RESULT_KEY).filter(|key| !key.is_empty()) {
             let key = key.into_string().map_err(|_| bad("it is not text"))?;
@@ -147,6 +149,33 @@ impl Mesh {
                     Err(MeshError::Refused { what: WHAT, reason: format!("{status} {text}") })
                 }
                 _ => Err(unreachable(error.to_string())),
+            },
+        }
+    }
+
+    /// Writes a key of the executors' bucket if its revision is the given one; the new revision, or none.
+    pub(crate) async fn put_at(
+        &self,
+        key: &str,
+        body: Bytes,
+        revision: u64,
+    ) -> Result<Option<u64>, MeshError> {
+        let subject = self.fleet_subject(key);
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
+        match self.publish(&subject, headers, body.clone()).await? {
+            PublishAnswer::At(revision) => Ok(Some(revision)),
+            PublishAnswer::Conflict(_) => Ok(None),
+            PublishAnswer::NoRoom(reason) => {
+                Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
+            }
+            // Neither done nor failed: what is there decides.
+            PublishAnswer::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
+                Some(stored) if stored.payload == body && stored.sequence > revision => {
+                    Ok(Some(stored.sequence))
+                }
+                Some(stored) if stored.sequence > revision => Ok(None),
+                _ => Err(MeshError::Unreachable { what: "write to the executors' bucket", reason }),
             },
         }
     }

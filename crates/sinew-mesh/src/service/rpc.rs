@@ -9,8 +9,9 @@ use async_nats::{HeaderMap, Request};
 use bytes::Bytes;
 use sinew_protocol::{Subject, Token};
 
-use crate::listen::MeshSubscription;
-use crate::pull::answer;
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::answer;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash, trace};
 
@@ -48,19 +49,19 @@ pub struct RpcReply {
     pub body: Bytes,
 }
 
-impl Mesh {
+impl MeshServices<'_> {
     /// Serves an agent's direct door; replicas of one name share the calls.
-    pub async fn serve_rpc(&self, agent: &str) -> Result<RpcServer, MeshError> {
+    pub async fn serve_rpc(self, agent: &str) -> Result<RpcServer, MeshError> {
         let agent = Token::of(agent);
-        let subject = sinew_protocol::subject::below(self.namespace(), &["rpc", agent.as_str()]);
-        let calls = self.listen_in(subject, Some(agent.to_string())).await?;
-        Ok(RpcServer { mesh: self.clone(), calls })
+        let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", agent.as_str()]);
+        let calls = self.mesh.listen_in(subject, Some(agent.to_string())).await?;
+        Ok(RpcServer { mesh: self.mesh.clone(), calls })
     }
 
     /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`], and after
     /// [`MeshError::Unreachable`] for a connection that was lost meanwhile, it may have been.
     pub async fn call_rpc(
-        &self,
+        self,
         agent: &str,
         method: &str,
         headers: HeaderMap,
@@ -68,21 +69,21 @@ impl Mesh {
         timeout: Duration,
     ) -> Result<RpcReply, MeshError> {
         let what = || format!("agent {}", agent.chars().take(128).collect::<String>());
-        self.fits("a call", &headers, body.len())?;
-        let subject = self.subject(&Subject::Rpc {
+        self.mesh.fits("a call", &headers, body.len())?;
+        let subject = self.mesh.subject(&Subject::Rpc {
             agent: Token::of(agent),
             method: Token::of(method),
-            caller: self.caller().clone(),
+            caller: self.mesh.caller().clone(),
         });
         let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
         // The agent sees the subject for its answer, and must not learn from it where others answer.
-        let request = request.inbox(self.reply_inbox());
+        let request = request.inbox(self.mesh.reply_inbox());
         crash::point("rpc.before");
-        let client = self.client();
+        let client = self.mesh.client();
         // The request ends by itself in time; waited for is only that its connection lives so long.
         let wait = timeout.saturating_add(GRACE_TIMEOUT);
-        let asked = answer(self, "call an agent", wait, client.send_request(subject.clone(), request));
-        match self.permitted(&subject, asked).await?? {
+        let asked = answer(self.mesh, "call an agent", wait, client.send_request(subject.clone(), request));
+        match self.mesh.permitted(&subject, asked).await?? {
             Ok(reply) => {
                 crash::point("rpc.after");
                 if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {

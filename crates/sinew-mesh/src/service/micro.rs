@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use sinew_protocol::Token;
 use tokio::task::JoinSet;
 
-use crate::listen::MeshSubscription;
 use crate::random_token::random_token;
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
 use crate::{Mesh, MeshError};
 
 /// Operations of a micro service.
@@ -59,10 +60,10 @@ struct EndpointFigures {
     last_error: String,
 }
 
-impl Mesh {
+impl MeshServices<'_> {
     /// Lists the direct door of an agent. `about` is asked whenever somebody wants to know.
-    pub async fn list_service(
-        &self,
+    pub async fn list_agent(
+        self,
         agent: &str,
         about: impl Fn() -> About + Send + Sync + 'static,
     ) -> Result<Listed, MeshError> {
@@ -72,10 +73,10 @@ impl Mesh {
         let mut questions = Vec::new();
         for verb in VERBS {
             for below in [String::new(), format!(".{name}"), format!(".{name}.{id}")] {
-                questions.push(self.listen(format!("$SRV.{verb}{below}")).await?);
+                questions.push(self.mesh.listen(format!("$SRV.{verb}{below}")).await?);
             }
         }
-        let door = sinew_protocol::subject::below(self.namespace(), &["rpc", &name]);
+        let door = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", &name]);
         let shared = Arc::new(SharedFigures {
             subject: door.trim_end_matches('>').to_owned() + "*.*",
             started: now(),
@@ -85,7 +86,7 @@ impl Mesh {
             id,
         });
         let mut answering = JoinSet::new();
-        answering.spawn(answer(self.clone(), Arc::clone(&shared), questions));
+        answering.spawn(answer(self.mesh.clone(), Arc::clone(&shared), questions));
         Ok(Listed { shared, _answering: answering })
     }
 }

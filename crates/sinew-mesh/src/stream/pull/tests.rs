@@ -17,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn mesh() -> (Server, Mesh) {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let mesh = Mesh::new(async_nats::connect(server.url()).await.unwrap(), "test", "tester");
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     (server, mesh)
 }
 
 #[tokio::test]
 async fn an_idle_inbox_hears() {
     let (_server, mesh) = mesh().await;
-    let mut inbox = mesh.inbox(1, Positions::at(0, 0)).await.unwrap();
+    let mut inbox = mesh.commands().inbox(1, Positions::at(0, 0)).await.unwrap();
     let mut next = Box::pin(inbox.next());
     timeout(IDLE, &mut next).await.unwrap_err();
     let (operation, caller) = (Operation::Start, Token::of("tester"));
@@ -37,7 +37,7 @@ async fn an_idle_inbox_hears() {
 async fn an_idle_queue_hears() {
     let (_server, mesh) = mesh().await;
     let agent = Token::of("reviewer");
-    let mut queue = mesh.agent_queue(&agent, 1);
+    let mut queue = mesh.tasks().queue(&agent, 1);
     let mut next = Box::pin(queue.next());
     timeout(IDLE, &mut next).await.unwrap_err();
     let execution = ExecutionId::of("test", "tester", "k");

@@ -15,9 +15,9 @@ use sinew_protocol::subject::{Operation, below};
 use sinew_protocol::{Subject, Token};
 
 use crate::error::MeshError;
-use crate::follow::sweep;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading, milliseconds};
+use crate::stream::follow::sweep;
+use crate::stream::pull::{Item, Reader, Reading, milliseconds};
 
 /// The stream that something came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,16 +88,29 @@ pub struct Inbox {
     turn: bool,
 }
 
+/// Commands to the shards of a mesh, as callers send them and owners read them.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardCommands<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
 impl Mesh {
+    /// Returns the commands to the shards of this mesh.
+    pub fn commands(&self) -> ShardCommands<'_> {
+        ShardCommands { mesh: self }
+    }
+}
+
+impl ShardCommands<'_> {
     /// Returns the starts that are stored for a shard behind a position, each with the time at which it was stored: those that
     /// no owner has taken. Bodies are as callers wrote them.
-    pub async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<StoredStart>, MeshError> {
-        let stream = bucket(self.namespace(), Source::Commands.as_str());
-        let filter = below(self.namespace(), &["command", &shard.to_string()]);
+    pub async fn stored_starts(self, shard: u32, behind: u64) -> Result<Vec<StoredStart>, MeshError> {
+        let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
+        let filter = below(self.mesh.namespace(), &["command", &shard.to_string()]);
         let from = DeliverPolicy::ByStartSequence { start_sequence: behind + 1 };
         let mut starts = Vec::new();
-        sweep(self, &stream, filter, from, |message| {
-            let subject = Subject::parse(self.namespace(), &message.subject);
+        sweep(self.mesh, &stream, filter, from, |message| {
+            let subject = Subject::parse(self.mesh.namespace(), &message.subject);
             if let Some(Subject::Command { operation: Operation::Start, caller, id, .. }) = subject {
                 let stored_at = message.info().map_or(0, |info| milliseconds(info.published));
                 starts.push(StoredStart { caller, id, stored_at, body: message.payload.clone() });
@@ -109,18 +122,18 @@ impl Mesh {
     }
 
     /// Reads what comes in for a shard behind these positions; 0 is the beginning.
-    pub async fn inbox(&self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
+    pub async fn inbox(self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
         let reading = |source: Source, token: &str, after: u64| Reading {
-            stream: bucket(self.namespace(), source.as_str()),
-            filter: below(self.namespace(), &[token, &shard.to_string()]),
+            stream: bucket(self.mesh.namespace(), source.as_str()),
+            filter: below(self.mesh.namespace(), &[token, &shard.to_string()]),
             after,
             headers_only: false,
         };
         let (commands, results) = tokio::try_join!(
-            Reader::open(self, reading(Source::Commands, "command", behind.commands)),
-            Reader::open(self, reading(Source::Results, "result", behind.results)),
+            Reader::open(self.mesh, reading(Source::Commands, "command", behind.commands)),
+            Reader::open(self.mesh, reading(Source::Results, "result", behind.results)),
         )?;
-        Ok(Inbox { namespace: self.namespace().to_owned(), commands, results, turn: false })
+        Ok(Inbox { namespace: self.mesh.namespace().to_owned(), commands, results, turn: false })
     }
 }
 

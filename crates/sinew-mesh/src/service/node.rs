@@ -13,8 +13,9 @@ use futures_util::FutureExt as _;
 use sinew_protocol::{ResultToken, Subject, Token};
 use tokio::time::timeout;
 
-use crate::listen::MeshSubscription;
-use crate::pull::redirected;
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::redirected;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 
@@ -67,33 +68,33 @@ pub struct NodeTask {
     pub body: Bytes,
 }
 
-impl Mesh {
+impl MeshServices<'_> {
     /// Returns whether this connection may send tasks to node endpoints. Permissions of older versions do not say so.
-    pub async fn may_send_nodes(&self) -> Result<bool, MeshError> {
-        let any = self.subject(&Subject::Node { agent: Token::of("any") });
-        Ok(self.rights().await?.is_none_or(|granted| granted.may_publish(&any)))
+    pub async fn may_send_nodes(self) -> Result<bool, MeshError> {
+        let any = self.mesh.subject(&Subject::Node { agent: Token::of("any") });
+        Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_publish(&any)))
     }
 
     /// Returns whether this connection may serve the node endpoint of an agent.
-    pub async fn may_serve_node(&self, agent: &str) -> Result<bool, MeshError> {
+    pub async fn may_serve_node(self, agent: &str) -> Result<bool, MeshError> {
         let agent = Token::of(agent);
-        let right = format!("{} {agent}", self.subject(&Subject::Node { agent: agent.clone() }));
-        Ok(self.rights().await?.is_none_or(|granted| granted.may_subscribe(&right)))
+        let right = format!("{} {agent}", self.mesh.subject(&Subject::Node { agent: agent.clone() }));
+        Ok(self.mesh.rights().await?.is_none_or(|granted| granted.may_subscribe(&right)))
     }
 
     /// Opens the way for tasks to node endpoints.
-    pub async fn node_caller(&self) -> Result<NodeCaller, MeshError> {
-        let inbox = self.reply_inbox();
-        let answers = self.listen(format!("{inbox}.*")).await?;
-        Ok(NodeCaller { mesh: self.clone(), inbox, answers, subjects: HashMap::new() })
+    pub async fn node_caller(self) -> Result<NodeCaller, MeshError> {
+        let inbox = self.mesh.reply_inbox();
+        let answers = self.mesh.listen(format!("{inbox}.*")).await?;
+        Ok(NodeCaller { mesh: self.mesh.clone(), inbox, answers, subjects: HashMap::new() })
     }
 
     /// Serves the node endpoint of an agent; replicas of one name share the tasks.
-    pub async fn serve_node(&self, agent: &str) -> Result<NodeEndpoint, MeshError> {
+    pub async fn serve_node(self, agent: &str) -> Result<NodeEndpoint, MeshError> {
         let agent = Token::of(agent);
         let group = Some(agent.to_string());
-        let requests = self.listen_in(self.subject(&Subject::Node { agent }), group).await?;
-        Ok(NodeEndpoint { mesh: self.clone(), requests })
+        let requests = self.mesh.listen_in(self.mesh.subject(&Subject::Node { agent }), group).await?;
+        Ok(NodeEndpoint { mesh: self.mesh.clone(), requests })
     }
 }
 
@@ -180,12 +181,12 @@ impl NodeEndpoint {
     }
 }
 
-impl Mesh {
+impl MeshServices<'_> {
     /// Answers a task that came to a node endpoint.
-    pub async fn answer_node(&self, reply: async_nats::Subject, body: Bytes) -> Result<(), MeshError> {
-        self.fits("an answer", &async_nats::HeaderMap::new(), body.len())?;
+    pub async fn answer_node(self, reply: async_nats::Subject, body: Bytes) -> Result<(), MeshError> {
+        self.mesh.fits("an answer", &async_nats::HeaderMap::new(), body.len())?;
         crash::point("reply.before");
-        let sent = self.client().publish(reply, body).await;
+        let sent = self.mesh.client().publish(reply, body).await;
         sent.map_err(|error| MeshError::Refused { what: "answering a task", reason: error.to_string() })
     }
 }

@@ -23,8 +23,9 @@ pub use crate::card_check::{
     BadCard, LARGEST_CARD, LONGEST_NAME, LONGEST_TEXT, MOST_ENTRIES, MOST_SKILLS, check,
 };
 
-use crate::follow::{FollowedItem, FollowerTask, Source, follow};
-use crate::{Mesh, MeshError, object};
+use crate::store::object;
+use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::{Mesh, MeshError};
 
 /// The most refused cards that are kept for people to look at.
 const MOST_REFUSED: usize = 1000;
@@ -47,33 +48,46 @@ pub struct RefusedCard {
     pub reason: BadCard,
 }
 
+/// Cards of the agents of a mesh.
+#[derive(Clone, Copy, Debug)]
+pub struct CardDirectory<'a> {
+    mesh: &'a Mesh,
+}
+
 impl Mesh {
+    /// Returns the cards of the agents of this mesh.
+    pub fn cards(&self) -> CardDirectory<'_> {
+        CardDirectory { mesh: self }
+    }
+}
+
+impl CardDirectory<'_> {
     /// Announces an agent; to be repeated every [`CARD_INTERVAL`](sinew_protocol::card::CARD_INTERVAL).
-    pub async fn announce(&self, card: &AgentCard) -> Result<(), MeshError> {
+    pub async fn announce(self, card: &AgentCard) -> Result<(), MeshError> {
         let agent = Token::of(&card.name);
         let body = serde_json::to_vec(card)
             .map_err(|error| MeshError::Malformed { what: "the card", reason: error.to_string() })?;
         // A card that readers would refuse must fail here, where the agent's operator sees it.
         check(&agent, &body).map_err(|reason| MeshError::BadCard { agent: agent.to_string(), reason })?;
-        let subject = self.subject(&Subject::Card { agent });
-        object::store(self, "announcing a card", subject, None, body.into()).await.map(drop)
+        let subject = self.mesh.subject(&Subject::Card { agent });
+        object::store(self.mesh, "announcing a card", subject, None, body.into()).await.map(drop)
     }
 
     /// Says that an agent is gone, so that nobody waits for its card to grow old.
-    pub async fn retract(&self, agent: &str) -> Result<(), MeshError> {
-        let subject = self.subject(&Subject::Card { agent: Token::of(agent) });
-        object::store(self, "retracting a card", subject, None, Bytes::new()).await.map(drop)
+    pub async fn retract(self, agent: &str) -> Result<(), MeshError> {
+        let subject = self.mesh.subject(&Subject::Card { agent: Token::of(agent) });
+        object::store(self.mesh, "retracting a card", subject, None, Bytes::new()).await.map(drop)
     }
 
     /// Follows the cards of the mesh from now on.
-    pub fn cards(&self) -> Cards {
-        self.cards_within(CARD_TTL)
+    pub fn follow(self) -> Cards {
+        self.follow_within(CARD_TTL)
     }
 
-    /// Like [`Mesh::cards`], with another time to live.
-    pub fn cards_within(&self, ttl: Duration) -> Cards {
+    /// Like [`CardDirectory::follow`], with another time to live.
+    pub fn follow_within(self, ttl: Duration) -> Cards {
         let shared = Arc::new(SharedCards::default());
-        let namespace = self.namespace();
+        let namespace = self.mesh.namespace();
         let source = Source {
             stream: stream_name("CARDS", namespace),
             filter: sinew_protocol::subject::below(namespace, &["card"]),
@@ -87,7 +101,7 @@ impl Mesh {
             pass: 0,
             seen: Instant::now(),
         };
-        let following = follow(self.clone(), source, move |step| board.step(step));
+        let following = follow(self.mesh.clone(), source, move |step| board.step(step));
         let changes = shared.version.subscribe();
         Cards { shared, changes, _following: Arc::new(following) }
     }

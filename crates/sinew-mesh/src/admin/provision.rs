@@ -8,22 +8,18 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
-use async_nats::{HeaderMap, HeaderValue};
-use bytes::Bytes;
 use rand::Rng as _;
 use sinew_protocol::env::RESULT_KEY;
 use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, Retention, STREAMS, Stream, bucket, fleet_key};
 use sinew_protocol::subject::DEFAULT_SHARDS;
 
+use crate::admin::MeshAdmin;
 use crate::error::MeshError;
 use crate::layout::MOST_SHARDS;
-use crate::layout_store::Settings;
-use crate::mesh::Mesh;
-use crate::send::PublishAnswer;
+use crate::store::layout_store::Settings;
 
 /// How long a mesh that did not choose keeps what is closed.
 pub const DEFAULT_RETENTION: Duration = Duration::from_hours(7 * 24);
@@ -78,12 +74,12 @@ impl fmt::Display for Difference {
     }
 }
 
-impl Mesh {
+impl MeshAdmin<'_> {
     /// Makes the mesh, or sets right what differs; says what it did.
     ///
     /// The settings are stored last. If a step fails, streams that were changed get their old configuration back, so a
     /// refused option leaves a mesh as it was.
-    pub async fn provision(&self, options: &Provision) -> Result<Vec<Change>, MeshError> {
+    pub async fn provision(self, options: &Provision) -> Result<Vec<Change>, MeshError> {
         options.check()?;
         let mut changes = Vec::new();
         let mut replaced = Vec::new();
@@ -98,7 +94,7 @@ impl Mesh {
 
     /// Makes streams and key, then stores the settings. Adds the old configuration of each changed stream to `replaced`.
     async fn apply(
-        &self,
+        self,
         options: &Provision,
         changes: &mut Vec<Change>,
         replaced: &mut Vec<Config>,
@@ -109,10 +105,11 @@ impl Mesh {
             if let Some(((have, _), asked)) = stored.zip(options.shards)
                 && asked != have.shards
             {
-                let (namespace, have, asked) = (self.namespace().to_owned(), have.shards.get(), asked.get());
+                let (namespace, have, asked) =
+                    (self.mesh.namespace().to_owned(), have.shards.get(), asked.get());
                 return Err(MeshError::ShardsFixed { namespace, have, asked });
             }
-            for wanted in wanted(self.namespace(), &settings) {
+            for wanted in wanted(self.mesh.namespace(), &settings) {
                 changes.extend(self.ensure(&wanted, replaced).await?);
             }
             self.make_result_key().await?;
@@ -122,7 +119,7 @@ impl Mesh {
             let body = serde_json::to_vec(&settings)
                 .map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
             let revision = stored.map_or(0, |(_, revision)| revision);
-            if self.put_at(fleet_key::SETTINGS, body.into(), revision).await?.is_some() {
+            if self.mesh.put_at(fleet_key::SETTINGS, body.into(), revision).await?.is_some() {
                 changes.push(Change { of: "settings".to_owned(), differed: Vec::new() });
                 return Ok(());
             }
@@ -132,20 +129,21 @@ impl Mesh {
     }
 
     /// Stores a new key of the executors, unless the bucket has a key or the environment names one.
-    async fn make_result_key(&self) -> Result<(), MeshError> {
+    async fn make_result_key(self) -> Result<(), MeshError> {
         if std::env::var_os(RESULT_KEY).is_some_and(|key| !key.is_empty()) {
             return Ok(());
         }
         let secret: [u8; 32] = rand::rng().random();
         let key = data_encoding::HEXLOWER.encode(&secret);
-        self.put_at(fleet_key::RESULT_KEY, key.into(), 0).await.map(drop)
+        self.mesh.put_at(fleet_key::RESULT_KEY, key.into(), 0).await.map(drop)
     }
 
     /// Gives streams their old configuration back, the last changed first.
-    async fn restore_configs(&self, replaced: Vec<Config>) {
+    async fn restore_configs(self, replaced: Vec<Config>) {
         for config in replaced.into_iter().rev() {
             let call = format!("$JS.API.STREAM.UPDATE.{}", config.name);
-            let restored = self.permitted(&call, self.jetstream().update_stream(&config).into_future()).await;
+            let restored =
+                self.mesh.permitted(&call, self.mesh.jetstream().update_stream(&config).into_future()).await;
             let error = match restored {
                 Ok(Ok(_)) => continue,
                 Ok(Err(error)) => error.to_string(),
@@ -156,12 +154,13 @@ impl Mesh {
     }
 
     /// Everything on the server that is not what the mesh needs.
-    pub async fn check(&self) -> Result<Vec<Difference>, MeshError> {
+    pub async fn check(self) -> Result<Vec<Difference>, MeshError> {
         // The one value that everybody may read, not all of the bucket: whoever looks need not see the executors' key.
-        let settings = self.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.not_provisioned())?;
+        let settings =
+            self.mesh.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.mesh.not_provisioned())?;
         let settings = Settings::read(&settings)?;
         let mut differences = Vec::new();
-        for wanted in wanted(self.namespace(), &settings) {
+        for wanted in wanted(self.mesh.namespace(), &settings) {
             match self.config_of(&wanted.name).await? {
                 Some(found) => differences.extend(compare(&wanted, &found)),
                 None => differences.push(Difference {
@@ -176,65 +175,40 @@ impl Mesh {
     }
 
     /// Refuses a mesh that is not what it must be; what executors ask before they begin.
-    pub async fn verify(&self) -> Result<(), MeshError> {
+    pub async fn verify(self) -> Result<(), MeshError> {
         let differences = self.check().await?;
         if differences.is_empty() {
             return Ok(());
         }
         let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
         Err(MeshError::Differs {
-            namespace: self.namespace().to_owned(),
+            namespace: self.mesh.namespace().to_owned(),
             differences: differences.join("; "),
         })
     }
 
     /// The settings as the bucket's leader knows them, with their revision.
-    async fn settings(&self) -> Result<Option<(Settings, u64)>, MeshError> {
-        if self.config_of(&self.fleet_stream()).await?.is_none() {
+    async fn settings(self) -> Result<Option<(Settings, u64)>, MeshError> {
+        if self.config_of(&self.mesh.fleet_stream()).await?.is_none() {
             return Ok(None);
         }
-        match self.last(&self.fleet_stream(), &self.fleet_subject(fleet_key::SETTINGS)).await? {
+        match self.mesh.last(&self.mesh.fleet_stream(), &self.mesh.fleet_subject(fleet_key::SETTINGS)).await?
+        {
             Some(message) => Ok(Some((Settings::read(&message.payload)?, message.sequence))),
             None => Ok(None),
         }
     }
 
-    /// Writes a key of the executors' bucket if its revision is the given one; the new revision, or none.
-    pub(crate) async fn put_at(
-        &self,
-        key: &str,
-        body: Bytes,
-        revision: u64,
-    ) -> Result<Option<u64>, MeshError> {
-        let subject = self.fleet_subject(key);
-        let mut headers = HeaderMap::new();
-        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
-        match self.publish(&subject, headers, body.clone()).await? {
-            PublishAnswer::At(revision) => Ok(Some(revision)),
-            PublishAnswer::Conflict(_) => Ok(None),
-            PublishAnswer::NoRoom(reason) => {
-                Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
-            }
-            // Neither done nor failed: what is there decides.
-            PublishAnswer::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
-                Some(stored) if stored.payload == body && stored.sequence > revision => {
-                    Ok(Some(stored.sequence))
-                }
-                Some(stored) if stored.sequence > revision => Ok(None),
-                _ => Err(MeshError::Unreachable { what: "write to the executors' bucket", reason }),
-            },
-        }
-    }
-
     /// Makes a stream, or changes what differs. Adds the old configuration of a changed stream to `replaced`.
-    async fn ensure(&self, wanted: &Config, replaced: &mut Vec<Config>) -> Result<Option<Change>, MeshError> {
+    async fn ensure(self, wanted: &Config, replaced: &mut Vec<Config>) -> Result<Option<Change>, MeshError> {
         let changed = |differed| Some(Change { of: wanted.name.clone(), differed });
         let found = match self.config_of(&wanted.name).await? {
             Some(found) => Some(found),
             None => match self
+                .mesh
                 .permitted(
                     &format!("$JS.API.STREAM.CREATE.{}", wanted.name),
-                    self.jetstream().create_stream(wanted.clone()).into_future(),
+                    self.mesh.jetstream().create_stream(wanted.clone()).into_future(),
                 )
                 .await?
             {
@@ -252,15 +226,16 @@ impl Mesh {
             return Ok(None);
         }
         let (call, update) = (format!("$JS.API.STREAM.UPDATE.{}", wanted.name), adopt(found.clone(), wanted));
-        let updated = self.permitted(&call, self.jetstream().update_stream(&update).into_future()).await?;
+        let updated =
+            self.mesh.permitted(&call, self.mesh.jetstream().update_stream(&update).into_future()).await?;
         updated.map_err(|error| refused(&wanted.name, &error))?;
         replaced.push(found);
         Ok(changed(differed))
     }
 
-    async fn config_of(&self, stream: &str) -> Result<Option<Config>, MeshError> {
+    async fn config_of(self, stream: &str) -> Result<Option<Config>, MeshError> {
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        match self.permitted(&call, self.jetstream().get_stream(stream)).await? {
+        match self.mesh.permitted(&call, self.mesh.jetstream().get_stream(stream)).await? {
             Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
             Err(error) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {

@@ -13,11 +13,12 @@ use sinew_protocol::artifact::sha256;
 use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::{ExecutionId, Subject, header};
 
-use crate::card::stream_name;
-use crate::object::{self, ObjectBucket};
-use crate::pull::redirected;
-use crate::stored::MessageQuery;
-use crate::{Mesh, MeshError, follow};
+use crate::store::card::stream_name;
+use crate::store::object::{self, ObjectBucket};
+use crate::stream::follow;
+use crate::stream::pull::redirected;
+use crate::stream::stored::MessageQuery;
+use crate::{Mesh, MeshError};
 
 /// The largest record that travels in its message, in bytes.
 pub const LARGEST_MESSAGE: usize = 900 << 10;
@@ -98,13 +99,26 @@ impl ClosedExecution {
     }
 }
 
+/// History of a mesh: the records of closed executions.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryStore<'a> {
+    mesh: &'a Mesh,
+}
+
 impl Mesh {
-    fn records(&self) -> ObjectBucket {
-        ObjectBucket::new(self, ARTIFACTS, "record")
+    /// Returns the history of this mesh.
+    pub fn history(&self) -> HistoryStore<'_> {
+        HistoryStore { mesh: self }
+    }
+}
+
+impl HistoryStore<'_> {
+    fn records(self) -> ObjectBucket {
+        ObjectBucket::new(self.mesh, ARTIFACTS, "record")
     }
 
     /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same.
-    pub async fn put_history(&self, closed: &ClosedExecution, record: Bytes) -> Result<(), MeshError> {
+    pub async fn put(self, closed: &ClosedExecution, record: Bytes) -> Result<(), MeshError> {
         let mut headers = closed.headers();
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
@@ -114,18 +128,15 @@ impl Mesh {
             headers.insert(header::OBJECT, key);
             body = Bytes::new();
         }
-        let subject = self.subject(&Subject::History { execution: closed.execution.clone() });
-        object::store_with(self, "archiving an execution", subject, headers, body).await.map(drop)
+        let subject = self.mesh.subject(&Subject::History { execution: closed.execution.clone() });
+        object::store_with(self.mesh, "archiving an execution", subject, headers, body).await.map(drop)
     }
 
     /// The record of a closed execution, and what its headers say; none when it is not archived.
-    pub async fn get_history(
-        &self,
-        execution: &ExecutionId,
-    ) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
-        let stream = stream_name("HISTORY", self.namespace());
-        let subject = self.subject(&Subject::History { execution: execution.clone() });
-        let Some(message) = self.message(&stream, &MessageQuery::last(&subject)).await? else {
+    pub async fn get(self, execution: &ExecutionId) -> Result<Option<(ClosedExecution, Bytes)>, MeshError> {
+        let stream = stream_name("HISTORY", self.mesh.namespace());
+        let subject = self.mesh.subject(&Subject::History { execution: execution.clone() });
+        let Some(message) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
             return Ok(None);
         };
         let damaged = |reason: &str| MeshError::Damaged {
@@ -150,15 +161,11 @@ impl Mesh {
     }
 
     /// Closed executions, those archived last first, at most `limit`. Reads headers only.
-    pub async fn list_history(
-        &self,
-        filter: &HistoryFilter,
-        limit: usize,
-    ) -> Result<Vec<ClosedExecution>, MeshError> {
+    pub async fn list(self, filter: &HistoryFilter, limit: usize) -> Result<Vec<ClosedExecution>, MeshError> {
         let what = "listing the archive";
-        let name = stream_name("HISTORY", self.namespace());
+        let name = stream_name("HISTORY", self.mesh.namespace());
         let call = format!("$JS.API.STREAM.INFO.{name}");
-        let stream = self.permitted(&call, self.jetstream().get_stream(&name)).await?;
+        let stream = self.mesh.permitted(&call, self.mesh.jetstream().get_stream(&name)).await?;
         let stream = stream.map_err(|error| MeshError::Refused { what, reason: error.to_string() })?;
         let state = &stream.cached_info().state;
         let (first, mut end) = (state.first_sequence.max(1), state.last_sequence);
@@ -169,16 +176,17 @@ impl Mesh {
             let mut found = Vec::new();
             let config = pull::Config {
                 headers_only: true,
-                filter_subject: sinew_protocol::subject::below(self.namespace(), &["history"]),
+                filter_subject: sinew_protocol::subject::below(self.mesh.namespace(), &["history"]),
                 deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: begin },
                 inactive_threshold: Duration::from_secs(10),
                 ..follow::quiet()
             };
-            follow::sweep_with(self, &name, config, |message| {
+            follow::sweep_with(self.mesh, &name, config, |message| {
                 if message.info().is_ok_and(|info| info.stream_sequence > end) {
                     return false;
                 }
-                let Some(Subject::History { execution }) = Subject::parse(self.namespace(), &message.subject)
+                let Some(Subject::History { execution }) =
+                    Subject::parse(self.mesh.namespace(), &message.subject)
                 else {
                     return true;
                 };

@@ -11,9 +11,7 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::HeaderValue;
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
-use async_nats::jetstream::response::Response;
 use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
 use sinew_protocol::Subject;
 use sinew_protocol::header::{COMMIT, PART};
 use sinew_protocol::stream::bucket;
@@ -22,8 +20,8 @@ use tokio::time::{Instant, sleep};
 use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Reader, Reading, answer, milliseconds, pause, redirected, unreachable};
-use crate::send::{PublishAnswer, value};
+use crate::stream::pull::{Item, Reader, Reading, answer, pause, redirected, unreachable};
+use crate::stream::send::{PublishAnswer, value};
 
 /// How long an append is pursued through timeouts and lost connections.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -73,20 +71,6 @@ pub struct Stored {
     pub body: Bytes,
 }
 
-/// The server's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerClock {
-    at: u64,
-    read: Instant,
-}
-
-impl ServerClock {
-    /// The server's time now: what it said, and what has passed here since. Milliseconds since 1970 UTC.
-    pub fn now(&self) -> u64 {
-        self.at.saturating_add(u64::try_from(self.read.elapsed().as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
 /// The journal of one shard.
 #[derive(Debug)]
 pub struct Journal {
@@ -111,32 +95,6 @@ impl Mesh {
             position: None,
             begins: BTreeMap::new(),
         }
-    }
-
-    /// The clock of the server that stamps the journals.
-    pub async fn server_clock(&self) -> Result<ServerClock, MeshError> {
-        const WHAT: &str = "read the server's time";
-        #[derive(Deserialize)]
-        struct StampedRecord {
-            ts: String,
-        }
-        let sent = Instant::now();
-        let jetstream = self.jetstream();
-        let asked = jetstream.request::<_, _, Response<StampedRecord>>(
-            format!("STREAM.INFO.{}", bucket(self.namespace(), "JOURNAL")),
-            &(),
-        );
-        let stamped =
-            match answer(self, WHAT, WAIT, asked).await?.map_err(|error| unreachable(WHAT, &error))? {
-                Response::Ok(stamped) => stamped,
-                Response::Err { error } => {
-                    return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
-                }
-            };
-        let at = async_nats::datetime::parse_rfc3339(&stamped.ts)
-            .map_err(|error| MeshError::Malformed { what: "the server's time", reason: error.to_string() })?;
-        // It was said somewhere between the question and the answer; the middle is off by half the way at most.
-        Ok(ServerClock { at: milliseconds(at), read: sent + sent.elapsed() / 2 })
     }
 }
 

@@ -16,9 +16,10 @@ use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskId};
 
-pub use crate::object::LARGEST_OBJECT;
-use crate::object::ObjectBucket;
-use crate::{Mesh, MeshError, follow};
+pub use crate::store::object::LARGEST_OBJECT;
+use crate::store::object::ObjectBucket;
+use crate::stream::follow;
+use crate::{Mesh, MeshError};
 
 /// The longest address, in bytes.
 const LONGEST_ADDRESS: usize = 4096;

@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 use sinew_protocol::id::is_token;
 use sinew_protocol::stream::bucket;
 
-use crate::pull::answer;
-use crate::stored::MessageQuery;
+use crate::stream::pull::answer;
+use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError, crash};
 

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::pull::pause;
+use crate::stream::pull::pause;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
@@ -31,7 +31,7 @@ pub struct MeshSubscription {
 
 impl Mesh {
     /// A subscription that the server knows of when this returns: what is asked after it is heard.
-    pub async fn listen(&self, subject: String) -> Result<MeshSubscription, MeshError> {
+    pub(crate) async fn listen(&self, subject: String) -> Result<MeshSubscription, MeshError> {
         self.listen_in(subject, None).await
     }
 

@@ -15,7 +15,8 @@ pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
 use sinew_protocol::{Subject, header, query};
 use tokio::time::{Instant, timeout_at};
 
-use crate::listen::MeshSubscription;
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
 use crate::{Mesh, MeshError};
 
 /// How long to wait for an owner's answer, unless told otherwise.
@@ -56,37 +57,37 @@ pub struct ReceivedQuery {
     reply: async_nats::Subject,
 }
 
-impl Mesh {
+impl MeshServices<'_> {
     /// The questions to a shard; only its owner listens.
-    pub async fn serve_queries(&self, shard: u32) -> Result<ShardQueries, MeshError> {
-        let messages = self.listen(self.subject(&Subject::Query { shard })).await?;
-        Ok(ShardQueries { mesh: self.clone(), messages })
+    pub async fn serve_queries(self, shard: u32) -> Result<ShardQueries, MeshError> {
+        let messages = self.mesh.listen(self.mesh.subject(&Subject::Query { shard })).await?;
+        Ok(ShardQueries { mesh: self.mesh.clone(), messages })
     }
 
     /// Asks the owner of a shard. [`MeshError::NobodyAnswers`] says that nobody owns it.
-    pub async fn ask(&self, shard: u32, query: &Query) -> Result<Answer, MeshError> {
-        self.ask_within(shard, query, PATIENCE).await
+    pub async fn ask_shard(self, shard: u32, query: &Query) -> Result<Answer, MeshError> {
+        self.ask_shard_within(shard, query, PATIENCE).await
     }
 
-    /// Like [`Mesh::ask`]; gives up when no part of the answer comes for `patience`.
-    pub async fn ask_within(
-        &self,
+    /// Like [`MeshServices::ask_shard`]; gives up when no part of the answer comes for `patience`.
+    pub async fn ask_shard_within(
+        self,
         shard: u32,
         query: &Query,
         patience: Duration,
     ) -> Result<Answer, MeshError> {
-        let subject = self.subject(&Subject::Query { shard });
-        self.permitted(&subject, self.gather(shard, &subject, query, patience)).await?
+        let subject = self.mesh.subject(&Subject::Query { shard });
+        self.mesh.permitted(&subject, self.gather(shard, &subject, query, patience)).await?
     }
 
     async fn gather(
-        &self,
+        self,
         shard: u32,
         subject: &str,
         query: &Query,
         patience: Duration,
     ) -> Result<Answer, MeshError> {
-        let (client, inbox) = (self.client(), self.reply_inbox());
+        let (client, inbox) = (self.mesh.client(), self.mesh.reply_inbox());
         let what = "asking the owner of a shard";
         let refused = |reason: String| MeshError::Refused { what, reason };
         let mut parts = client.subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;

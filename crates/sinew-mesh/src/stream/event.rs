@@ -9,9 +9,9 @@ use sinew_protocol::subject::below;
 use sinew_protocol::{ExecutionId, Subject, Token};
 
 use crate::error::MeshError;
-use crate::listen::MeshSubscription;
 use crate::mesh::Mesh;
-use crate::pull::{Reader, Reading, redirected};
+use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::{Reader, Reading, redirected};
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
@@ -62,34 +62,47 @@ enum EventSource {
     Live(MeshSubscription),
 }
 
+/// Events of a mesh.
+#[derive(Clone, Copy, Debug)]
+pub struct EventLog<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
 impl Mesh {
+    /// Returns the events of this mesh.
+    pub fn events(&self) -> EventLog<'_> {
+        EventLog { mesh: self }
+    }
+}
+
+impl EventLog<'_> {
     /// Reads events. What is told after this returns is heard.
-    pub async fn events(&self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
+    pub async fn follow(self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
         let token = |name: &Option<String>| {
             name.as_deref().map_or_else(|| "*".to_owned(), |name| Token::of(name).to_string())
         };
         let execution = filter.execution.as_ref().map_or("*", ExecutionId::as_str).to_owned();
         let tokens = [token(&filter.workflow), execution, token(&filter.kind)];
-        let prefix = below(self.namespace(), &["event"]);
+        let prefix = below(self.mesh.namespace(), &["event"]);
         let filter = format!("{}.{}", prefix.trim_end_matches(".>"), tokens.join("."));
-        let namespace = self.namespace().to_owned();
-        if !self.layout().await?.keeps_events {
-            return Ok(Events { namespace, source: EventSource::Live(self.listen(filter).await?) });
+        let namespace = self.mesh.namespace().to_owned();
+        if !self.mesh.layout().await?.keeps_events {
+            return Ok(Events { namespace, source: EventSource::Live(self.mesh.listen(filter).await?) });
         }
-        let stream = sinew_protocol::stream::bucket(self.namespace(), "EVENTS");
+        let stream = sinew_protocol::stream::bucket(self.mesh.namespace(), "EVENTS");
         let after = match from {
             EventStart::Beginning => 0,
             EventStart::Now => self.last_sequence(&stream).await?,
         };
-        let reader = Reader::open(self, Reading { stream, filter, after, headers_only: false }).await?;
+        let reader = Reader::open(self.mesh, Reading { stream, filter, after, headers_only: false }).await?;
         Ok(Events { namespace, source: EventSource::Stored(reader) })
     }
 
     /// The place of a stream's last message.
-    async fn last_sequence(&self, stream: &str) -> Result<u64, MeshError> {
+    async fn last_sequence(self, stream: &str) -> Result<u64, MeshError> {
         const WHAT: &str = "look at a stream";
         let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let found = self.permitted(&call, self.jetstream().get_stream(stream)).await?;
+        let found = self.mesh.permitted(&call, self.mesh.jetstream().get_stream(stream)).await?;
         let found =
             found.map_err(|error| MeshError::Unreachable { what: WHAT, reason: error.to_string() })?;
         Ok(found.cached_info().state.last_sequence)

@@ -11,7 +11,8 @@ use tokio::time::sleep;
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{answer, milliseconds, unreachable};
+use crate::stream::inbox::ShardCommands;
+use crate::stream::pull::{answer, milliseconds, unreachable};
 
 /// A stream was made anew, or ends before the position of a shard.
 pub const STREAM_BEHIND: &str = code::STREAM_BEHIND_SHARD.as_str();
@@ -31,34 +32,19 @@ pub struct StreamAge {
     pub last_seq: u64,
 }
 
-impl Mesh {
+impl ShardCommands<'_> {
     /// Returns end and age of a stream of this kind; `None` if there is no such stream.
-    pub async fn stream_age(&self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
-        let info = self.stream_info(&bucket(self.namespace(), kind)).await?;
+    pub async fn stream_age(self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
+        let info = self.mesh.stream_info(&bucket(self.mesh.namespace(), kind)).await?;
         Ok(info.map(|info| StreamAge {
             created: milliseconds(info.created),
             last_seq: info.state.last_sequence,
         }))
     }
 
-    /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
-    pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
-        const WHAT: &str = "look at a stream";
-        let call = format!("$JS.API.STREAM.INFO.{stream}");
-        let jetstream = self.jetstream();
-        let info = answer(self, WHAT, INFO_TIMEOUT, jetstream.get_stream(stream));
-        match self.permitted(&call, info).await?? {
-            Ok(stream) => Ok(Some(stream.cached_info().clone())),
-            Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(refusal) if refusal.code() == 404 => Ok(None),
-                _ => Err(unreachable(WHAT, &error)),
-            },
-        }
-    }
-
     /// Returns the positions to read behind, with the age of both streams. A stream that was made anew, or that ends
     /// before its position, is read from its first message: otherwise new messages below the position are lost.
-    pub async fn current_positions(&self, shard: u32, stored: Positions) -> Result<Positions, MeshError> {
+    pub async fn current_positions(self, shard: u32, stored: Positions) -> Result<Positions, MeshError> {
         let commands = self.position_in("COMMANDS", shard, stored.commands, stored.commands_created);
         let results = self.position_in("RESULTS", shard, stored.results, stored.results_created);
         let ((commands, commands_created), (results, results_created)) = tokio::try_join!(commands, results)?;
@@ -67,7 +53,7 @@ impl Mesh {
 
     /// Returns position and age for one stream.
     async fn position_in(
-        &self,
+        self,
         kind: &'static str,
         shard: u32,
         position: u64,
@@ -76,7 +62,7 @@ impl Mesh {
         let mut look = 1;
         loop {
             let Some(age) = self.stream_age(kind).await? else {
-                let id = bucket(self.namespace(), kind);
+                let id = bucket(self.mesh.namespace(), kind);
                 return Err(MeshError::NotFound { what: "stream", id });
             };
             let anew = created != 0 && created != age.created;
@@ -99,6 +85,23 @@ impl Mesh {
                 "the stream is behind the shard's position; it is read again from its first message"
             );
             return Ok((0, age.created));
+        }
+    }
+}
+
+impl Mesh {
+    /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
+    pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
+        const WHAT: &str = "look at a stream";
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let jetstream = self.jetstream();
+        let info = answer(self, WHAT, INFO_TIMEOUT, jetstream.get_stream(stream));
+        match self.permitted(&call, info).await?? {
+            Ok(stream) => Ok(Some(stream.cached_info().clone())),
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(refusal) if refusal.code() == 404 => Ok(None),
+                _ => Err(unreachable(WHAT, &error)),
+            },
         }
     }
 }

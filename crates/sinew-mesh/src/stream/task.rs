@@ -25,8 +25,8 @@ use tokio::time::sleep;
 use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
-use crate::quarantine::SuspectMessage;
+use crate::stream::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
+use crate::stream::quarantine::SuspectMessage;
 
 /// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
 /// every five seconds that they work.
@@ -87,23 +87,36 @@ impl Drop for WorkSlot {
     }
 }
 
+/// Tasks of a mesh: the queues of agents, results, progress, and control messages.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskExchange<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
 impl Mesh {
+    /// Returns the tasks of this mesh.
+    pub fn tasks(&self) -> TaskExchange<'_> {
+        TaskExchange { mesh: self }
+    }
+}
+
+impl TaskExchange<'_> {
     /// The queue of an agent, of which at most `at_once` deliveries are out at the same time: each keeps its place until
     /// it is dropped. Whoever may not make the consumer waits until an executor has.
-    pub fn agent_queue(&self, agent: &Token, at_once: usize) -> AgentQueue {
+    pub fn queue(self, agent: &Token, at_once: usize) -> AgentQueue {
         AgentQueue {
-            mesh: self.clone(),
+            mesh: self.mesh.clone(),
             agent: agent.clone(),
             slots: Arc::default(),
             at_once: at_once.max(1),
             waiting: VecDeque::new(),
-            state: WorkState::Opening(opening(self.clone(), agent.clone())),
+            state: WorkState::Opening(opening(self.mesh.clone(), agent.clone())),
         }
     }
 
     /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
-    pub async fn make_agent_queue(&self, agent: &Token) -> Result<(), MeshError> {
-        consumer(self, agent).await.map(drop)
+    pub async fn make_queue(self, agent: &Token) -> Result<(), MeshError> {
+        consumer(self.mesh, agent).await.map(drop)
     }
 }
 
@@ -189,7 +202,7 @@ impl AgentQueue {
         let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
         tokio::spawn(async move {
             tracing::warn!(subject = suspect.name, "what came on a queue is no task");
-            match answers.mesh.quarantine_or_drop(suspect, "its subject is not that of a task").await {
+            match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
                 // Without the quarantine it stays in the stream, and comes again.
                 Err(error) => tracing::warn!(%error, "it could not be set aside"),
                 Ok(_) => drop(answers.term("not a task").await),

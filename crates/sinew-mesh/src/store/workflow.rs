@@ -20,11 +20,11 @@ use tokio::sync::watch;
 
 pub use sinew_protocol::deployment::Deployment;
 
-use crate::card::stream_name;
-use crate::follow::{FollowedItem, FollowerTask, Source, follow};
-use crate::object::{self, ObjectBucket};
-use crate::pull::redirected;
-use crate::stored::MessageQuery;
+use crate::store::card::stream_name;
+use crate::store::object::{self, ObjectBucket};
+use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::stream::pull::redirected;
+use crate::stream::stored::MessageQuery;
 use crate::wire::undeliverable;
 use crate::{Mesh, MeshError};
 
@@ -65,13 +65,26 @@ pub struct WorkflowVersion {
 const MAX_PLAN_BYTES: usize = 32 << 20;
 const MAX_PLAN_VALUES: usize = 4_000_000;
 
+/// Plans that are stored on a mesh, and the workflows that name them.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkflowStore<'a> {
+    mesh: &'a Mesh,
+}
+
 impl Mesh {
-    fn plans(&self) -> ObjectBucket {
-        ObjectBucket::new(self, PLANS, "plan")
+    /// Returns the stored plans and deployed workflows of this mesh.
+    pub fn workflows(&self) -> WorkflowStore<'_> {
+        WorkflowStore { mesh: self }
+    }
+}
+
+impl WorkflowStore<'_> {
+    fn plans(self) -> ObjectBucket {
+        ObjectBucket::new(self.mesh, PLANS, "plan")
     }
 
     /// Stores a plan; gives its digest.
-    pub async fn put_plan(&self, plan: &StoredPlan) -> Result<String, MeshError> {
+    pub async fn put_plan(self, plan: &StoredPlan) -> Result<String, MeshError> {
         let digest = plan.digest();
         let body = serde_json::to_vec(plan).map_err(|error| malformed("a plan", &error))?;
         if body.len() > MAX_PLAN_BYTES {
@@ -83,7 +96,7 @@ impl Mesh {
     }
 
     /// The plan with this digest.
-    pub async fn get_plan(&self, digest: &str) -> Result<StoredPlan, MeshError> {
+    pub async fn get_plan(self, digest: &str) -> Result<StoredPlan, MeshError> {
         if !is_digest(digest) {
             return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
         }
@@ -102,7 +115,7 @@ impl Mesh {
     }
 
     /// Gives a stored plan a name; gives the version's place in the stream.
-    pub async fn deploy(&self, deployment: &Deployment) -> Result<u64, MeshError> {
+    pub async fn deploy(self, deployment: &Deployment) -> Result<u64, MeshError> {
         let name = Token::of(&deployment.name);
         let body = Bytes::from(deployment.to_json());
         if body.len() > MAX_DEPLOYMENT {
@@ -110,22 +123,22 @@ impl Mesh {
             return Err(MeshError::TooLarge { what: "a deployment", size, limit });
         }
         read(&name, &body)?;
-        let subject = self.subject(&Subject::Workflow { name });
-        object::store(self, "deploying a workflow", subject, None, body).await
+        let subject = self.mesh.subject(&Subject::Workflow { name });
+        object::store(self.mesh, "deploying a workflow", subject, None, body).await
     }
 
     /// Takes a workflow's name away; open executions go on.
-    pub async fn undeploy(&self, name: &str) -> Result<(), MeshError> {
-        let subject = self.subject(&Subject::Workflow { name: Token::of(name) });
-        object::store(self, "removing a workflow", subject, None, Bytes::new()).await.map(drop)
+    pub async fn undeploy(self, name: &str) -> Result<(), MeshError> {
+        let subject = self.mesh.subject(&Subject::Workflow { name: Token::of(name) });
+        object::store(self.mesh, "removing a workflow", subject, None, Bytes::new()).await.map(drop)
     }
 
     /// The latest version of a workflow, as the leader has it.
-    pub async fn workflow(&self, name: &str) -> Result<Option<WorkflowVersion>, MeshError> {
+    pub async fn latest(self, name: &str) -> Result<Option<WorkflowVersion>, MeshError> {
         let token = Token::of(name);
-        let stream = stream_name("WORKFLOWS", self.namespace());
-        let subject = self.subject(&Subject::Workflow { name: token.clone() });
-        let Some(message) = self.message(&stream, &MessageQuery::last(&subject)).await? else {
+        let stream = stream_name("WORKFLOWS", self.mesh.namespace());
+        let subject = self.mesh.subject(&Subject::Workflow { name: token.clone() });
+        let Some(message) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
             return Ok(None);
         };
         if message.payload.is_empty() {
@@ -139,9 +152,9 @@ impl Mesh {
     }
 
     /// The workflows that are deployed, from now on.
-    pub fn workflows(&self) -> Workflows {
+    pub fn follow(self) -> Workflows {
         let shared = Arc::new(SharedWorkflows::default());
-        let namespace = self.namespace().to_owned();
+        let namespace = self.mesh.namespace().to_owned();
         let source = Source {
             stream: stream_name("WORKFLOWS", &namespace),
             filter: sinew_protocol::subject::below(&namespace, &["workflow"]),
@@ -149,7 +162,7 @@ impl Mesh {
             tick: Duration::from_secs(1),
         };
         let (board, mut next) = (Arc::clone(&shared), Some(VersionsByName::new()));
-        let following = follow(self.clone(), source, move |step| match step {
+        let following = follow(self.mesh.clone(), source, move |step| match step {
             // A pass is shown when it is whole: names do not vanish while the stream is read again.
             FollowedItem::Begin => next = Some(VersionsByName::new()),
             FollowedItem::Message { subject, body, seq, .. } => {

@@ -17,9 +17,9 @@ use sinew_protocol::stream::fleet_key;
 
 use crate::crash;
 use crate::error::MeshError;
-use crate::follow::sweep;
 use crate::mesh::Mesh;
-use crate::pull::redirected;
+use crate::stream::follow::sweep;
+use crate::stream::pull::redirected;
 
 /// Header that marks a key of a NATS bucket as deleted.
 const OPERATION: &str = "KV-Operation";

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sinew_protocol::header::UNDELIVERABLE;
 use time::OffsetDateTime;
 
-use crate::pull::{answer, unreachable};
+use crate::stream::pull::{answer, unreachable};
 use crate::wire::parse_headers;
 use crate::{Mesh, MeshError};
 

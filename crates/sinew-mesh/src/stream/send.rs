@@ -23,8 +23,11 @@ use tokio::time::{Instant, sleep};
 use crate::crash;
 use crate::error::{MeshError, is_lack_of_room};
 use crate::mesh::Mesh;
-use crate::pull::{answer, pause, unreachable};
-use crate::stored::{MessageQuery, unreadable_message};
+use crate::stream::event::EventLog;
+use crate::stream::inbox::ShardCommands;
+use crate::stream::pull::{answer, pause, unreachable};
+use crate::stream::stored::{MessageQuery, unreadable_message};
+use crate::stream::task::TaskExchange;
 
 /// How long one publish waits for its acknowledgement before the subject is read back.
 const ACK: Duration = Duration::from_secs(5);
@@ -34,9 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait between two attempts.
 const SLOWEST: Duration = Duration::from_secs(1);
-/// Publishes of [`Mesh::put_all`] that are under way at once.
+/// Publishes of [`TaskExchange::put_all`] that are under way at once.
 const AT_ONCE: usize = 256;
-
 /// More than the headers take with which a message is stored once: the stream's name and the condition.
 pub(crate) const FENCE: usize = 256;
 
@@ -51,7 +53,7 @@ pub enum PutOutcome {
     Taken,
 }
 
-/// A message for [`Mesh::put_all`].
+/// A message for [`TaskExchange::put_all`].
 #[derive(Clone, Debug)]
 pub struct OutgoingMessage {
     /// Where to.
@@ -73,61 +75,6 @@ impl Mesh {
         let stream = stream_of(subject).ok_or_else(|| self.no_stream(subject))?;
         let name = self.subject(subject);
         self.put_once_at(&bucket(self.namespace(), stream), &name, headers, body).await
-    }
-
-    /// Stores many messages, many at once; the outcomes are in the order of the messages.
-    pub async fn put_all(&self, parcels: Vec<OutgoingMessage>) -> Vec<Result<PutOutcome, MeshError>> {
-        let puts = parcels
-            .into_iter()
-            .map(|parcel| async move { self.put_once(&parcel.subject, parcel.headers, parcel.body).await });
-        futures_util::stream::iter(puts).buffered(AT_ONCE).collect().await
-    }
-
-    /// Asks something of an execution, as this connection's caller. For a start, `id` is the execution's id; for the rest
-    /// it makes the request one that is heeded once.
-    pub async fn command(
-        &self,
-        operation: Operation,
-        shard: u32,
-        id: &Token,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<PutOutcome, MeshError> {
-        let subject = Subject::Command { shard, operation, caller: self.caller().clone(), id: id.clone() };
-        self.put_once(&subject, headers, body).await
-    }
-
-    /// Stores the result of a task under the subject that the task named. Anything but a result's subject of this mesh is
-    /// refused: whoever sent the task must not choose where an agent writes.
-    pub async fn result(
-        &self,
-        subject: &str,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<PutOutcome, MeshError> {
-        match Subject::parse(self.namespace(), subject) {
-            Some(result @ Subject::Result { .. }) => self.put_once(&result, headers, body).await,
-            _ => {
-                Err(MeshError::WrongSubject { subject: shown(subject), expected: "the subject of a result" })
-            }
-        }
-    }
-
-    /// Publishes an event and does not wait for it to be stored.
-    pub async fn publish_event(
-        &self,
-        event: &Subject,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<(), MeshError> {
-        let name = self.subject(event);
-        if !matches!(event, Subject::Event { .. }) {
-            return Err(MeshError::WrongSubject { subject: name, expected: "the subject of an event" });
-        }
-        self.fits("an event", &headers, body.len())?;
-        crash::before(&name);
-        let published = self.client().publish_with_headers(name, clean(headers), body).await;
-        published.map_err(|error| unreachable("publish an event", &error))
     }
 
     /// Refuses what is larger than the server takes, headers counted, before anything is sent.
@@ -260,6 +207,63 @@ impl Mesh {
 
     fn no_stream(&self, subject: &Subject) -> MeshError {
         MeshError::WrongSubject { subject: self.subject(subject), expected: "a subject that a stream keeps" }
+    }
+}
+
+impl ShardCommands<'_> {
+    /// Asks something of an execution, as this connection's caller. For a start, `id` is the execution's id; for the rest
+    /// it makes the request one that is heeded once.
+    pub async fn send(
+        self,
+        operation: Operation,
+        shard: u32,
+        id: &Token,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<PutOutcome, MeshError> {
+        let subject =
+            Subject::Command { shard, operation, caller: self.mesh.caller().clone(), id: id.clone() };
+        self.mesh.put_once(&subject, headers, body).await
+    }
+}
+
+impl TaskExchange<'_> {
+    /// Stores many messages, many at once; the outcomes are in the order of the messages.
+    pub async fn put_all(self, parcels: Vec<OutgoingMessage>) -> Vec<Result<PutOutcome, MeshError>> {
+        let puts = parcels.into_iter().map(|parcel| async move {
+            self.mesh.put_once(&parcel.subject, parcel.headers, parcel.body).await
+        });
+        futures_util::stream::iter(puts).buffered(AT_ONCE).collect().await
+    }
+
+    /// Stores the result of a task under the subject that the task named. Anything but a result's subject of this mesh is
+    /// refused: whoever sent the task must not choose where an agent writes.
+    pub async fn put_result(
+        self,
+        subject: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<PutOutcome, MeshError> {
+        match Subject::parse(self.mesh.namespace(), subject) {
+            Some(result @ Subject::Result { .. }) => self.mesh.put_once(&result, headers, body).await,
+            _ => {
+                Err(MeshError::WrongSubject { subject: shown(subject), expected: "the subject of a result" })
+            }
+        }
+    }
+}
+
+impl EventLog<'_> {
+    /// Publishes an event and does not wait for it to be stored.
+    pub async fn publish(self, event: &Subject, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
+        let name = self.mesh.subject(event);
+        if !matches!(event, Subject::Event { .. }) {
+            return Err(MeshError::WrongSubject { subject: name, expected: "the subject of an event" });
+        }
+        self.mesh.fits("an event", &headers, body.len())?;
+        crash::before(&name);
+        let published = self.mesh.client().publish_with_headers(name, clean(headers), body).await;
+        published.map_err(|error| unreachable("publish an event", &error))
     }
 }
 

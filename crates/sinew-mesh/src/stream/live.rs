@@ -8,8 +8,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
 
-use crate::listen::MeshSubscription;
-use crate::{Mesh, MeshError, trace};
+use crate::stream::listen::MeshSubscription;
+use crate::stream::task::TaskExchange;
+use crate::{MeshError, trace};
 
 /// The largest message, in bytes.
 pub const LARGEST_STATUS: usize = 64 << 10;
@@ -63,10 +64,10 @@ pub struct ControlSubscription {
     messages: MeshSubscription,
 }
 
-impl Mesh {
+impl TaskExchange<'_> {
     /// Says how a task goes; nobody need listen.
-    pub async fn progress(
-        &self,
+    pub async fn report_progress(
+        self,
         execution: &ExecutionId,
         task: &TaskId,
         headers: HeaderMap,
@@ -82,19 +83,19 @@ impl Mesh {
 
     /// Streaming status of one task, of all tasks of an execution, or of all.
     pub async fn watch_progress(
-        &self,
+        self,
         execution: Option<&ExecutionId>,
         task: Option<&TaskId>,
     ) -> Result<ProgressFeed, MeshError> {
         let token = |id: Option<&str>| id.unwrap_or("*").to_owned();
-        let root = Token::of(self.namespace());
+        let root = Token::of(self.mesh.namespace());
         let (execution, task) = (token(execution.map(ExecutionId::as_str)), token(task.map(TaskId::as_str)));
-        let messages = self.listen(format!("{root}.v1.progress.{execution}.{task}")).await?;
-        Ok(ProgressFeed { namespace: self.namespace().to_owned(), messages })
+        let messages = self.mesh.listen(format!("{root}.v1.progress.{execution}.{task}")).await?;
+        Ok(ProgressFeed { namespace: self.mesh.namespace().to_owned(), messages })
     }
 
     /// A word to whichever replica of the agent works on a task.
-    pub async fn control(&self, agent: &str, task: &TaskId, control: &Control) -> Result<(), MeshError> {
+    pub async fn control(self, agent: &str, task: &TaskId, control: &Control) -> Result<(), MeshError> {
         let body = serde_json::to_vec(control)
             .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
         let subject = Subject::Control { agent: Token::of(agent), task: task.clone() };
@@ -102,23 +103,23 @@ impl Mesh {
     }
 
     /// The words to this agent. Every replica hears all of them and knows its own tasks.
-    pub async fn controls(&self, agent: &str) -> Result<ControlSubscription, MeshError> {
+    pub async fn controls(self, agent: &str) -> Result<ControlSubscription, MeshError> {
         let agent = Token::of(agent);
-        let subject = sinew_protocol::subject::below(self.namespace(), &["control", agent.as_str()]);
+        let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["control", agent.as_str()]);
         Ok(ControlSubscription {
-            namespace: self.namespace().to_owned(),
-            messages: self.listen(subject).await?,
+            namespace: self.mesh.namespace().to_owned(),
+            messages: self.mesh.listen(subject).await?,
         })
     }
 
     async fn say(
-        &self,
+        self,
         what: &'static str,
         subject: &Subject,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<(), MeshError> {
-        let said = self.client().publish_with_headers(self.subject(subject), headers, body).await;
+        let said = self.mesh.client().publish_with_headers(self.mesh.subject(subject), headers, body).await;
         said.map_err(|error| MeshError::Refused { what, reason: error.to_string() })
     }
 }
