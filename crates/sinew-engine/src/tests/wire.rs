@@ -89,14 +89,31 @@ fn fields_that_are_not_known_are_skipped() {
     assert_eq!(decode_round(&[8, 1, 26, 5, 0xd2, 1, 2, 0x48, 1]).unwrap().facts, [Fact::Resumed]);
 }
 
+/// The bytes of a line of hexadecimal digits.
+fn bytes_of(line: &str) -> Vec<u8> {
+    let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
+    digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+#[test]
+fn rounds_with_references_are_still_read() {
+    let lines: Vec<&str> = include_str!("../../tests/histories/v2.rounds.hex").lines().collect();
+    let rounds: Vec<Round> =
+        serde_json::from_str(include_str!("../../tests/histories/v2.rounds.json")).unwrap();
+    assert_eq!(lines.len(), rounds.len());
+    for (line, round) in lines.into_iter().zip(rounds) {
+        let bytes = bytes_of(line);
+        assert_eq!(bytes[1], 2, "the round has a reference");
+        assert_eq!(decode_round(&bytes).unwrap(), round);
+    }
+}
+
 /// The state and the kinds of facts of a stored journal; see `tests/histories/README.md`.
 fn old_journal(graph: &IndexedPlan) -> (ExecutionState, BTreeSet<String>) {
     let mut state = ExecutionState::new();
     let mut kinds = BTreeSet::new();
     for line in include_str!("../../tests/histories/v1.journal.hex").lines() {
-        let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
-        let bytes: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
-        let round = decode_round(&bytes).unwrap();
+        let round = decode_round(&bytes_of(line)).unwrap();
         for fact in &round.facts {
             kinds.insert(serde_json::to_value(fact).unwrap()["fact"].as_str().unwrap().to_owned());
             apply(graph, &mut state, round.at, fact);
