@@ -41,7 +41,7 @@ impl TargetGroup {
 pub(crate) async fn targets(place: &Place, group: TargetGroup) -> Fallible<()> {
     prepare(place)?;
     let mut serving = tokio::task::JoinSet::new();
-    for name in group.agents() {
+    for &name in group.agents() {
         let agent = Agent::dynamic(name, None, None, move |input, _| answer(name, input));
         let mesh = place.connect(name).await?;
         serving.spawn(agent.concurrency(16).serve(mesh, CancellationToken::new()));
