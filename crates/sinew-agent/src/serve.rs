@@ -97,10 +97,8 @@ impl Agent {
             let _ = timeout_at(ended_at, site.going_on.wait()).await;
         }
         hearing.abort();
-        if let Some(service) = service.lock().await.take()
-            && let Err(error) = service.stop().await
-        {
-            tracing::debug!(%error, "the micro service was not stopped");
+        if let Some(service) = service.lock().await.take() {
+            micro::stop(service).await;
         }
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;

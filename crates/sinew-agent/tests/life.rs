@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_agent::{Agent, Context};
+use sinew_agent::{Agent, CancellationToken, Context};
 use sinew_mesh::async_nats::jetstream::stream::Config;
 use sinew_mesh::card::Cards;
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::{Mesh, Provision};
+use sinew_mesh::{Connect, Mesh, Provision};
 use sinew_protocol::task::NodeOutput;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -404,4 +406,31 @@ async fn an_agent_leaves_in_time_while_the_broker_hangs() {
     let left = timeout(GRACE + Duration::from_secs(7), served.stop()).await;
     server.resume().unwrap();
     left.expect("the agent still waits for the broker");
+}
+
+/// Malformed messages to the questions of micro services cost an agent two connections, not one each.
+#[tokio::test]
+async fn a_broken_connection_is_left_with_everything_that_listens_on_it() {
+    let (server, mesh) = common::mesh().await;
+    let connect = Connect { url: Some(server.url()), namespace: Some("test".into()), ..Connect::default() };
+    let own = connect.open().await.unwrap();
+    let first = own.client().statistics();
+    let (entered, gate) = gates();
+    let mut cards = mesh.cards().follow();
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(gated(&entered, &gate).serve(own.clone(), stop.clone()));
+    known(&mut cards, "gated", true).await;
+    let mut wire = TcpStream::connect(server.url().trim_start_matches("nats://")).await.unwrap();
+    wire.write_all(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n").await.unwrap();
+    let malformed = async {
+        while !own.is_screened() || Arc::strong_count(&first) > 1 {
+            wire.write_all(b"HPUB $SRV.PING 22 22\r\nNATS/1.0\r\nno colon\r\n\r\n\r\n").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, malformed).await.expect("the first connection is still in use");
+    let answer = mesh.client().request("$SRV.PING.gated", "".into()).await.unwrap();
+    assert!(answer.payload.starts_with(b"{"), "{answer:?}");
+    stop.cancel();
+    timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
 }

@@ -18,6 +18,7 @@ use sinew_shard::{
     TakeoverCare, WorkGroup,
 };
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -80,6 +81,8 @@ pub(super) struct Shard {
     clock: ServerClock,
     care: TakeoverCare,
     note: StoredNote,
+    /// The purge of the journal that is under way.
+    purge: Option<JoinHandle<Result<(), MeshError>>>,
 }
 
 /// The timers that a round looks at.
@@ -183,7 +186,7 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
-        Ok(Self { shared, id, journal, inbox, state, outbox, calls, back, clock, care, note })
+        Ok(Self { shared, id, journal, inbox, state, outbox, calls, back, clock, care, note, purge: None })
     }
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
@@ -324,12 +327,20 @@ impl Shard {
     }
 
     /// Lets the state evict executions, and removes what no open execution needs. Failing to is no harm: the next time
-    /// will.
+    /// will. A purge takes tens of milliseconds, so the loop does not wait for it.
     async fn end_turn(&mut self) {
-        let Some(keep) = self.state.end_turn() else { return };
-        match self.journal.purge_below(keep).await {
-            Ok(()) => self.state.handle_purged(),
-            Err(error) => warn!(shard = self.id, %error, "the journal could not be purged"),
+        if self.purge.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(purge) = self.purge.take()
+        {
+            match purge.await {
+                Ok(Ok(())) => self.state.handle_purged(),
+                Ok(Err(error)) => warn!(shard = self.id, %error, "the journal could not be purged"),
+                Err(error) => warn!(shard = self.id, %error, "purging the journal broke"),
+            }
+        }
+        let keep = self.state.end_turn();
+        if self.purge.is_none() {
+            self.purge = keep.map(|keep| tokio::spawn(self.journal.purge_below(keep)));
         }
     }
 

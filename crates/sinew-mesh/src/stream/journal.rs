@@ -244,27 +244,35 @@ impl Journal {
         }
     }
 
-    /// Removes everything before the body that ends at `seq`; that one and what follows stays. The caller has made sure
-    /// that it repeats what is still needed.
-    pub async fn purge_below(&mut self, seq: u64) -> Result<(), MeshError> {
+    /// Removes everything before the body that ends at `seq`; that one and what follows stays, appends beside it too. The
+    /// caller has made sure that it repeats what is still needed.
+    pub fn purge_below(
+        &mut self,
+        seq: u64,
+    ) -> impl Future<Output = Result<(), MeshError>> + Send + 'static + use<> {
         const WHAT: &str = "purge a journal";
-        let Some(position) = self.position else {
-            return Err(MeshError::JournalUnread { shard: self.shard });
-        };
         // The last message holds the fence: without it, any writer would be first.
-        let seq = seq.min(position);
-        let first = self.begins.get(&seq).copied().unwrap_or(seq);
-        let stream = self.mesh.jetstream().get_stream_no_info(&self.stream).await;
-        let stream = stream.map_err(|error| unreachable(WHAT, &error))?;
-        let purge = stream.purge().filter(&self.subject).sequence(first).into_future();
-        crash::point("purge.before");
-        let done = answer(&self.mesh, WHAT, WAIT, purge).await?.map_err(|error| unreachable(WHAT, &error))?;
-        crash::point("purge.after");
-        self.begins = self.begins.split_off(&seq);
-        if done.success {
-            Ok(())
-        } else {
-            Err(MeshError::Refused { what: WHAT, reason: "the server did not purge".to_owned() })
+        let first = self.position.map(|position| {
+            let seq = seq.min(position);
+            let first = self.begins.get(&seq).copied().unwrap_or(seq);
+            self.begins = self.begins.split_off(&seq);
+            first
+        });
+        let (mesh, shard) = (self.mesh.clone(), self.shard);
+        let (stream, subject) = (self.stream.clone(), self.subject.clone());
+        async move {
+            let first = first.ok_or(MeshError::JournalUnread { shard })?;
+            let stream = mesh.jetstream().get_stream_no_info(&stream).await;
+            let stream = stream.map_err(|error| unreachable(WHAT, &error))?;
+            let purge = stream.purge().filter(&subject).sequence(first).into_future();
+            crash::point("purge.before");
+            let done = answer(&mesh, WHAT, WAIT, purge).await?.map_err(|error| unreachable(WHAT, &error))?;
+            crash::point("purge.after");
+            if done.success {
+                Ok(())
+            } else {
+                Err(MeshError::Refused { what: WHAT, reason: "the server did not purge".to_owned() })
+            }
         }
     }
 }
