@@ -423,7 +423,7 @@ async fn a_broken_connection_is_left_with_everything_that_listens_on_it() {
     let mut wire = TcpStream::connect(server.url().trim_start_matches("nats://")).await.unwrap();
     wire.write_all(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n").await.unwrap();
     let malformed = async {
-        while !own.is_screened() || Arc::strong_count(&first) > 1 {
+        while !own.admin().is_screened() || Arc::strong_count(&first) > 1 {
             wire.write_all(b"HPUB $SRV.PING 22 22\r\nNATS/1.0\r\nno colon\r\n\r\n\r\n").await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -58,7 +58,12 @@ async fn streams_made_anew_are_read_from_their_first_message() {
     let ended = start(&client, "first0", "chain", json!({ "value": 0 }));
     let id = Token::parse(ended.execution.as_str()).unwrap();
     let body = Asked::Start(Box::new(ended)).to_json();
-    client_mesh(&mesh).await.commands().send(Operation::Start, 0, &id, HeaderMap::new(), body.into()).await.unwrap();
+    client_mesh(&mesh)
+        .await
+        .commands()
+        .send(Operation::Start, 0, &id, HeaderMap::new(), body.into())
+        .await
+        .unwrap();
     let mut accepted = Vec::new();
     for nth in 0..8 {
         let command = start(&client, &format!("third{nth}"), "chain", json!({ "value": nth }));
@@ -161,7 +166,8 @@ async fn outlives_a_full_store(mut broker: Server, filler: Filler, restart: bool
     let body = bytes::Bytes::from(Asked::Start(Box::new(command)).to_json());
     let pursued = tokio::spawn(async move {
         loop {
-            let put = tester.commands().send(Operation::Start, shard, &id, HeaderMap::new(), body.clone()).await;
+            let put =
+                tester.commands().send(Operation::Start, shard, &id, HeaderMap::new(), body.clone()).await;
             match put {
                 Ok(_) => return,
                 Err(error) => assert!(error.is_transient(), "{error}"),
