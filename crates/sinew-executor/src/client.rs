@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::execution::Execution;
 use sinew_shard::JournalReader;
 
-use crate::service::{Adapters, Programs};
+use crate::programs::{Adapters, Programs};
 
 /// How long an event is waited for before the owner or the history is asked.
 const ASK_AFTER: Duration = Duration::from_secs(2);

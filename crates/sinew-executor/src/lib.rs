@@ -15,6 +15,7 @@ pub mod execution_tree;
 
 mod evaluation;
 mod execution;
+mod programs;
 
 pub use execution::Execution;
 pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request};
