@@ -253,6 +253,4 @@ impl DetailedViolation {
 }
 
 #[cfg(test)]
-mod bombs;
-#[cfg(test)]
 mod tests;

@@ -392,32 +392,8 @@ impl DocumentBuilder<'_, '_> {
         let absent = plain && span.start == span.end;
         let text = if absent { "" } else { text };
         self.loader.pay_node(self.depth + self.open.len(), span)?;
-        if let Some(OpenCollection {
-            content: CollectionContent::Object { key: key @ None, merges, .. },
-            ..
-        }) = self.open.last_mut()
-        {
-            if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
-                let finding = tag_finding(self.loader.origin, tag);
-                self.loader.report(finding.at(span));
-            }
-            *key = Some(if plain && text == "<<" && tag.is_none() {
-                if let Some((_, first, _)) = merges.first() {
-                    let finding = duplicate("<<", span, *first);
-                    self.loader.report(finding.hint("merge several with a list: <<: [*a, *b]"));
-                }
-                NodeKey::Merge(span)
-            } else if absent {
-                self.loader.report(Diagnostic::error(code::KEY_NOT_TEXT.as_str(), "key is missing").at(span));
-                NodeKey::Bad
-            } else {
-                NodeKey::Name(text.to_owned(), span)
-            });
-            if anchor != 0 {
-                let node = Node { span, kind: Kind::String(text.to_owned()) };
-                self.anchors
-                    .insert(anchor, Rc::new(BuiltNode { node, weight: 1 + text.len() / 32, height: 0 }));
-            }
+        if self.is_key_next() {
+            self.key(text, plain, absent, anchor, tag, span);
             return Ok(());
         }
         if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
@@ -477,6 +453,43 @@ impl DocumentBuilder<'_, '_> {
         // A long text costs more to copy: one more for every 32 bytes.
         let weight = 1 + if let Kind::String(text) = &kind { text.len() / 32 } else { 0 };
         self.place(BuiltNode { node: Node { span, kind }, weight, height: 0 }, anchor)
+    }
+
+    /// Whether the next scalar is the key of a member.
+    fn is_key_next(&self) -> bool {
+        let last = self.open.last().map(|collection| &collection.content);
+        matches!(last, Some(CollectionContent::Object { key: None, .. }))
+    }
+
+    /// Takes a scalar as the key of the next member of the object that is open.
+    fn key(&mut self, text: &str, plain: bool, absent: bool, anchor: usize, tag: Option<&Tag>, span: Span) {
+        if let Some(OpenCollection {
+            content: CollectionContent::Object { key: key @ None, merges, .. },
+            ..
+        }) = self.open.last_mut()
+        {
+            if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
+                let finding = tag_finding(self.loader.origin, tag);
+                self.loader.report(finding.at(span));
+            }
+            *key = Some(if plain && text == "<<" && tag.is_none() {
+                if let Some((_, first, _)) = merges.first() {
+                    let finding = duplicate("<<", span, *first);
+                    self.loader.report(finding.hint("merge several with a list: <<: [*a, *b]"));
+                }
+                NodeKey::Merge(span)
+            } else if absent {
+                self.loader.report(Diagnostic::error(code::KEY_NOT_TEXT.as_str(), "key is missing").at(span));
+                NodeKey::Bad
+            } else {
+                NodeKey::Name(text.to_owned(), span)
+            });
+            if anchor != 0 {
+                let node = Node { span, kind: Kind::String(text.to_owned()) };
+                self.anchors
+                    .insert(anchor, Rc::new(BuiltNode { node, weight: 1 + text.len() / 32, height: 0 }));
+            }
+        }
     }
 
     fn alias(&mut self, target: Option<Rc<BuiltNode>>, problem: &str, span: Span) -> Result<(), LoadStopped> {
