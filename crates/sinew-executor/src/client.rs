@@ -21,7 +21,7 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::time::Instant;
 
-use crate::execution::Execution;
+use sinew_runtime::Execution;
 use sinew_shard::JournalReader;
 
 use crate::programs::{Adapters, Programs};

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
-use sinew_executor::events;
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
+use sinew_runtime::events;
 
 use crate::decision::{PersonDecision, decisions};
 use crate::node_rows;

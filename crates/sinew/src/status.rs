@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
 use serde::Serialize;
-use sinew_executor::local;
 use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::queue_name;
 use sinew_protocol::Token;
 use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
+use sinew_runtime::local;
 
 use crate::exit::{Exit, Failure};
 use crate::remote::{Remote, waiting_for};

@@ -29,20 +29,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sinew-model", &["sinew-protocol", "sinew-source"]),
     ("sinew-agents", &["sinew-protocol", "sinew-source", "sinew-files", "sinew-script", "sinew-model"]),
     ("sinew-mesh", &["sinew-protocol", "sinew-source", "sinew-files"]),
+    ("sinew-runtime", &["sinew-protocol", "sinew-script", "sinew-engine", "sinew-shard"]),
     (
         "sinew-executor",
         &[
             "sinew-protocol",
             "sinew-source",
-            "sinew-script",
             "sinew-plan",
             "sinew-engine",
             "sinew-shard",
+            "sinew-runtime",
             "sinew-mesh",
         ],
     ),
     ("sinew-agent", &["sinew-protocol", "sinew-source", "sinew-mesh"]),
-    ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-executor", "sinew-mesh"]),
+    ("sinew-gateway", &["sinew-protocol", "sinew-engine", "sinew-runtime", "sinew-executor", "sinew-mesh"]),
     (
         "sinew-inspection",
         &[
@@ -52,7 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-engine",
             "sinew-dialects",
             "sinew-diagram",
-            "sinew-executor",
+            "sinew-runtime",
         ],
     ),
     (
@@ -63,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-script",
             "sinew-engine",
             "sinew-dialects",
+            "sinew-runtime",
             "sinew-executor",
             "sinew-mesh",
             "sinew-agent",
@@ -82,6 +84,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sinew-engine",
             "sinew-dialects",
             "sinew-agents",
+            "sinew-runtime",
             "sinew-executor",
             "sinew-model",
             "sinew-mesh",
