@@ -7,6 +7,7 @@ use sinew_mesh::listen::MeshSubscription;
 use sinew_mesh::live::Control;
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::Subject;
+use sinew_protocol::a2a::AgentCard;
 use sinew_protocol::card::CARD_INTERVAL;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -54,26 +55,7 @@ impl Agent {
         let mut own_card = own_card(&site).await?;
         let served = tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            failed = async {
-                let mut backoff = ANNOUNCE_BACKOFF.0;
-                loop {
-                    let wait = match site.mesh.cards().announce(&card).await {
-                        Ok(()) => {
-                            backoff = ANNOUNCE_BACKOFF.0;
-                            CARD_INTERVAL
-                        }
-                        Err(error) if may_pass(&error) => {
-                            tracing::warn!(agent = name, %error, code = error.code(), "the card is not announced");
-                            let wait = backoff;
-                            backoff = (2 * wait).min(ANNOUNCE_BACKOFF.1);
-                            wait
-                        }
-                        Err(error) => break error,
-                    };
-                    // Another process of this name leaves and takes the card with it: we are still here.
-                    let _ = timeout(wait, own_card.retracted()).await;
-                }
-            } => Err(failed.into()),
+            failed = keep_announced(&site, &card, &mut own_card) => Err(failed.into()),
         };
         drop(own_card);
         tracing::info!(agent = name, "the agent takes nothing new");
@@ -103,6 +85,28 @@ impl Agent {
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
         served
+    }
+}
+
+/// Announces the card again and again. Returns the error after which it cannot be announced.
+async fn keep_announced(site: &Site, card: &AgentCard, own_card: &mut OwnCard) -> MeshError {
+    let mut backoff = ANNOUNCE_BACKOFF.0;
+    loop {
+        let wait = match site.mesh.cards().announce(card).await {
+            Ok(()) => {
+                backoff = ANNOUNCE_BACKOFF.0;
+                CARD_INTERVAL
+            }
+            Err(error) if may_pass(&error) => {
+                tracing::warn!(agent = card.name, %error, code = error.code(), "the card is not announced");
+                let wait = backoff;
+                backoff = (2 * wait).min(ANNOUNCE_BACKOFF.1);
+                wait
+            }
+            Err(error) => return error,
+        };
+        // Another process of this name leaves and takes the card with it: we are still here.
+        let _ = timeout(wait, own_card.retracted()).await;
     }
 }
 

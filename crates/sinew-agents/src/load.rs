@@ -11,26 +11,10 @@ use sinew_source::{
 };
 
 use crate::agent::{Agent, AgentRunner, process_environment};
+use crate::complaint::{FileComplaint, escape_key};
 use crate::file::{AgentFile, CommandFile, HttpFile, ReferenceFile, ScriptFile, agent_file_schema};
 use crate::run::{Command, Http, RequestTemplate, RunnerSurroundings, Script, build_model};
 use crate::template::{Environment, Template};
-
-/// A complaint about the part of the file at a JSON pointer.
-pub(crate) struct FileComplaint {
-    pub(crate) pointer: String,
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-}
-
-impl FileComplaint {
-    fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            pointer: pointer.into(),
-            code: code::AGENT_FILE_CANNOT_BE_USED.as_str(),
-            message: message.into(),
-        }
-    }
-}
 
 impl Agent {
     /// Reads an agent file. ResolvedSecrets come from the environment of this process.
@@ -280,9 +264,4 @@ fn build_http(file: &HttpFile) -> Result<Http, Vec<FileComplaint>> {
         allow_private: file.allow_private,
         client: std::sync::OnceLock::new(),
     })
-}
-
-/// A key as a step of a JSON pointer.
-pub(crate) fn escape_key(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
-use crate::file::Time;
+use crate::file_time::Time;
 
 /// An agent that calls a language model.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

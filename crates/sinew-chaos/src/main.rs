@@ -15,6 +15,7 @@ mod roles;
 mod run;
 mod site;
 mod slot;
+mod target_group;
 mod verdict;
 mod workflows;
 
@@ -85,7 +86,7 @@ enum Command {
         #[command(flatten)]
         place: Place,
         #[arg(long)]
-        group: bombs::TargetGroup,
+        group: target_group::TargetGroup,
     },
 }
 

@@ -262,20 +262,23 @@ pub(crate) async fn run(args: RunArgs) -> Fallible<bool> {
     report.demand(executor_halts + agent_halts >= args.halts.into(), "too few processes were halted");
     if !args.short {
         report.demand(ended <= BAR, format!("all had ended {} s after the last fault only", ended.as_secs()));
-        let seen = &report.verdict;
-        let idle = [
-            (seen.redeliveries, "no task was delivered again"),
-            (seen.takeovers, "no shard was taken over"),
-            (seen.fenced, "nobody was fenced"),
-            (seen.late, "no result was late"),
-        ];
-        for what in
-            idle.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what).collect::<Vec<_>>()
-        {
-            report.demand(false, what);
-        }
+        demand_effects(&mut report);
     }
     report.write(common.json)
+}
+
+/// Demands that each kind of effect that faults have was seen at least once.
+fn demand_effects(report: &mut Report) {
+    let seen = &report.verdict;
+    let idle = [
+        (seen.redeliveries, "no task was delivered again"),
+        (seen.takeovers, "no shard was taken over"),
+        (seen.fenced, "nobody was fenced"),
+        (seen.late, "no result was late"),
+    ];
+    for (_, missing) in idle.into_iter().filter(|(count, _)| *count == 0) {
+        report.demand(false, missing);
+    }
 }
 
 fn millis(time: Duration) -> u64 {

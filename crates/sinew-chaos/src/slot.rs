@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::Fallible;
-use crate::bombs::TargetGroup;
 use crate::points::{Killing, Queue};
 use crate::roles::Place;
+use crate::target_group::TargetGroup;
 
 /// Between the end of a process that was not told to end, and the next one.
 const AGAIN: Duration = Duration::from_millis(300);

@@ -7,11 +7,11 @@ use std::fs;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 use sinew_engine::{Fact, RequestTarget, TerminalStatus, decode_round};
-use sinew_executor::Execution;
 use sinew_executor::client::Client;
 use sinew_mesh::history::HistoryFilter;
 use sinew_protocol::journal::{Commit, EntryKind, ExecutionRecord};
 use sinew_protocol::{ExecutionId, Subject, TaskId};
+use sinew_runtime::Execution;
 
 use crate::Fallible;
 use crate::load::Accepted;
@@ -185,7 +185,7 @@ fn tell(record: ExecutionRecord, folded: Execution, verdict: &mut Verdict) -> To
     for ((act, attempt), target) in
         sent.into_iter().filter(|(_, target)| *target != RequestTarget::Evaluation)
     {
-        let activation = sinew_executor::activation_key(&id, folded.program(), folded.state(), act);
+        let activation = sinew_runtime::activation_key(&id, folded.program(), folded.state(), act);
         let agent =
             matches!(&target, RequestTarget::Agent(name) if AGENTS.iter().any(|(known, ..)| known == name));
         if !agent {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use sinew_codes as code;
 
 /// A graph to draw: nodes and edges in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -188,10 +189,10 @@ impl DrawError {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => "SINEW-2901",
-            Self::Layout { .. } => "SINEW-2902",
-            Self::Pixels { .. } => "SINEW-2903",
-            Self::Raster { .. } => "SINEW-2904",
+            Self::TooLarge { .. } => code::GRAPH_TOO_LARGE_FOR_PICTURE.as_str(),
+            Self::Layout { .. } => code::LAYOUT_FAILED.as_str(),
+            Self::Pixels { .. } => code::PICTURE_WOULD_HAVE_TOO_MANY_PIXELS.as_str(),
+            Self::Raster { .. } => code::PICTURE_COULD_NOT_BE_WRITTEN.as_str(),
         }
     }
 }

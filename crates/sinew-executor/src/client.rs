@@ -21,10 +21,10 @@ use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
 use tokio::time::Instant;
 
-use crate::execution::Execution;
+use sinew_runtime::Execution;
 use sinew_shard::JournalReader;
 
-use crate::service::{Adapters, Programs};
+use crate::programs::{Adapters, Programs};
 
 /// How long an event is waited for before the owner or the history is asked.
 const ASK_AFTER: Duration = Duration::from_secs(2);

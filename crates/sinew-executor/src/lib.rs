@@ -1,20 +1,11 @@
-//! Drives the engine: facts in memory, agents called through a trait, real or virtual time.
+//! The shell of shards on the mesh: reads inputs, appends commits, sends tasks and answers callers.
 //!
-//! Place in the flow: it owns an execution's journal and performs the engine's actions in the fixed order decide →
-//! append → apply → act. [`local`] runs in real time with agents that answer when they please; [`sim`] runs in
-//! virtual time with stubbed agents, the same on every machine, and can lose its memory at any fact.
+//! Place in the flow: [`service`] owns shards and performs what their owners decide in the fixed order decide → append →
+//! apply → act; [`client`] starts executions, gives commands and reads records.
 //!
-//! It never decides what a workflow does next, and never keeps anything beyond the process: that is the mesh's.
+//! It never decides what a workflow does next, or what the owner of a shard does, and keeps nothing that the mesh does
+//! not have.
 
 pub mod client;
-pub mod local;
+mod programs;
 pub mod service;
-pub mod sim;
-
-pub mod execution_tree;
-
-mod evaluation;
-mod execution;
-
-pub use execution::Execution;
-pub use sinew_shard::{Library, Program, activation_key, events, path, reply, request};

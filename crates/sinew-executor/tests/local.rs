@@ -11,14 +11,14 @@ use sinew_engine::{
     ActivationId, Adapter, AdapterContext, ChildSpec, EngineInput, ExecutionMode, Fact, NodeDecision,
     PersonAnswer, PersonRequest, TaskReply, TaskRequest, TerminalStatus,
 };
-use sinew_executor::execution_tree::Call;
-use sinew_executor::local::{Agents, Local, Observer, Progress};
-use sinew_executor::{Execution, Library, Program};
 use sinew_plan::{
     FailurePolicy, JoinRule, NodeOperation, PausePolicy, Plan, PlanEdge, PlanLimits, PlanNode, ReadyOrder,
     RetryPolicy, SchedulingProfile,
 };
 use sinew_protocol::{ExecutionId, Fault};
+use sinew_runtime::execution_tree::Call;
+use sinew_runtime::local::{Agents, Local, Observer, Progress};
+use sinew_runtime::{Execution, Library, Program};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 

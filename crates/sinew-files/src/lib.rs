@@ -11,6 +11,8 @@ use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
+use sinew_codes as code;
+
 /// Reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,10 +41,10 @@ impl FileReadError {
     /// Returns the operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Io(_) => "SINEW-8002",
-            Self::NotRegular { .. } => "SINEW-1019",
-            Self::TooLarge { .. } => "SINEW-1006",
-            Self::NotText => "SINEW-1001",
+            Self::Io(_) => code::FILE_CANNOT_BE_READ.as_str(),
+            Self::NotRegular { .. } => code::NOT_REGULAR_FILE.as_str(),
+            Self::TooLarge { .. } => code::FILE_TOO_LARGE.as_str(),
+            Self::NotText => code::TEXT_NOT_VALID_UTF_8.as_str(),
         }
     }
 

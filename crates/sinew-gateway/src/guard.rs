@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use sinew_protocol::code;
 
 use crate::caller::CallerIdentity;
-use crate::gateway::GatewayState;
 use crate::http_error::HttpProblem;
+use crate::state::GatewayState;
 
 /// Names of the loopback interface.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

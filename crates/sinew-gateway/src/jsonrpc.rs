@@ -11,20 +11,20 @@ use serde_json::value::RawValue;
 use sinew_protocol::a2a::{A2aError, ErrorCode};
 use sinew_protocol::jsonrpc::{Method, Refused, Request as RpcRequest, Response as RpcResponse, result};
 
-use crate::gateway::GatewayState;
+use crate::a2a_request::{self, BodyError};
 use crate::operations::{Endpoint, OperationReply};
-use crate::routes::{self, BodyError};
 use crate::sse::{self, EventWording};
+use crate::state::GatewayState;
 
 /// Answers one JSON-RPC call.
 pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     // A body of another kind is not looked at, so there is no id to answer with.
-    if !routes::is_json(content_type) {
+    if !a2a_request::is_json(content_type) {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
-    let body = match routes::read_body(&state, body).await {
+    let body = match a2a_request::read_body(&state, body).await {
         Ok(body) => body,
         Err(BodyError::TooLarge) => {
             let error =
@@ -47,13 +47,13 @@ pub(crate) async fn serve(state: Arc<GatewayState>, endpoint: Endpoint, request:
         Ok(call) => (call.id.clone(), perform(&state, &parts, endpoint, &call).await),
     };
     match answer {
-        Ok(OperationReply::Value(value)) => routes::with_a2a_headers(respond(result(&id, &value))),
+        Ok(OperationReply::Value(value)) => a2a_request::with_a2a_headers(respond(result(&id, &value))),
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RpcWording { id: id.clone() })
         {
-            Some(response) => routes::with_a2a_headers(response),
-            None => respond(RpcResponse::error(id, &routes::too_many_streams()).to_bytes()),
+            Some(response) => a2a_request::with_a2a_headers(response),
+            None => respond(RpcResponse::error(id, &a2a_request::too_many_streams()).to_bytes()),
         },
-        Err(error) => routes::with_a2a_headers(respond(RpcResponse::error(id, &error).to_bytes())),
+        Err(error) => a2a_request::with_a2a_headers(respond(RpcResponse::error(id, &error).to_bytes())),
     }
 }
 
@@ -66,9 +66,9 @@ async fn perform(
     let Method::Core(method) = call.method else {
         return Err(A2aError::new(ErrorCode::MethodNotFound, "the card is at /.well-known/agent-card.json"));
     };
-    routes::check_version(parts)?;
+    a2a_request::check_version(parts)?;
     let params: Box<RawValue> = call.params()?;
-    let operation = routes::operation_call(state, parts, endpoint);
+    let operation = a2a_request::operation_call(state, parts, endpoint);
     state.operations.perform(&operation, method, &params).await
 }
 

@@ -6,6 +6,7 @@
 //! It never decides what a workflow does, and never keeps state: what must last lies on the mesh, so any number of
 //! gateways stand beside each other and any of them answers.
 
+mod a2a_request;
 mod caller;
 mod cards;
 mod error;
@@ -20,6 +21,7 @@ mod routes;
 mod server;
 mod sse;
 mod stall_guard;
+mod state;
 
 pub use error::GatewayError;
 pub use gateway::Gateway;

@@ -13,10 +13,10 @@ use sinew_protocol::a2a::{A2aError, CoreMethod, ErrorCode};
 use sinew_protocol::jsonrpc::{A2A_JSON, raw};
 use sinew_protocol::unique_keys::check_unique_keys;
 
-use crate::gateway::GatewayState;
+use crate::a2a_request::{self, BodyError};
 use crate::operations::{Endpoint, OperationReply, short};
-use crate::routes::{self, BodyError};
 use crate::sse::{self, EventWording};
+use crate::state::GatewayState;
 
 /// Parameters of `GET /tasks` that are numbers, and those that are true or false.
 const NUMBERS: [&str; 2] = ["pageSize", "historyLength"];
@@ -44,15 +44,17 @@ pub(crate) async fn serve(
     let media_type = media_type(request.headers());
     match answer(&state, endpoint, method, path, request).await {
         Ok(OperationReply::Value(value)) => {
-            routes::with_a2a_headers(respond(StatusCode::OK, value.get().to_owned().into(), media_type))
+            a2a_request::with_a2a_headers(respond(StatusCode::OK, value.get().to_owned().into(), media_type))
         }
         Ok(OperationReply::Stream(items)) => match sse::respond(&state, items, RestWording) {
-            Some(response) => routes::with_a2a_headers(response),
-            None => refuse(&routes::too_many_streams(), StatusCode::SERVICE_UNAVAILABLE, media_type),
+            Some(response) => a2a_request::with_a2a_headers(response),
+            None => refuse(&a2a_request::too_many_streams(), StatusCode::SERVICE_UNAVAILABLE, media_type),
         },
-        Err(RestError { error, status }) => {
-            routes::with_a2a_headers(refuse(&error, status.unwrap_or_else(|| status_of(&error)), media_type))
-        }
+        Err(RestError { error, status }) => a2a_request::with_a2a_headers(refuse(
+            &error,
+            status.unwrap_or_else(|| status_of(&error)),
+            media_type,
+        )),
     }
 }
 
@@ -76,14 +78,14 @@ async fn answer(
     request: Request,
 ) -> Result<OperationReply, RestError> {
     let (parts, body) = request.into_parts();
-    routes::check_version(&parts)?;
+    a2a_request::check_version(&parts)?;
     path.remove("agent");
     let mut params = match method {
         CoreMethod::SendMessage
         | CoreMethod::SendStreamingMessage
         | CoreMethod::CreateTaskPushNotificationConfig
         | CoreMethod::CancelTask => {
-            let body = routes::read_body(state, body).await.map_err(|error| match error {
+            let body = a2a_request::read_body(state, body).await.map_err(|error| match error {
                 BodyError::TooLarge => RestError {
                     error: A2aError::new(
                         ErrorCode::InvalidRequest,
@@ -105,7 +107,7 @@ async fn answer(
     for (name, value) in path {
         params.insert(name, Value::String(value));
     }
-    let operation = routes::operation_call(state, &parts, endpoint);
+    let operation = a2a_request::operation_call(state, &parts, endpoint);
     Ok(state.operations.perform(&operation, method, &raw(&params)).await?)
 }
 
@@ -119,7 +121,7 @@ fn body_params(
     if body.is_empty() && method == CoreMethod::CancelTask {
         return Ok(Map::new());
     }
-    if !routes::is_json(content_type) {
+    if !a2a_request::is_json(content_type) {
         let named = content_type.map_or_else(|| "no Content-Type".to_owned(), |text| short(text, 100));
         let text = format!("{named}: send {A2A_JSON} or application/json");
         return Err(A2aError::content_type_not_supported(text));

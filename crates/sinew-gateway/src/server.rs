@@ -12,8 +12,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::gateway::GatewayState;
 use crate::stall_guard::StallGuard;
+use crate::state::GatewayState;
 
 /// After a failed accept, for instance because the process has no file descriptor left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);

@@ -10,8 +10,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use futures_util::stream;
 use sinew_protocol::a2a::A2aError;
 
-use crate::gateway::GatewayState;
 use crate::operations::{StreamItem, TaskStream};
+use crate::state::GatewayState;
 
 /// Time without events after which a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

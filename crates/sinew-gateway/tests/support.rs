@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use sinew_agent::{Agent, CancellationToken};
 use sinew_dialects::LowerOptions;
 use sinew_engine::Adapter;
-use sinew_executor::Program;
 use sinew_executor::service::{Service, ServiceOptions, store_plan};
 use sinew_gateway::{Gateway, GatewayError, GatewayOptions};
 use sinew_mesh::server::{Server, ServerOptions};
 use sinew_mesh::{Mesh, Provision};
 use sinew_protocol::deployment::Deployment;
+use sinew_runtime::Program;
 use sinew_source::{Limits, LoadOptions};
 
 /// Longer than anything here takes on a loaded machine.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Fact, PersonAnswer, Time};
-use sinew_executor::events;
+use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationEnd, ActivationId, Fact, Time};
-use sinew_executor::events;
 use sinew_protocol::Fault;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::subject::Operation;
+use sinew_runtime::events;
 
 use crate::decision::{PersonDecision, decisions};
 use crate::node_rows;
@@ -355,6 +355,22 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
     if let Some(failure) = &description.failure {
         failure_text(&mut out, failure, description.status);
     }
+    warnings_text(&mut out, description);
+    if !description.decisions.is_empty() {
+        out.push_str("decisions\n");
+        for decision in &description.decisions {
+            let _ = writeln!(out, "  {}", decision.line(now));
+        }
+    }
+    commands_text(&mut out, &description.commands);
+    out.push_str("next\n");
+    for command in &description.next {
+        let _ = writeln!(out, "  {}", words::name(command));
+    }
+    out
+}
+
+fn warnings_text(out: &mut String, description: &ExecutionDescription) {
     if !description.warnings.is_empty() {
         out.push_str("warnings\n");
         for warning in description.warnings.iter().take(SHOWN) {
@@ -365,15 +381,12 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
             let _ = writeln!(out, "  and {} more", description.warnings.len() - SHOWN);
         }
     }
-    if !description.decisions.is_empty() {
-        out.push_str("decisions\n");
-        for decision in &description.decisions {
-            let _ = writeln!(out, "  {}", decision.line(now));
-        }
-    }
+}
+
+fn commands_text(out: &mut String, commands: &[Verdict]) {
     // A decision that was taken stands above, in the words of who decided.
     let is_told = |verdict: &&Verdict| !(verdict.op == Operation::Approve && verdict.accepted);
-    let told: Vec<&Verdict> = description.commands.iter().filter(is_told).collect();
+    let told: Vec<&Verdict> = commands.iter().filter(is_told).collect();
     if !told.is_empty() {
         out.push_str("commands\n");
         for verdict in told {
@@ -391,11 +404,6 @@ pub fn text(description: &ExecutionDescription, now: Time, color: bool) -> Strin
             );
         }
     }
-    out.push_str("next\n");
-    for command in &description.next {
-        let _ = writeln!(out, "  {}", words::name(command));
-    }
-    out
 }
 
 fn waiting_text(out: &mut String, waits: &[ShownWait]) {

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Time};
-use sinew_executor::events;
+use sinew_runtime::events;
 
 use crate::events::is_about;
 use crate::node_status::NodeStatus;

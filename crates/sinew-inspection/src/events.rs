@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ExecutionState, Time};
-use sinew_executor::events;
 use sinew_protocol::Vocabulary;
+use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::words;

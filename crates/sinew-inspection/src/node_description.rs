@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{ActivationId, Fact, Time};
-use sinew_executor::events;
 use sinew_protocol::Fault;
+use sinew_runtime::events;
 
 use crate::node_rows;
 use crate::node_status::NodeStatus;

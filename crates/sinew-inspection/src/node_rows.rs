@@ -5,8 +5,8 @@ use sinew_engine::{
     Activation, ActivationEnd, ActivationId, ActivationPhase, AdapterContext, ChildSet, NodeView, ROOT, Time,
     WaitingFor,
 };
-use sinew_executor::{Execution, events};
 use sinew_plan::{NodeIndex, Plan};
+use sinew_runtime::{Execution, events};
 use sinew_source::escape_line;
 
 use crate::node_status::NodeStatus;

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_engine::{ExecutionState, Round, Time};
-use sinew_executor::{Execution, Program};
 use sinew_plan::Plan;
 use sinew_protocol::journal::{ExecutionMeta, ExecutionRecord, Verdict};
 use sinew_protocol::{ExecutionId, Token};
+use sinew_runtime::{Execution, Program};
 
 pub use redact::redact;
 

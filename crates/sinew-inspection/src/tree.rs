@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use sinew_engine::{ActivationId, ROOT, Time};
-use sinew_executor::events;
 use sinew_plan::NodeIndex;
+use sinew_runtime::events;
 
 use crate::node_rows::{self, NodeRow};
 use crate::node_status::NodeStatus;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use sinew_engine::{Time, WaitingFor};
-use sinew_executor::events;
+use sinew_runtime::events;
 
 use crate::record::Record;
 use crate::view_context::ViewContext;

@@ -205,27 +205,12 @@ impl Connect {
             .find(|auth| *auth != ConnectionCredentials::Nobody)
             .unwrap_or(ConnectionCredentials::Nobody);
 
-        let pairs = [
+        let cert = certificate([
             (self.cert, self.key),
             (file(var::NATS_CERT), file(var::NATS_KEY)),
             (context.cert.clone().map(PathBuf::from), context.key.clone().map(PathBuf::from)),
-        ];
-        let cert = match pairs.into_iter().find(|(cert, key)| cert.is_some() || key.is_some()) {
-            None => None,
-            Some((Some(cert), Some(key))) => Some((cert, key)),
-            Some((None, _)) => return Err(bad(var::NATS_CERT, "a TLS key needs its certificate".to_owned())),
-            Some((_, None)) => return Err(bad(var::NATS_KEY, "a TLS certificate needs its key".to_owned())),
-        };
-        let timeout = match (self.timeout, variable(var::NATS_TIMEOUT)) {
-            (Some(timeout), _) => timeout,
-            (None, Some(text)) => go_duration(&text).ok_or_else(|| {
-                bad(var::NATS_TIMEOUT, "this is no duration such as 5s or 500ms".to_owned())
-            })?,
-            (None, None) => TIMEOUT,
-        };
-        if timeout.is_zero() {
-            return Err(bad(var::NATS_TIMEOUT, "it must be longer than nothing".to_owned()));
-        }
+        ])?;
+        let timeout = connection_timeout(self.timeout, variable(var::NATS_TIMEOUT))?;
         if let Some(prefix) = &context.inbox_prefix
             && !prefix.split('.').all(is_token)
         {
@@ -249,6 +234,32 @@ impl Connect {
             api_prefix: context.jetstream_api_prefix,
         })
     }
+}
+
+/// The first certificate with its key. Neither comes without the other.
+fn certificate(
+    pairs: [(Option<PathBuf>, Option<PathBuf>); 3],
+) -> Result<Option<(PathBuf, PathBuf)>, MeshError> {
+    match pairs.into_iter().find(|(cert, key)| cert.is_some() || key.is_some()) {
+        None => Ok(None),
+        Some((Some(cert), Some(key))) => Ok(Some((cert, key))),
+        Some((None, _)) => Err(bad(var::NATS_CERT, "a TLS key needs its certificate".to_owned())),
+        Some((_, None)) => Err(bad(var::NATS_KEY, "a TLS certificate needs its key".to_owned())),
+    }
+}
+
+/// Time for making a connection: as given, else by the variable, else the usual one.
+fn connection_timeout(given: Option<Duration>, variable: Option<String>) -> Result<Duration, MeshError> {
+    let timeout = match (given, variable) {
+        (Some(timeout), _) => timeout,
+        (None, Some(text)) => go_duration(&text)
+            .ok_or_else(|| bad(var::NATS_TIMEOUT, "this is no duration such as 5s or 500ms".to_owned()))?,
+        (None, None) => TIMEOUT,
+    };
+    if timeout.is_zero() {
+        return Err(bad(var::NATS_TIMEOUT, "it must be longer than nothing".to_owned()));
+    }
+    Ok(timeout)
 }
 
 /// Makes connections with the same settings, one after the other.

@@ -10,7 +10,6 @@ pub mod a2a;
 pub mod artifact;
 pub mod behalf;
 pub mod card;
-pub mod code;
 pub mod command;
 pub mod deployment;
 pub mod embed;
@@ -29,6 +28,9 @@ pub mod subject;
 pub mod task;
 pub mod tool;
 pub mod unique_keys;
+
+/// Operator codes, each with a constant and a page.
+pub use sinew_codes as code;
 
 pub use artifact::{ArtifactMeta, ArtifactName, ArtifactRef, ArtifactUri};
 pub use fault::{Fault, FaultKind};

@@ -1,6 +1,7 @@
 //! Errors of a script, with the place in the author's text.
 
 use serde::{Deserialize, Serialize};
+use sinew_codes as code;
 
 /// Which kind of failure; each has its own operator code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,16 +76,16 @@ impl ScriptError {
     /// The operator code of this error.
     pub const fn code(&self) -> &'static str {
         match self.kind {
-            ScriptErrorKind::Syntax => "SINEW-3001",
-            ScriptErrorKind::Runtime => "SINEW-3002",
-            ScriptErrorKind::Timeout => "SINEW-3003",
-            ScriptErrorKind::Memory => "SINEW-3004",
-            ScriptErrorKind::Recursion => "SINEW-3005",
-            ScriptErrorKind::TooLarge => "SINEW-3006",
-            ScriptErrorKind::Value => "SINEW-3007",
-            ScriptErrorKind::Internal => "SINEW-3008",
-            ScriptErrorKind::WorkerEnded => "SINEW-3009",
-            ScriptErrorKind::Unavailable => "SINEW-3010",
+            ScriptErrorKind::Syntax => code::SCRIPT_NOT_VALID_PYTHON.as_str(),
+            ScriptErrorKind::Runtime => code::SCRIPT_RAISED_EXCEPTION.as_str(),
+            ScriptErrorKind::Timeout => code::SCRIPT_RAN_TOO_LONG.as_str(),
+            ScriptErrorKind::Memory => code::SCRIPT_MEMORY_EXCEEDED.as_str(),
+            ScriptErrorKind::Recursion => code::SCRIPT_CALLS_NESTED_TOO_DEEPLY.as_str(),
+            ScriptErrorKind::TooLarge => code::SCRIPT_TOO_LARGE.as_str(),
+            ScriptErrorKind::Value => code::VALUE_NOT_PLAIN_DATA.as_str(),
+            ScriptErrorKind::Internal => code::SCRIPT_INTERPRETER_FAILED.as_str(),
+            ScriptErrorKind::WorkerEnded => code::SCRIPT_ENDED_WORKER.as_str(),
+            ScriptErrorKind::Unavailable => code::NO_WORKER_FREE.as_str(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use sinew_codes as code;
 
 /// First words of variables that configure the connection of a process. Files never read these variables.
 const RESERVED_FIRST_WORDS: [&str; 2] = ["NATS", "SINEW"];
@@ -165,9 +166,9 @@ impl VariableError {
     /// Returns the operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Unset(_) => "SINEW-1016",
-            Self::NotAllowed(_) => "SINEW-1017",
-            Self::Name(_) | Self::Reserved(_) => "SINEW-1018",
+            Self::Unset(_) => code::ENVIRONMENT_VARIABLE_NOT_SET.as_str(),
+            Self::NotAllowed(_) => code::ENVIRONMENT_VARIABLE_NOT_ALLOWED.as_str(),
+            Self::Name(_) | Self::Reserved(_) => code::ENVIRONMENT_VARIABLE_CANNOT_BE_USED.as_str(),
         }
     }
 }

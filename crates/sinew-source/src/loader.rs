@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use sinew_codes as code;
+
 use crate::{Diagnostic, Kind, Node, Sources, Span, Variables};
 
 /// How much one document may hold, includes counted in.
@@ -116,7 +118,9 @@ impl<'a> Loader<'a> {
         self.nodes += 1;
         if self.nodes > limits.max_nodes {
             let message = format!("more than {} values", limits.max_nodes);
-            return Err(self.stop(Diagnostic::error("SINEW-1007", message).at(span)));
+            return Err(
+                self.stop(Diagnostic::error(code::FILE_HOLDS_TOO_MANY_VALUES.as_str(), message).at(span))
+            );
         }
         self.check_depth(depth, span)
     }
@@ -126,7 +130,11 @@ impl<'a> Loader<'a> {
         let limit = self.limits.max_depth;
         if depth > limit {
             return Err(self.stop(
-                Diagnostic::error("SINEW-1008", format!("nested deeper than {limit} levels")).at(span),
+                Diagnostic::error(
+                    code::FILE_NESTED_TOO_DEEPLY.as_str(),
+                    format!("nested deeper than {limit} levels"),
+                )
+                .at(span),
             ));
         }
         Ok(())
@@ -138,7 +146,9 @@ impl<'a> Loader<'a> {
         self.expanded = self.expanded.saturating_add(weight);
         if self.expanded > limit {
             let message = format!("anchors and aliases copy more than {limit} values");
-            return Err(self.stop(Diagnostic::error("SINEW-1007", message).at(span)));
+            return Err(
+                self.stop(Diagnostic::error(code::FILE_HOLDS_TOO_MANY_VALUES.as_str(), message).at(span))
+            );
         }
         Ok(())
     }
@@ -149,7 +159,7 @@ impl<'a> Loader<'a> {
         self.bytes = self.bytes.saturating_add(count);
         if self.bytes > limit {
             let message = format!("more than {limit} bytes, includes and variables counted in");
-            return Err(self.stop(Diagnostic::error("SINEW-1006", message).at(span)));
+            return Err(self.stop(Diagnostic::error(code::FILE_TOO_LARGE.as_str(), message).at(span)));
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use compilation::compiled_count;
 use cost::{SchemaCost, ValueSize};
 use expansion::{References, expanded_size};
 use metered::{MeteredJson, MeteredNode};
+use sinew_codes as code;
 
 /// Schemas larger than this (as JSON text, in bytes) are refused.
 const LARGEST_SCHEMA: usize = 256 << 10;
@@ -42,7 +43,7 @@ const MIN_PATTERN_BYTES: usize = 32 << 10;
 const MAX_POINTER_BYTES: usize = 32 << 20;
 
 /// The code of a check that took more than its budget.
-pub const CHECK_BUDGET_EXCEEDED: &str = "SINEW-4009";
+pub const CHECK_BUDGET_EXCEEDED: &str = code::CHECK_BUDGET_EXCEEDED.as_str();
 /// The keyword of the violation that stands for a check that took more than its budget.
 const BUDGET_KEYWORD: &str = "budget";
 
@@ -89,10 +90,12 @@ impl SchemaError {
     /// The operator code.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } => "SINEW-4005",
-            Self::TooLarge | Self::TooDeep | Self::TooManyReferences | Self::TooManyPatterns => "SINEW-4006",
+            Self::Invalid { .. } => code::SCHEMA_NOT_VALID.as_str(),
+            Self::TooLarge | Self::TooDeep | Self::TooManyReferences | Self::TooManyPatterns => {
+                code::SCHEMA_TOO_LARGE.as_str()
+            }
             Self::TooCostly => CHECK_BUDGET_EXCEEDED,
-            Self::Unresolved(_) => "SINEW-4008",
+            Self::Unresolved(_) => code::SCHEMA_REFERENCE_MISSING.as_str(),
         }
     }
 }
@@ -249,7 +252,5 @@ impl DetailedViolation {
     }
 }
 
-#[cfg(test)]
-mod bombs;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Errors of the YAML parser as diagnostics, with advice for the usual slips.
 
 use granit_parser::{ErrorKind, ScanError};
+use sinew_codes as code;
 
 use crate::{Diagnostic, Span};
 
@@ -10,9 +11,13 @@ pub(crate) fn finding(error: &ScanError, file: u32, text: &str) -> Diagnostic {
     let start = mark.byte_offset().unwrap_or(0).min(text.len());
     let span = Span { file, line: mark.line() as u32, column: mark.col() as u32 + 1, start, end: start };
     let (code, message) = match error.kind() {
-        ErrorKind::RecursionLimitExceeded => ("SINEW-1008", "nested too deeply".to_owned()),
-        ErrorKind::ExpectedDocumentStart => ("SINEW-1002", "text after the end of the value".to_owned()),
-        _ => ("SINEW-1002", error.info()),
+        ErrorKind::RecursionLimitExceeded => {
+            (code::FILE_NESTED_TOO_DEEPLY.as_str(), "nested too deeply".to_owned())
+        }
+        ErrorKind::ExpectedDocumentStart => {
+            (code::FILE_NOT_VALID_YAML_OR_JSON.as_str(), "text after the end of the value".to_owned())
+        }
+        _ => (code::FILE_NOT_VALID_YAML_OR_JSON.as_str(), error.info()),
     };
     let finding = Diagnostic::error(code, message).at(span);
     match hint(error.kind()) {

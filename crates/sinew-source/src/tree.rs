@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, StrInput, Tag};
+use sinew_codes as code;
 
 use crate::environment::{SubstitutedText, VariableError, Variables, substitute};
 use crate::loader::{BuiltNode, DATA_HINT, LoadStopped, Loader, Origin, ParsedFile};
@@ -53,8 +54,11 @@ fn parse(loader: &mut Loader<'_>, file: u32, text: &str, depth: usize) -> Result
             Kind::Object(more) => members.extend(more),
             Kind::Null => {}
             _ => builder.loader.report(
-                Diagnostic::error("SINEW-1011", "a file included as a line must hold an object")
-                    .at(line.span),
+                Diagnostic::error(
+                    code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(),
+                    "a file included as a line must hold an object",
+                )
+                .at(line.span),
             ),
         }
     }
@@ -84,7 +88,7 @@ pub(crate) fn read_file(
             let file = loader.sources.add(name, String::from_utf8_lossy(bytes).as_ref());
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let span = place_after(&before, file);
-            let finding = Diagnostic::error("SINEW-1001", "text is not valid UTF-8")
+            let finding = Diagnostic::error(code::TEXT_NOT_VALID_UTF_8.as_str(), "text is not valid UTF-8")
                 .at(span)
                 .hint("save the file as UTF-8");
             return Err(loader.stop(finding));
@@ -106,16 +110,17 @@ fn include_file(
     depth: usize,
 ) -> Result<ParsedFile, LoadStopped> {
     let Origin::Authored { read, .. } = loader.origin else {
-        let finding = Diagnostic::error("SINEW-1012", "data does not include files").at(span);
+        let finding = Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), "data does not include files").at(span);
         loader.report(finding.hint(DATA_HINT));
         return Ok(ParsedFile::nothing(span));
     };
     let limit = loader.limits.max_includes;
     loader.includes += 1;
     if loader.includes > limit {
-        return Err(
-            loader.stop(Diagnostic::error("SINEW-1015", format!("more than {limit} includes")).at(span))
-        );
+        return Err(loader.stop(
+            Diagnostic::error(code::TOO_MANY_INCLUDES.as_str(), format!("more than {limit} includes"))
+                .at(span),
+        ));
     }
     let folder = loader.chain.last().and_then(|path| path.parent()).unwrap_or(Path::new(""));
     let path = normal(&folder.join(target));
@@ -123,7 +128,7 @@ fn include_file(
         let names: Vec<_> =
             loader.chain[start..].iter().chain([&path]).map(|p| p.display().to_string()).collect();
         let message = format!("include cycle: {}", names.join(" -> "));
-        loader.report(Diagnostic::error("SINEW-1014", message).at(span));
+        loader.report(Diagnostic::error(code::INCLUDE_CYCLE.as_str(), message).at(span));
         return Ok(ParsedFile::nothing(span));
     }
     let bytes = match read(&path) {
@@ -131,7 +136,7 @@ fn include_file(
         Err(reason) => {
             let message = format!("cannot read included file {}: {reason}", path.display());
             loader.report(
-                Diagnostic::error("SINEW-1013", message)
+                Diagnostic::error(code::INCLUDED_FILE_CANNOT_BE_READ.as_str(), message)
                     .at(span)
                     .hint("the path is relative to the file with the include"),
             );
@@ -233,9 +238,12 @@ impl DocumentBuilder<'_, '_> {
                 Event::DocumentStart(..) => {
                     self.documents += 1;
                     if self.documents > 1 {
-                        let finding = Diagnostic::error("SINEW-1004", "more than one document in the file")
-                            .at(span)
-                            .hint("put each document into a file of its own");
+                        let finding = Diagnostic::error(
+                            code::MORE_THAN_ONE_DOCUMENT_IN_FILE.as_str(),
+                            "more than one document in the file",
+                        )
+                        .at(span)
+                        .hint("put each document into a file of its own");
                         return Err(self.loader.stop(finding));
                     }
                 }
@@ -280,14 +288,15 @@ impl DocumentBuilder<'_, '_> {
             (None, None) => {
                 let span = Span { file: self.file, line: 1, column: 1, start: 0, end: 0 };
                 let message = if text.trim().is_empty() { "file is empty" } else { "file holds no value" };
-                return Err(self.loader.stop(Diagnostic::error("SINEW-1003", message).at(span)));
+                return Err(self.loader.stop(Diagnostic::error(code::FILE_EMPTY.as_str(), message).at(span)));
             }
             (None, Some(included)) => included,
             (Some(mut root), Some(included)) => {
                 let Kind::Object(mut members) = included.node.kind else { return Err(LoadStopped) };
                 let Kind::Object(own) = root.node.kind else {
                     let message = "a file with an include as a line must hold an object";
-                    let finding = Diagnostic::error("SINEW-1011", message).at(root.node.span);
+                    let finding = Diagnostic::error(code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(), message)
+                        .at(root.node.span);
                     return Err(self.loader.stop(finding));
                 };
                 members.extend(own);
@@ -360,7 +369,7 @@ impl DocumentBuilder<'_, '_> {
                 Some(NodeKey::Bad) => {}
                 None => {
                     *key = Some(NodeKey::Bad);
-                    let finding = Diagnostic::error("SINEW-1010", "key is not a text")
+                    let finding = Diagnostic::error(code::KEY_NOT_TEXT.as_str(), "key is not a text")
                         .at(node.span)
                         .hint("a template such as {{x}} needs quotes around it");
                     self.loader.report(finding);
@@ -383,32 +392,8 @@ impl DocumentBuilder<'_, '_> {
         let absent = plain && span.start == span.end;
         let text = if absent { "" } else { text };
         self.loader.pay_node(self.depth + self.open.len(), span)?;
-        if let Some(OpenCollection {
-            content: CollectionContent::Object { key: key @ None, merges, .. },
-            ..
-        }) = self.open.last_mut()
-        {
-            if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
-                let finding = tag_finding(self.loader.origin, tag);
-                self.loader.report(finding.at(span));
-            }
-            *key = Some(if plain && text == "<<" && tag.is_none() {
-                if let Some((_, first, _)) = merges.first() {
-                    let finding = duplicate("<<", span, *first);
-                    self.loader.report(finding.hint("merge several with a list: <<: [*a, *b]"));
-                }
-                NodeKey::Merge(span)
-            } else if absent {
-                self.loader.report(Diagnostic::error("SINEW-1010", "key is missing").at(span));
-                NodeKey::Bad
-            } else {
-                NodeKey::Name(text.to_owned(), span)
-            });
-            if anchor != 0 {
-                let node = Node { span, kind: Kind::String(text.to_owned()) };
-                self.anchors
-                    .insert(anchor, Rc::new(BuiltNode { node, weight: 1 + text.len() / 32, height: 0 }));
-            }
+        if self.is_key_next() {
+            self.key(text, plain, absent, anchor, tag, span);
             return Ok(());
         }
         if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
@@ -452,7 +437,7 @@ impl DocumentBuilder<'_, '_> {
                     && !fits(name, kind)
                 {
                     let message = format!("value does not fit its tag !!{name}");
-                    self.loader.report(Diagnostic::error("SINEW-1012", message).at(span));
+                    self.loader.report(Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), message).at(span));
                 }
                 kind
             }
@@ -460,7 +445,8 @@ impl DocumentBuilder<'_, '_> {
             Some(ScalarTag::Text) | None => Ok(Kind::String(text.into_owned())),
         };
         let kind = kind.unwrap_or_else(|bad| {
-            let finding = Diagnostic::error("SINEW-1009", bad.message()).at(span);
+            let finding =
+                Diagnostic::error(code::NUMBER_CANNOT_BE_KEPT_EXACTLY.as_str(), bad.message()).at(span);
             self.loader.report(finding.hint("put it into quotes to keep it as text"));
             Kind::Null
         });
@@ -469,9 +455,47 @@ impl DocumentBuilder<'_, '_> {
         self.place(BuiltNode { node: Node { span, kind }, weight, height: 0 }, anchor)
     }
 
+    /// Whether the next scalar is the key of a member.
+    fn is_key_next(&self) -> bool {
+        let last = self.open.last().map(|collection| &collection.content);
+        matches!(last, Some(CollectionContent::Object { key: None, .. }))
+    }
+
+    /// Takes a scalar as the key of the next member of the object that is open.
+    fn key(&mut self, text: &str, plain: bool, absent: bool, anchor: usize, tag: Option<&Tag>, span: Span) {
+        if let Some(OpenCollection {
+            content: CollectionContent::Object { key: key @ None, merges, .. },
+            ..
+        }) = self.open.last_mut()
+        {
+            if tag.is_some() && matches!(self.loader.origin, Origin::Data) {
+                let finding = tag_finding(self.loader.origin, tag);
+                self.loader.report(finding.at(span));
+            }
+            *key = Some(if plain && text == "<<" && tag.is_none() {
+                if let Some((_, first, _)) = merges.first() {
+                    let finding = duplicate("<<", span, *first);
+                    self.loader.report(finding.hint("merge several with a list: <<: [*a, *b]"));
+                }
+                NodeKey::Merge(span)
+            } else if absent {
+                self.loader.report(Diagnostic::error(code::KEY_NOT_TEXT.as_str(), "key is missing").at(span));
+                NodeKey::Bad
+            } else {
+                NodeKey::Name(text.to_owned(), span)
+            });
+            if anchor != 0 {
+                let node = Node { span, kind: Kind::String(text.to_owned()) };
+                self.anchors
+                    .insert(anchor, Rc::new(BuiltNode { node, weight: 1 + text.len() / 32, height: 0 }));
+            }
+        }
+    }
+
     fn alias(&mut self, target: Option<Rc<BuiltNode>>, problem: &str, span: Span) -> Result<(), LoadStopped> {
         let Some(target) = target else {
-            self.loader.report(Diagnostic::error("SINEW-1011", problem).at(span));
+            self.loader
+                .report(Diagnostic::error(code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(), problem).at(span));
             return self.place(BuiltNode { node: Node { span, kind: Kind::Null }, weight: 1, height: 0 }, 0);
         };
         self.loader.pay_copy(target.weight, span)?;
@@ -552,7 +576,7 @@ fn tag_finding(origin: Origin<'_>, tag: Option<&Tag>) -> Diagnostic {
             "known are !include and the core tags !!str !!int !!float !!bool !!null !!seq !!map",
         ),
     };
-    Diagnostic::error("SINEW-1012", format!("tag {tag} {problem}")).hint(hint)
+    Diagnostic::error(code::TAG_NOT_KNOWN.as_str(), format!("tag {tag} {problem}")).hint(hint)
 }
 
 /// Returns the finding for a reference that cannot be replaced, with advice.
@@ -570,7 +594,7 @@ fn variable_finding(error: &VariableError) -> Diagnostic {
 
 fn duplicate(key: &str, second: Span, first: Span) -> Diagnostic {
     let shown: String = key.chars().take(60).collect();
-    Diagnostic::error("SINEW-1005", format!("key '{shown}' stands twice in one object"))
+    Diagnostic::error(code::DUPLICATE_KEY.as_str(), format!("key '{shown}' stands twice in one object"))
         .at(second)
         .related(first, "first here")
 }
@@ -581,7 +605,13 @@ fn merge_finding(value: &Node, span: Span) -> Option<Diagnostic> {
         Kind::Array(items) => items.iter().all(|item| matches!(item.kind, Kind::Object(_))),
         _ => false,
     };
-    (!good).then(|| Diagnostic::error("SINEW-1011", "<< takes an object or a list of objects").at(span))
+    (!good).then(|| {
+        Diagnostic::error(
+            code::REFERENCE_CANNOT_BE_FOLLOWED.as_str(),
+            "<< takes an object or a list of objects",
+        )
+        .at(span)
+    })
 }
 
 /// Puts merged members where the `<<` stood. Own keys win, then earlier merges.

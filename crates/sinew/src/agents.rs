@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use sinew_agents::{AgentSet, Artifacts, LocalPeers};
 use sinew_dialects::Lowered;
 use sinew_engine::{RequestTarget, TaskReply};
-use sinew_executor::execution_tree::Call;
-use sinew_executor::local::{Agents, Progress};
 use sinew_plan::NodeOperation;
 use sinew_protocol::Fault;
+use sinew_runtime::execution_tree::Call;
+use sinew_runtime::local::{Agents, Progress};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;

@@ -197,7 +197,7 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files =
             vec!["README.md".to_owned(), "agent-cards/README.md".to_owned(), "examples/README.md".to_owned()];
-        for folder in ["docs", "deploy", "examples", "crates/sinew-protocol/codes"] {
+        for folder in ["docs", "deploy", "examples", "crates/sinew-codes/codes"] {
             let mut left = vec![root.join(folder)];
             while let Some(at) = left.pop() {
                 for entry in at.read_dir().unwrap().map(Result::unwrap) {

@@ -7,11 +7,11 @@ use std::path::Path;
 use serde::Serialize;
 use sinew_dialects::Lowered;
 use sinew_executor::client::ClientError;
-use sinew_executor::local;
 use sinew_mesh::Mesh;
 use sinew_mesh::workflow::{Deployment, StoredPlan};
 use sinew_plan::Plan;
 use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
+use sinew_runtime::local;
 use sinew_source::Diagnostics;
 
 use crate::exit::{Exit, Failure};

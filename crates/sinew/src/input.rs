@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use sinew_engine::{EngineInput, ExecutionMode};
-use sinew_executor::{Execution, Program, local};
 use sinew_protocol::ExecutionId;
+use sinew_runtime::{Execution, Program, local};
 
 use crate::exit::{Exit, Failure, known};
 use crate::load;

@@ -5,7 +5,7 @@ use sinew_protocol::code;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sinew_executor::Execution;
+use sinew_runtime::Execution;
 
 use crate::exit::{Exit, Failure};
 use crate::export_file;

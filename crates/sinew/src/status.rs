@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use futures_util::StreamExt as _;
 use serde::Serialize;
-use sinew_executor::local;
+use sinew_mesh::Mesh;
 use sinew_mesh::fleet::Snapshot;
 use sinew_mesh::task::queue_name;
 use sinew_protocol::Token;
 use sinew_protocol::query::AN_OPERATOR;
 use sinew_protocol::stream::STREAMS;
+use sinew_runtime::local;
 
 use crate::exit::{Exit, Failure};
 use crate::remote::{Remote, waiting_for};
@@ -98,8 +99,16 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         refused_cards: cards.refused().len(),
         ..Status::default()
     };
-    status.executors = seen
-        .members
+    status.executors = executors(seen);
+    add_executions(remote, cards, &mut status).await?;
+    add_streams(mesh, layout.keeps_events, &mut status).await?;
+    add_cards(cards, &mut status);
+    status.agents.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(status)
+}
+
+fn executors(seen: Snapshot) -> Vec<Executor> {
+    seen.members
         .into_iter()
         .map(|(id, member)| Executor {
             id,
@@ -107,7 +116,15 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
             place: member.beat.place,
             shards: member.beat.shards.len(),
         })
-        .collect();
+        .collect()
+}
+
+/// Adds open executions: how many there are of each status, and what waits.
+async fn add_executions(
+    remote: &Remote,
+    cards: &sinew_mesh::card::Cards,
+    status: &mut Status,
+) -> Result<(), Failure> {
     let presence = MeshPresence { agents: Some(Remote::heartbeats(cards)), has_owner: None };
     let mut summaries = remote.client.open().await?;
     summaries.sort_by_key(|summary| summary.started);
@@ -127,6 +144,11 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         }
         *status.executions.entry(status_of_word(summary.status.as_str()).as_str()).or_default() += 1;
     }
+    Ok(())
+}
+
+/// Adds streams, and the queues of agents in one of them.
+async fn add_streams(mesh: &Mesh, keeps_events: bool, status: &mut Status) -> Result<(), Failure> {
     let unseen = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(
             Exit::Failed,
@@ -134,7 +156,6 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
             format!("cannot look at {what}: {error}"),
         )
     };
-    let keeps_events = mesh.admin().layout().await?.keeps_events;
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
         let stream =
@@ -163,6 +184,11 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
         }
         status.streams.push(Stream { name, messages: state.messages, bytes: state.bytes });
     }
+    Ok(())
+}
+
+/// Adds agents that are announced.
+fn add_cards(cards: &sinew_mesh::card::Cards, status: &mut Status) {
     for announced in cards.list() {
         let name = &announced.card.name;
         let heard_ms = cards.age(name).map(|age| age.as_millis() as u64);
@@ -173,6 +199,4 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
             }
         }
     }
-    status.agents.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(status)
 }

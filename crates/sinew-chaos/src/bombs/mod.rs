@@ -23,11 +23,12 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::site::Site;
 use crate::slot::{Role, Slot, Tally, What};
+use crate::target_group::TargetGroup;
 use crate::{Fallible, workflows};
 use catalogue::BOMB_PLACES;
 use processes::{ProcessWatch, processor_times};
 use report::{BombReport, InnocentReport, LatencySummary};
-pub(crate) use targets::{TargetGroup, targets};
+pub(crate) use targets::targets;
 use thrower::BomberProcess;
 pub(crate) use thrower::{ThrowArgs, throw_bombs};
 

@@ -8,34 +8,7 @@ use sinew_script::{Function, Limits};
 
 use crate::Fallible;
 use crate::roles::{Place, prepare};
-
-/// Agents that share a process.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum TargetGroup {
-    /// Agents that innocent workflows use, too.
-    Innocent,
-    /// Agents whose answers or scripts are bombs: programs of somebody else.
-    Hostile,
-}
-
-impl TargetGroup {
-    pub(super) const ALL: [Self; 2] = [Self::Innocent, Self::Hostile];
-
-    /// Name of the group on the command line.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Innocent => "innocent",
-            Self::Hostile => "hostile",
-        }
-    }
-
-    pub(super) const fn agents(self) -> &'static [&'static str] {
-        match self {
-            Self::Innocent => &["echo", "texts"],
-            Self::Hostile => &["python", "deep", "wide", "huge"],
-        }
-    }
-}
+use crate::target_group::TargetGroup;
 
 /// Serves the agents of a group until the parent is gone.
 pub(crate) async fn targets(place: &Place, group: TargetGroup) -> Fallible<()> {

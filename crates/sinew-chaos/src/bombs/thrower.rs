@@ -13,6 +13,7 @@ use serde_json::Value;
 use sinew_executor::client::Client;
 use sinew_mesh::{HeaderMap, Mesh};
 use sinew_protocol::card::{AgentKind, Announcement};
+use sinew_protocol::code;
 use sinew_protocol::{ExecutionId, Subject, Token};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -158,7 +159,7 @@ impl BombThrow {
 
 /// The first error code in a text.
 fn first_code(text: &str) -> &str {
-    let at = text.find("SINEW-").unwrap_or(text.len());
+    let at = text.find(code::PREFIX).unwrap_or(text.len());
     text.get(at..at + CODE_BYTES).unwrap_or_default()
 }
 

@@ -91,15 +91,7 @@ fn plan(
     for (ix, node) in graph.nodes.iter().enumerate() {
         let ix = ix as NodeIndex;
         if matches!(node.work, Work::Unknown) {
-            let message = format!("node type '{}' is not known; it would be skipped", node.kind);
-            let kinds = ["start", "agent", "if", "approval"].into_iter();
-            let mut warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
-                .at(node.span)
-                .sub_code("UNKNOWN_NODE_TYPE");
-            if let Some(kind) = sinew_source::hint_for(found.len(), &node.kind, kinds) {
-                warning = warning.hint(format!("did you mean '{kind}'?"));
-            }
-            found.push(warning);
+            found.push(unknown_kind(node, found.len()));
         }
         let own = match &node.work {
             Work::Agent(agent) if first_problem.is_none() => delegation.tree(&node.id, agent),
@@ -144,6 +136,18 @@ fn plan(
         extra: json!({ "subagent_problem": first_problem }),
     };
     (plan, places)
+}
+
+/// A warning about a node whose type is not known; `count` findings came before.
+fn unknown_kind(node: &FileNode, count: usize) -> Diagnostic {
+    let message = format!("node type '{}' is not known; it would be skipped", node.kind);
+    let warning = Diagnostic::warning(code::AGENTFLOW_PART_DOES_NOTHING.as_str(), message)
+        .at(node.span)
+        .sub_code("UNKNOWN_NODE_TYPE");
+    match sinew_source::hint_for(count, &node.kind, ["start", "agent", "if", "approval"].into_iter()) {
+        Some(kind) => warning.hint(format!("did you mean '{kind}'?")),
+        None => warning,
+    }
 }
 
 /// The one start node, or why the graph cannot start.

@@ -87,9 +87,17 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
         model: workflow.model.clone(),
         agents: AgentRoles { route: agent("route"), judge: agent("judge"), reflect: agent("reflect") },
     };
+    let plan = plan(&workflow, nodes, limits(max_steps), extra);
+    let written = written(root);
+    let place_of = |id: &String| Some(written.get(id.as_str()).map(|node| node.span).unwrap_or_default());
+    let places = workflow.nodes.keys().map(place_of).collect();
+    Ok(Lowered { plan, places, warnings: sorted(diagnostics), agents: BTreeMap::new() })
+}
+
+fn plan(workflow: &Workflow, nodes: Vec<PlanNode>, limits: PlanLimits, extra: PlanExtra) -> Plan {
     let ids: BTreeMap<&str, NodeIndex> =
         workflow.nodes.keys().enumerate().map(|(ix, id)| (id.as_str(), ix as NodeIndex)).collect();
-    let plan = Plan {
+    Plan {
         format: Plan::FORMAT,
         dialect: NAME.to_owned(),
         name: workflow.id.clone(),
@@ -110,19 +118,15 @@ pub(super) fn lower(document: Document, options: &LowerOptions<'_>) -> Result<Lo
             pause: PausePolicy::NodeLocal,
         },
         nodes,
-        edges: edges(&workflow, &ids),
+        edges: edges(workflow, &ids),
         entry: ids.get(workflow.entry.as_str()).copied().into_iter().collect(),
         exits: Vec::new(),
-        limits: limits(max_steps),
+        limits,
         input_schema: workflow.inputs.as_ref().map(inputs::json_schema),
         output_schema: None,
         // Plain data with text keys always serialises.
         extra: serde_json::to_value(extra).unwrap_or_default(),
-    };
-    let written = written(root);
-    let place_of = |id: &String| Some(written.get(id.as_str()).map(|node| node.span).unwrap_or_default());
-    let places = workflow.nodes.keys().map(place_of).collect();
-    Ok(Lowered { plan, places, warnings: sorted(diagnostics), agents: BTreeMap::new() })
+    }
 }
 
 /// The dialect words its own budget; the engine's stays out of its way.

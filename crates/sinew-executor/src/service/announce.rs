@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::Shared;
 use super::door::Doors;
 use super::intake::Handle;
-use super::programs::NO_SUCH_WORKFLOW;
+use crate::programs::NO_SUCH_WORKFLOW;
 
 /// How often it is looked whether shards have come or gone.
 const LOOK: Duration = Duration::from_secs(1);

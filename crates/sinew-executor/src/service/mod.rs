@@ -15,7 +15,6 @@ mod node_calls;
 mod observe;
 mod outbox;
 mod output_check;
-mod programs;
 mod questions;
 mod round_time;
 mod shard;
@@ -42,8 +41,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
+pub use crate::programs::{Adapters, Programs, store_plan};
 pub use door::{TaskEvent, count_task_events, task_events};
-pub use programs::{Adapters, Programs, store_plan};
 pub use sinew_shard::summary::{ended, words};
 
 use gate::Gate;

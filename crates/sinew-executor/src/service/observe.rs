@@ -289,9 +289,9 @@ mod metric_tests {
     use sinew_source::{Document, Node, Sources};
 
     use super::*;
-    use crate::execution_tree::Call;
-    use crate::sim::{Sim, Stub, Stubbed};
-    use crate::{Library, Program};
+    use sinew_runtime::execution_tree::Call;
+    use sinew_runtime::sim::{Sim, Stub, Stubbed};
+    use sinew_runtime::{Library, Program};
 
     /// Counters by name.
     #[derive(Default)]

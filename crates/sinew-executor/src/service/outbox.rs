@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 
 use super::Shared;
 use super::intake::Handle;
-use crate::evaluation::{evaluate, evaluation_owner};
+use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
 
 /// Waits between tries, doubled up to the second.

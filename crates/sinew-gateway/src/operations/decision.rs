@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sinew_engine::{WaitingFor, execution_status, waiting};
-use sinew_executor::Execution;
 use sinew_mesh::event::{EventFilter, EventStart};
 use sinew_protocol::a2a::{A2aError, Message, part_data};
 use sinew_protocol::artifact::sha256;
@@ -12,6 +11,7 @@ use sinew_protocol::command::{ApproveCommand, Command};
 use sinew_protocol::jsonrpc::error_of;
 use sinew_protocol::query::ExecutionStatus;
 use sinew_protocol::{ExecutionId, Fault, Token, code};
+use sinew_runtime::Execution;
 use tokio::time::Instant;
 
 use super::peer::{client_failed, mesh_failed};

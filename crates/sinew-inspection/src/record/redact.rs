@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sinew_engine::Round;
-use sinew_executor::Execution;
+use sinew_runtime::Execution;
 
 use super::Record;
 

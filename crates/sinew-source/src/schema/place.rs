@@ -1,8 +1,9 @@
 //! Violations get their place in the file and advice from the schema.
 
 use serde_json::Value;
+use sinew_codes as code;
 
-use super::{BUDGET_KEYWORD, CHECK_BUDGET_EXCEEDED, DetailedViolation, Schema};
+use super::{BUDGET_KEYWORD, DetailedViolation, Schema};
 use crate::{Diagnostic, Node, Span, hint_for};
 
 /// Checks a tree against a schema. An unknown property points at its key, a missing one at the start of the
@@ -17,28 +18,29 @@ pub fn check_node(schema: &Schema, node: &Node) -> Vec<Diagnostic> {
 fn diagnostic(schema: &Schema, root: &Node, finding: DetailedViolation, count: usize) -> Diagnostic {
     let DetailedViolation { violation, key, expected } = finding;
     let code = match violation.keyword.as_str() {
-        "additionalProperties" | "unevaluatedProperties" => "SINEW-4002",
-        "required" => "SINEW-4003",
-        "type" => "SINEW-4004",
-        "depth" => "SINEW-4007",
-        BUDGET_KEYWORD => CHECK_BUDGET_EXCEEDED,
-        _ => "SINEW-4001",
+        "additionalProperties" | "unevaluatedProperties" => code::UNKNOWN_PROPERTY,
+        "required" => code::REQUIRED_PROPERTY_MISSING,
+        "type" => code::VALUE_WRONG_TYPE,
+        "depth" => code::VALUE_TOO_DEEP_TO_CHECK,
+        BUDGET_KEYWORD => code::CHECK_BUDGET_EXCEEDED,
+        _ => code::VALUE_DOES_NOT_MATCH_ITS_SCHEMA,
     };
     let node = root.at_pointer(&violation.pointer).unwrap_or(root);
     let member = key.as_deref().and_then(|key| node.member(key));
     let span = match (member, code) {
         (Some(member), _) => member.key_span,
-        (None, "SINEW-4003") => Span { end: first_key_end(node), ..node.span },
+        (None, code::REQUIRED_PROPERTY_MISSING) => Span { end: first_key_end(node), ..node.span },
         (None, _) => node.span,
     };
     let place =
         if violation.pointer.is_empty() { String::new() } else { format!(" at {}", violation.pointer) };
-    let finding = Diagnostic::error(code, format!("{}{place}", violation.message)).at(span);
-    let word = if code == "SINEW-4002" { key.as_deref() } else { node.as_str() };
-    let known = if code == "SINEW-4002" { properties(schema, &violation.schema_pointer) } else { expected };
+    let finding = Diagnostic::error(code.as_str(), format!("{}{place}", violation.message)).at(span);
+    let word = if code == code::UNKNOWN_PROPERTY { key.as_deref() } else { node.as_str() };
+    let known =
+        if code == code::UNKNOWN_PROPERTY { properties(schema, &violation.schema_pointer) } else { expected };
     match word.and_then(|word| hint_for(count, word, known.iter().map(String::as_str))) {
         Some(known) => finding.hint(format!("did you mean '{known}'?")),
-        None if code == "SINEW-4002" && !known.is_empty() => finding.hint(allowed(known)),
+        None if code == code::UNKNOWN_PROPERTY && !known.is_empty() => finding.hint(allowed(known)),
         None => finding,
     }
 }

@@ -1,3 +1,5 @@
+mod bombs;
+
 use serde_json::{Value, json};
 
 use super::*;

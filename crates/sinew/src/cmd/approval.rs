@@ -3,10 +3,10 @@
 use clap::{Args, Subcommand};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_executor::local;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::code;
 use sinew_protocol::command::{ApproveCommand, Command};
+use sinew_runtime::local;
 
 use crate::connect::{Connection, block};
 use crate::exit::{Exit, Failure};

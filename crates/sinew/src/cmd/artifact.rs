@@ -7,10 +7,10 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use similar::TextDiff;
-use sinew_executor::events;
 use sinew_mesh::artifact::{LARGEST_OBJECT, Place};
 use sinew_protocol::task::{Content, ResultArtifact};
 use sinew_protocol::{ActivationKey, ArtifactName, TaskId};
+use sinew_runtime::events;
 
 use crate::cmd::execution::{Found, Which};
 use crate::connect::{Connection, block};

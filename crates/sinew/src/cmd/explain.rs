@@ -85,7 +85,7 @@ fn one(wanted: &str, output: &Output) -> Result<Exit, Failure> {
 fn full(wanted: &str) -> String {
     let upper = wanted.trim().to_ascii_uppercase();
     let number = upper.strip_prefix("SINEW").unwrap_or(&upper).trim_start_matches(['-', '_', ' ']);
-    format!("SINEW-{number}")
+    format!("{}{number}", code::PREFIX)
 }
 
 fn text(page: &CodeEntry, color: bool) -> String {

@@ -25,7 +25,7 @@ use super::endpoint::ModelEndpoint;
 use super::instruction::InstructionTemplate;
 use super::setup::user_message;
 use super::tools::{BuiltinTool, SkillText, ToolRule, ToolSettings, ToolSource};
-use crate::load::{FileComplaint, escape_key};
+use crate::complaint::{FileComplaint, escape_key};
 use crate::model_file::{
     ApproveEntry, BuiltinName, EffectName, FallbackClass, ModelEntry, ModelFile, OutputModeName,
     PeerSelector, ProviderName, SchemaAbilityName, TaintEntry, ToolAbilityName, ToolEntry, TrustName,
@@ -647,7 +647,7 @@ fn fallback(classes: &[FallbackClass]) -> FallbackRule {
 
 fn budget(file: &ModelFile) -> BudgetSpec {
     let given = &file.budget;
-    let milliseconds = |time: crate::file::Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
+    let milliseconds = |time: crate::file_time::Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
     BudgetSpec {
         turns: given.turns,
         tool_calls: given.tool_calls,

@@ -57,59 +57,10 @@ pub(super) fn text_method<'a>(
             _ => None,
         },
         (ConditionMethod::Split | ConditionMethod::RightSplit, [separator, most]) => {
-            let most = match most {
-                Operand::Int(int) if int.sign() == num_bigint::Sign::Minus => usize::MAX,
-                most => small_count(most, "maxsplit")?,
-            };
-            match separator {
-                Operand::None if most == usize::MAX => with_texts(on, method, &[], fuel)?,
-                Operand::None => {
-                    let words = split_blanks(on, most, method == ConditionMethod::RightSplit);
-                    Some(list_of(words.into_iter(), fuel)?)
-                }
-                separator => match separator.as_str() {
-                    Some("") => return Err("ValueError: empty separator".to_owned()),
-                    Some(separator) => {
-                        let parts = most.saturating_add(1);
-                        let mut split: Vec<&str> = if method == ConditionMethod::Split {
-                            on.splitn(parts, separator).collect()
-                        } else {
-                            on.rsplitn(parts, separator).collect()
-                        };
-                        if method == ConditionMethod::RightSplit {
-                            split.reverse();
-                        }
-                        Some(list_of(split.into_iter(), fuel)?)
-                    }
-                    None => None,
-                },
-            }
+            split_at_most(on, method, separator, most, fuel)?
         }
-        (ConditionMethod::Join, [Operand::Text(chars)]) => {
-            let chars: Vec<String> = chars.chars().map(String::from).collect();
-            check_size(on.len().saturating_mul(chars.len()), MAX_TEXT_BYTES, "text")?;
-            fuel.pay_copy(on.len() * chars.len() + chars.len())?;
-            Some(text(chars.join(on)))
-        }
-        (ConditionMethod::Join, [list]) => {
-            let mut out = String::new();
-            for at in 0..list.length() {
-                let item = list.item(at).unwrap_or(Operand::None);
-                let Some(part) = item.as_str() else {
-                    let kind = item.type_name();
-                    return Err(format!(
-                        "TypeError: sequence item {at}: expected str instance, {kind} found"
-                    ));
-                };
-                check_size(out.len() + on.len() + part.len(), MAX_TEXT_BYTES, "text")?;
-                fuel.pay_copy(on.len() + part.len())?;
-                if at > 0 {
-                    out.push_str(on);
-                }
-                out.push_str(part);
-            }
-            Some(text(out))
-        }
+        (ConditionMethod::Join, [Operand::Text(chars)]) => Some(join_chars(on, chars, fuel)?),
+        (ConditionMethod::Join, [list]) => Some(join_list(on, list, fuel)?),
         (
             ConditionMethod::Find
             | ConditionMethod::RightFind
@@ -141,6 +92,70 @@ pub(super) fn text_method<'a>(
         }
         _ => None,
     })
+}
+
+/// `split` and `rsplit` with a separator and a limit; none for other arguments.
+fn split_at_most<'a>(
+    on: &str,
+    method: ConditionMethod,
+    separator: &Operand<'a>,
+    most: &Operand<'a>,
+    fuel: &mut EvaluationFuel,
+) -> Evaluated<Option<Operand<'a>>> {
+    let most = match most {
+        Operand::Int(int) if int.sign() == num_bigint::Sign::Minus => usize::MAX,
+        most => small_count(most, "maxsplit")?,
+    };
+    Ok(match separator {
+        Operand::None if most == usize::MAX => with_texts(on, method, &[], fuel)?,
+        Operand::None => {
+            let words = split_blanks(on, most, method == ConditionMethod::RightSplit);
+            Some(list_of(words.into_iter(), fuel)?)
+        }
+        separator => match separator.as_str() {
+            Some("") => return Err("ValueError: empty separator".to_owned()),
+            Some(separator) => {
+                let parts = most.saturating_add(1);
+                let mut split: Vec<&str> = if method == ConditionMethod::Split {
+                    on.splitn(parts, separator).collect()
+                } else {
+                    on.rsplitn(parts, separator).collect()
+                };
+                if method == ConditionMethod::RightSplit {
+                    split.reverse();
+                }
+                Some(list_of(split.into_iter(), fuel)?)
+            }
+            None => None,
+        },
+    })
+}
+
+/// `join` of the characters of a text.
+fn join_chars<'a>(on: &str, chars: &str, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
+    let chars: Vec<String> = chars.chars().map(String::from).collect();
+    check_size(on.len().saturating_mul(chars.len()), MAX_TEXT_BYTES, "text")?;
+    fuel.pay_copy(on.len() * chars.len() + chars.len())?;
+    Ok(text(chars.join(on)))
+}
+
+/// `join` of a list of texts.
+fn join_list<'a>(on: &str, list: &Operand<'a>, fuel: &mut EvaluationFuel) -> Evaluated<Operand<'a>> {
+    let mut out = String::new();
+    for at in 0..list.length() {
+        let item = list.item(at).unwrap_or(Operand::None);
+        let Some(part) = item.as_str() else {
+            let kind = item.type_name();
+            return Err(format!("TypeError: sequence item {at}: expected str instance, {kind} found"));
+        };
+        check_size(out.len() + on.len() + part.len(), MAX_TEXT_BYTES, "text")?;
+        fuel.pay_copy(on.len() + part.len())?;
+        if at > 0 {
+            out.push_str(on);
+        }
+        out.push_str(part);
+    }
+    Ok(text(out))
 }
 
 /// Methods that lay a text out: lines, tabs and widths; none for other arguments.

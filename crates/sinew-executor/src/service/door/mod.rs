@@ -36,7 +36,7 @@ use tracing::debug;
 use super::announce;
 use super::intake::Handle;
 use crate::client::{Client, ClientError};
-use crate::execution::Execution;
+use sinew_runtime::Execution;
 
 /// The executor ends before it could answer.
 const STOPPING: &str = code::EXECUTOR_STOPPING.as_str();

@@ -24,7 +24,7 @@ use tracing::debug;
 
 use super::task::{moment, said, session, task_id};
 use super::{Doors, Known, Said};
-use crate::execution::Execution;
+use sinew_runtime::Execution;
 use sinew_shard::reply::result_content;
 
 /// How long a story is told to whoever may still listen; asking again prolongs it.

@@ -16,7 +16,7 @@ use sinew_protocol::{ActivationKey, ExecutionId, TaskId, Token};
 
 use super::start::STRUCTURED;
 use super::{Doors, Known, broker};
-use crate::execution::Execution;
+use sinew_runtime::Execution;
 use sinew_shard::reply::{Ending, result_content, result_name};
 
 /// Member of a task's metadata with the dialect's own result object.

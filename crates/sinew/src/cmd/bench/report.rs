@@ -241,6 +241,14 @@ impl Report {
                 figure.cpu_client_us,
             );
         }
+        self.memory_and_owners(&mut text);
+        self.sizes(&mut text);
+        self.goals_reached(&mut text);
+        text
+    }
+
+    /// Adds memory, and the figures of two executors that share the shards.
+    fn memory_and_owners(&self, text: &mut String) {
         if !self.figures.is_empty() {
             let _ = writeln!(
                 text,
@@ -262,6 +270,10 @@ impl Report {
                 both.commits
             );
         }
+    }
+
+    /// Adds figures for many open executions and wide maps.
+    fn sizes(&self, text: &mut String) {
         if let Some(size) = &self.size {
             for at in &size.open {
                 let _ = writeln!(
@@ -283,6 +295,10 @@ impl Report {
                 size.kib_per_open, size.recovered, size.recovery_seconds, size.working_seconds
             );
         }
+    }
+
+    /// Adds a table of goals.
+    fn goals_reached(&self, text: &mut String) {
         if !self.goals.is_empty() {
             let _ = writeln!(text, "\n{:<5}{:<88}{:>10}  {:<8}", "GOAL", "MEASURE", "REACHED", "WANTED");
         }
@@ -297,7 +313,6 @@ impl Report {
                 if goal.met { "" } else { "missed" }
             );
         }
-        text
     }
 }
 

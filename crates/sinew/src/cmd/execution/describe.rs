@@ -1,7 +1,7 @@
 //! `sinew execution describe`: how an execution stands, and why.
 
 use clap::Args;
-use sinew_executor::local;
+use sinew_runtime::local;
 
 use super::Which;
 use super::tree::no_such_node;

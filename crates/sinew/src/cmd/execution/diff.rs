@@ -1,7 +1,7 @@
 //! `sinew execution diff`.
 
 use clap::Args;
-use sinew_executor::local;
+use sinew_runtime::local;
 
 use super::Which;
 use super::tree::NO_SUCH_NODE;

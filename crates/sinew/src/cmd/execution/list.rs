@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::json;
-use sinew_executor::local;
 use sinew_mesh::history::HistoryFilter;
+use sinew_runtime::local;
 
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
-use sinew_executor::{activation_key, local};
 use sinew_mesh::live::{Progress, ProgressFeed};
 use sinew_protocol::TaskId;
 use sinew_protocol::a2a::{PartContent, StreamResponse};
+use sinew_runtime::{activation_key, local};
 
 use super::Which;
 use super::changes::Changes;
@@ -155,7 +155,7 @@ fn tasks(record: &Record) -> HashMap<TaskId, TaskAgent> {
         let Some(asked) = sinew_inspection::node_rows::asked_agent(one) else { continue };
         let key = activation_key(id, program, ctx.state, act);
         for attempt in 1..=one.attempt {
-            let (node, agent) = (sinew_executor::events::label(&ctx, act), asked.clone());
+            let (node, agent) = (sinew_runtime::events::label(&ctx, act), asked.clone());
             known.insert(TaskId::of(id, &key, attempt), TaskAgent { node, attempt, agent });
         }
     }

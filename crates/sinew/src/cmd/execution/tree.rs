@@ -1,8 +1,8 @@
 //! `sinew execution tree`: the nodes of an execution.
 
 use clap::Args;
-use sinew_executor::local;
 use sinew_protocol::code;
+use sinew_runtime::local;
 
 use super::Which;
 use crate::exit::{Exit, Failure};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sinew_engine::Fact;
-use sinew_executor::{Execution, events, local};
+use sinew_runtime::{Execution, events, local};
 
 use super::Which;
 use super::changes::Changes;

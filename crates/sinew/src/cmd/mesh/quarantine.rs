@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sinew_executor::local;
 use sinew_mesh::quarantine::QuarantinedMessage;
+use sinew_runtime::local;
 
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure};

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_executor::client::ClientError;
-use sinew_executor::local;
 use sinew_plan::NodeOperation;
 use sinew_protocol::ExecutionId;
 use sinew_protocol::artifact::StoredAt;
 use sinew_protocol::command::StartCommand;
+use sinew_runtime::local;
 
 use super::{RunArgs, mode};
 use crate::cmd::execution::Found;

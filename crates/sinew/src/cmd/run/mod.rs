@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use sinew_engine::{
     ActivationPhase, EngineInput, ExecutionMode, ExecutionOutcome, Fact, PersonAnswer, TerminalStatus,
 };
-use sinew_executor::local::{self, Control, Local};
-use sinew_executor::{Execution, Program};
 use sinew_protocol::ExecutionId;
+use sinew_runtime::local::{self, Control, Local};
+use sinew_runtime::{Execution, Program};
 
 use self::person::PersonPrompt;
 use crate::agents::{self, FileAgents};

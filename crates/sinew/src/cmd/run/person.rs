@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use sinew_engine::{ActivationId, EngineInput, PersonAnswer, PersonRequest};
-use sinew_executor::Execution;
-use sinew_executor::local::Control;
+use sinew_runtime::Execution;
+use sinew_runtime::local::Control;
 
 use super::show::View;
 use crate::input;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_engine::{Fact, Time};
-use sinew_executor::local::{self, Control};
-use sinew_executor::{Execution, events};
 use sinew_protocol::message::Vocabulary;
+use sinew_runtime::local::{self, Control};
+use sinew_runtime::{Execution, events};
 use sinew_source::{escape_line, escape_text};
 
 use super::Events;

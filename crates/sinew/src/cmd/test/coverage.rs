@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use sinew_diagram::{Direction, Drawing, NodeMark, Status};
 use sinew_engine::Fact;
-use sinew_executor::Execution;
 use sinew_plan::{EdgeIndex, NodeIndex, NodeOperation, Plan};
+use sinew_runtime::Execution;
 
 /// Coverage of all workflows that were run, by name.
 #[derive(Debug, Default)]

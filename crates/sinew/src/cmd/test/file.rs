@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use sinew_engine::{PersonAnswer, RetryRequest, Time};
-use sinew_executor::sim::Signal;
+use sinew_runtime::sim::Signal;
 use sinew_source::{Diagnostic, Diagnostics, Document, Node, Schema, Sources, Span};
 
 use super::stub::{Stubs, duration};

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use sinew_executor::Library;
+use sinew_runtime::Library;
 use sinew_source::{Diagnostics, Document, Severity, Span, VariableRules};
 
 use crate::exit::{Exit, Failure};
@@ -280,7 +280,7 @@ fn found(case: &Case, seen: &run::Seen) -> Vec<Mismatch> {
 /// A case with faults gives the same result as without.
 fn crashes(
     case: &Case,
-    program: &sinew_executor::Program,
+    program: &sinew_runtime::Program,
     library: &Arc<Library>,
     seen: &run::Seen,
 ) -> Vec<Mismatch> {

@@ -8,9 +8,9 @@ use sinew_engine::{
     ActivationPhase, AdapterContext, ExecutionMode, Fact, InputRefusal, NodeView as Standing, ROOT,
     TerminalStatus, Time,
 };
-use sinew_executor::sim::{Signal, Sim};
-use sinew_executor::{Execution, Library, Program, events};
 use sinew_plan::NodeIndex;
+use sinew_runtime::sim::{Signal, Sim};
+use sinew_runtime::{Execution, Library, Program, events};
 
 use super::file::Case;
 use super::stub::{Asked, Player};

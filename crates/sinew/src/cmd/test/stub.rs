@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_engine::{TaskReply, TaskRequest, Time};
-use sinew_executor::execution_tree::Call;
-use sinew_executor::sim::{Stub, Stubbed};
 use sinew_protocol::{Fault, FaultKind};
+use sinew_runtime::execution_tree::Call;
+use sinew_runtime::sim::{Stub, Stubbed};
 use sinew_script::Function;
 use sinew_source::{Node, Span};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
-use sinew_executor::local;
+use sinew_runtime::local;
 
 use super::find;
 use crate::connect::{Connection, block};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sinew_executor::local;
+use sinew_runtime::local;
 
 use super::list::short;
 use crate::cmd::execution::command::confirm;

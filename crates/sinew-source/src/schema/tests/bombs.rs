@@ -12,7 +12,7 @@ mod catalogue;
 use catalogue::{for_each_bomb, node, numbers, objects, random_pair};
 
 /// The test that measures; it runs in a process of its own, where no other test takes time or memory.
-const MEASURE_TEST: &str = "schema::bombs::measure_bombs";
+const MEASURE_TEST: &str = "schema::tests::bombs::measure_bombs";
 /// The longest that all bombs may take. The validator without a budget does not come back within it.
 const MEASURE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Processor time of one bomb. Dependencies are not optimised in tests: optimised, a bomb takes a tenth.

@@ -1,7 +1,12 @@
-//! The page behind every operator code, compiled in from `codes/SINEW-NNNN.md`.
+//! Operator codes: a constant and a page for each, compiled in from `codes/SINEW-NNNN.md` and `codes/names.txt`.
 //!
 //! `sinew explain SINEW-5003` prints one; diagnostics link to them. A new code is a page and a line in
-//! `codes/names.txt`, which gives the constant that product code names.
+//! `codes/names.txt`, which gives the constant that product code names. Every crate may name this one.
+//!
+//! It never says when an error occurs, and has no dependencies.
+
+/// The first characters of every code; four digits follow.
+pub const PREFIX: &str = "SINEW-";
 
 /// An operator code with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 
 /// Evaluates on a worker; owners take turns. Lack of workers is not an answer: the calls without one are submitted
 /// again until each has an outcome, or until the returned future is dropped.
-pub(crate) async fn evaluate(owner: u64, ask: &TaskRequest) -> Result<TaskReply, Fault> {
+pub async fn evaluate(owner: u64, ask: &TaskRequest) -> Result<TaskReply, Fault> {
     let submit = |outcomes| {
         let (sender, receiver) = oneshot::channel();
         batch_of(ask)?.resume(outcomes, owner, move |outcomes| drop(sender.send(outcomes)));
@@ -56,14 +56,14 @@ async fn all_outcomes(
 }
 
 /// Returns the owner by which evaluations take turns: executions of one workflow and one caller share a turn.
-pub(crate) fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
+pub fn evaluation_owner(caller: &str, workflow: &str) -> u64 {
     let mut owner = DefaultHasher::new();
     (caller, workflow).hash(&mut owner);
     owner.finish()
 }
 
 /// Evaluates on a worker and waits for it. Lack of workers is an answer only after [`MAX_SUBMISSIONS`].
-pub(crate) fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> {
+pub fn perform_evaluation(ask: &TaskRequest) -> Result<TaskReply, Fault> {
     let submit = |outcomes| {
         let (sender, receiver) = mpsc::sync_channel(1);
         batch_of(ask)?.resume(outcomes, 0, move |outcomes| drop(sender.send(outcomes)));

@@ -1,0 +1,25 @@
+//! Complaints about parts of an agent file.
+
+use sinew_protocol::code;
+
+/// A complaint about the part of the file at a JSON pointer.
+pub(crate) struct FileComplaint {
+    pub(crate) pointer: String,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl FileComplaint {
+    pub(crate) fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            pointer: pointer.into(),
+            code: code::AGENT_FILE_CANNOT_BE_USED.as_str(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A key as a step of a JSON pointer.
+pub(crate) fn escape_key(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,64 @@
+//! Agents of one process as each other's peers.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use sinew_protocol::{Fault, code};
+
+use crate::artifacts::Artifacts;
+use crate::call::Call;
+use crate::peers::{PeerCall, PeerDescription, Peers, missing};
+use crate::set::AgentSet;
+
+/// How deep agents may ask agents in one process.
+const MAX_CALL_DEPTH: u32 = 8;
+
+/// Agents of one process as each other's peers.
+pub struct LocalPeers {
+    agents: AgentSet,
+    artifacts: Arc<dyn Artifacts>,
+    depth: u32,
+}
+
+impl LocalPeers {
+    /// The agents of a set. What they store goes to `artifacts`.
+    pub fn new(agents: AgentSet, artifacts: Arc<dyn Artifacts>) -> Self {
+        Self { agents, artifacts, depth: 0 }
+    }
+}
+
+impl Peers for LocalPeers {
+    fn list(&self) -> BoxFuture<'_, Vec<PeerDescription>> {
+        let described = self.agents.iter().map(|agent| agent.as_peer());
+        std::future::ready(described.collect()).boxed()
+    }
+
+    fn ask(&self, call: PeerCall) -> BoxFuture<'_, Result<Value, Fault>> {
+        let Some(agent) = self.agents.get(&call.agent).cloned() else {
+            return std::future::ready(Err(missing(&call.agent))).boxed();
+        };
+        if self.depth >= MAX_CALL_DEPTH {
+            let text = format!(
+                "agents may ask agents {MAX_CALL_DEPTH} levels deep, and agent '{}' would be deeper",
+                call.agent
+            );
+            let fault = Fault::failure(code::MODEL_GOES_IN_CIRCLES.as_str(), text).with_retryable(false);
+            return std::future::ready(Err(fault)).boxed();
+        }
+        let below = Self {
+            agents: self.agents.clone(),
+            artifacts: Arc::clone(&self.artifacts),
+            depth: self.depth + 1,
+        };
+        async move {
+            let mut task = Call::new(agent.name(), call.input, Arc::clone(&below.artifacts));
+            task.peers = Arc::new(below);
+            task.cancel = call.cancel;
+            task.conversation = Some(call.key);
+            agent.call(task).await.map(|reply| reply.output)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,84 @@
+//! Parts that requests of A2A share, whatever their binding: bodies, versions, callers, headers of answers.
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use sinew_mesh::trace::TraceParent;
+use sinew_protocol::a2a::{A2A_VERSION, A2aError};
+use sinew_protocol::jsonrpc::{A2A_JSON, check_headers, error_of};
+use sinew_protocol::{Fault, code, header as mesh_header};
+
+use crate::caller::CallerIdentity;
+use crate::operations::{Endpoint, OperationCall, short};
+use crate::state::GatewayState;
+
+/// Extensions that a client may ask for at once.
+const MAX_EXTENSIONS: usize = 32;
+
+/// Reason why a body was not read.
+pub(crate) enum BodyError {
+    /// Longer than the limit.
+    TooLarge,
+    /// It did not arrive, or not in time.
+    Broken,
+}
+
+/// Reads a body within its limits of size and time.
+pub(crate) async fn read_body(state: &GatewayState, body: Body) -> Result<Bytes, BodyError> {
+    let read = Limited::new(body, state.limits.body_bytes).collect();
+    match tokio::time::timeout(state.limits.body_timeout, read).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        _ => Err(BodyError::Broken),
+    }
+}
+
+/// Whether a media type is one of JSON that A2A reads.
+pub(crate) fn is_json(content_type: Option<&str>) -> bool {
+    let bare = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    [mesh_header::JSON, A2A_JSON].iter().any(|known| bare.eq_ignore_ascii_case(known))
+}
+
+/// Refuses a version of A2A that is not spoken here. It stands in a header, or in the query.
+pub(crate) fn check_version(parts: &Parts) -> Result<(), A2aError> {
+    let named = parts.headers.get(mesh_header::A2A_VERSION).and_then(|value| value.to_str().ok());
+    let queried = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.eq_ignore_ascii_case(mesh_header::A2A_VERSION).then_some(value)
+    });
+    check_headers(named.or(queried), None)
+}
+
+/// A call of an operation, as the head of its request says.
+pub(crate) fn operation_call(state: &GatewayState, parts: &Parts, endpoint: Endpoint) -> OperationCall {
+    let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let extensions = parts.headers.get_all(mesh_header::A2A_EXTENSIONS).iter();
+    let extensions = extensions.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let extensions = extensions.map(str::trim).filter(|uri| !uri.is_empty()).take(MAX_EXTENSIONS);
+    let caller = parts.extensions.get::<CallerIdentity>().map(|caller| caller.token.clone());
+    OperationCall {
+        caller: caller.unwrap_or_else(|| state.own_caller.clone()),
+        endpoint,
+        extensions: extensions.map(|uri| short(uri, 300)).collect(),
+        trace: text(mesh_header::TRACE_PARENT)
+            .and_then(|text| text.parse::<TraceParent>().ok())
+            .map_or_else(TraceParent::fresh, TraceParent::child),
+        last_event: text("last-event-id").and_then(|text| text.trim().parse().ok()),
+    }
+}
+
+/// Adds the headers that every answer of A2A has.
+pub(crate) fn with_a2a_headers(mut response: Response) -> Response {
+    response.headers_mut().insert("a2a-version", HeaderValue::from_static(A2A_VERSION));
+    response
+}
+
+pub(crate) fn too_many_streams() -> A2aError {
+    let text = "as many streams are open at this gateway as may be";
+    let fault =
+        Fault::error(code::GATEWAY_BUSY.as_str(), text).with_retryable(true).with_retry_after_ms(1_000);
+    error_of(&fault)
+}
