@@ -30,6 +30,7 @@ use sinew_shard::{Call, Outgoing, ShardInput};
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// One thing to do.
+#[expect(clippy::large_enum_variant, reason = "nearly all jobs are messages")]
 pub(super) enum Job {
     /// Send a message of the state.
     Send(Outgoing),
