@@ -69,7 +69,7 @@ impl Peers {
     }
 
     pub(crate) async fn list(&self) -> Vec<AgentCard> {
-        let cards = self.0.cards.get_or_init(|| self.0.mesh.cards());
+        let cards = self.0.cards.get_or_init(|| self.0.mesh.cards().follow());
         if timeout(LOOK, cards.ready()).await.is_err() {
             tracing::warn!("the cards of the mesh cannot be read");
         }
@@ -129,7 +129,7 @@ impl Peers {
         let method = Method::Core(CoreMethod::SendMessage);
         let body = Request::new(id, method, &request).to_bytes();
         let headers = headers(context, limit);
-        let call = mesh.call_rpc(agent, method.as_str(), headers, body, limit);
+        let call = mesh.services().call_rpc(agent, method.as_str(), headers, body, limit);
         let reply = tokio::select! {
             biased;
             reply = call => reply.map_err(|error| no_peer(agent, &error.to_string(), !matches!(error, MeshError::NoAnswer { .. })))?,
@@ -217,7 +217,7 @@ pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str, content: &str) -> Str
 async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
     let control = Control::Cancel { execution: execution.clone() };
-    if let Err(error) = mesh.control(&agent, &task, &control).await {
+    if let Err(error) = mesh.tasks().control(&agent, &task, &control).await {
         tracing::debug!(agent, %error, "the peer does not hear that the call was given up");
     }
     let method = Method::Core(CoreMethod::CancelTask);
@@ -227,7 +227,7 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, header::JSON);
         headers.insert(header::A2A_VERSION, A2A_VERSION);
-        let told = mesh.call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
+        let told = mesh.services().call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
         match told.map(|reply| Response::read(&reply.body).map(Response::into_result)) {
             Ok(Ok(Ok(_))) => return,
             answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),

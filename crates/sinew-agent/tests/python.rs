@@ -60,7 +60,7 @@ async fn an_agent_needs_nats_and_json_only() {
 
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     let mut agent = tokio::process::Command::new("python3")
         .arg(example.join("agent.py"))
         .env("PYTHONPATH", client())
@@ -91,10 +91,10 @@ async fn an_agent_needs_nats_and_json_only() {
 
     // Another replica has answered: that answer counts, and the task is over.
     let taken = asked(&mesh, "shouter", 3);
-    mesh.result(&taken.result, taken.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
+    mesh.tasks().put_result(&taken.result, taken.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
     taken.send(&mesh, json!({"text": "late"})).await;
     settled(&mesh, "shouter").await;
-    let stream = mesh.jetstream().get_stream("test_RESULTS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_RESULTS").await.unwrap();
     let stored = stream.direct_get_last_for_subject(taken.result.as_str()).await.unwrap();
     assert_eq!(stored.payload, r#"{"id":"theirs"}"#);
 

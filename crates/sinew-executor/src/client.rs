@@ -129,8 +129,8 @@ fn millis(time: SystemTime) -> u64 {
 impl Client {
     /// A client that can fold executions of these dialects.
     pub async fn new(mesh: Mesh, adapters: Adapters) -> Result<Self, ClientError> {
-        mesh.layout().await?;
-        let workflows = mesh.workflows();
+        mesh.admin().layout().await?;
+        let workflows = mesh.workflows().follow();
         workflows.ready().await;
         let programs = Programs::new(mesh.clone(), adapters, workflows);
         Ok(Self { programs, mesh, starts: Arc::default() })
@@ -213,11 +213,11 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Option<PutOutcome>, ClientError> {
-        let is_open = self.starts.is_open.get_or_try_init(|| self.mesh.may_request_starts()).await;
+        let is_open = self.starts.is_open.get_or_try_init(|| self.mesh.services().may_request_starts()).await;
         if !is_open.is_ok_and(|is_open| *is_open) {
             return Ok(None);
         }
-        match self.mesh.request_start(shard, id, headers, body).await? {
+        match self.mesh.services().request_start(shard, id, headers, body).await? {
             Some(StartAnswer::Stored { new, time }) => {
                 *self.starts.time() = Some((time, Instant::now()));
                 Ok(Some(if new { PutOutcome::New } else { PutOutcome::Same }))
@@ -242,7 +242,7 @@ impl Client {
             kind: Some("command".to_owned()),
             ..EventFilter::default()
         };
-        let mut events = self.mesh.events(&filter, ReadFrom::Now).await?;
+        let mut events = self.mesh.events().follow(&filter, ReadFrom::Now).await?;
         self.send(command.operation(), &execution, id, command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
         // Another caller may use the same id for a command of its own.
@@ -280,7 +280,7 @@ impl Client {
         if body.len() > MAX_BODY {
             return Err(BadCommand::Size(body.len()).into());
         }
-        let shards = self.mesh.layout().await?.shards;
+        let shards = self.mesh.admin().layout().await?.shards;
         let mut headers = HeaderMap::new();
         trace.put(&mut headers);
         let (body, shard): (Bytes, u32) = (body.into(), execution.shard(shards));
@@ -291,7 +291,7 @@ impl Client {
         };
         let put = match requested {
             Some(put) => put,
-            None => self.mesh.command(operation, shard, id, headers, body).await?,
+            None => self.mesh.commands().send(operation, shard, id, headers, body).await?,
         };
         if let (Command::Start(start), PutOutcome::New) = (&command, &put) {
             // The first span of the trace: it names itself as its parent.
@@ -312,12 +312,12 @@ impl Client {
     /// All that is known of an execution: from its shard's owner, from the shard's journal when nobody owns it, or from
     /// the history.
     pub async fn record(&self, execution: &ExecutionId) -> Result<Option<ExecutionRecord>, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
         let unreadable = |bad: BadMessage| ClientError::Unreadable {
             execution: execution.clone(),
             reason: bad.to_string(),
         };
-        match self.mesh.ask(shard, &Query::Get(execution.clone())).await {
+        match self.mesh.services().ask_shard(shard, &Query::Get(execution.clone())).await {
             Ok(Answer::Record(bytes)) => {
                 return ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable);
             }
@@ -329,7 +329,7 @@ impl Client {
             }
             Err(error) => return Err(error.into()),
         }
-        match self.mesh.get_history(execution).await? {
+        match self.mesh.history().get(execution).await? {
             Some((_, bytes)) => ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable),
             None => Ok(None),
         }
@@ -337,8 +337,8 @@ impl Client {
 
     /// Tells whether an executor serves the shard of an execution.
     pub async fn has_owner(&self, execution: &ExecutionId) -> Result<bool, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
-        match self.mesh.ask(shard, &Query::Status {}).await {
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        match self.mesh.services().ask_shard(shard, &Query::Status {}).await {
             Err(MeshError::NobodyAnswers { .. }) => Ok(false),
             // An owner that is slow is an owner.
             Ok(_) | Err(MeshError::NoAnswer { .. }) => Ok(true),
@@ -360,8 +360,8 @@ impl Client {
 
     /// The remembered verdicts on commands for an execution, open or not.
     pub(crate) async fn verdicts(&self, execution: &ExecutionId) -> Result<Vec<Verdict>, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
-        match self.mesh.ask(shard, &Query::Verdicts(execution.clone())).await {
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        match self.mesh.services().ask_shard(shard, &Query::Verdicts(execution.clone())).await {
             Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
             // An owner of an older version does not know the question: its events tell.
             Ok(_) => Ok(Vec::new()),
@@ -372,9 +372,9 @@ impl Client {
 
     /// The open executions of all shards.
     pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
-        let shards = self.mesh.layout().await?.shards.get();
+        let shards = self.mesh.admin().layout().await?.shards.get();
         let asked = (0..shards).map(|shard| async move {
-            match self.mesh.ask(shard, &Query::List {}).await {
+            match self.mesh.services().ask_shard(shard, &Query::List {}).await {
                 Ok(Answer::Executions(open)) => Ok(open),
                 Ok(_) => Ok(Vec::new()),
                 Err(error) if is_silent(&error) => {
@@ -398,10 +398,10 @@ impl Client {
     /// of others see none.
     async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
         // Asked before the stream is read: a refusal by the server would end the caller's command.
-        if !matches!(self.mesh.rights().await, Ok(None)) {
+        if !matches!(self.mesh.admin().rights().await, Ok(None)) {
             return Ok(Vec::new());
         }
-        let stored = self.mesh.stored_starts(shard, behind).await?;
+        let stored = self.mesh.commands().stored_starts(shard, behind).await?;
         let summary = |stored: StoredStart| {
             let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
                 return None;
@@ -478,7 +478,7 @@ impl Client {
     ) -> Result<bool, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = Instant::now() + patience;
-        let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
+        let mut events = self.mesh.events().follow(&filter, ReadFrom::Beginning).await?;
         let mut event = None;
         loop {
             // The record first: what was told before this client listened is in it.
@@ -533,7 +533,7 @@ impl Client {
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
         // A broker that is away comes back, and the execution goes on: that is waited for like the execution itself.
         let mut events = loop {
-            match self.mesh.events(&filter, ReadFrom::Beginning).await {
+            match self.mesh.events().follow(&filter, ReadFrom::Beginning).await {
                 Err(error) if error.is_transient() && !is_over() => tokio::time::sleep(AGAIN).await,
                 opened => break opened?,
             }

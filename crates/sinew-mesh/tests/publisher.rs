@@ -37,7 +37,7 @@ async fn stored(publisher: &mut StreamPublisher, ticket: Option<PublishTicket>) 
 #[tokio::test]
 async fn a_message_is_stored_once_however_it_is_sent() {
     let (_server, mesh) = started::mesh().await;
-    let mut publisher = mesh.stream_publisher().await.unwrap();
+    let mut publisher = StreamPublisher::open(&mesh).await.unwrap();
     let (subject, headers) = (started::task("agent", 1), HeaderMap::new);
     let first = publisher.send_once(&subject, headers(), "a".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());
@@ -51,7 +51,7 @@ async fn a_message_is_stored_once_however_it_is_sent() {
 #[tokio::test]
 async fn a_body_that_was_sent_is_appended_once_and_fenced() {
     let (_server, mesh) = started::mesh().await;
-    let mut publisher = mesh.stream_publisher().await.unwrap();
+    let mut publisher = StreamPublisher::open(&mesh).await.unwrap();
     let (mut one, mut two) = (opened(&mesh).await, opened(&mesh).await);
     let ticket = one.send(&mut publisher, "a".into()).await.unwrap();
     assert_eq!(one.position(), None, "nothing is known until it is acknowledged");
@@ -73,7 +73,7 @@ async fn a_body_that_was_sent_is_appended_once_and_fenced() {
 #[tokio::test]
 async fn a_large_body_is_appended_in_parts() {
     let (_server, mesh) = started::mesh().await;
-    let mut publisher = mesh.stream_publisher().await.unwrap();
+    let mut publisher = StreamPublisher::open(&mesh).await.unwrap();
     let mut journal = opened(&mesh).await;
     let large = Bytes::from(vec![7; 3 << 20]);
     assert_eq!(journal.send(&mut publisher, large.clone()).await.unwrap(), None);
@@ -84,7 +84,7 @@ async fn a_large_body_is_appended_in_parts() {
 #[tokio::test]
 async fn a_record_is_sent_where_none_is() {
     let (_server, mesh) = started::mesh().await;
-    let mut publisher = mesh.stream_publisher().await.unwrap();
+    let mut publisher = StreamPublisher::open(&mesh).await.unwrap();
     let closed = |entries| ClosedExecution {
         execution: ExecutionId::of("test", "caller", "1"),
         workflow: "w".to_owned(),
@@ -94,13 +94,13 @@ async fn a_record_is_sent_where_none_is() {
         caller: "cli".to_owned(),
         entries,
     };
-    let first = mesh.send_history(&mut publisher, &closed(2), "first".into()).await;
+    let first = mesh.history().send(&mut publisher, &closed(2), "first".into()).await;
     assert!(stored(&mut publisher, first).await.is_some());
-    let longer = mesh.send_history(&mut publisher, &closed(4), "longer".into()).await;
+    let longer = mesh.history().send(&mut publisher, &closed(4), "longer".into()).await;
     assert_eq!(stored(&mut publisher, longer).await, None, "another record is there");
-    mesh.put_history(&closed(4), "longer".into()).await.unwrap();
-    mesh.put_history(&closed(2), "first".into()).await.unwrap();
-    let found = mesh.get_history(&closed(0).execution).await.unwrap();
+    mesh.history().put(&closed(4), "longer".into()).await.unwrap();
+    mesh.history().put(&closed(2), "first".into()).await.unwrap();
+    let found = mesh.history().get(&closed(0).execution).await.unwrap();
     assert_eq!(found, Some((closed(4), Bytes::from_static(b"longer"))));
 }
 
@@ -108,16 +108,20 @@ async fn a_record_is_sent_where_none_is() {
 async fn a_start_is_answered_by_the_owner_of_its_shard() {
     let (_server, mesh) = started::mesh().await;
     let (id, headers) = (sinew_protocol::Token::of("e"), HeaderMap::new);
-    assert_eq!(mesh.request_start(1, &id, headers(), "{}".into()).await.unwrap(), None, "nobody listens");
-    let mut requests = mesh.serve_starts(1).await.unwrap();
+    assert_eq!(
+        mesh.services().request_start(1, &id, headers(), "{}".into()).await.unwrap(),
+        None,
+        "nobody listens"
+    );
+    let mut requests = mesh.services().serve_starts(1).await.unwrap();
     let answer = StartAnswer::Stored { new: true, time: 7 };
     let serve = async {
         let request = requests.next().await.unwrap();
         assert_eq!((request.caller.as_str(), request.id.as_str()), ("tester", "e"));
         assert_eq!(request.body, "{}");
-        mesh.answer_start(request.reply, &answer).await.unwrap();
+        mesh.services().answer_start(request.reply, &answer).await.unwrap();
     };
-    let (asked, ()) = tokio::join!(mesh.request_start(1, &id, headers(), "{}".into()), serve);
+    let (asked, ()) = tokio::join!(mesh.services().request_start(1, &id, headers(), "{}".into()), serve);
     assert_eq!(asked.unwrap(), Some(answer));
     assert!(requests.try_next().is_none());
 }

@@ -40,7 +40,7 @@ pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
     if reports.is_empty() {
         return;
     }
-    let mut writer = shared.mesh.event_writer();
+    let mut writer = shared.mesh.events().writer();
     for report in reports {
         match report {
             ShardReport::Event { meta, place, at, message } => {

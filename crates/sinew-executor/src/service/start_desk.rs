@@ -26,8 +26,11 @@ pub(super) struct StartDesk {
 impl StartDesk {
     /// Opens the desk of a shard.
     pub(super) async fn open(shared: &Handle, shard: u32) -> Result<Self, MeshError> {
-        let requests =
-            if shared.may_serve_starts { Some(shared.mesh.serve_starts(shard).await?) } else { None };
+        let requests = if shared.may_serve_starts {
+            Some(shared.mesh.services().serve_starts(shard).await?)
+        } else {
+            None
+        };
         Ok(Self { shared: std::sync::Arc::clone(shared), requests })
     }
 
@@ -77,7 +80,7 @@ impl StartDesk {
 
     /// Sends an answer. A caller that hears none stores its start as a command.
     async fn send(&self, reply: async_nats::Subject, answer: &StartAnswer) {
-        let mut sending = std::pin::pin!(self.shared.mesh.answer_start(reply, answer));
+        let mut sending = std::pin::pin!(self.shared.mesh.services().answer_start(reply, answer));
         // A timer is made only for a connection that has no room at once.
         let sent = match sending.as_mut().now_or_never() {
             Some(sent) => Ok(sent),

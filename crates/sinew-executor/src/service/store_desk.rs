@@ -38,7 +38,7 @@ pub(super) struct StoreDesk {
 impl StoreDesk {
     /// Opens the desk of a shard.
     pub(super) async fn open(shared: &Handle) -> Result<Self, MeshError> {
-        let publisher = shared.mesh.stream_publisher().await?;
+        let publisher = StreamPublisher::open(&shared.mesh).await?;
         Ok(Self {
             shared: std::sync::Arc::clone(shared),
             connections: publisher.connections(),
@@ -85,7 +85,7 @@ impl StoreDesk {
             Outgoing::Finish { record, .. } if record.meta.parent.is_none() => {
                 let Some(closed) = closed_execution(&outgoing) else { return Some(outgoing) };
                 let body = record.encode();
-                self.shared.mesh.send_history(&mut self.publisher, &closed, body).await
+                self.shared.mesh.history().send(&mut self.publisher, &closed, body).await
             }
             Outgoing::Task { call, meta, .. } => {
                 let Some((headers, body)) = self.shared.queued_node_task(call, meta) else {

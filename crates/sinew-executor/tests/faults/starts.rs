@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 async fn owned(mesh: &Mesh, shards: u32) {
     let wait = async {
         for shard in 0..shards {
-            while mesh.ask(shard, &Query::Status {}).await.is_err() {}
+            while mesh.services().ask(shard, &Query::Status {}).await.is_err() {}
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.unwrap();
@@ -38,7 +38,7 @@ async fn every_start_that_was_answered_ends_although_executors_are_killed() {
     let mut executor = mesh.executor_process("first").await;
     let client = mesh.client().await;
     let connection = mesh.connect("tester").await;
-    let shards = connection.layout().await.unwrap().shards;
+    let shards = connection.admin().layout().await.unwrap().shards;
     owned(&connection, shards.get()).await;
     let request = |nth: usize| {
         let command = start(&client, &format!("k{nth}"), "chain", json!({ "value": nth }));
@@ -47,7 +47,8 @@ async fn every_start_that_was_answered_ends_although_executors_are_killed() {
             let id = Token::parse(execution.as_str()).unwrap();
             let body = Command::Start(Box::new(command)).to_json().into();
             let shard = execution.shard(shards);
-            let answer = connection.request_start(shard, &id, HeaderMap::new(), body).await.unwrap();
+            let answer =
+                connection.services().request_start(shard, &id, HeaderMap::new(), body).await.unwrap();
             (nth, execution, answer)
         }
     };

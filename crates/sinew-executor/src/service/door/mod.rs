@@ -102,9 +102,9 @@ impl Doors {
         loop {
             let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
             let opened = async {
-                let server = mesh.serve_rpc(workflow).await?;
+                let server = mesh.services().serve_rpc(workflow).await?;
                 let about = move || announce::about(&shared, &name);
-                Ok::<_, MeshError>((server, mesh.list_service(workflow, about).await?))
+                Ok::<_, MeshError>((server, mesh.services().list_agent(workflow, about).await?))
             };
             match opened.await {
                 Ok(opened) => return Some(opened),

@@ -68,7 +68,7 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
         caller: Token::of(&record.about.caller).to_string(),
         entries: stored.entry_count(),
     };
-    remote.mesh().put_history(&closed, stored.encode()).await?;
+    remote.mesh().history().put(&closed, stored.encode()).await?;
     output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
     Ok(Exit::Ok)
 }
