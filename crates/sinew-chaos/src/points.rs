@@ -22,11 +22,13 @@ const EXECUTOR_WRITES: [(&str, u32); 8] = [
     ("quarantine", 2),
 ];
 /// Places of an executor between writes.
-const EXECUTOR_PLACES: [(&str, u32); 13] = [
+const EXECUTOR_PLACES: [(&str, u32); 15] = [
     ("open.replayed", 2),
     ("open.claimed", 2),
     ("round.understood", 40),
     ("task.queued", 20),
+    ("start.committed", 5),
+    ("start.answered", 5),
     ("node.before", 5),
     ("node.sent", 5),
     ("rpc.before", 5),

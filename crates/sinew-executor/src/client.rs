@@ -1,24 +1,29 @@
 //! The other side of the executor service: whoever starts executions, steers them and looks at them.
 //!
-//! A client asks through the command stream and reads the answer from events, the owner of the shard, or the history;
-//! nothing it learns rests on a message that may be lost.
+//! A client asks the owner of a shard for a start, and stores the start as a command when no answer comes; all else it asks
+//! through the command stream. It reads the answer from events, the owner of the shard, or the history; nothing it learns
+//! rests on a message that may be lost.
 
 use sinew_protocol::code;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use serde_json::Value;
 use sinew_engine::{ExecutionOutcome, Round, decode_round};
 use sinew_mesh::event::{Event, EventFilter, EventStart as ReadFrom};
 use sinew_mesh::inbox::StoredStart;
 use sinew_mesh::query::Answer;
 use sinew_mesh::trace::TraceParent;
-use sinew_mesh::{Mesh, MeshError, PutOutcome};
+use sinew_mesh::{HeaderMap, Mesh, MeshError, PutOutcome};
 use sinew_protocol::command::{BadCommand, Command, MAX_BODY, StartCommand};
 use sinew_protocol::journal::{Commit, ExecutionHold, ExecutionRecord, Verdict};
 use sinew_protocol::message::BadMessage;
 use sinew_protocol::query::{AN_EXECUTOR, ExecutionStatus, Query, Summary};
+use sinew_protocol::start::{StartAnswer, new_key};
 use sinew_protocol::subject::Operation;
 use sinew_protocol::{ExecutionId, Fault, Token};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use sinew_runtime::Execution;
@@ -98,6 +103,22 @@ impl ClientError {
 pub struct Client {
     mesh: Mesh,
     programs: Programs,
+    starts: Arc<StartWay>,
+}
+
+/// The way of starts to their owners.
+#[derive(Default)]
+struct StartWay {
+    /// Whether starts may be requested.
+    is_open: OnceCell<bool>,
+    /// The mesh's time, milliseconds since 1970 UTC, as an owner said it, and when that was.
+    time: Mutex<Option<(u64, Instant)>>,
+}
+
+impl StartWay {
+    fn time(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Milliseconds since 1970, as spans tell the time.
@@ -111,19 +132,21 @@ impl Client {
         mesh.admin().layout().await?;
         let workflows = mesh.workflows().follow();
         workflows.ready().await;
-        Ok(Self { programs: Programs::new(mesh.clone(), adapters, workflows), mesh })
+        let programs = Programs::new(mesh.clone(), adapters, workflows);
+        Ok(Self { programs, mesh, starts: Arc::default() })
     }
 
     /// A client that shares an executor's connection and plans.
     pub(crate) fn over(mesh: Mesh, programs: Programs) -> Self {
-        Self { mesh, programs }
+        Self { mesh, programs, starts: Arc::default() }
     }
 
     /// Returns a client that shares connection and plans, and whose commands name another caller; see
     /// [`Mesh::on_behalf_of`].
     #[must_use]
     pub fn on_behalf_of(&self, caller: Token) -> Self {
-        Self { mesh: self.mesh.on_behalf_of(caller), programs: self.programs.clone() }
+        // Another caller has other rights.
+        Self { mesh: self.mesh.on_behalf_of(caller), programs: self.programs.clone(), starts: Arc::default() }
     }
 
     /// The mesh.
@@ -154,7 +177,14 @@ impl Client {
         command
     }
 
-    /// Starts an execution; true if it is new. Once this returns, it will reach an end.
+    /// Returns a start that is meant once and has no key of the caller's own. An owner takes it without a look into the history.
+    pub fn new_start_command(&self, workflow: impl Into<String>, input: Value) -> StartCommand {
+        let time = self.starts.time().map_or(0, |(time, told)| time + told.elapsed().as_millis() as u64);
+        self.start_command(new_key(time, uuid::Uuid::now_v7().as_u128()), workflow, input)
+    }
+
+    /// Starts an execution; true if it is new. Once this returns, it will reach an end, or its verdict says why it does not
+    /// begin.
     pub async fn start(&self, command: StartCommand) -> Result<bool, ClientError> {
         self.start_within(command, TraceParent::fresh()).await
     }
@@ -171,6 +201,31 @@ impl Client {
             PutOutcome::New => Ok(true),
             PutOutcome::Same => Ok(false),
             PutOutcome::Taken => Err(ClientError::OtherStart(execution)),
+        }
+    }
+
+    /// Asks the owner of a shard for a start. `None` if the start has to be stored as a command: there was no answer, or the
+    /// owner does not take it now.
+    async fn request_start(
+        &self,
+        shard: u32,
+        id: &Token,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Option<PutOutcome>, ClientError> {
+        let is_open = self.starts.is_open.get_or_try_init(|| self.mesh.services().may_request_starts()).await;
+        if !is_open.is_ok_and(|is_open| *is_open) {
+            return Ok(None);
+        }
+        match self.mesh.services().request_start(shard, id, headers, body).await? {
+            Some(StartAnswer::Stored { new, time }) => {
+                *self.starts.time() = Some((time, Instant::now()));
+                Ok(Some(if new { PutOutcome::New } else { PutOutcome::Same }))
+            }
+            Some(answer) if answer.is_other_start() => Ok(Some(PutOutcome::Taken)),
+            // As for a command: the verdict says why.
+            Some(StartAnswer::Refused { .. }) => Ok(Some(PutOutcome::New)),
+            Some(StartAnswer::NotTaken {}) | None => Ok(None),
         }
     }
 
@@ -226,11 +281,18 @@ impl Client {
             return Err(BadCommand::Size(body.len()).into());
         }
         let shards = self.mesh.admin().layout().await?.shards;
-        let mut headers = sinew_mesh::HeaderMap::new();
+        let mut headers = HeaderMap::new();
         trace.put(&mut headers);
-        let body = body.into();
+        let (body, shard): (Bytes, u32) = (body.into(), execution.shard(shards));
         let began = SystemTime::now();
-        let put = self.mesh.commands().send(operation, execution.shard(shards), id, headers, body).await?;
+        let requested = match operation {
+            Operation::Start => self.request_start(shard, id, headers.clone(), body.clone()).await?,
+            _ => None,
+        };
+        let put = match requested {
+            Some(put) => put,
+            None => self.mesh.commands().send(operation, shard, id, headers, body).await?,
+        };
         if let (Command::Start(start), PutOutcome::New) = (&command, &put) {
             // The first span of the trace: it names itself as its parent.
             tracing::debug!(

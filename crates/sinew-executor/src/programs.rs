@@ -68,6 +68,15 @@ impl Programs {
         Ok(program)
     }
 
+    /// The program that a start means, if it was fetched before and is of this workflow.
+    pub fn meant_at_hand(&self, name: &str, version: Option<&str>) -> Option<Program> {
+        let program = match version {
+            Some(digest) => self.ready(digest)?,
+            None => self.ready(&self.workflows.get(name)?.deployment.digest)?,
+        };
+        (program.name() == name).then_some(program)
+    }
+
     /// The program that a start means: of this digest, else the version deployed last.
     pub async fn meant(&self, name: &str, version: Option<&str>) -> Result<Program, Fault> {
         let digest = match version {

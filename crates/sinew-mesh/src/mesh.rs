@@ -144,6 +144,12 @@ impl Mesh {
         self.shared.number.subscribe()
     }
 
+    /// Returns how often the connection was made: answers to what was sent on an older one are lost.
+    pub(crate) fn connections(&self) -> u64 {
+        let connects = self.client().statistics().connects.load(std::sync::atomic::Ordering::Relaxed);
+        connects.wrapping_add(*self.line_number().borrow() << 32)
+    }
+
     /// Whether a lost connection is replaced by another one.
     pub(crate) fn is_renewed(&self) -> bool {
         self.shared.inboxes.renewed

@@ -7,6 +7,7 @@ mod fleet;
 mod inbox;
 mod journal;
 mod provision;
+mod publisher;
 mod quarantine;
 mod query;
 mod redirected;

@@ -172,6 +172,7 @@ fn closed(n: usize) -> ClosedExecution {
         started: 1_000 + n as u64,
         ended: 2_000 + n as u64,
         caller: "cli".to_owned(),
+        entries: 3,
     }
 }
 
@@ -187,9 +188,15 @@ async fn records_are_archived_whole() {
         assert_eq!(mesh.history().get(&closed(n).execution).await.unwrap(), Some((closed(n), record)));
     }
     // A retried execution is archived again.
-    let again = ClosedExecution { status: "success".to_owned(), ended: 9_000, ..closed(3) };
+    let again = ClosedExecution { status: "success".to_owned(), ended: 9_000, entries: 5, ..closed(3) };
     mesh.history().put(&again, Bytes::from_static(b"longer")).await.unwrap();
     assert_eq!(mesh.history().get(&again.execution).await.unwrap().unwrap().0, again);
+    // An owner that lost its shard archives what it knew: less than what is there.
+    mesh.history().put(&closed(3), large.clone()).await.unwrap();
+    assert_eq!(
+        mesh.history().get(&again.execution).await.unwrap(),
+        Some((again.clone(), Bytes::from_static(b"longer")))
+    );
     let all = mesh.history().list(&HistoryFilter::default(), 10).await.unwrap();
     assert_eq!(all, [again, closed(4), closed(1)]);
 

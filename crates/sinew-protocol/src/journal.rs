@@ -232,6 +232,11 @@ impl Entry {
 }
 
 impl ExecutionRecord {
+    /// Returns the number of rounds and verdicts, which only ever become more.
+    pub fn entry_count(&self) -> u64 {
+        (self.rounds.len() + self.commands.len()) as u64
+    }
+
     /// The record as bytes (`sinew.v1.ExecutionRecord`).
     pub fn encode(&self) -> Bytes {
         let wire = pb::ExecutionRecord {

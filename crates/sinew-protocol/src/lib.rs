@@ -23,6 +23,7 @@ pub mod message;
 pub mod part;
 pub mod permission;
 pub mod query;
+pub mod start;
 pub mod stream;
 pub mod subject;
 pub mod task;

@@ -276,6 +276,7 @@ impl Table<'_> {
             self.say(subject);
         }
         self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("start.*.{name}.*"));
         self.say(&format!("rpc.*.*.{name}"));
         self.quarantine("*");
         let fleet = bucket(self.namespace.as_str(), FLEET);
@@ -283,7 +284,7 @@ impl Table<'_> {
         self.read(&format!("KV_{fleet}"));
         self.objects(ARTIFACTS, true);
         self.objects(PLANS, false);
-        for subject in ["query.*", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
+        for subject in ["query.*", "start.*.>", "progress.*.*", "control.*.>", "rpc.*.>", "event.>"] {
             self.hear(self.subject(subject));
         }
         // Every workflow is a micro service.
@@ -304,6 +305,7 @@ impl Table<'_> {
         let (commands, own) = (self.stream("COMMANDS"), self.subject(&format!("command.*.*.{name}.*")));
         self.api(&format!("DIRECT.GET.{commands}.{own}"));
         self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("start.*.{name}.*"));
         self.say(&format!("rpc.*.*.{name}"));
         self.say("query.*");
         self.objects(ARTIFACTS, true);
@@ -351,6 +353,7 @@ impl Table<'_> {
     fn admin(&mut self) {
         let name = self.name;
         self.say(&format!("command.*.*.{name}.*"));
+        self.say(&format!("start.*.{name}.*"));
         self.say(&format!("rpc.*.*.{name}"));
         self.say("workflow.*");
         // Retracting the card of an agent that will not come back.

@@ -15,18 +15,20 @@ pub const DEFAULT_NAMESPACE: &str = "sinew";
 pub const DEFAULT_SHARDS: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 /// Kinds of subjects that metrics tell apart; a stranger's subject is `other`, so that it makes no new one.
-pub const COUNTED_SUBJECT_KINDS: [&str; 14] = [
+pub const COUNTED_SUBJECT_KINDS: [&str; 16] = [
     "card",
     "command",
     "control",
     "event",
     "history",
     "journal",
+    "node",
     "progress",
     "quarantine",
     "query",
     "result",
     "rpc",
+    "start",
     "task",
     "workflow",
     "other",
@@ -83,6 +85,9 @@ pub enum Subject {
     History { execution: ExecutionId },
     /// A request to the owner of a shard; `id` makes it write-once, publish rights make the caller trustworthy.
     Command { shard: u32, operation: Operation, caller: Token, id: Token },
+    /// A start by request and reply, answered once it is stored; `id` is the execution's, and publish rights make the caller
+    /// trustworthy.
+    Start { shard: u32, caller: Token, id: Token },
     /// A task for an agent.
     Task { agent: Token, execution: ExecutionId, task: TaskId },
     /// The result of a task.
@@ -108,10 +113,11 @@ pub enum Subject {
 }
 
 /// A kind of subject as documentation shows it: its pattern behind `{ns}.v1.`, and what travels there.
-pub const TABLE: [(&str, &str); 14] = [
+pub const TABLE: [(&str, &str); 15] = [
     ("journal.{shard}", "facts, the source of truth"),
     ("history.{execution}", "all facts of a closed execution"),
     ("command.{shard}.{operation}.{caller}.{id}", "start, cancel, pause, resume, approve, retry"),
+    ("start.{shard}.{caller}.{id}", "starts, request and reply: answered once they are stored"),
     ("task.{agent}.{execution}.{task}", "tasks that wait for an agent"),
     ("result.{shard}.{agent}.{execution}.{task}.{token}", "results that wait for the shard's owner"),
     ("event.{workflow}.{execution}.{kind}", "what operators see, live and replayable"),
@@ -141,6 +147,9 @@ impl Subject {
                 namespace,
                 &["command", &number(shard), operation.as_str(), caller.as_str(), id.as_str()],
             ),
+            Self::Start { shard, caller, id } => {
+                join(namespace, &["start", &number(shard), caller.as_str(), id.as_str()])
+            }
             Self::Task { agent, execution, task } => {
                 join(namespace, &["task", agent.as_str(), execution.as_str(), task.as_str()])
             }
@@ -194,6 +203,9 @@ impl Subject {
                 caller: token(caller)?,
                 id: token(id)?,
             },
+            ["start", shard, caller, id] => {
+                Self::Start { shard: number(shard)?, caller: token(caller)?, id: token(id)? }
+            }
             ["task", agent, eid, stid] => {
                 Self::Task { agent: token(agent)?, execution: execution(eid)?, task: task(stid)? }
             }
@@ -257,6 +269,7 @@ mod tests {
                 caller: Token::of("cli"),
                 id: Token::of("k"),
             },
+            Subject::Start { shard: 3, caller: Token::of("cli"), id: Token::of("k") },
             Subject::Task { agent: agent.clone(), execution: execution.clone(), task: task.clone() },
             Subject::Result {
                 shard: 15,

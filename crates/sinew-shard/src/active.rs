@@ -14,6 +14,7 @@ use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::{ActivationKey, Fault, TaskId, Token};
 
 use crate::call::{Call, TaskKey, activation_key, call_with_ids};
+use crate::events::KnownTasks;
 use crate::program::Program;
 use crate::stored::{RoundLog, StoredExecution};
 use crate::summary::RowState;
@@ -50,7 +51,7 @@ pub(crate) struct ActiveExecution {
     machine: Machine<()>,
     tasks: HashMap<TaskId, (ActivationId, u32)>,
     /// Ids of attempts that were handed out: made once, of hashes.
-    ids: HashMap<(ActivationId, u32), (ActivationKey, TaskId)>,
+    ids: KnownTasks,
     /// Its time in the shard's table of deadlines.
     pub(crate) due: Option<Time>,
     /// An input changed it since the memory limit was last checked.
@@ -188,6 +189,11 @@ impl ActiveExecution {
 
     pub(crate) fn ctx(&self) -> AdapterContext<'_> {
         self.machine.context()
+    }
+
+    /// Ids of tasks that were handed out since the execution was folded.
+    pub(crate) fn known_tasks(&self) -> &KnownTasks {
+        &self.ids
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

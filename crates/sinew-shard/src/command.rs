@@ -10,9 +10,11 @@ use sinew_protocol::{ExecutionId, Fault, Token, code};
 use crate::active::{ActiveExecution, InputError};
 use crate::bug::seeded_bug;
 use crate::call::call_cycle;
+use crate::closed_ids::check_key_time;
 use crate::commit_builder::Effect;
 use crate::intake::{CommandInput, ResultInput, StartInput};
 use crate::notice::ShardNotice;
+use crate::outgoing::StartDecision;
 use crate::state::{OutputCheck, ShardState};
 
 /// The body of a command names something that cannot be used.
@@ -25,9 +27,22 @@ const MAX_CLOCK_SKEW: Time = 2_000;
 impl ShardState {
     /// Begins an execution, or says why not.
     pub(crate) fn handle_start(&mut self, now: Time, start: StartInput) {
-        let StartInput { command, id, caller, identity, program, input, traceparent, is_parent_proved } =
-            start;
+        let StartInput {
+            command,
+            id,
+            caller,
+            identity,
+            program,
+            input,
+            traceparent,
+            is_parent_proved,
+            reply,
+            is_closed,
+        } = start;
         let execution = command.execution.clone();
+        if is_closed {
+            return self.repeat_start(execution, reply);
+        }
         let refuse = |fault: &Fault| Verdict {
             id: id.clone(),
             op: Operation::Start,
@@ -42,12 +57,9 @@ impl ShardState {
         }
         let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
         let program = match compared {
-            Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => {
-                self.notices.push(ShardNotice::StartRepeated(execution));
-                return;
-            }
+            Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => return self.repeat_start(execution, reply),
             Some(Err(fault)) => Err(fault),
-            Some(Ok(())) | None => program,
+            Some(Ok(())) | None => check_key_time(&identity, &command, now).and(program),
         };
         let meta = ExecutionMeta {
             execution: execution.clone(),
@@ -80,7 +92,9 @@ impl ShardState {
         let (program, input, mode) = match ready {
             Ok(ready) => ready,
             Err(fault) => {
-                self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+                let verdict = refuse(&fault);
+                self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
+                self.table.verdict(&mut self.builder, &execution, verdict);
                 if meta.parent.is_some() {
                     self.table.reject(&mut self.builder, meta, fault);
                 }
@@ -89,12 +103,28 @@ impl ShardState {
         };
         let begin = EngineInput::Start { input, mode, depth, chain };
         match self.table.start(&mut self.builder, now, meta, program, begin) {
-            Ok(()) => self.notices.push(ShardNotice::Started(execution)),
-            Err(InputError::Refused(_)) => self.notices.push(ShardNotice::StartRepeated(execution)),
+            Ok(()) => {
+                self.answer_start(&execution, reply, StartDecision::Begun);
+                self.notices.push(ShardNotice::Started(execution));
+            }
+            Err(InputError::Refused(_)) => self.repeat_start(execution, reply),
             Err(InputError::Broke(fault)) => {
-                self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+                let verdict = refuse(&fault);
+                self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
+                self.table.verdict(&mut self.builder, &execution, verdict);
             }
         }
+    }
+
+    fn repeat_start(&mut self, execution: ExecutionId, reply: Option<String>) {
+        self.answer_start(&execution, reply, StartDecision::Known);
+        self.notices.push(ShardNotice::StartRepeated(execution));
+    }
+
+    /// Answers a start by request, once everything is stored that was decided so far.
+    fn answer_start(&mut self, execution: &ExecutionId, reply: Option<String>, decision: StartDecision) {
+        let Some(reply) = reply else { return };
+        self.builder.effects.push(Effect::StartDecided { execution: execution.clone(), reply, decision });
     }
 
     /// Obeys any other command, or says why not.

@@ -5,6 +5,8 @@ use sinew_engine::{Action, Fact};
 use sinew_protocol::journal::{Commit, Entry, ExecutionHold, ExecutionMeta, Positions, Verdict};
 use sinew_protocol::{ExecutionId, Fault, Token};
 
+use crate::outgoing::StartDecision;
+
 /// Entries of the next commit, with the effects of their facts.
 #[derive(Default)]
 pub(crate) struct CommitBuilder {
@@ -38,6 +40,8 @@ pub(crate) enum Effect {
     Act { execution: ExecutionId, action: Action },
     /// Verdict on a command. The name of the workflow is empty when the execution is not open.
     Verdict { execution: ExecutionId, workflow: String, verdict: Verdict },
+    /// A start by request was decided.
+    StartDecided { execution: ExecutionId, reply: String, decision: StartDecision },
     /// A sub-workflow could not be started: the task that it answers has to be told.
     ChildStartRejected { meta: Box<ExecutionMeta>, fault: Fault },
 }

@@ -22,7 +22,7 @@ impl ShardState {
             {
                 match Command::read(*operation, id, message.body) {
                     Ok(Command::Start(start)) if config.holds(&start.execution) => {
-                        self.decode_start(*start, id, caller, message.traceparent)
+                        self.decode_start(start_input(config, *start, id, caller, message.traceparent))
                     }
                     Ok(command) if config.holds(command.execution()) => {
                         self.decode_command(command, *operation, id, caller)
@@ -55,6 +55,25 @@ impl ShardState {
         }
     }
 
+    /// Decodes a start by request; `reply` is the subject for the answer. `None` if it cannot be used, or is not of this shard:
+    /// then the caller has to store it as a command, where it is quarantined or reaches its owner.
+    pub fn decode_start_request(
+        &self,
+        caller: &Token,
+        id: &Token,
+        body: &[u8],
+        traceparent: Option<&str>,
+        reply: String,
+    ) -> Option<PendingInput> {
+        let Ok(Command::Start(start)) = Command::read(Operation::Start, id, body) else { return None };
+        if !self.config.holds(&start.execution) {
+            return None;
+        }
+        let mut start = start_input(&self.config, *start, id, caller, traceparent);
+        start.reply = Some(reply);
+        Some(self.decode_start(start))
+    }
+
     /// Refuses a message that ended the owners of its shard, without a look at what it names.
     pub fn refuse_condemned(&self, message: &InboxMessage<'_>) -> PendingInput {
         let config = &*self.config;
@@ -80,21 +99,16 @@ impl ShardState {
         pending
     }
 
-    fn decode_start(
-        &self,
-        command: StartCommand,
-        id: &Token,
-        caller: &Token,
-        traceparent: Option<&str>,
-    ) -> PendingInput {
-        let mut start = start_input(&self.config, command, id, caller, traceparent);
+    fn decode_start(&self, mut start: StartInput) -> PendingInput {
         if let Err(fault) = start.identity.check_id(&start.command, &self.config.namespace) {
             start.program = Err(fault);
             return PendingInput::ready(ShardInput::Start(Box::new(start)));
         }
+        // No record has the id of an open execution, or an id that no execution can have had before.
         let is_open = self.table.known(&start.command.execution).is_some();
+        let has_record = !is_open && !self.closed_ids.is_new(&start.identity, &start.command);
         let start = Box::new(start);
-        let step = if is_open { IntakeStep::StartProgram(start) } else { IntakeStep::StartRecord(start) };
+        let step = if has_record { IntakeStep::StartRecord(start) } else { IntakeStep::StartProgram(start) };
         PendingInput { quarantine: None, step }
     }
 
@@ -148,6 +162,8 @@ fn start_input(
         input: Ok(command.input.clone()),
         traceparent: traceparent.map(str::to_owned),
         is_parent_proved,
+        reply: None,
+        is_closed: false,
         command,
     }
 }

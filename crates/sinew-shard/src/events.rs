@@ -6,6 +6,8 @@
 //! Events name inputs and outputs by artifact. Agents store some of these; all others are values of the record under a
 //! name ([`value_artifacts`]), so that nothing is stored twice.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 use sinew_engine::{ActivationEnd, ActivationId, AdapterContext, Fact, ROOT, TaskRequest, TerminalStatus};
 use sinew_plan::{NodeIndex, NodeOperation};
@@ -13,7 +15,7 @@ use sinew_protocol::message::{
     MapStatus, MeshMessage, Outcome, WorkflowExecutionResultData, WorkflowExecutionStartData,
     WorkflowMapProgressData, WorkflowNodeExecutionResultData, WorkflowNodeExecutionStartData,
 };
-use sinew_protocol::{ArtifactName, ArtifactRef, ExecutionId};
+use sinew_protocol::{ActivationKey, ArtifactName, ArtifactRef, ExecutionId, TaskId};
 
 use crate::call;
 pub use crate::call::label;
@@ -25,8 +27,34 @@ const EVENT_FIELDS: &str = "event";
 /// Kind of nodes that bring branches together.
 const JOIN: &str = "join";
 
+/// Ids of tasks of attempts, as an owner has made them.
+pub(crate) type KnownTasks = HashMap<(ActivationId, u32), (ActivationKey, TaskId)>;
+
+/// Ids that events name.
+#[derive(Clone, Copy)]
+struct EventIds<'a> {
+    execution: &'a ExecutionId,
+    /// Tasks whose ids need not be made again: each takes two hashes.
+    known: Option<&'a KnownTasks>,
+}
+
 /// Events of one fact that was just applied, in order.
 pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -> Vec<MeshMessage> {
+    project_ids(ctx, EventIds { execution, known: None }, fact)
+}
+
+/// As [`project`], with ids of tasks that are known.
+pub(crate) fn project_known(
+    ctx: &AdapterContext<'_>,
+    execution: &ExecutionId,
+    known: &KnownTasks,
+    fact: &Fact,
+) -> Vec<MeshMessage> {
+    project_ids(ctx, EventIds { execution, known: Some(known) }, fact)
+}
+
+fn project_ids(ctx: &AdapterContext<'_>, ids: EventIds<'_>, fact: &Fact) -> Vec<MeshMessage> {
+    let execution = ids.execution;
     match fact {
         Fact::Started(start) => vec![
             WorkflowExecutionStartData {
@@ -38,16 +66,16 @@ pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -
             .into(),
         ],
         // Work for others begins with its first task, so that a skipped node never names a task that nobody has.
-        Fact::Began { act } if !asks(&ctx.node_of(*act).op) => vec![started(ctx, execution, *act).into()],
+        Fact::Began { act } if !asks(&ctx.node_of(*act).op) => vec![started(ctx, ids, *act).into()],
         Fact::Dispatched { act, ask, .. }
             if asks(&ctx.node_of(*act).op) && !ask.is_evaluation() && ctx.act(*act).tasks() == 1 =>
         {
-            vec![started(ctx, execution, *act).into()]
+            vec![started(ctx, ids, *act).into()]
         }
         Fact::Completed { act, .. } | Fact::Skipped { act, .. } | Fact::Failed { act, .. } => {
-            ended(ctx, execution, *act)
+            ended(ctx, ids, *act)
         }
-        Fact::Cancelled { act, .. } if ctx.act(*act).began_at.is_some() => ended(ctx, execution, *act),
+        Fact::Cancelled { act, .. } if ctx.act(*act).began_at.is_some() => ended(ctx, ids, *act),
         Fact::Died { node, scope, reason } => {
             vec![skipped(ctx, *node, *scope, reason).into()]
         }
@@ -56,11 +84,7 @@ pub fn project(ctx: &AdapterContext<'_>, execution: &ExecutionId, fact: &Fact) -
     }
 }
 
-fn started(
-    ctx: &AdapterContext<'_>,
-    execution: &ExecutionId,
-    act: ActivationId,
-) -> WorkflowNodeExecutionStartData {
+fn started(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> WorkflowNodeExecutionStartData {
     let one = ctx.act(act);
     let node = ctx.node_of(act);
     let (node_id, node_type) = (label(ctx, act), node.kind.clone());
@@ -78,8 +102,9 @@ fn started(
     });
     data.agent_name.clone_from(&node.agent);
     if asks(&node.op) {
-        data.sub_task_id = Some(first_task(ctx, execution, act));
-        data.input_artifact_ref = node_input(ctx, execution, act);
+        let task = first_task(ctx, ids, act);
+        data.input_artifact_ref = artifact_of_input(&data.node_id, &task);
+        data.sub_task_id = Some(task);
     }
     if let Some(owner) = one.owner {
         let parent = label(ctx, owner);
@@ -98,16 +123,19 @@ const fn asks(op: &NodeOperation) -> bool {
 }
 
 /// Id of the first task of an activation. Attempts before it were evaluations of scripts.
-fn first_task(ctx: &AdapterContext<'_>, execution: &ExecutionId, act: ActivationId) -> String {
+fn first_task(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> String {
     let replies = &ctx.act(act).replies;
     let is_evaluation =
         |attempt: u32| replies.iter().any(|one| one.tag == TaskRequest::EVALUATION && one.attempt == attempt);
     let first = (1..=replies.len() as u32).find(|attempt| !is_evaluation(*attempt));
     let attempt = first.unwrap_or(replies.len() as u32 + 1);
-    call::task_id(execution, ctx.plan(), ctx.state, act, attempt).as_str().to_owned()
+    match ids.known.and_then(|known| known.get(&(act, attempt))) {
+        Some((_, task)) => task.as_str().to_owned(),
+        None => call::task_id(ids.execution, ctx.plan(), ctx.state, act, attempt).as_str().to_owned(),
+    }
 }
 
-fn ended(ctx: &AdapterContext<'_>, execution: &ExecutionId, act: ActivationId) -> Vec<MeshMessage> {
+fn ended(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Vec<MeshMessage> {
     let one = ctx.act(act);
     let status = match one.end {
         Some(ActivationEnd::Succeeded) => Outcome::Success,
@@ -117,7 +145,7 @@ fn ended(ctx: &AdapterContext<'_>, execution: &ExecutionId, act: ActivationId) -
     };
     let mut result = WorkflowNodeExecutionResultData::new(label(ctx, act), status);
     result.error_message = one.fault.as_ref().map(|fault| fault.message.clone());
-    result.output_artifact_ref = output_artifact(ctx, act).or_else(|| node_output(ctx, execution, act));
+    result.output_artifact_ref = output_artifact(ctx, act).or_else(|| node_output(ctx, ids, act));
     if let Some(output) = &one.output {
         let told = |key: &str| output.value.get(key);
         result.condition_result = told("condition_result").and_then(Value::as_bool);
@@ -151,6 +179,7 @@ pub struct ValueArtifact {
 
 /// Returns every value that events of an execution name by artifact and no agent stored, in order.
 pub fn value_artifacts(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Vec<ValueArtifact> {
+    let ids = EventIds { execution, known: None };
     let of = |node: Option<String>, artifact: Option<ArtifactRef>, value: Value| {
         artifact.map(|artifact| ValueArtifact { node, artifact, value })
     };
@@ -160,10 +189,10 @@ pub fn value_artifacts(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Vec
         let one = ctx.act(act);
         let node = || Some(label(ctx, act));
         if let Some(ask) = one.last_task() {
-            found.extend(of(node(), node_input(ctx, execution, act), Value::clone(&ask.input)));
+            found.extend(of(node(), node_input(ctx, ids, act), Value::clone(&ask.input)));
         }
         if let Some(output) = one.output.as_ref().filter(|_| output_artifact(ctx, act).is_none()) {
-            found.extend(of(node(), node_output(ctx, execution, act), Value::clone(&output.value)));
+            found.extend(of(node(), node_output(ctx, ids, act), Value::clone(&output.value)));
         }
     }
     if let Some(outcome) = ctx.outcome() {
@@ -182,21 +211,24 @@ fn execution_output(ctx: &AdapterContext<'_>, execution: &ExecutionId) -> Option
     Some(ArtifactRef { name, version: Some(0) })
 }
 
-fn node_input(ctx: &AdapterContext<'_>, execution: &ExecutionId, act: ActivationId) -> Option<ArtifactRef> {
-    let name = asks(&ctx.node_of(act).op)
-        .then(|| input_name(&label(ctx, act), &first_task(ctx, execution, act)))
-        .flatten()?;
-    Some(ArtifactRef { name, version: Some(0) })
+fn node_input(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Option<ArtifactRef> {
+    let is_asked = asks(&ctx.node_of(act).op);
+    is_asked.then(|| artifact_of_input(&label(ctx, act), &first_task(ctx, ids, act))).flatten()
+}
+
+/// The artifact of the input of a node of this name, whose first task is this one.
+fn artifact_of_input(label: &str, first_task: &str) -> Option<ArtifactRef> {
+    Some(ArtifactRef { name: input_name(label, first_task)?, version: Some(0) })
 }
 
 /// The output of a node that works: an agent, or one that brings the outputs of others together.
-fn node_output(ctx: &AdapterContext<'_>, execution: &ExecutionId, act: ActivationId) -> Option<ArtifactRef> {
+fn node_output(ctx: &AdapterContext<'_>, ids: EventIds<'_>, act: ActivationId) -> Option<ArtifactRef> {
     let one = ctx.act(act);
     one.output.as_ref().filter(|_| one.end == Some(ActivationEnd::Succeeded))?;
     let node = ctx.node_of(act);
     let label = label(ctx, act);
     let name = match &node.op {
-        op if asks(op) => output_name(&ctx.plan().name, &label, &first_task(ctx, execution, act)),
+        op if asks(op) => output_name(&ctx.plan().name, &label, &first_task(ctx, ids, act)),
         NodeOperation::Map { .. } => format!("map_{}_results.json", plain(&label, 100)),
         NodeOperation::Fork { .. } => format!("fork_{}_merged.json", plain(&label, 100)),
         NodeOperation::Loop { .. } => format!("loop_{}_result.json", plain(&label, 100)),

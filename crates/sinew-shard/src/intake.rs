@@ -119,6 +119,10 @@ pub struct StartInput {
     pub(crate) traceparent: Option<String>,
     /// Whether an executor made the reference to the parent.
     pub(crate) is_parent_proved: bool,
+    /// Subject for the answer to a request; `None` for a start from the stream of commands.
+    pub(crate) reply: Option<String>,
+    /// Whether the same start has begun an execution that is closed.
+    pub(crate) is_closed: bool,
 }
 
 /// Any command but a start.
@@ -381,7 +385,11 @@ fn compared(mut start: Box<StartInput>, record: Result<Option<Box<ExecutionRecor
         Err(fault) => Err(fault),
     };
     match same {
-        Ok(true) => IntakeStep::Ready(ShardInput::Nothing),
+        Ok(true) if start.reply.is_none() => IntakeStep::Ready(ShardInput::Nothing),
+        Ok(true) => {
+            start.is_closed = true;
+            IntakeStep::Ready(ShardInput::Start(start))
+        }
         Ok(false) => IntakeStep::StartProgram(start),
         Err(fault) => {
             start.program = Err(fault);

@@ -55,6 +55,15 @@ pub enum Outgoing {
         /// How often it had been reopened.
         reopened: u32,
     },
+    /// The answer to a start by request.
+    StartAnswer {
+        /// The execution.
+        execution: ExecutionId,
+        /// Subject for the answer.
+        reply: String,
+        /// How the start was decided.
+        decision: StartDecision,
+    },
     /// A sub-workflow could not be started: its task has to be answered.
     ChildStartRejected {
         /// Constant properties that the execution would have had.
@@ -62,6 +71,17 @@ pub enum Outgoing {
         /// Why it could not be started.
         fault: Fault,
     },
+}
+
+/// How a start by request was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartDecision {
+    /// The execution began.
+    Begun,
+    /// The same start had begun it before.
+    Known,
+    /// It does not begin; code and reason.
+    Refused(String),
 }
 
 impl Outgoing {
@@ -102,6 +122,7 @@ impl Outgoing {
             }
             Self::CancelEvaluation { .. } => None,
             Self::Finish { record, .. } => Some(&record.meta.execution),
+            Self::StartAnswer { execution, .. } => Some(execution),
             Self::ChildStartRejected { meta, .. } => Some(&meta.execution),
         }
     }

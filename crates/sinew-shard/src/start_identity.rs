@@ -84,6 +84,11 @@ impl StartIdentity {
         Err(Fault::invalid(code::EXECUTION_ID_OF_OTHER_START.as_str(), text))
     }
 
+    /// Returns true for a start of a client, which names its caller's key.
+    pub(crate) fn is_client(&self) -> bool {
+        matches!(self.origin, StartOrigin::Client(_))
+    }
+
     /// Returns the digest that the execution keeps.
     pub fn into_digest(self) -> String {
         self.digest

@@ -17,6 +17,7 @@ use sinew_protocol::{ExecutionId, Fault, ResultKey, Token};
 
 use crate::active::ActiveExecution;
 use crate::bug::seeded_bug;
+use crate::closed_ids::ClosedIds;
 use crate::commit_builder::{CommitBuilder, Effect};
 use crate::intake::{InputStream, ResultInput, ShardInput};
 use crate::notice::ShardNotice;
@@ -117,6 +118,7 @@ pub struct ShardState {
     pub(crate) table: ExecutionTable,
     pub(crate) builder: CommitBuilder,
     pub(crate) notices: Vec<ShardNotice>,
+    pub(crate) closed_ids: ClosedIds,
     pub(crate) outgoing: VecDeque<Outgoing>,
     positions: Positions,
     /// Positions of the newest stored commit.
@@ -147,6 +149,7 @@ impl ShardState {
             table,
             builder: CommitBuilder::default(),
             notices: Vec::new(),
+            closed_ids: ClosedIds::default(),
             outgoing: VecDeque::new(),
             positions,
             stored_positions: positions,
@@ -177,6 +180,7 @@ impl ShardState {
     /// Handles one input.
     pub fn handle_input(&mut self, now: Time, input: ShardInput, schemas: &dyn OutputCheck) {
         self.now = now;
+        self.closed_ids.handle_time(now);
         match input {
             ShardInput::Start(start) => self.handle_start(now, *start),
             ShardInput::Command(mut command) => {
@@ -192,6 +196,9 @@ impl ShardState {
             ShardInput::TaskResult(result) => self.handle_result(now, *result, schemas),
             ShardInput::Archived { execution, reopened } => {
                 self.table.close(&mut self.builder, &execution, reopened);
+                if self.table.known(&execution).is_none() {
+                    self.closed_ids.remember(execution.as_str(), now);
+                }
             }
             ShardInput::Nothing => {}
         }
@@ -200,6 +207,7 @@ impl ShardState {
     /// Wakes every execution whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
+        self.closed_ids.handle_time(now);
         let now = if seeded_bug!(TimerFiresEarly) { now + 5_000 } else { now };
         self.table.tick(&mut self.builder, now);
     }
@@ -220,7 +228,10 @@ impl ShardState {
         }
         self.compact();
         if self.builder.is_empty() {
-            self.builder.effects.clear();
+            // Answers to starts that were known need no commit; other effects belong to entries that were taken back.
+            for effect in std::mem::take(&mut self.builder.effects) {
+                self.release_answer(effect);
+            }
             return None;
         }
         let commit = if seeded_bug!(PositionsAheadOfFacts) && self.positions != self.stored_positions {
@@ -284,7 +295,7 @@ impl ShardState {
                 Effect::Verdict { execution, workflow, verdict } => {
                     reports.push(ShardReport::Verdict { execution, workflow, verdict });
                 }
-                Effect::Act { .. } | Effect::ChildStartRejected { .. } => {}
+                Effect::Act { .. } | Effect::ChildStartRejected { .. } | Effect::StartDecided { .. } => {}
             }
         }
         reports
@@ -401,8 +412,15 @@ impl ShardState {
                         self.outgoing.push_back(Outgoing::ChildStartRejected { meta, fault });
                     }
                 }
+                decided @ Effect::StartDecided { .. } => self.release_answer(decided),
                 shown => self.shown.push(shown),
             }
+        }
+    }
+
+    fn release_answer(&mut self, effect: Effect) {
+        if let Effect::StartDecided { execution, reply, decision } = effect {
+            self.outgoing.push_back(Outgoing::StartAnswer { execution, reply, decision });
         }
     }
 
@@ -446,7 +464,8 @@ fn report_facts(
     let (meta, ctx) = (&active.stored.meta, active.ctx());
     for (index, fact) in facts.iter().enumerate() {
         observer.observe(&ctx, meta, at, fact);
-        reports.extend(crate::events::project(&ctx, &meta.execution, fact).into_iter().map(|message| {
+        let messages = crate::events::project_known(&ctx, &meta.execution, active.known_tasks(), fact);
+        reports.extend(messages.into_iter().map(|message| {
             let (meta, message) = (Arc::clone(meta), Box::new(message));
             ShardReport::Event { meta, place: (round, index), at, message }
         }));

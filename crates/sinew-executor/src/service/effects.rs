@@ -2,16 +2,14 @@
 
 use bytes::Bytes;
 use sinew_engine::{AdapterContext, Fact, Time};
-use sinew_mesh::HeaderMap;
+use sinew_mesh::event::OutgoingEvent;
 use sinew_protocol::journal::ExecutionMeta;
 use sinew_protocol::message::MeshMessage;
-use sinew_protocol::{Subject, Token, header};
 use sinew_shard::{FactObserver, Outgoing, ShardNotice, ShardReport};
 use tracing::{debug, error, warn};
 
 use super::Shared;
 use super::observe;
-use super::outbox::Job;
 
 /// More than the headers of an event take, in bytes.
 const MAX_HEADER_BYTES: usize = 4 * 1024;
@@ -37,24 +35,32 @@ pub(super) fn count(outgoing: &Outgoing) {
     }
 }
 
-/// Returns a report as a message.
-pub(super) fn event(shared: &Shared, report: ShardReport) -> Job {
-    match report {
-        ShardReport::Event { meta, place: (round, index), at, message } => {
-            let kind = Token::of(message.kind(shared.vocabulary));
-            let (workflow, execution) = (Token::of(&meta.workflow), meta.execution.clone());
-            let subject = Subject::Event { workflow, execution, kind };
-            let mut headers = Shared::headers(&meta);
-            headers.insert(header::SEQ, format!("{round}.{index}").as_str());
-            headers.insert(header::TIME, at.to_string().as_str());
-            Job::Event { subject, headers, body: body(shared, *message) }
-        }
-        ShardReport::Verdict { execution, workflow, verdict } => {
-            let workflow = if workflow.is_empty() { "-".to_owned() } else { workflow };
-            let (workflow, kind) = (Token::of(&workflow), Token::of("command"));
-            let subject = Subject::Event { workflow, execution, kind };
-            let body = serde_json::to_vec(&verdict).unwrap_or_default().into();
-            Job::Event { subject, headers: HeaderMap::new(), body }
+/// Publishes reports, in their order.
+pub(super) async fn publish(shared: &Shared, reports: Vec<ShardReport>) {
+    if reports.is_empty() {
+        return;
+    }
+    let mut writer = shared.mesh.events().writer();
+    for report in reports {
+        match report {
+            ShardReport::Event { meta, place, at, message } => {
+                let event = OutgoingEvent {
+                    workflow: &meta.workflow,
+                    execution: &meta.execution,
+                    kind: message.kind(shared.vocabulary),
+                    place: Some(place),
+                    at: Some(at),
+                    traceparent: meta.traceparent.as_deref(),
+                };
+                writer.write(event, body(shared, *message)).await;
+            }
+            ShardReport::Verdict { execution, workflow, verdict } => {
+                let workflow = if workflow.is_empty() { "-" } else { &workflow };
+                let (execution, kind) = (&execution, "command");
+                let (place, at, traceparent) = (None, None, None);
+                let event = OutgoingEvent { workflow, execution, kind, place, at, traceparent };
+                writer.write(event, serde_json::to_vec(&verdict).unwrap_or_default().into()).await;
+            }
         }
     }
 }

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sinew_mesh::quarantine::SuspectMessage;
+use sinew_mesh::start::StartRequest;
 use sinew_mesh::{ReceivedMessage, Source};
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_protocol::{Fault, ResultToken, Subject};
@@ -48,24 +50,51 @@ fn message_of<'a>(received: &'a ReceivedMessage, traceparent: Option<&'a str>) -
     }
 }
 
-/// Makes an input of a message. Waits until the broker can be asked for the plans and values that the message names.
-pub(super) async fn read(
+/// Makes inputs of messages and of starts by request. Waits until the broker can be asked for the records, plans and values
+/// that they name.
+pub(super) async fn read_all(
     shared: &Shared,
     state: &ShardState,
     note: &TakeoverNote,
-    received: &ReceivedMessage,
-) -> ShardInput {
+    messages: &[ReceivedMessage],
+    starts: Vec<PendingInput>,
+) -> Vec<ShardInput> {
+    let mut all = Vec::with_capacity(messages.len() + starts.len());
+    let mut aside = Vec::new();
+    for received in messages {
+        let mut pending = read(state, note, received);
+        if let Some(reason) = pending.take_quarantine() {
+            aside.push(quarantine(shared, received, reason));
+        }
+        all.push(pending);
+    }
+    join_all(aside).await;
+    all.extend(starts);
+    for pending in &mut all {
+        while let Some(found) = pending.lookup().and_then(|lookup| find_at_hand(shared, &lookup)) {
+            pending.supply(found);
+        }
+    }
+    if all.iter().all(|pending| pending.lookup().is_none()) {
+        return all.into_iter().map(PendingInput::finish).collect();
+    }
+    join_all(all.into_iter().map(|pending| complete(shared, pending))).await
+}
+
+/// Reads a start by request; `None` if its caller has to store it as a command.
+pub(super) fn read_start(state: &ShardState, request: &StartRequest) -> Option<PendingInput> {
+    let trace = request.trace.map(|trace| trace.to_string());
+    let reply = request.reply.to_string();
+    state.decode_start_request(&request.caller, &request.id, &request.body, trace.as_deref(), reply)
+}
+
+fn read(state: &ShardState, note: &TakeoverNote, received: &ReceivedMessage) -> PendingInput {
     let trace = sinew_mesh::trace::TraceParent::of(&received.headers).map(|trace| trace.to_string());
     let message = message_of(received, trace.as_deref());
-    let mut pending = if note.is_condemned(&message.work_item()) {
-        state.refuse_condemned(&message)
-    } else {
-        state.decode(&message)
-    };
-    if let Some(reason) = pending.take_quarantine() {
-        quarantine(shared, received, &reason).await;
+    if note.is_condemned(&message.work_item()) {
+        return state.refuse_condemned(&message);
     }
-    complete(shared, pending).await
+    state.decode(&message)
 }
 
 /// Looks up what a message names.
@@ -74,6 +103,18 @@ pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> Shar
         pending.supply(find(shared, lookup).await);
     }
     pending.finish()
+}
+
+/// Returns what is known here already.
+fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
+    match lookup {
+        Lookup::Program { workflow, version } => shared
+            .programs
+            .meant_at_hand(workflow, version.as_deref())
+            .map(|program| Found::Program(Ok(program))),
+        Lookup::Plan(digest) => shared.programs.ready(digest).map(|program| Found::Program(Ok(program))),
+        Lookup::Record(_) | Lookup::Value(_) => None,
+    }
 }
 
 /// Fault of work on another thread that panicked.
@@ -123,7 +164,7 @@ pub(super) async fn retry_transient<T, F: Future<Output = Result<T, Fault>>>(
 }
 
 /// Puts a message into the quarantine.
-async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: &QuarantineReason) {
+async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: QuarantineReason) {
     let code = reason.code;
     // Not the reason: it may quote the message. The quarantine has both.
     warn!(subject = %received.name, seq = received.seq, code, "message set aside");

@@ -114,6 +114,29 @@ impl Shared {
         self.mesh.subject(&outgoing::result_subject(self.shards, &self.key, call, agent))
     }
 
+    /// Words a task for the queue of an agent that takes the short form. `None` for all other tasks, and for queues that may
+    /// have to be made first.
+    pub(super) fn queued_node_task(&self, call: &Call, meta: &ExecutionMeta) -> Option<(HeaderMap, Bytes)> {
+        let agent = call.ask.target.name();
+        let announced = self.cards.get(agent)?;
+        let is_queued = card::takes_node_requests(&announced.card)
+            && card::delivery(&announced.card) == Delivery::Queue
+            && !self.is_workflow(call);
+        if !is_queued || !self.has_queue(agent) {
+            return None;
+        }
+        self.short_task(call, meta)
+    }
+
+    /// Words a task in the short form for the queue of its agent. `None` if it is too large.
+    fn short_task(&self, call: &Call, meta: &ExecutionMeta) -> Option<(HeaderMap, Bytes)> {
+        let body = Self::node_request(call, meta, &ResultToken::of(&self.key, &call.task))?;
+        let mut headers = HeaderMap::new();
+        let result_subject = self.result_subject(call, &Token::of(call.ask.target.name()));
+        headers.insert(header::RESULT_SUBJECT, result_subject.as_str());
+        Some((headers, body))
+    }
+
     /// A task as its agent receives it. A large input is stored first.
     pub(super) async fn task(
         &self,
@@ -122,12 +145,9 @@ impl Shared {
     ) -> Result<(HeaderMap, Bytes), MeshError> {
         let agent = call.ask.target.name();
         if self.cards.get(agent).is_some_and(|announced| card::takes_node_requests(&announced.card))
-            && let Some(body) = Self::node_request(call, meta, &ResultToken::of(&self.key, &call.task))
+            && let Some(worded) = self.short_task(call, meta)
         {
-            let mut headers = HeaderMap::new();
-            let result_subject = self.result_subject(call, &Token::of(agent));
-            headers.insert(header::RESULT_SUBJECT, result_subject.as_str());
-            return Ok((headers, body));
+            return Ok(worded);
         }
         let (headers, message) = self.message(call, meta).await?;
         Ok((headers, serde_json::to_vec(&message).unwrap_or_default().into()))

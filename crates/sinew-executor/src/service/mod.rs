@@ -19,6 +19,8 @@ mod questions;
 mod round_time;
 mod shard;
 mod shard_keeper;
+mod start_desk;
+mod store_desk;
 mod takeover_notes;
 
 use std::collections::{BTreeMap, HashSet};
@@ -115,6 +117,8 @@ struct Shared {
     room: usize,
     /// Whether tasks may go to node endpoints.
     may_send_nodes: bool,
+    /// Whether starts by request may be heard.
+    may_serve_starts: bool,
     /// Agents whose queue is known to exist.
     queues: Mutex<HashSet<String>>,
     /// The ways to agents that are called directly.
@@ -213,6 +217,12 @@ impl Service {
                 "tasks are sent through A2A alone: run `sinew mesh permissions` again to let executors publish to node endpoints"
             );
         }
+        let may_serve_starts = mesh.services().may_serve_starts().await.unwrap_or_default();
+        if !may_serve_starts {
+            warn!(
+                "starts are read from the stream of commands alone: run `sinew mesh permissions` again to let executors hear requests"
+            );
+        }
         let (cards, workflows) = (mesh.cards().follow(), mesh.workflows().follow());
         workflows.ready().await;
         let shared = Arc::new(Shared {
@@ -227,6 +237,7 @@ impl Service {
             worn: options.worn,
             room: options.room / layout.shards.get() as usize,
             may_send_nodes,
+            may_serve_starts,
             queues: Mutex::default(),
             gates: DashMap::new(),
             process: uuid::Uuid::now_v7().simple().to_string(),

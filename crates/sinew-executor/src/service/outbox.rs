@@ -1,4 +1,4 @@
-//! Effects outside once a commit is stored: tasks, sub-workflows, events, the archive.
+//! Effects outside once a commit is stored that the loop of the shard does not do itself.
 //!
 //! Each job may be repeated after a crash, always under the same ids; so it is tried until it succeeds, and only the end of
 //! a drain waits for it.
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sinew_engine::ExecutionOutcome;
-use sinew_mesh::history::ClosedExecution;
 use sinew_mesh::{HeaderMap, MeshError, crash};
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::{ExecutionMeta, ParentRef};
@@ -23,6 +22,7 @@ use tracing::{debug, warn};
 
 use super::Shared;
 use super::intake::Handle;
+use super::store_desk::closed_execution;
 use sinew_runtime::evaluation::{evaluate, evaluation_owner};
 use sinew_shard::{Call, Outgoing, ShardInput};
 
@@ -30,11 +30,10 @@ use sinew_shard::{Call, Outgoing, ShardInput};
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
 /// One thing to do.
+#[expect(clippy::large_enum_variant, reason = "nearly all jobs are messages")]
 pub(super) enum Job {
     /// Send a message of the state.
     Send(Outgoing),
-    /// Show something.
-    Event { subject: Subject, headers: HeaderMap, body: Bytes },
     /// Say when everything that was sent before is done, direct calls aside.
     Settled(oneshot::Sender<()>),
 }
@@ -54,7 +53,7 @@ impl Outbox {
         Self { sender, worker }
     }
 
-    /// Does these things, in no order but that events keep theirs.
+    /// Does these things, in no order.
     pub(super) fn send(&self, jobs: Vec<Job>) {
         if !jobs.is_empty() {
             let _ = self.sender.send(jobs);
@@ -104,12 +103,6 @@ async fn work(
                 let Some(batch) = batch else { break };
                 for job in batch {
                     match job {
-                        Job::Event { subject, headers, body } => {
-                            // Events are a projection: whoever missed one reads the journal's facts.
-                            if let Err(error) = shared.mesh.events().publish(&subject, headers, body).await {
-                                debug!(%error, "an event was not published");
-                            }
-                        }
                         Job::Send(Outgoing::Evaluation { call, caller }) => {
                             let task = call.task.clone();
                             calls.insert(task, direct.spawn(perform_evaluation(call, caller, back.clone())));
@@ -177,21 +170,13 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             });
             report(&sent.await);
         }
-        Outgoing::Finish { record, outcome, started, ended, reopened } => {
-            let execution = record.meta.execution.clone();
-            let closed = ClosedExecution {
-                execution: execution.clone(),
-                workflow: record.meta.workflow.clone(),
-                status: outcome.status.as_str().to_owned(),
-                started,
-                ended,
-                caller: record.meta.caller.to_string(),
-            };
-            let body = record.encode();
+        Outgoing::Finish { ref record, ref outcome, reopened, .. } => {
+            let Some(closed) = closed_execution(&outgoing) else { return };
+            let (execution, body) = (record.meta.execution.clone(), record.encode());
             let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
-                report(&insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
+                report(&insist(|| answer(&shared, &record.meta, parent, outcome)).await);
             }
             crash::point("finish.answered");
             // Otherwise the journal is the only place that has it: it stays there, and the next owner tries again.
@@ -209,7 +194,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
                 let _ = back.send(ShardInput::Archived { execution, reopened: 0 });
             }
         }
-        Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } => {}
+        Outgoing::CancelEvaluation { .. } | Outgoing::Evaluation { .. } | Outgoing::StartAnswer { .. } => {}
     }
 }
 

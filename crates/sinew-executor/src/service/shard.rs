@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use sinew_engine::Time;
 use sinew_mesh::ServerClock;
 use sinew_mesh::node::NodeReply;
+use sinew_mesh::start::StartRequest;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
 use sinew_protocol::query::{Query, QueryError};
@@ -28,6 +28,8 @@ use super::node_calls::NodeCalls;
 use super::outbox::{Job, Outbox};
 use super::questions::{AnswerDraft, OpenQuestion, QuestionDesk};
 use super::round_time::RoundTime;
+use super::start_desk::StartDesk;
+use super::store_desk::StoreDesk;
 use super::takeover_notes::{StoredNote, clear_own_note};
 
 /// Messages of one round.
@@ -76,6 +78,8 @@ pub(super) struct Shard {
     pub(super) state: ShardState,
     outbox: Outbox,
     calls: NodeCalls,
+    stores: StoreDesk,
+    starts: StartDesk,
     back: mpsc::UnboundedReceiver<ShardInput>,
     /// Time by the broker's clock, so that a clock that is stepped here moves no deadline.
     clock: ServerClock,
@@ -162,20 +166,23 @@ impl Shard {
             metrics::counter!("sinew_executions_set_aside_total").increment(1);
         }
         crash::point("open.replayed");
-        let sequence = append(&mut journal, opening.claim()).await?;
+        let mut stores = StoreDesk::open(&shared).await?;
+        let sequence = stores.append(&mut journal, opening.claim()).await?;
         opening.handle_claimed(sequence);
         crash::point("open.claimed");
         let clock = shared.mesh.admin().server_clock().await?;
         let (sender, back) = mpsc::unbounded_channel();
         let calls = NodeCalls::open(&shared, sender.clone()).await?;
-        let mut desk = OpeningDesk { outbox: Outbox::open(Arc::clone(&shared), sender), calls, note };
+        let outbox = Outbox::open(Arc::clone(&shared), sender);
+        let mut desk = OpeningDesk { outbox, calls, stores, note };
         desk.fold(&shared, &mut opening).await?;
-        let OpeningDesk { outbox, calls, note } = desk;
+        let OpeningDesk { outbox, calls, stores, note } = desk;
         let (state, mut care) = opening.finish();
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
         let inbox = shared.mesh.commands().inbox(id, state.positions()).await?;
+        let starts = StartDesk::open(&shared, id).await?;
         // The input that ended the last owner is in the first batch behind its last commit.
         care.expect(inbox.waiting().min(2 * BATCH as u64));
         debug!(
@@ -186,7 +193,22 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
-        Ok(Self { shared, id, journal, inbox, state, outbox, calls, back, clock, care, note, purge: None })
+        Ok(Self {
+            shared,
+            id,
+            journal,
+            inbox,
+            state,
+            outbox,
+            calls,
+            stores,
+            starts,
+            back,
+            clock,
+            care,
+            note,
+            purge: None,
+        })
     }
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
@@ -202,21 +224,24 @@ impl Shard {
                 self.note.release(&mut self.care).await?;
             }
             let linger = (!closing.is_empty()).then(|| latest.duration_since(tokio::time::Instant::now()));
-            let asks =
-                self.calls.next_due().map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
+            let asks = [self.calls.next_due(), self.stores.next_due()].into_iter().flatten().min();
+            let asks = asks.map(|at| at.saturating_duration_since(tokio::time::Instant::now()));
             // One timer for all that time brings.
             let wake = [due, linger, asks].into_iter().flatten().min();
             let mut messages = Vec::new();
+            let mut requests = Vec::new();
             let mut replied = None;
             let mut arrivals = Vec::new();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {
-                    self.round(&[], closing, DueWork::None).await?;
+                    self.round(Vec::new(), Vec::new(), closing, DueWork::None).await?;
                     return Ok(());
                 }
                 received = self.inbox.next() => messages.push(received),
                 reply = self.calls.heard() => replied = reply,
+                request = self.starts.next() => requests.push(request),
+                () = self.stores.heard() => {}
                 arrived = self.back.recv() => arrivals.extend(arrived),
                 () = sleep(wake) => {}
                 Some(question) = desk.next() => {
@@ -229,11 +254,18 @@ impl Shard {
             {
                 messages.push(received);
             }
+            while requests.len() < self.care.batch(BATCH)
+                && let Some(request) = self.starts.try_next()
+            {
+                requests.push(request);
+            }
             self.hear_calls(replied, &mut arrivals).await;
+            self.hear_stores(&mut arrivals);
             while let Ok(arrival) = self.back.try_recv() {
                 arrivals.push(arrival);
             }
             if messages.is_empty()
+                && requests.is_empty()
                 && due.is_none_or(|due| !due.is_zero())
                 && !arrivals.is_empty()
                 && closing.is_empty()
@@ -245,9 +277,13 @@ impl Shard {
             }
             arrivals.append(&mut closing);
             if self.care.is_needed(arrivals.iter().filter_map(ShardInput::execution)) {
+                // A start that ends its owner is known by its place in the stream of commands.
+                for request in requests {
+                    self.starts.refer(request).await;
+                }
                 self.careful_turn(messages, arrivals).await?;
             } else {
-                self.round(&messages, arrivals, DueWork::All).await?;
+                self.round(messages, requests, arrivals, DueWork::All).await?;
             }
             // Work comes first in the choice above, so questions get their turn here while there is work without end.
             self.answer_turn(&mut desk, None);
@@ -264,11 +300,13 @@ impl Shard {
         for group in self.care.split_turn(due, inputs, messages, work_item) {
             let WorkGroup { items, due, inputs, messages } = group;
             self.note.hold(&mut self.care, &items).await?;
-            self.round(&messages, inputs, DueWork::Of(due)).await?;
+            let taken = messages.len();
+            self.round(messages, Vec::new(), inputs, DueWork::Of(due)).await?;
             if self.care.note().is_suspicious() {
+                self.stores.settle(SETTLE_TIMEOUT).await;
                 self.outbox.settle(SETTLE_TIMEOUT).await;
             }
-            self.care.took(messages.len());
+            self.care.took(taken);
             self.care.pass();
         }
         self.note.release(&mut self.care).await
@@ -277,20 +315,28 @@ impl Shard {
     /// One round: everything that came in is decided, stored in one message, and acted upon.
     async fn round(
         &mut self,
-        messages: &[ReceivedMessage],
-        inputs: Vec<ShardInput>,
+        messages: Vec<ReceivedMessage>,
+        requests: Vec<StartRequest>,
+        arrived: Vec<ShardInput>,
         due: DueWork,
     ) -> Result<(), End> {
         let mut time = RoundTime::start();
-        let (shared, state, note) = (&self.shared, &self.state, self.care.note());
-        let read = messages.iter().map(|message| intake::read(shared, state, note, message));
-        let mut inputs: Vec<ShardInput> = join_all(read).await.into_iter().chain(inputs).collect();
+        let mut starts = Vec::with_capacity(requests.len());
+        for request in requests {
+            match intake::read_start(&self.state, &request) {
+                Some(start) => starts.push(start),
+                None => self.starts.refer(request).await,
+            }
+        }
+        let note = self.care.note();
+        let mut inputs = intake::read_all(&self.shared, &self.state, note, &messages, starts).await;
+        inputs.extend(arrived);
         time.part("decoded");
         self.check_outputs(&mut inputs).await;
         time.part("checked");
         crash::point("round.understood");
         let now = self.clock.now();
-        for message in messages {
+        for message in &messages {
             self.state.handle_position(intake::stream_of(message), message.seq);
         }
         for input in inputs {
@@ -304,22 +350,21 @@ impl Shard {
         time.part("decided");
         effects::tell(self.state.take_notices());
         let Some(commit) = self.state.poll_commit() else {
+            self.dispatch().await;
             time.tell(self.id, messages.len(), 0);
             self.end_turn().await;
             return Ok(());
         };
         let (entries, bytes) = (commit.entries, commit.body.len());
         time.part("encoded");
-        store(&mut self.journal, &mut self.state, commit).await?;
+        self.store(commit).await?;
         time.part("stored");
         metrics::counter!("sinew_commits_total").increment(1);
         metrics::histogram!("sinew_commit_entries").record(entries as f64);
         metrics::histogram!("sinew_round_seconds").record(time.elapsed().as_secs_f64());
         // Actions leave before events: agents and callers wait for actions.
-        let outgoing = std::iter::from_fn(|| self.state.poll_outgoing()).collect();
-        self.dispatch(outgoing).await;
-        let reports = self.state.take_reports(&mut FactMeter).into_iter();
-        self.outbox.send(reports.map(|report| effects::event(&self.shared, report)).collect());
+        self.dispatch().await;
+        effects::publish(&self.shared, self.state.take_reports(&mut FactMeter)).await;
         self.end_turn().await;
         time.part("acted");
         time.tell(self.id, messages.len(), bytes);
@@ -356,11 +401,35 @@ impl Shard {
         self.outbox.send(others.into_iter().map(Job::Send).collect());
     }
 
-    /// Sends the messages of a stored commit: tasks at node endpoints from here, the rest by the outbox.
-    async fn dispatch(&mut self, outgoing: Vec<Outgoing>) {
-        outgoing.iter().for_each(effects::count);
-        let rest = dispatch_calls(&self.shared, &mut self.calls, outgoing).await;
+    /// Takes acknowledgements that have come; what is in doubt goes to the outbox.
+    fn hear_stores(&mut self, arrivals: &mut Vec<ShardInput>) {
+        let (inputs, doubtful) = self.stores.turn();
+        arrivals.extend(inputs);
+        self.outbox.send(doubtful.into_iter().map(Job::Send).collect());
+    }
+
+    /// Sends the messages of a stored commit: most from here, the rest by the outbox.
+    async fn dispatch(&mut self) {
+        let mut rest = Vec::new();
+        while let Some(outgoing) = self.state.poll_outgoing() {
+            effects::count(&outgoing);
+            if let Outgoing::StartAnswer { reply, decision, .. } = outgoing {
+                self.starts.answer(reply, decision, self.clock.now()).await;
+                continue;
+            }
+            rest.extend(send(&self.shared, &mut self.calls, &mut self.stores, outgoing).await);
+        }
         self.outbox.send(rest);
+    }
+
+    /// Appends a commit. If it is not stored, the state is not true any more and drops everything.
+    async fn store(&mut self, commit: PendingCommit) -> Result<(), End> {
+        let stored = self.stores.append(&mut self.journal, commit).await;
+        match &stored {
+            Ok(sequence) => self.state.handle_stored(*sequence),
+            Err(_) => self.state.handle_lost(),
+        }
+        stored.map(drop).map_err(End::from)
     }
 
     /// Answers some of the questions that wait, beginning with `first`.
@@ -400,8 +469,15 @@ impl Shard {
 
     /// Ends in peace: what is being sent is sent, what was archived is closed.
     async fn drain(mut self) -> Result<(), End> {
+        self.starts.close().await;
+        self.stores.settle(GRACE).await;
+        let mut archived = Vec::new();
+        self.hear_stores(&mut archived);
         self.outbox.close(GRACE).await;
         let now = self.clock.now();
+        for input in archived {
+            self.state.handle_input(now, input, &*self.shared);
+        }
         while let Ok(input) = self.back.try_recv() {
             // No other input is decided any more: the next owner asks again for results that came late.
             if matches!(input, ShardInput::Archived { .. }) {
@@ -409,7 +485,8 @@ impl Shard {
             }
         }
         if let Some(commit) = self.state.poll_commit() {
-            store(&mut self.journal, &mut self.state, commit).await?;
+            let sequence = self.stores.append(&mut self.journal, commit).await?;
+            self.state.handle_stored(sequence);
         }
         debug!(shard = self.id, "shard handed over");
         Ok(())
@@ -420,6 +497,7 @@ impl Shard {
 struct OpeningDesk {
     outbox: Outbox,
     calls: NodeCalls,
+    stores: StoreDesk,
     note: StoredNote,
 }
 
@@ -452,7 +530,12 @@ impl OpeningDesk {
                     _ => {}
                 }
             }
-            self.outbox.send(dispatch_calls(shared, &mut self.calls, again).await);
+            let mut rest = Vec::new();
+            for outgoing in again {
+                rest.extend(send(shared, &mut self.calls, &mut self.stores, outgoing).await);
+            }
+            self.outbox.send(rest);
+            self.stores.settle(SETTLE_TIMEOUT).await;
             self.outbox.settle(SETTLE_TIMEOUT).await;
             opening.care().pass();
         }
@@ -460,40 +543,24 @@ impl OpeningDesk {
     }
 }
 
-/// Appends a commit. If it is not stored, the state is not true any more and drops everything.
-async fn store(journal: &mut Journal, state: &mut ShardState, commit: PendingCommit) -> Result<(), End> {
-    let stored = append(journal, commit).await;
-    match &stored {
-        Ok(sequence) => state.handle_stored(*sequence),
-        Err(_) => state.handle_lost(),
-    }
-    stored.map(drop)
-}
-
-/// Appends a commit behind the position that its owner knows.
-async fn append(journal: &mut Journal, commit: PendingCommit) -> Result<u64, End> {
-    if journal.position() != Some(commit.after) {
-        return Err(End::Lost(MeshError::JournalUnread { shard: journal.shard() }));
-    }
-    Ok(journal.append(commit.body).await?)
-}
-
-/// Sends tasks to node endpoints; gives back what the outbox has to do.
-async fn dispatch_calls(shared: &Handle, calls: &mut NodeCalls, outgoing: Vec<Outgoing>) -> Vec<Job> {
-    let mut rest = Vec::with_capacity(outgoing.len());
-    for one in outgoing {
-        match one {
-            Outgoing::Task { call, meta, chain } if shared.is_node_request(&call) => {
-                rest.extend(calls.send(call, meta, chain).await.map(Job::Send));
-            }
-            Outgoing::CancelTask { call } => {
-                calls.cancel(&call.task);
-                rest.push(Job::Send(Outgoing::CancelTask { call }));
-            }
-            one => rest.push(Job::Send(one)),
+/// Sends one message of a stored commit; gives back what the outbox has to do.
+async fn send(
+    shared: &Handle,
+    calls: &mut NodeCalls,
+    stores: &mut StoreDesk,
+    outgoing: Outgoing,
+) -> Option<Job> {
+    let rest = match outgoing {
+        Outgoing::Task { call, meta, chain } if shared.is_node_request(&call) => {
+            calls.send(call, meta, chain).await
         }
-    }
-    rest
+        Outgoing::CancelTask { call } => {
+            calls.cancel(&call.task);
+            Some(Outgoing::CancelTask { call })
+        }
+        outgoing => stores.send(outgoing).await,
+    };
+    rest.map(Job::Send)
 }
 
 fn until(clock: &ServerClock, at: Time) -> Duration {

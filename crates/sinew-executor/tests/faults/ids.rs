@@ -33,7 +33,8 @@ async fn a_known_id_is_refused_to_others_while_it_is_open_and_after() {
     assert!(ada.start(chosen("order-17", "ada's")).await.unwrap());
     agents.asked(1).await;
     // Open: the book knows it.
-    assert!(eve.start(chosen("order-17", "eve's")).await.unwrap());
+    let other = eve.start(chosen("order-17", "eve's")).await.unwrap_err();
+    assert!(matches!(other, ClientError::OtherStart(_)), "{other}");
     let other = learns(&eve, &id).await.unwrap_err();
     assert!(matches!(other, ClientError::OtherStart(_)), "{other}");
     let verdict = async {
@@ -54,7 +55,8 @@ async fn a_known_id_is_refused_to_others_while_it_is_open_and_after() {
     assert_eq!(learns(&ada, &id).await.unwrap(), "ada's");
     // Closed: the history knows it.
     let before = ada.record(&id).await.unwrap().unwrap();
-    assert!(mallory.start(chosen("order-17", "mallory's")).await.unwrap());
+    let other = mallory.start(chosen("order-17", "mallory's")).await.unwrap_err();
+    assert!(matches!(other, ClientError::OtherStart(_)), "{other}");
     let seen = mallory.outcome(&id, Some(PATIENCE)).await.unwrap().unwrap();
     assert_eq!(seen.output.unwrap()["value"], "ada's", "a closed execution was replaced");
     let other = learns(&mallory, &id).await.unwrap_err();

@@ -17,3 +17,4 @@ mod owners;
 mod poison;
 mod questions;
 mod signals;
+mod starts;

@@ -1,9 +1,10 @@
-//! Requests that are answered at once: direct calls of agents, node endpoints, questions to owners of shards.
+//! Requests that are answered at once: direct calls of agents, node endpoints, questions and starts for owners of shards.
 
 pub mod micro;
 pub mod node;
 pub mod query;
 pub mod rpc;
+pub mod start;
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -12,16 +13,23 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use sinew_protocol::artifact::sha256;
 use sinew_protocol::stream::ARTIFACTS;
 use sinew_protocol::{ExecutionId, Subject, header};
+use tokio::time::{Instant, sleep};
 
 use crate::store::card::stream_name;
-use crate::store::object::{self, ObjectBucket};
+use crate::store::object::ObjectBucket;
 use crate::stream::follow;
-use crate::stream::pull::redirected;
+use crate::stream::publisher::{PublishTicket, StreamPublisher};
+use crate::stream::pull::{pause, redirected};
+use crate::stream::send::{PublishAnswer, value};
 use crate::stream::stored::MessageQuery;
 use crate::{Mesh, MeshError};
 
 /// The largest record that travels in its message, in bytes.
 pub const LARGEST_MESSAGE: usize = 900 << 10;
+/// How long a record is pursued through timeouts and lost connections before the caller hears of it.
+const PUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest wait between two attempts to store a record.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The fewest and the most messages that a list looks at in one go.
 const WINDOWS: (u64, u64) = (256, 8192);
 
@@ -40,6 +48,9 @@ pub struct ClosedExecution {
     pub ended: u64,
     /// Caller who started it.
     pub caller: String,
+    /// Rounds and verdicts of the record. They only ever become more, so that of two records the one with more is newer. 0 in
+    /// records of older versions.
+    pub entries: u64,
 }
 
 /// Which closed executions are wanted; what is not said does not matter.
@@ -82,6 +93,7 @@ impl ClosedExecution {
         headers.insert(header::STARTED, self.started.to_string());
         headers.insert(header::ENDED, self.ended.to_string());
         headers.insert(header::CALLER, text(&self.caller));
+        headers.insert(header::ENTRIES, self.entries.to_string());
         headers
     }
 
@@ -95,6 +107,7 @@ impl ClosedExecution {
             started: raw(header::STARTED)?.parse().ok()?,
             ended: raw(header::ENDED)?.parse().ok()?,
             caller: text(header::CALLER)?,
+            entries: entries_of(headers),
         })
     }
 }
@@ -117,8 +130,10 @@ impl HistoryStore<'_> {
         ObjectBucket::new(self.mesh, ARTIFACTS, "record")
     }
 
-    /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same.
+    /// Archives a closed execution; `record` is protobuf `ExecutionRecord`. The same again is the same, and a record never
+    /// takes the place of one with more entries: its writer has lost the shard and does not know it.
     pub async fn put(self, closed: &ClosedExecution, record: Bytes) -> Result<(), MeshError> {
+        const WHAT: &str = "archive an execution";
         let mut headers = closed.headers();
         let mut body = record;
         if body.len() > LARGEST_MESSAGE {
@@ -128,8 +143,56 @@ impl HistoryStore<'_> {
             headers.insert(header::OBJECT, key);
             body = Bytes::new();
         }
-        let subject = self.mesh.subject(&Subject::History { execution: closed.execution.clone() });
-        object::store_with(self.mesh, "archiving an execution", subject, headers, body).await.map(drop)
+        let (stream, subject) = self.place(&closed.execution);
+        headers.insert(NATS_EXPECTED_STREAM, value(&stream)?);
+        self.mesh.fits("a record", &headers, body.len())?;
+        let (began, mut attempt, mut after) = (Instant::now(), 0, 0);
+        loop {
+            headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(after));
+            let reason = match self.mesh.publish(&subject, headers.clone(), body.clone()).await? {
+                PublishAnswer::At(_) => return Ok(()),
+                PublishAnswer::NoRoom(reason) => return Err(MeshError::NoRoom { what: WHAT, reason }),
+                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => reason,
+            };
+            // A broker that cannot be read either is asked again, like one that has not stored the record.
+            match self.mesh.message(&stream, &MessageQuery::last(&subject)).await {
+                Ok(Some(found)) if replaces(&found.headers, closed, &body, &found.payload) => {
+                    after = found.sequence;
+                }
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => after = 0,
+                Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) => {
+                    return Err(refused);
+                }
+                Err(_) => {}
+            }
+            if began.elapsed() > PUT_TIMEOUT {
+                return Err(MeshError::Unreachable { what: WHAT, reason });
+            }
+            attempt += 1;
+            sleep(pause(attempt, MAX_PAUSE)).await;
+        }
+    }
+
+    /// Sends the record of an execution that was never archived, without waiting; `None` if that is not possible. Everything
+    /// but an acknowledgement as stored is left to [`HistoryStore::put`].
+    pub async fn send(
+        self,
+        publisher: &mut StreamPublisher,
+        closed: &ClosedExecution,
+        record: Bytes,
+    ) -> Option<PublishTicket> {
+        if record.len() > LARGEST_MESSAGE {
+            return None;
+        }
+        let (stream, subject) = self.place(&closed.execution);
+        publisher.send_behind(&stream, subject, 0, closed.headers(), record).await
+    }
+
+    /// Stream and subject of the record of an execution.
+    fn place(self, execution: &ExecutionId) -> (String, String) {
+        let subject = self.mesh.subject(&Subject::History { execution: execution.clone() });
+        (stream_name("HISTORY", self.mesh.namespace()), subject)
     }
 
     /// The record of a closed execution, and what its headers say; none when it is not archived.
@@ -203,6 +266,18 @@ impl HistoryStore<'_> {
         list.truncate(limit);
         Ok(list)
     }
+}
+
+/// The number of entries that a record's headers say; 0 if they do not.
+fn entries_of(headers: &HeaderMap) -> u64 {
+    headers.get(header::ENTRIES).and_then(|entries| entries.as_str().parse().ok()).unwrap_or_default()
+}
+
+/// Returns true if a record takes the place of a stored one: it has more entries, or the stored one does not count them and
+/// differs.
+fn replaces(stored: &HeaderMap, closed: &ClosedExecution, body: &Bytes, stored_body: &Bytes) -> bool {
+    let (stored_entries, object) = (entries_of(stored), stored.get(header::OBJECT).is_some());
+    closed.entries > stored_entries || (stored_entries == 0 && (object || body != stored_body))
 }
 
 /// The key of a record in the artifact store; no task has this name, for a task's id is a hash.

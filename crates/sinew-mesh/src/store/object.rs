@@ -262,17 +262,6 @@ pub(crate) async fn store(
     if let Some(after) = after {
         headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, after.to_string());
     }
-    store_with(mesh, what, subject, headers, body).await
-}
-
-/// Like [`store`], with headers.
-pub(crate) async fn store_with(
-    mesh: &Mesh,
-    what: &'static str,
-    subject: String,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<u64, MeshError> {
     let failed = |error| failed(what, &error);
     crash::before(&subject);
     crash::sent(mesh, &subject, &headers, &body).await;

@@ -3,15 +3,23 @@
 //! An event is a projection of facts and may be lost. A follower reads the record first, and again whenever it hears an
 //! event or has heard none for a while.
 
-use async_nats::HeaderMap;
-use bytes::Bytes;
-use sinew_protocol::subject::below;
-use sinew_protocol::{ExecutionId, Subject, Token};
+use std::time::Duration;
 
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use sinew_protocol::subject::below;
+use sinew_protocol::{ExecutionId, Subject, Token, header};
+use tokio::time::timeout;
+
+use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
 use crate::stream::listen::MeshSubscription;
 use crate::stream::pull::{Reader, Reading, redirected};
+
+/// How long an event waits for its place in a connection that is busy or away.
+const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +62,72 @@ pub struct Events {
     source: EventSource,
 }
 
+/// Publishes events of executions and does not wait for them to be heard or stored.
+pub struct EventWriter {
+    client: async_nats::Client,
+    /// The tokens before the workflow.
+    prefix: String,
+    /// The execution of the last event, with the tokens before the kind.
+    last: Option<(ExecutionId, String)>,
+}
+
+/// An event as it is published.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingEvent<'a> {
+    /// Name of the workflow.
+    pub workflow: &'a str,
+    /// The execution.
+    pub execution: &'a ExecutionId,
+    /// Its kind, a token.
+    pub kind: &'a str,
+    /// Place of the event in its execution: round and index; `None` for verdicts.
+    pub place: Option<(usize, usize)>,
+    /// When it was decided, in milliseconds since 1970 UTC; `None` for verdicts.
+    pub at: Option<u64>,
+    /// W3C trace context of the execution.
+    pub traceparent: Option<&'a str>,
+}
+
+impl EventWriter {
+    /// Publishes an event. One that a connection has no room for is dropped: whoever misses it reads the record.
+    pub async fn write(&mut self, event: OutgoingEvent<'_>, body: Bytes) {
+        if self.last.as_ref().is_none_or(|(execution, _)| execution != event.execution) {
+            let (workflow, execution) = (Token::of(event.workflow), event.execution);
+            let prefix = format!("{}{workflow}.{execution}.", self.prefix);
+            self.last = Some((execution.clone(), prefix));
+        }
+        let Some((_, prefix)) = &self.last else { return };
+        let subject = [prefix.as_str(), event.kind].concat();
+        let mut headers = HeaderMap::new();
+        if let Some(parent) = event.traceparent {
+            headers.insert(TRACE_PARENT, parent);
+        }
+        if let Some((round, index)) = event.place {
+            headers.insert(SEQ, format!("{round}.{index}"));
+        }
+        if let Some(at) = event.at {
+            headers.insert(TIME, HeaderValue::from(at));
+        }
+        crash::before(&subject);
+        let mut sending = std::pin::pin!(self.client.publish_with_headers(subject, headers, body));
+        // A timer is made only for a connection that has no room at once.
+        let sent = match sending.as_mut().now_or_never() {
+            Some(sent) => sent.err().map(|error| error.to_string()),
+            None => match timeout(SEND_TIMEOUT, sending).await {
+                Ok(sent) => sent.err().map(|error| error.to_string()),
+                Err(_) => Some("the connection has no room".to_owned()),
+            },
+        };
+        if let Some(error) = sent {
+            tracing::debug!(error, "an event was not published");
+        }
+    }
+}
+
+const TRACE_PARENT: HeaderName = HeaderName::from_static(header::TRACE_PARENT);
+const SEQ: HeaderName = HeaderName::from_static(header::SEQ);
+const TIME: HeaderName = HeaderName::from_static(header::TIME);
+
 /// Where events come from.
 enum EventSource {
     /// The stream of a mesh that keeps events.
@@ -76,6 +150,16 @@ impl Mesh {
 }
 
 impl EventLog<'_> {
+    /// Opens a way for events, over the connection that is used now.
+    pub fn writer(self) -> EventWriter {
+        let prefix = below(self.mesh.namespace(), &["event"]);
+        EventWriter {
+            client: self.mesh.client(),
+            prefix: prefix.trim_end_matches('>').to_owned(),
+            last: None,
+        }
+    }
+
     /// Reads events. What is told after this returns is heard.
     pub async fn follow(self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
         let token = |name: &Option<String>| {
@@ -131,7 +215,6 @@ impl Events {
 
     /// The next event if it has come already.
     pub fn try_next(&mut self) -> Option<Event> {
-        use futures_util::FutureExt as _;
         self.next().now_or_never()
     }
 }

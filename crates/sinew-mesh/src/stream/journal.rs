@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::crash;
 use crate::error::MeshError;
 use crate::mesh::Mesh;
+use crate::stream::publisher::{PublishTicket, StreamPublisher};
 use crate::stream::pull::{Item, Reader, Reading, answer, pause, redirected, unreachable};
 use crate::stream::send::{PublishAnswer, value};
 
@@ -82,6 +83,18 @@ pub struct Journal {
     position: Option<u64>,
     /// Where the commits begin that came in parts, by where they end.
     begins: BTreeMap<u64, u64>,
+    /// The body that is being appended.
+    sent: Option<SentBody>,
+}
+
+/// A body on its way into a journal.
+#[derive(Debug)]
+struct SentBody {
+    commit: String,
+    after: u64,
+    body: Bytes,
+    /// Whether it left as one message; if not, nothing of it has left.
+    is_sent: bool,
 }
 
 impl Mesh {
@@ -94,6 +107,7 @@ impl Mesh {
             subject: self.subject(&Subject::Journal { shard }),
             position: None,
             begins: BTreeMap::new(),
+            sent: None,
         }
     }
 }
@@ -115,7 +129,7 @@ impl Journal {
         &mut self,
         mut each: impl FnMut(Stored) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.position = None;
+        (self.position, self.sent) = (None, None);
         self.begins.clear();
         let Some(last) = self.mesh.last(&self.stream, &self.subject).await? else {
             self.position = Some(0);
@@ -165,22 +179,54 @@ impl Journal {
     /// Appends a body behind everything that was read and appended so far, and gives the new position. It is stored when
     /// this says so, never twice, and never behind somebody else's. A call that is given up leaves the journal unread.
     pub async fn append(&mut self, body: Bytes) -> Result<u64, AppendError> {
+        self.take_body(body)?;
+        self.settle().await
+    }
+
+    /// Sends a body that is appended as by [`Journal::append`], without waiting. The acknowledgement ends in
+    /// [`Journal::handle_stored`]; everything else, and `None`, in [`Journal::settle`].
+    pub async fn send(
+        &mut self,
+        publisher: &mut StreamPublisher,
+        body: Bytes,
+    ) -> Result<Option<PublishTicket>, AppendError> {
+        let limit = part_limit(self.mesh.client().max_payload());
+        let sent = self.take_body(body)?;
+        if sent.body.len() > limit {
+            return Ok(None);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(COMMIT, value(&sent.commit)?);
+        // From here on the body may be on its way, whatever the connection says.
+        sent.is_sent = true;
+        let (after, body) = (sent.after, sent.body.clone());
+        Ok(publisher.send_behind(&self.stream, self.subject.clone(), after, headers, body).await)
+    }
+
+    /// Takes the place at which the body that was sent is stored.
+    pub fn handle_stored(&mut self, seq: u64) {
+        if self.sent.take().is_some() {
+            self.position = Some(seq);
+        }
+    }
+
+    /// Pursues the body that was sent until it is known whether it is stored, and gives the new position.
+    pub async fn settle(&mut self) -> Result<u64, AppendError> {
         let shard = self.shard;
-        let mut position = self.position.take().ok_or(MeshError::JournalUnread { shard })?;
-        let commit = uuid::Uuid::now_v7().simple().to_string();
+        let SentBody { commit, after, body, is_sent } =
+            self.sent.take().ok_or(MeshError::JournalUnread { shard })?;
         let limit = part_limit(self.mesh.client().max_payload());
         let count = u32::try_from(body.len().div_ceil(limit).max(1)).unwrap_or(u32::MAX);
         if count > MAX_PARTS {
-            self.position = Some(position);
+            self.position = Some(after);
             let limit = limit as u64 * u64::from(MAX_PARTS);
             return Err(MeshError::TooLarge { what: "a commit", size: body.len() as u64, limit }.into());
         }
-        let mut first = None;
-        let mut rest = body;
+        let (mut first, mut position, mut rest) = (None, after, body);
         for nth in 1..=count {
             let part = rest.split_to(limit.min(rest.len()));
             let name = (count > 1).then(|| format!("{nth}/{count}"));
-            position = self.append_part(position, &commit, name.as_deref(), part).await?;
+            position = self.append_part(position, &commit, name.as_deref(), part, is_sent).await?;
             first.get_or_insert(position);
         }
         if let Some(first) = first.filter(|first| *first != position) {
@@ -190,12 +236,20 @@ impl Journal {
         Ok(position)
     }
 
+    /// Notes a body that is going to be appended. The position is unknown until it is.
+    fn take_body(&mut self, body: Bytes) -> Result<&mut SentBody, MeshError> {
+        let after = self.position.take().ok_or(MeshError::JournalUnread { shard: self.shard })?;
+        let commit = uuid::Uuid::now_v7().simple().to_string();
+        Ok(self.sent.insert(SentBody { commit, after, body, is_sent: false }))
+    }
+
     async fn append_part(
         &self,
         after: u64,
         commit: &str,
         part: Option<&str>,
         body: Bytes,
+        is_sent: bool,
     ) -> Result<u64, AppendError> {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(after));
@@ -206,10 +260,14 @@ impl Journal {
         }
         self.mesh.fits("a commit", &headers, body.len())?;
         let began = Instant::now();
-        let mut attempt = 0;
+        let (mut attempt, mut is_sent) = (0, is_sent);
         loop {
-            let (reason, full) = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await?
-            {
+            let answer = if std::mem::take(&mut is_sent) {
+                PublishAnswer::Unknown("it was not acknowledged as stored".to_owned())
+            } else {
+                self.mesh.publish(&self.subject, headers.clone(), body.clone()).await?
+            };
+            let (reason, full) = match answer {
                 PublishAnswer::At(seq) => return Ok(seq),
                 PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
                 PublishAnswer::NoRoom(reason) => (reason, true),

@@ -7,6 +7,7 @@ pub mod journal;
 pub mod listen;
 pub mod live;
 pub mod position;
+pub mod publisher;
 pub(crate) mod pull;
 pub mod quarantine;
 pub mod send;

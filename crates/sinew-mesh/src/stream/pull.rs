@@ -4,6 +4,7 @@
 //! The client's own ordered consumer is not used: when its consumer is lost before the first message came it begins at
 //! the start of the stream, it ends with an error when the server restarts, and it needs a minute to notice silence.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use rand::Rng as _;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
@@ -64,6 +65,8 @@ pub(crate) struct Pull {
     /// Messages that were asked for and have not come.
     asked: usize,
     heard: Instant,
+    /// When the connection is looked at next: one timer for all waits, which end and begin with every message of others.
+    look: Pin<Box<Sleep>>,
 }
 
 /// One message as it was delivered.
@@ -94,7 +97,8 @@ impl Pull {
             .map_err(|error| unreachable("subscribe to deliveries", &error))?;
         let slot = jetstream::Message { message: nothing(), context: mesh.jetstream() };
         let largest = mesh.client().max_payload();
-        Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard: Instant::now() })
+        let (heard, look) = (Instant::now(), Box::pin(sleep(LOOK)));
+        Ok(Self { consumer, inbox, subscriber, link, slot, largest, asked: 0, heard, look })
     }
 
     /// Messages that were asked for and have not come.
@@ -132,9 +136,13 @@ impl Pull {
                 came
             } else {
                 self.alive()?;
-                match timeout(LOOK, self.subscriber.next()).await {
-                    Ok(came) => came,
-                    Err(_) => continue,
+                tokio::select! {
+                    biased;
+                    came = self.subscriber.next() => came,
+                    () = &mut self.look => {
+                        self.look.as_mut().reset(Instant::now() + LOOK);
+                        continue;
+                    }
                 }
             };
             let message = came.ok_or_else(|| Lost("the connection is closed".to_owned()))?;

@@ -281,7 +281,7 @@ pub(crate) enum PublishAnswer {
 }
 
 #[derive(Deserialize)]
-struct PublishAcknowledgement {
+pub(crate) struct PublishAcknowledgement {
     #[serde(default)]
     seq: u64,
     #[serde(default)]
@@ -300,7 +300,7 @@ struct PublishRefusal {
 }
 
 impl PublishAcknowledgement {
-    fn read(body: &[u8]) -> Result<PublishAnswer, MeshError> {
+    pub(crate) fn read(body: &[u8]) -> Result<PublishAnswer, MeshError> {
         let read: Self = match serde_json::from_slice(body) {
             Ok(read) => read,
             Err(error) => {
@@ -353,6 +353,7 @@ pub(crate) fn stream_of(subject: &Subject) -> Option<&'static str> {
         Subject::Quarantine { .. } => "quarantine",
         Subject::Rpc { .. }
         | Subject::Node { .. }
+        | Subject::Start { .. }
         | Subject::Progress { .. }
         | Subject::Control { .. }
         | Subject::Query { .. } => return None,

@@ -476,6 +476,7 @@ pub(crate) fn names() -> Value {
             caller: caller(),
             id: Token::of(execution.as_str()),
         },
+        Subject::Start { shard: 3, caller: caller(), id: Token::of(execution.as_str()) },
         Subject::Task { agent: agent.clone(), execution: execution.clone(), task: task.clone() },
         result_subject(),
         Subject::Event {

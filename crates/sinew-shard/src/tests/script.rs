@@ -2,7 +2,7 @@
 //!
 //! Inputs: `start ID WORKFLOW`, `cancel|pause|resume|approve|retry ID`, `ID.NODE ok|fail|hard|late|poison|bad`, `at MS`,
 //! `archive ID`, `answered` (all parents of rejected children), `evict`, `compact`, `takeover`, `lose`, `reread`, `hold ID`, `all COMMANDS` (`;` between them: one turn).
-//! Additions: `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
+//! Additions: `asked` (a start by request), `by CALLER`, `from AGENT`, `try N`, `id ID` (of the command), `forged`, `chain A,B`, `node NODE`. `again` is the
 //! last message again, `reread` all messages again; `begin PLACE` is the start of a child.
 //!
 //! Consequences: `began`, `repeated`, `late`, `foreign`, `unusable`, `loaded`, `yes`/`no REASON` (verdicts), `task ID.NODE#N`,
@@ -27,7 +27,7 @@ use crate::intake::{Found, InboxMessage, InputStream, Lookup, ShardInput};
 use crate::journal_reader::JournalReader;
 use crate::notice::ShardNotice;
 use crate::opening::ShardOpening;
-use crate::outgoing::{Outgoing, child_start, is_for_workflow, result_subject};
+use crate::outgoing::{Outgoing, StartDecision, child_start, is_for_workflow, result_subject};
 use crate::state::{ShardConfig, ShardReport, ShardState};
 
 /// A shard with its journal and its archive.
@@ -177,7 +177,11 @@ impl Story {
                     start.mode = json!(mode);
                 }
                 let caller = option("by").unwrap_or("ada");
-                self.command(caller, &Command::Start(Box::new(start)), None, follows);
+                if words.contains(&"asked") {
+                    self.request(caller, &start);
+                } else {
+                    self.command(caller, &Command::Start(Box::new(start)), None, follows);
+                }
             }
             [op @ ("cancel" | "pause" | "resume" | "approve" | "retry"), id, ..] => {
                 let mut body = json!({ "execution": self.id(id).as_str() });
@@ -288,6 +292,20 @@ impl Story {
         }
     }
 
+    /// Gives a start by request to the shard.
+    fn request(&mut self, caller: &str, start: &StartCommand) {
+        let (caller, id) = (Token::of(caller), Token::parse(start.execution.as_str()).unwrap());
+        let body = Command::Start(Box::new(start.clone())).to_json();
+        let reply = "answer".to_owned();
+        let pending = self.state.decode_start_request(&caller, &id, body.as_bytes(), None, reply);
+        let mut pending = pending.expect("a start that can be read");
+        while let Some(lookup) = pending.lookup() {
+            let found = self.find(lookup);
+            pending.supply(found);
+        }
+        self.state.handle_input(self.now, pending.finish(), &NoSchemas);
+    }
+
     /// Stores what was decided, and sends what follows.
     fn turn(&mut self, follows: &mut Vec<String>) {
         for notice in self.state.take_notices() {
@@ -378,6 +396,13 @@ impl Story {
                 self.rejected.push(meta.execution);
                 format!("rejected {}", fault.code)
             }
+            Outgoing::StartAnswer { reply, decision, .. } => match decision {
+                StartDecision::Begun => format!("{reply} begun"),
+                StartDecision::Known => format!("{reply} known"),
+                StartDecision::Refused(reason) => {
+                    format!("{reply} {}", reason.split(':').next().unwrap_or_default())
+                }
+            },
         })
     }
 

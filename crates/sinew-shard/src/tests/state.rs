@@ -6,9 +6,10 @@ use serde_json::json;
 use sinew_engine::TaskReply;
 use sinew_protocol::command::{Command, StartCommand};
 use sinew_protocol::journal::{Commit, Positions};
+use sinew_protocol::start::new_key;
 use sinew_protocol::subject::Operation;
 use sinew_protocol::task::{NodeOutput, NodeResult};
-use sinew_protocol::{Subject, Token};
+use sinew_protocol::{ExecutionId, Subject, Token};
 
 use super::kit::{FactCounter, NoSchemas, config, execution, program};
 use super::script::{Story, check_with};
@@ -307,4 +308,32 @@ fn a_journal_without_open_executions_shrinks_to_its_end() {
 #[test]
 fn evicted_and_held_executions_are_compacted_too() {
     check_with(small(), COMPACTIONS[2]);
+}
+
+#[test]
+fn a_start_with_a_new_key_needs_no_look_into_the_history() {
+    let mut story = story();
+    let made = |key: &str| {
+        let id = ExecutionId::of("ns", "ada", key);
+        let start =
+            StartCommand { idempotency_key: Some(key.to_owned()), ..StartCommand::new(id, "one", json!({})) };
+        let body = Command::Start(Box::new(start.clone())).to_json();
+        (Token::parse(start.execution.as_str()).unwrap(), start.execution, body)
+    };
+    let lookup = |story: &Story, caller: &str, key: &str| {
+        let (id, _, body) = made(key);
+        let pending =
+            story.state.decode_start_request(&Token::of(caller), &id, body.as_bytes(), None, "r".into());
+        pending.and_then(|pending| pending.lookup())
+    };
+    let (new, old) = (new_key(1_000_000, 1), new_key(1_000, 2));
+    let looks_back = |found: Option<Lookup>| matches!(found, Some(Lookup::Record(_)));
+    assert!(looks_back(lookup(&story, "ada", &new)), "an owner that does not know the time yet");
+    story.tell("at 0");
+    assert!(matches!(lookup(&story, "ada", &new), Some(Lookup::Program { .. })));
+    for key in [old.as_str(), "order-17"] {
+        assert!(looks_back(lookup(&story, "ada", key)), "{key}");
+    }
+    // The id of another caller's key is refused without a look.
+    assert_eq!(lookup(&story, "eve", &new), None);
 }

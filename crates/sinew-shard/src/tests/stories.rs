@@ -82,6 +82,25 @@ pub(super) mod starts {
         the_same_start_twice_in_one_turn_begins_once: "
             all start x one; again | began x, repeated x, task x.a#1
         ";
+        a_start_by_request_is_answered_once_it_is_stored: "
+            start x one asked | began x, task x.a#1, answer begun
+            start x one asked | repeated x, answer known
+            start x one n 2 asked | answer SINEW-6041, no SINEW-6041
+            start y nowhere asked | answer none, no none
+        ";
+        a_start_by_request_that_was_not_stored_is_not_answered: "
+            lose | -
+            start x one asked | began x, lost
+            takeover | -
+            start x one asked | began x, task x.a#1, answer begun
+        ";
+        a_start_by_request_and_by_command_is_one_start: "
+            all start x one asked; start x one | began x, repeated x, task x.a#1, answer begun
+            x.a ok | finish x success
+            archive x | -
+            start x one asked | repeated x, answer known
+            start x one | -
+        ";
         a_start_survives_a_takeover: "
             start x one | began x, task x.a#1
             takeover | task x.a#1

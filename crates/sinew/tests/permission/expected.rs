@@ -15,6 +15,8 @@ pub(crate) const PUBLISH: &[(&str, &str)] = &[
     ("command.0.approve.{me}.k", "ECM"),
     ("command.0.start.{x}.k", "M"),
     ("command.0.approve.{x}.k", "M"),
+    ("start.0.{me}.k", "ECM"),
+    ("start.0.{x}.k", ""),
     ("result.0.{me}.e.t.k", "AEM"),
     ("result.0.{x}.e.t.k", "EM"),
     ("card.{me}", "AEM"),
@@ -76,6 +78,9 @@ pub(crate) const SUBSCRIBE: &[(&str, &str)] = &[
     ("control.{x}.>", "E"),
     ("query.0", "E"),
     ("query.*", "E"),
+    ("start.0.>", "E"),
+    ("start.0.{me}.k", "E"),
+    ("start.>", ""),
 ];
 
 /// Streams and buckets, by the letters of [`CALLS`].

@@ -118,8 +118,7 @@ impl Load {
 
     fn command(&self, workflow: &str, items: usize) -> StartCommand {
         let list: Vec<Value> = (0..items).map(|item| json!(item)).collect();
-        let key = uuid::Uuid::now_v7().to_string();
-        self.client.start_command(key, workflow, json!({"text": TEXT, "items": list}))
+        self.client.new_start_command(workflow, json!({"text": TEXT, "items": list}))
     }
 
     /// Starts executions that stay open until there are so many, and waits until their owners have them and nothing else.

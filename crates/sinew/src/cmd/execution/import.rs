@@ -58,7 +58,7 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
         ));
     }
     deploy::store(remote.mesh(), record.plan(), None).await?;
-    let state = record.execution.state();
+    let (state, stored) = (record.execution.state(), stored(&record));
     let closed = ClosedExecution {
         execution: id.clone(),
         workflow: record.plan().name.clone(),
@@ -66,8 +66,9 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
         started: state.started_at,
         ended: state.at,
         caller: Token::of(&record.about.caller).to_string(),
+        entries: stored.entry_count(),
     };
-    remote.mesh().history().put(&closed, stored(&record).encode()).await?;
+    remote.mesh().history().put(&closed, stored.encode()).await?;
     output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
     Ok(Exit::Ok)
 }

@@ -1,0 +1,202 @@
+//! Stored messages of one shard: sent by its loop, and acknowledged to its loop.
+//!
+//! A record, a task or a commit under way is one entry of a map. A message that is not acknowledged as stored goes the way
+//! that reads back: commits through [`Journal::settle`], everything else through the outbox, under the same condition.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use sinew_mesh::history::ClosedExecution;
+use sinew_mesh::publisher::{PublishReport, PublishTicket, StreamPublisher};
+use sinew_mesh::{AppendError, Journal, MeshError, crash};
+use sinew_protocol::{Subject, Token};
+use sinew_shard::{Outgoing, PendingCommit, ShardInput};
+use tokio::time::Instant;
+
+use super::Shared;
+use super::intake::Handle;
+
+/// How long an acknowledgement is waited for before the message counts as doubtful.
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is checked whether the connection was lost, with what was under way on it.
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Messages of one shard on their way into streams.
+pub(super) struct StoreDesk {
+    shared: Handle,
+    publisher: StreamPublisher,
+    pending: HashMap<PublishTicket, Outgoing>,
+    /// When messages become doubtful, in the order in which they were sent.
+    due: VecDeque<(Instant, PublishTicket)>,
+    connections: u64,
+    checked: Instant,
+    /// What followed from acknowledgements and was not taken yet.
+    inputs: Vec<ShardInput>,
+    doubtful: Vec<Outgoing>,
+}
+
+impl StoreDesk {
+    /// Opens the desk of a shard.
+    pub(super) async fn open(shared: &Handle) -> Result<Self, MeshError> {
+        let publisher = StreamPublisher::open(&shared.mesh).await?;
+        Ok(Self {
+            shared: std::sync::Arc::clone(shared),
+            connections: publisher.connections(),
+            publisher,
+            pending: HashMap::new(),
+            due: VecDeque::new(),
+            checked: Instant::now(),
+            inputs: Vec::new(),
+            doubtful: Vec::new(),
+        })
+    }
+
+    /// Appends a commit behind the position that its owner knows. Other acknowledgements that come meanwhile are kept.
+    pub(super) async fn append(
+        &mut self,
+        journal: &mut Journal,
+        commit: PendingCommit,
+    ) -> Result<u64, AppendError> {
+        if journal.position() != Some(commit.after) {
+            return Err(MeshError::JournalUnread { shard: journal.shard() }.into());
+        }
+        let Some(ticket) = journal.send(&mut self.publisher, commit.body).await? else {
+            return journal.settle().await;
+        };
+        let (until, connections) = (Instant::now() + ACKNOWLEDGEMENT_TIMEOUT, self.publisher.connections());
+        while Instant::now() < until && self.publisher.connections() == connections {
+            let wait = tokio::time::timeout(CONNECTION_CHECK_INTERVAL, self.publisher.next());
+            let Ok(Some(report)) = wait.await else { continue };
+            if report.ticket != ticket {
+                self.take(report);
+                continue;
+            }
+            let Some(seq) = report.stored else { break };
+            crash::point("journal.after");
+            journal.handle_stored(seq);
+            return Ok(seq);
+        }
+        journal.settle().await
+    }
+
+    /// Sends a message. Gives it back if it cannot be sent from here.
+    pub(super) async fn send(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        let ticket = match &outgoing {
+            Outgoing::Finish { record, .. } if record.meta.parent.is_none() => {
+                let Some(closed) = closed_execution(&outgoing) else { return Some(outgoing) };
+                let body = record.encode();
+                self.shared.mesh.history().send(&mut self.publisher, &closed, body).await
+            }
+            Outgoing::Task { call, meta, .. } => {
+                let Some((headers, body)) = self.shared.queued_node_task(call, meta) else {
+                    return Some(outgoing);
+                };
+                crash::point("task.queued");
+                let agent = Token::of(call.ask.target.name());
+                let subject =
+                    Subject::Task { agent, execution: call.execution.clone(), task: call.task.clone() };
+                self.publisher.send_once(&subject, headers, body).await
+            }
+            _ => None,
+        };
+        let Some(ticket) = ticket else { return Some(outgoing) };
+        self.pending.insert(ticket, outgoing);
+        self.due.push_back((Instant::now() + ACKNOWLEDGEMENT_TIMEOUT, ticket));
+        None
+    }
+
+    /// Waits for an acknowledgement. Nothing is lost when the wait is given up.
+    pub(super) async fn heard(&mut self) {
+        match self.publisher.next().await {
+            Some(report) => self.take(report),
+            // The connection was closed for good; what else comes ends the loop.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns when something has to be done without an acknowledgement.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let (first, _) = self.due.front()?;
+        Some((*first).min(self.checked + CONNECTION_CHECK_INTERVAL))
+    }
+
+    /// Takes what has come and what is overdue. Returns inputs, and messages that have to be stored by the way that reads
+    /// back.
+    pub(super) fn turn(&mut self) -> (Vec<ShardInput>, Vec<Outgoing>) {
+        while let Some(report) = self.publisher.try_next() {
+            self.take(report);
+        }
+        while self.due.front().is_some_and(|(_, ticket)| !self.pending.contains_key(ticket)) {
+            self.due.pop_front();
+        }
+        if !self.due.is_empty() {
+            self.check_time();
+        }
+        (std::mem::take(&mut self.inputs), std::mem::take(&mut self.doubtful))
+    }
+
+    /// Waits until everything is acknowledged that was sent, but no longer than `limit`; then the rest is doubtful.
+    pub(super) async fn settle(&mut self, limit: Duration) {
+        let all = async {
+            while !self.pending.is_empty() {
+                self.heard().await;
+            }
+        };
+        if tokio::time::timeout(limit, all).await.is_err() {
+            self.doubtful.extend(self.pending.drain().map(|(_, outgoing)| outgoing));
+        }
+    }
+
+    fn check_time(&mut self) {
+        let now = Instant::now();
+        let connections = self.publisher.connections();
+        if std::mem::replace(&mut self.connections, connections) != connections {
+            // Acknowledgements may have been lost with the connection.
+            self.due.clear();
+            self.doubtful.extend(self.pending.drain().map(|(_, outgoing)| outgoing));
+        }
+        self.checked = now;
+        while let Some((_, ticket)) = self.due.pop_front_if(|(due, _)| *due <= now) {
+            self.doubtful.extend(self.pending.remove(&ticket));
+        }
+    }
+
+    fn take(&mut self, report: PublishReport) {
+        let Some(outgoing) = self.pending.remove(&report.ticket) else { return };
+        if report.stored.is_none() {
+            self.doubtful.push(outgoing);
+            return;
+        }
+        match outgoing {
+            Outgoing::Finish { record, reopened, .. } => {
+                crash::point("history.after");
+                crash::point("finish.archived");
+                crash::point("finish.answered");
+                let execution = record.meta.execution;
+                self.inputs.push(ShardInput::Archived { execution, reopened });
+            }
+            _ => crash::point("task.after"),
+        }
+    }
+}
+
+/// Returns the summary with which an ended execution is archived; `None` for other messages.
+pub(super) fn closed_execution(outgoing: &Outgoing) -> Option<ClosedExecution> {
+    let Outgoing::Finish { record, outcome, started, ended, .. } = outgoing else { return None };
+    Some(ClosedExecution {
+        execution: record.meta.execution.clone(),
+        workflow: record.meta.workflow.clone(),
+        status: outcome.status.as_str().to_owned(),
+        started: *started,
+        ended: *ended,
+        caller: record.meta.caller.to_string(),
+        entries: record.entry_count(),
+    })
+}
+
+impl Shared {
+    /// Returns whether an agent's queue is known to exist.
+    pub(super) fn has_queue(&self, agent: &str) -> bool {
+        self.queues.lock().is_ok_and(|queues| queues.contains(agent))
+    }
+}

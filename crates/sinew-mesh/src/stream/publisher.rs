@@ -1,0 +1,124 @@
+//! Stored messages of one sequential loop: many under way over one subscription, their acknowledgements heard by the loop.
+//!
+//! A publish has no task, timer or channel of its own. A message that is not acknowledged as stored is in doubt: the loop
+//! then stores it again by the way that reads back ([`Mesh::put_once`] and its like), under the same condition.
+
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
+use async_nats::{HeaderMap, HeaderValue, Message, StatusCode};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use sinew_protocol::Subject;
+use sinew_protocol::stream::bucket;
+use std::time::Duration;
+use tokio::time::timeout;
+
+use crate::stream::listen::MeshSubscription;
+use crate::stream::send::{PublishAcknowledgement, PublishAnswer, stream_of, value};
+use crate::{Mesh, MeshError, crash};
+
+/// How long a message waits for its place in a connection that is busy or away.
+const SEND_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Publishes to streams and hears the acknowledgements.
+#[derive(Debug)]
+pub struct StreamPublisher {
+    mesh: Mesh,
+    /// Subject below which acknowledgements are heard.
+    inbox: String,
+    answers: MeshSubscription,
+    last: u64,
+}
+
+/// A message that was sent; tells its acknowledgement from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublishTicket(u64);
+
+/// Acknowledgement of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishReport {
+    /// The message.
+    pub ticket: PublishTicket,
+    /// Its place in the stream; `None` if it is not known to be stored.
+    pub stored: Option<u64>,
+}
+
+impl StreamPublisher {
+    /// Opens a way for stored messages.
+    pub async fn open(mesh: &Mesh) -> Result<Self, MeshError> {
+        let inbox = mesh.reply_inbox();
+        let answers = mesh.listen(format!("{inbox}.*")).await?;
+        Ok(Self { mesh: mesh.clone(), inbox, answers, last: 0 })
+    }
+}
+
+impl StreamPublisher {
+    /// Sends a message under a subject that takes one message ever; `None` if the connection did not take it in time.
+    pub async fn send_once(
+        &mut self,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Option<PublishTicket> {
+        let stream = bucket(self.mesh.namespace(), stream_of(subject)?);
+        self.send_behind(&stream, self.mesh.subject(subject), 0, headers, body).await
+    }
+
+    /// Sends a message under the condition that the last one of its subject has this place in the stream; 0 is none.
+    pub(crate) async fn send_behind(
+        &mut self,
+        stream: &str,
+        subject: String,
+        after: u64,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Option<PublishTicket> {
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(after));
+        headers.insert(NATS_EXPECTED_STREAM, value(stream).ok()?);
+        self.mesh.fits("a message", &headers, body.len()).ok()?;
+        crash::before(&subject);
+        crash::sent(&self.mesh, &subject, &headers, &body).await;
+        self.last += 1;
+        let ticket = PublishTicket(self.last);
+        let reply = format!("{}.{}", self.inbox, ticket.0);
+        let client = self.mesh.client();
+        let mut sending =
+            std::pin::pin!(client.publish_with_reply_and_headers(subject, reply, headers, body));
+        // A timer is made only for a connection that has no room at once.
+        let sent = match sending.as_mut().now_or_never() {
+            Some(sent) => sent.is_ok(),
+            None => matches!(timeout(SEND_TIMEOUT, sending).await, Ok(Ok(()))),
+        };
+        // A message that was given up may be on its way all the same: its condition keeps it from being stored twice.
+        sent.then_some(ticket)
+    }
+
+    /// Waits for the next acknowledgement; `None` when the connection was closed. May be given up and called again.
+    pub async fn next(&mut self) -> Option<PublishReport> {
+        loop {
+            let message = self.answers.next_any().await?;
+            if let Some(report) = self.read(&message) {
+                return Some(report);
+            }
+        }
+    }
+
+    /// Returns an acknowledgement that has come already.
+    pub fn try_next(&mut self) -> Option<PublishReport> {
+        self.next().now_or_never().flatten()
+    }
+
+    fn read(&self, message: &Message) -> Option<PublishReport> {
+        let ticket = message.subject.strip_prefix(self.inbox.as_str())?.strip_prefix('.')?;
+        let ticket = PublishTicket(ticket.parse().ok()?);
+        let stored = match PublishAcknowledgement::read(&message.payload) {
+            Ok(PublishAnswer::At(seq)) if message.status != Some(StatusCode::NO_RESPONDERS) => Some(seq),
+            _ => None,
+        };
+        Some(PublishReport { ticket, stored })
+    }
+
+    /// Returns how often the connection was made; acknowledgements of what was sent on an older one are lost.
+    pub fn connections(&self) -> u64 {
+        self.mesh.connections()
+    }
+}
