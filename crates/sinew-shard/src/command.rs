@@ -50,6 +50,13 @@ impl ShardState {
             accepted: false,
             reason: format!("{}: {}", fault.code, fault.message),
         };
+        let is_child = is_parent_proved && command.parent.is_some();
+        // The parent is being told, so another executor's copy of the start must not begin the child.
+        if let Some(fault) = self.table.rejection(&execution).filter(|_| is_child) {
+            let verdict = refuse(&fault);
+            self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
+            return self.table.verdict(&mut self.builder, &execution, verdict);
+        }
         let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
         let program = match compared {
             Some(Ok(())) if !seeded_bug!(DuplicateStartBegins) => return self.repeat_start(execution, reply),
@@ -91,8 +98,7 @@ impl ShardState {
                 self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
                 self.table.verdict(&mut self.builder, &execution, verdict);
                 if meta.parent.is_some() {
-                    let meta = Box::new(meta);
-                    self.builder.effects.push(Effect::ChildStartRejected { meta, fault });
+                    self.table.reject(&mut self.builder, meta, fault);
                 }
                 return;
             }
@@ -125,7 +131,7 @@ impl ShardState {
 
     /// Obeys any other command, or says why not.
     pub(crate) fn handle_command(&mut self, now: Time, input: CommandInput) {
-        let CommandInput { execution, id, caller, op, command, restored, refusal } = input;
+        let CommandInput { execution, id, caller, op, command, restored, refusal, .. } = input;
         let is_decided = self.table.decided(&execution, &caller, &id).is_some();
         if is_decided && !seeded_bug!(CommandObeyedTwice) {
             return;
@@ -163,6 +169,7 @@ impl ShardState {
         restored: Option<Result<ActiveExecution, Fault>>,
     ) -> Result<(), String> {
         let mut was_closed = false;
+        let earlier = self.builder.verdicts_of(execution);
         if self.table.load(execution).is_none() {
             was_closed = self.table.held_one(execution).is_none();
             if self.restore(execution, restored, matches!(command, Command::Resume(_)))? {
@@ -189,7 +196,7 @@ impl ShardState {
         let taken = self.table.input(&mut self.builder, now, execution, input);
         if taken.is_err() && was_closed {
             // A refused retry leaves a closed execution closed: its end is archived, and nothing would archive it again.
-            self.table.forget_reopened(&mut self.builder, execution);
+            self.table.forget_reopened(&mut self.builder, execution, earlier);
         }
         taken.map_err(|error| match error {
             InputError::Refused(refused) => refused.to_string(),

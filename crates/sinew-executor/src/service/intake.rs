@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use sinew_mesh::quarantine::SuspectMessage;
 use sinew_mesh::start::StartRequest;
 use sinew_mesh::{ReceivedMessage, Source};
-use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionRecord;
+use sinew_protocol::{Fault, ResultToken, Subject};
 use sinew_shard::{
     CODE_BROKE, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ShardInput,
     ShardState, TakeoverNote, WorkItem,
@@ -113,7 +113,7 @@ fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
             .meant_at_hand(workflow, version.as_deref())
             .map(|program| Found::Program(Ok(program))),
         Lookup::Plan(digest) => shared.programs.ready(digest).map(|program| Found::Program(Ok(program))),
-        Lookup::Record(_) | Lookup::Value(_) => None,
+        Lookup::Record(_) | Lookup::Value(_) | Lookup::Result { .. } => None,
     }
 }
 
@@ -139,6 +139,12 @@ async fn find(shared: &Shared, lookup: Lookup) -> Found {
         }
         Lookup::Plan(digest) => Found::Program(retry_transient(|| shared.programs.by_digest(&digest)).await),
         Lookup::Value(address) => Found::Value(retry_transient(|| shared.value(&address)).await),
+        Lookup::Result { execution, task, agent } => {
+            let (shard, token) = (execution.shard(shared.shards), ResultToken::of(&shared.key, &task));
+            let subject = Subject::Result { shard, agent, execution, task, token };
+            let read = || async { Ok(shared.mesh.commands().stored_result(&subject).await?) };
+            Found::Result(retry_transient(read).await)
+        }
     }
 }
 
