@@ -1,6 +1,6 @@
 //! Ids of executions that were closed lately, so that the owner knows of a new id that no record can have it.
 //!
-//! A key of [`sinew_protocol::start::new_key`] says when it was made. Nobody starts an execution before its key was made, and
+//! A key of [`sinew_protocol::start::new_key`] says when it was made. No execution starts before its key was made, and
 //! an owner refuses keys of the future. An owner knows all ids that were closed since it opened the shard, but for those that
 //! it forgot. So a key that is younger than both was never used, unless its id is open or among the known ones.
 

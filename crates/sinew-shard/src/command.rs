@@ -53,7 +53,9 @@ impl ShardState {
         let is_child = is_parent_proved && command.parent.is_some();
         // The parent is being told, so another executor's copy of the start must not begin the child.
         if let Some(fault) = self.table.rejection(&execution).filter(|_| is_child) {
-            return self.table.verdict(&mut self.builder, &execution, refuse(&fault));
+            let verdict = refuse(&fault);
+            self.answer_start(&execution, reply, StartDecision::Refused(verdict.reason.clone()));
+            return self.table.verdict(&mut self.builder, &execution, verdict);
         }
         let compared = self.table.known(&execution).map(|known| identity.compare(&known.meta));
         let program = match compared {

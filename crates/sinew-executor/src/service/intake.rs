@@ -113,7 +113,7 @@ fn find_at_hand(shared: &Shared, lookup: &Lookup) -> Option<Found> {
             .meant_at_hand(workflow, version.as_deref())
             .map(|program| Found::Program(Ok(program))),
         Lookup::Plan(digest) => shared.programs.ready(digest).map(|program| Found::Program(Ok(program))),
-        Lookup::Record(_) | Lookup::Value(_) => None,
+        Lookup::Record(_) | Lookup::Value(_) | Lookup::Result { .. } => None,
     }
 }
 

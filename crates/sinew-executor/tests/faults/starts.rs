@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 async fn owned(mesh: &Mesh, shards: u32) {
     let wait = async {
         for shard in 0..shards {
-            while mesh.services().ask(shard, &Query::Status {}).await.is_err() {}
+            while mesh.services().ask_shard(shard, &Query::Status {}).await.is_err() {}
         }
     };
     tokio::time::timeout(PATIENCE, wait).await.unwrap();

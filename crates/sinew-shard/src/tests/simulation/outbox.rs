@@ -129,7 +129,8 @@ impl SimulatedOutbox {
                 let agent = Token::of(call.ask.target.name());
                 self.back.push_back(ShardInput::task_result(call.execution, call.task, agent, result));
             }
-            Outgoing::CancelEvaluation { .. } => {}
+            // Clients of the simulation send their starts as commands.
+            Outgoing::CancelEvaluation { .. } | Outgoing::StartAnswer { .. } => {}
             Outgoing::CancelTask { call } => {
                 self.calls.remove(&call.task);
                 if is_for_workflow(&call, |_| false) {
