@@ -18,6 +18,7 @@ pub mod crash;
 mod denied;
 mod denied_request;
 mod error;
+mod go_duration;
 pub mod layout;
 mod mesh;
 mod random_token;
