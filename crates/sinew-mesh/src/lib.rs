@@ -45,6 +45,7 @@ pub mod rpc;
 mod screen;
 pub mod send;
 pub mod server;
+pub mod steps;
 pub mod store;
 pub mod stored;
 pub mod task;
