@@ -241,8 +241,8 @@ async fn many_deliveries_are_poison_only_without_progress() {
                     json!({"kind": kind, "by": "x", "at": 1, "step": format!("s{place}"), "nth": 0, "result": 1})
                 }
             };
-            let stored = mesh.steps().append(&log_of(&task), place as u64, record.to_string().into(), None);
-            stored.await.unwrap();
+            let (steps, log) = (mesh.steps(), log_of(&task));
+            steps.append(&log, place as u64, record.to_string().into(), None).await.unwrap();
         }
         mesh.make_agent_queue(&Token::of(agent)).await.unwrap();
         task.send(&mesh, json!({})).await;

@@ -315,8 +315,12 @@ fn configuration_says_exactly_the_rights() {
 fn what_an_agent_may_passes_to_and_from_a_guest_and_nothing_else() {
     let rights = tenants()[0].guests[0].permissions("prod");
     let mut agent = of(Role::Agent, "stranger");
-    agent.publish.insert("prod.v1.rpc.".to_owned() + Token::of("order reviewer").as_str() + ".*.stranger");
-    assert_eq!(rights, agent, "an agent's rights and a call, not to itself");
+    let reviewer = Token::of("order reviewer");
+    for door in [&reviewer, &Token::of("call:order reviewer")] {
+        agent.publish.insert(format!("prod.v1.rpc.{door}.*.stranger"));
+    }
+    agent.publish.insert(format!("$JS.API.DIRECT.GET.prod_CARDS.prod.v1.card.{reviewer}"));
+    assert_eq!(rights, agent, "an agent's rights and calls of another one, not of itself");
     let way = |subject: &str| -> Vec<guest::PassageDirection> {
         let ways = guest::passages("prod", &rights).into_iter();
         ways.filter(|passage| covers(&passage.subject, subject)).map(|passage| passage.way).collect()

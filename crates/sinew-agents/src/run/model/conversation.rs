@@ -8,9 +8,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 use sinew_model::{
-    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec,
-    ConversationState, EffectClass, ModelAsk, ModelRefusal, ModelSpec, ModelTurn, NextStep, PersonQuestion,
-    Provider, QuestionReason, StepBody, ToolCall, TurnDelta, cap_result, value_without_hidden,
+    AskStep, BeginStep, CallResult, CallStatus, CappedResult, ConversationEnd, ConversationSpec, EffectClass,
+    ModelAsk, ModelRefusal, ModelSpec, ModelTurn, NextStep, PersonQuestion, Provider, QuestionReason,
+    StepBody, ToolCall, TurnDelta, cap_result, value_without_hidden,
 };
 use sinew_protocol::Fault;
 use sinew_protocol::artifact::sha256;
