@@ -72,11 +72,11 @@ pub(crate) struct PeerRequest<'a> {
 /// State of a task at the other side.
 enum PeerTask {
     Known(Task),
-    /// Whoever answered does not know the task.
+    /// The task is not known to the process that answered.
     Unknown,
-    /// Nobody has answered in time.
+    /// No answer came in time.
     Silent,
-    /// Nobody listens there.
+    /// No process listens there.
     Nobody,
 }
 

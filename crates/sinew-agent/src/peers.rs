@@ -112,7 +112,8 @@ impl Peers {
         cards.list().iter().map(|announced| announced.card.clone()).collect()
     }
 
-    /// Those who may be called, if the rights name them one by one; a connection that may follow all cards does so.
+    /// Returns the agents that may be called, if the rights name them one by one. `None` for a connection that may follow all
+    /// cards.
     async fn callees(&self) -> Option<Vec<Token>> {
         let mesh = &self.0.mesh;
         let rights = self.0.rights.get_or_try_init(|| mesh.rights()).await.ok()?.as_ref()?;

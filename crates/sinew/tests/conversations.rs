@@ -391,6 +391,8 @@ fn a_call_outlives_the_agent_that_is_called() {
         2,
         "asked once more, not once too often"
     );
+    let calls = world.json(&["execution", "list", "--workflow", "call:Courier"]);
+    assert_eq!(calls.as_array().unwrap().len(), 1, "the agent was asked by an execution: {calls}");
     // The queue's 7 s, the caller's look every 5 s, and a slow machine.
     assert!(waited < Duration::from_secs(60), "{waited:?}");
 }

@@ -17,8 +17,9 @@ workflow:
   output_mapping: {booked: "{{book.output.booked}}"}
 "#;
 /// One agent behind a queue, one behind its door.
-const PRICING: &str =
-    "name: Pricing\nrun: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
+const PRICING: &str = "name: Pricing\n\
+     input_schema: {type: object, required: [amount], properties: {amount: {type: integer}}}\n\
+     run: {script: {source: \"lambda input: {'price': input['amount'] * 2}\"}}\n";
 const BOOKING: &str = "name: Booking\ndelivery: direct\n\
                        run: {script: {source: \"lambda input: {'booked': 84 // input['price']}\"}}\n";
 const APPROVAL: &str = include_str!("../fixtures/test/approval.test.json");
