@@ -45,7 +45,7 @@ pub(crate) async fn serve(site: Arc<Site>, mut door: ListedDoor, mut renewed: Bo
             () = &mut renewed => None,
         };
         let Some(call) = call else {
-            renewed = Box::pin(site.mesh.renewed());
+            renewed = Box::pin(site.mesh.services().renewed());
             if let Err(error) = door.reopen(&site.mesh, &site.agent.agent).await {
                 tracing::debug!(%error, "the A2A door is not open again yet");
                 tokio::time::sleep(REOPEN_PAUSE).await;
@@ -94,7 +94,7 @@ struct NamedTask<T> {
 async fn respond(site: &Site, call: &Call, id: Value, said: Said) {
     // A call without a reply subject, or with one that the caller may not publish to, is not answered.
     let Some(reply) = &call.message.reply else { return };
-    if !site.mesh.may_answer(reply) {
+    if !site.mesh.services().may_answer(reply) {
         tracing::warn!(%reply, "a call wants its answer on a subject of the mesh; it gets none");
         return;
     }

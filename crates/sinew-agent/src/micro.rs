@@ -23,9 +23,20 @@ impl ListedDoor {
     /// Opens the door again on the connection that the mesh uses now.
     pub(crate) async fn reopen(&mut self, mesh: &Mesh, agent: &Agent) -> Result<(), MeshError> {
         let opened = open(mesh, agent).await?;
-        *self.service.lock().await = opened.service.lock().await.take();
+        let new = opened.service.lock().await.take();
+        let old = std::mem::replace(&mut *self.service.lock().await, new);
         self.endpoint = opened.endpoint;
+        if let Some(old) = old {
+            stop(old).await;
+        }
         Ok(())
+    }
+}
+
+/// Ends a service. One that is only dropped goes on answering, and keeps its connection open.
+pub(crate) async fn stop(service: Service) {
+    if let Err(error) = service.stop().await {
+        tracing::debug!(%error, "the micro service was not stopped");
     }
 }
 

@@ -307,10 +307,10 @@ async fn answer(site: &Site, listener: AnswerListener, id: &TaskId, body: Bytes)
         }
     };
     let body = if body.len() > MAX_RESULT { too_large(id, body.len(), MAX_RESULT) } else { body };
-    match site.mesh.answer_node(reply.clone(), body).await {
+    match site.mesh.services().answer_node(reply.clone(), body).await {
         Err(MeshError::TooLarge { size, limit, .. }) => {
             let small = too_large(id, size as usize, limit as usize);
-            if let Err(error) = site.mesh.answer_node(reply, small).await {
+            if let Err(error) = site.mesh.services().answer_node(reply, small).await {
                 tracing::debug!(task = %id, %error, "a task was not answered");
             }
         }

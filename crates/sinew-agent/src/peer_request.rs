@@ -179,7 +179,7 @@ impl PeerRequest<'_> {
     ) -> Result<Result<Response, PeerTask>, Failure> {
         let left = self.until.saturating_duration_since(Instant::now());
         let headers = self.headers(left);
-        let called = self.mesh.call_rpc(door, method.as_str(), headers, body, timeout.min(left));
+        let called = self.mesh.services().call_rpc(door, method.as_str(), headers, body, timeout.min(left));
         let reply = match called.await {
             Ok(reply) => reply,
             Err(MeshError::NobodyAnswers { .. }) => return Ok(Err(PeerTask::Nobody)),

@@ -105,7 +105,7 @@ impl Peers {
         if let Some(callees) = self.callees().await {
             return self.cards_of(callees).await;
         }
-        let cards = self.0.cards.get_or_init(|| self.0.mesh.cards());
+        let cards = self.0.cards.get_or_init(|| self.0.mesh.cards().follow());
         if timeout(LOOK, cards.ready()).await.is_err() {
             tracing::warn!("the cards of the mesh cannot be read");
         }
@@ -116,7 +116,7 @@ impl Peers {
     /// cards.
     async fn callees(&self) -> Option<Vec<Token>> {
         let mesh = &self.0.mesh;
-        let rights = self.0.rights.get_or_try_init(|| mesh.rights()).await.ok()?.as_ref()?;
+        let rights = self.0.rights.get_or_try_init(|| mesh.admin().rights()).await.ok()?.as_ref()?;
         let stream = bucket(mesh.namespace(), "CARDS");
         if rights.may_publish(&format!("$JS.API.CONSUMER.CREATE.{stream}.>")) {
             return None;
@@ -134,7 +134,7 @@ impl Peers {
     async fn cards_of(&self, agents: Vec<Token>) -> Vec<AgentCard> {
         let mesh = &self.0.mesh;
         let cards = agents.iter().map(|agent| async move {
-            let card = mesh.card(agent).await;
+            let card = mesh.cards().get(agent).await;
             card.inspect_err(|error| tracing::warn!(%agent, %error, "a card cannot be read")).ok().flatten()
         });
         futures_util::future::join_all(cards).await.into_iter().flatten().collect()
@@ -243,7 +243,7 @@ impl Peers {
             method: Token::of(CoreMethod::SendMessage.wire_name()),
             caller: self.0.mesh.caller().clone(),
         });
-        let rights = self.0.rights.get_or_try_init(|| self.0.mesh.rights()).await;
+        let rights = self.0.rights.get_or_try_init(|| self.0.mesh.admin().rights()).await;
         rights.is_ok_and(|rights| rights.as_ref().is_none_or(|rights| rights.may_publish(&subject)))
     }
 
@@ -324,7 +324,7 @@ pub(crate) fn call_id(context: TaskCalls<'_>, agent: &str) -> String {
 async fn give_up(mesh: Mesh, agent: String, message: String) {
     let (execution, task) = own_ids(mesh.namespace(), &Token::of(&agent), mesh.caller(), &message);
     let control = Control::Cancel { execution: execution.clone() };
-    if let Err(error) = mesh.control(&agent, &task, &control).await {
+    if let Err(error) = mesh.tasks().control(&agent, &task, &control).await {
         tracing::debug!(agent, %error, "the peer does not hear that the call was given up");
     }
     let method = Method::Core(CoreMethod::CancelTask);
@@ -334,7 +334,7 @@ async fn give_up(mesh: Mesh, agent: String, message: String) {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, header::JSON);
         headers.insert(header::A2A_VERSION, A2A_VERSION);
-        let told = mesh.call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
+        let told = mesh.services().call_rpc(&agent, method.as_str(), headers, body, GIVE_UP).await;
         match told.map(|reply| Response::read(&reply.body).map(Response::into_result)) {
             Ok(Ok(Ok(_))) => return,
             answer => tracing::debug!(agent, id, ?answer, "the peer cancelled no task of this id"),

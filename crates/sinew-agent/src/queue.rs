@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Takes tasks until the agent drains.
 pub(crate) async fn serve(site: Arc<Site>) {
-    let mut queue = site.mesh.agent_queue(&site.token, site.agent.agent.concurrency);
+    let mut queue = site.mesh.tasks().queue(&site.token, site.agent.agent.concurrency);
     let _ = site.places.queue.set(queue.places());
     loop {
         let delivery = tokio::select! {
@@ -175,7 +175,8 @@ async fn refuse(
     tracing::warn!(task = %delivery.task, code = %fault.code, "the task is refused");
     let poison = fault.code == POISON;
     if (subject.is_none() || poison)
-        && let Err(error) = site.mesh.quarantine_or_drop(SuspectMessage::from(delivery), &fault.message).await
+        && let Err(error) =
+            site.mesh.quarantine().put_or_drop(SuspectMessage::from(delivery), &fault.message).await
     {
         // It stays on the queue and comes again.
         tracing::warn!(%error, "the task could not be set aside");
@@ -205,7 +206,7 @@ async fn answer(site: &Site, subject: &str, trace_parent: Option<&str>, task: &s
         headers.insert::<_, sinew_mesh::async_nats::HeaderValue>(header::TRACE_PARENT, trace_parent);
     }
     loop {
-        match site.mesh.result(subject, headers.clone(), body.clone()).await {
+        match site.mesh.tasks().put_result(subject, headers.clone(), body.clone()).await {
             Ok(PutOutcome::New | PutOutcome::Same) => return true,
             Ok(PutOutcome::Taken) => {
                 tracing::info!(task, "the task has another answer already; this one is dropped");
@@ -263,7 +264,7 @@ async fn give_back(delivery: &Delivery) {
 /// of the two results count.
 async fn is_answered(mesh: &Mesh, subject: &str) -> bool {
     let stream = sinew_protocol::stream::bucket(mesh.namespace(), "RESULTS");
-    match mesh.jetstream().get_stream_no_info(stream).await {
+    match mesh.admin().jetstream().get_stream_no_info(stream).await {
         Ok(results) => results.direct_get_last_for_subject(subject).await.is_ok(),
         Err(_) => false,
     }

@@ -27,7 +27,7 @@ impl Agent {
     /// gives the rest back. Ends at most five seconds after the grace time, whether the broker answers or not.
     pub async fn serve(mut self, mesh: Mesh, shutdown: CancellationToken) -> Result<(), AgentError> {
         let grace = self.grace;
-        if self.node_requests && !mesh.may_serve_node(&self.name).await.unwrap_or_default() {
+        if self.node_requests && !mesh.services().may_serve_node(&self.name).await.unwrap_or_default() {
             tracing::warn!(
                 agent = self.name,
                 "the agent is asked through A2A alone: run `sinew mesh permissions` again to let it serve a node endpoint"
@@ -36,20 +36,20 @@ impl Agent {
         }
         let compiled = self.compiled()?;
         let card = compiled.agent.announcement().card(mesh.namespace());
-        let renewed = mesh.renewed();
+        let renewed = mesh.services().renewed();
         let endpoint = micro::open(&mesh, &compiled.agent).await?;
         let service = Arc::clone(&endpoint.service);
         let site = Arc::new(Site::new(mesh, compiled));
         let name = site.agent.agent.name.clone();
         find_steps(&site).await;
-        let controls = site.mesh.controls(&name).await?;
+        let controls = site.mesh.tasks().controls(&name).await?;
         // The subscriptions must exist before the card is announced.
         let mut doors = vec![
             tokio::spawn(door::serve(Arc::clone(&site), endpoint, Box::pin(renewed))),
             tokio::spawn(queue::serve(Arc::clone(&site))),
         ];
         if site.agent.agent.node_requests {
-            let nodes = site.mesh.serve_node(&name).await?;
+            let nodes = site.mesh.services().serve_node(&name).await?;
             doors.push(tokio::spawn(node_endpoint::serve(Arc::clone(&site), nodes)));
         }
         let hearing = tokio::spawn(hear(Arc::clone(&site), controls));
@@ -59,7 +59,7 @@ impl Agent {
             failed = async {
                 let mut backoff = ANNOUNCE_BACKOFF.0;
                 loop {
-                    let wait = match site.mesh.announce(&card).await {
+                    let wait = match site.mesh.cards().announce(&card).await {
                         Ok(()) => {
                             backoff = ANNOUNCE_BACKOFF.0;
                             CARD_INTERVAL
@@ -84,7 +84,7 @@ impl Agent {
         // One end for all that follows: requests to a broker that hangs must not add up.
         let ended_at = halted_at + LAST_WORDS;
         let closing = async {
-            if let Err(error) = site.mesh.retract(&name).await {
+            if let Err(error) = site.mesh.cards().retract(&name).await {
                 tracing::debug!(%error, "the card was not retracted; it grows old");
             }
             for door in doors {
@@ -99,10 +99,8 @@ impl Agent {
             let _ = timeout_at(ended_at, site.going_on.wait()).await;
         }
         hearing.abort();
-        if let Some(service) = service.lock().await.take()
-            && let Err(error) = service.stop().await
-        {
-            tracing::debug!(%error, "the micro service was not stopped");
+        if let Some(service) = service.lock().await.take() {
+            micro::stop(service).await;
         }
         // The last messages have left when this returns.
         let _ = timeout_at(ended_at, site.mesh.client().flush()).await;
@@ -155,7 +153,7 @@ struct OwnCard(MeshSubscription);
 
 async fn own_card(site: &Site) -> Result<OwnCard, MeshError> {
     let subject = site.mesh.subject(&Subject::Card { agent: site.token.clone() });
-    site.mesh.listen(subject).await.map(OwnCard)
+    site.mesh.services().listen(subject).await.map(OwnCard)
 }
 
 impl OwnCard {

@@ -130,10 +130,10 @@ async fn a_stream_has_numbers_without_gaps_and_an_end() {
     let ada = connect(&server.url(), "ada").await;
     // Where the stream will be follows from namespace, caller and message: a caller listens before it asks.
     let execution = ExecutionId::of("test", "ada", "m1");
-    let mut feed = ada.watch_progress(Some(&execution), None).await.unwrap();
+    let mut feed = ada.tasks().watch_progress(Some(&execution), None).await.unwrap();
     let (said, _) = call(&ada, "gated", "SendStreamingMessage", message("m1", "hi")).await;
     let id = said["task"]["id"].clone();
-    let listening = ada.watch_progress(Some(&execution), None).await.unwrap();
+    let listening = ada.tasks().watch_progress(Some(&execution), None).await.unwrap();
     let (snapshot, seq) = call(&ada, "gated", "SubscribeToTask", json!({"id": id})).await;
     assert_eq!(snapshot["task"]["id"], id);
     drop(listening);

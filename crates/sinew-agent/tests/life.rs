@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use sinew_agent::{Agent, Context};
+use sinew_agent::{Agent, CancellationToken, Context};
 use sinew_mesh::async_nats::jetstream::stream::Config;
 use sinew_mesh::card::Cards;
 use sinew_mesh::server::{Server, ServerOptions};
-use sinew_mesh::{Mesh, Provision};
+use sinew_mesh::{Connect, Mesh, Provision};
 use sinew_protocol::task::NodeOutput;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -71,7 +73,7 @@ async fn a_leaving_agent_finishes_what_it_has_begun() {
         async move { call(&mesh, "gated", "SendMessage", message("m", "hi")).await.0 }
     });
     begun(&entered, 2).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     known(&mut cards, "gated", true).await;
     served.stop.cancel();
     known(&mut cards, "gated", false).await;
@@ -117,7 +119,7 @@ async fn a_card_stays_as_long_as_one_process_does() {
     let (entered, gate) = gates();
     let first = serve(&server, &mesh, gated(&entered, &gate).description("Waits.")).await;
     let second = serve(&server, &mesh, gated(&entered, &gate).description("Waits.")).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     known(&mut cards, "gated", true).await;
     assert_eq!(cards.get("gated").unwrap().card.description, "Waits.");
     let mut said = mesh.client().subscribe("test.v1.card.gated").await.unwrap();
@@ -265,7 +267,7 @@ async fn handlers_call_agents_and_workflows_by_name() {
     // An executor announces workflows like this.
     let mut card = echo("flow").announcement();
     card.kind = sinew_protocol::card::AgentKind::Workflow;
-    mesh.announce(&card.card("test")).await.unwrap();
+    mesh.cards().announce(&card.card("test")).await.unwrap();
     asked(&mesh, "front", 1).send(&mesh, json!(1)).await;
     let want = json!({
         "names": ["echo", "flow", "front"],
@@ -335,7 +337,7 @@ fn process(mesh: &Mesh, url: &str) -> Command {
 async fn a_process_ends_when_it_is_told_to() {
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     let mut child = process(&mesh, &server.url()).spawn().unwrap();
     known(&mut cards, "process", true).await;
     asked(&mesh, "process", 1).send(&mesh, json!("hi")).await;
@@ -351,7 +353,7 @@ async fn a_process_ends_when_it_is_told_to() {
 async fn a_process_that_is_killed_leaves_its_task_to_the_next() {
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     let mut child = process(&mesh, &server.url()).spawn().unwrap();
     known(&mut cards, "process", true).await;
     child.kill().await.unwrap();
@@ -367,22 +369,22 @@ async fn an_agent_outlives_a_server_that_is_full() {
     let options = ServerOptions { store_limit: Some(1024 * 1024), ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
     let mesh = common::connect(&server.url(), "exec").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     let filler = Config { name: "filler".into(), subjects: vec!["filler".into()], ..Config::default() };
-    mesh.jetstream().create_stream(filler).await.unwrap();
+    mesh.admin().jetstream().create_stream(filler).await.unwrap();
     let mut size = 256 * 1024;
     while size > 0 {
-        let stored = mesh.jetstream().publish("filler", vec![b'x'; size].into()).await.unwrap().await;
+        let stored = mesh.admin().jetstream().publish("filler", vec![b'x'; size].into()).await.unwrap().await;
         size = if stored.is_ok() { size } else { size / 2 };
     }
     let (entered, gate) = gates();
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     // Its first card is refused: error 503/10023, as at any heartbeat.
     let served = serve(&server, &mesh, gated(&entered, &gate)).await;
     let mut said = mesh.client().subscribe("test.v1.card.gated").await.unwrap();
     timeout(PATIENCE, said.next()).await.expect("it says so again").unwrap();
     assert!(cards.get("gated").is_none());
-    mesh.jetstream().delete_stream("filler").await.unwrap();
+    mesh.admin().jetstream().delete_stream("filler").await.unwrap();
     known(&mut cards, "gated", true).await;
     served.stop().await;
 }
@@ -404,4 +406,31 @@ async fn an_agent_leaves_in_time_while_the_broker_hangs() {
     let left = timeout(GRACE + Duration::from_secs(7), served.stop()).await;
     server.resume().unwrap();
     left.expect("the agent still waits for the broker");
+}
+
+/// Malformed messages to the questions of micro services cost an agent two connections, not one each.
+#[tokio::test]
+async fn a_broken_connection_is_left_with_everything_that_listens_on_it() {
+    let (server, mesh) = common::mesh().await;
+    let connect = Connect { url: Some(server.url()), namespace: Some("test".into()), ..Connect::default() };
+    let own = connect.open().await.unwrap();
+    let first = own.client().statistics();
+    let (entered, gate) = gates();
+    let mut cards = mesh.cards().follow();
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(gated(&entered, &gate).serve(own.clone(), stop.clone()));
+    known(&mut cards, "gated", true).await;
+    let mut wire = TcpStream::connect(server.url().trim_start_matches("nats://")).await.unwrap();
+    wire.write_all(b"CONNECT {\"verbose\":false,\"headers\":true}\r\n").await.unwrap();
+    let malformed = async {
+        while !own.admin().is_screened() || Arc::strong_count(&first) > 1 {
+            wire.write_all(b"HPUB $SRV.PING 22 22\r\nNATS/1.0\r\nno colon\r\n\r\n\r\n").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, malformed).await.expect("the first connection is still in use");
+    let answer = mesh.client().request("$SRV.PING.gated", "".into()).await.unwrap();
+    assert!(answer.payload.starts_with(b"{"), "{answer:?}");
+    stop.cancel();
+    timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
 }

@@ -86,7 +86,7 @@ impl Executor {
 
     async fn cancel(&self, task: &Asked) {
         let control = Control::Cancel { execution: task.execution.clone() };
-        self.mesh.control(&task.agent, &task.task, &control).await.unwrap();
+        self.mesh.tasks().control(&task.agent, &task.task, &control).await.unwrap();
     }
 }
 
@@ -223,7 +223,7 @@ async fn the_card_says_whether_there_is_an_endpoint() {
     let (calls, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     for taken in [true, false] {
         let served = serve(&server, &mesh, agent(&calls, &gate).node_requests(taken)).await;
-        let card = mesh.cards().wait_for("node").await;
+        let card = mesh.cards().follow().wait_for("node").await;
         assert_eq!(takes_node_requests(&card.card), taken);
         let subject = mesh.subject(&Subject::Node { agent: Token::of("node") });
         let client = mesh.client();
@@ -240,7 +240,7 @@ async fn a_task_of_the_queue_may_come_in_the_short_form() {
     let (calls, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let mut results = mesh.client().subscribe("test.v1.result.>").await.unwrap();
     sync(&mesh).await;
-    mesh.make_agent_queue(&Token::of("node")).await.unwrap();
+    mesh.tasks().make_queue(&Token::of("node")).await.unwrap();
     let served = serve(&server, &mesh, agent(&calls, &gate).delivery(Delivery::Queue)).await;
     let mut codes = Vec::new();
     let foreign = TaskId::parse("another-task").unwrap();

@@ -105,7 +105,7 @@ async fn steps_are_done_once_whoever_dies() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("shop.py");
     std::fs::write(&script, SHOP).unwrap();
-    mesh.make_agent_queue(&sinew_protocol::Token::of("shop")).await.unwrap();
+    mesh.tasks().make_queue(&sinew_protocol::Token::of("shop")).await.unwrap();
     let mut said = Vec::new();
     for (n, value) in [(1, "between"), (2, "during")] {
         let task = asked(&mesh, "shop", n);
@@ -147,7 +147,7 @@ async fn an_agent_needs_nats_and_json_only() {
 
     let (server, mesh) = common::mesh().await;
     let mut results = results(&mesh).await;
-    let mut cards = mesh.cards();
+    let mut cards = mesh.cards().follow();
     let mut agent = spawn(&example.join("agent.py"), &server.url());
     let announced = async {
         while cards.get("shouter").is_none() {
@@ -170,10 +170,10 @@ async fn an_agent_needs_nats_and_json_only() {
 
     // Another replica has answered: that answer counts, and the task is over.
     let taken = asked(&mesh, "shouter", 3);
-    mesh.result(&taken.result, taken.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
+    mesh.tasks().put_result(&taken.result, taken.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
     taken.send(&mesh, json!({"text": "late"})).await;
     settled(&mesh, "shouter").await;
-    let stream = mesh.jetstream().get_stream("test_RESULTS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_RESULTS").await.unwrap();
     let stored = stream.direct_get_last_for_subject(taken.result.as_str()).await.unwrap();
     assert_eq!(stored.payload, r#"{"id":"theirs"}"#);
 

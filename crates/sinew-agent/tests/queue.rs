@@ -119,7 +119,7 @@ async fn what_cannot_be_done_is_answered_with_why() {
     let one = asked(&mesh, "echo", 20);
     one.send_bytes(&mesh, one.headers(), b"garbage".to_vec()).await;
     assert_eq!(results.next().await.fault.unwrap().code, "SINEW-5108");
-    assert!(mesh.quarantined(10).await.unwrap().is_empty());
+    assert!(mesh.quarantine().list(10).await.unwrap().is_empty());
     for (n, subject) in [(21, None), (22, Some("test.v1.event.x.y.z")), (23, Some(foreign.as_str()))] {
         let one = asked(&mesh, "echo", n);
         let mut headers = one.headers();
@@ -130,10 +130,10 @@ async fn what_cannot_be_done_is_answered_with_why() {
         one.send_bytes(&mesh, headers, b"garbage".to_vec()).await;
     }
     settled(&mesh, "echo").await;
-    let aside = mesh.quarantined(10).await.unwrap();
+    let aside = mesh.quarantine().list(10).await.unwrap();
     assert_eq!(aside.len(), 3);
     for one in aside {
-        let whole = mesh.quarantined_one(&one.stream, one.seq).await.unwrap();
+        let whole = mesh.quarantine().get(&one.stream, one.seq).await.unwrap();
         assert_eq!((one.stream.as_str(), &whole.body[..]), ("TASKS", &b"garbage"[..]));
     }
     assert_eq!(results.left(&mesh).await, 0);
@@ -203,9 +203,9 @@ async fn a_task_that_comes_again_is_answered_not_done_again() {
     let (first, second) = (asked(&mesh, "count", 1), asked(&mesh, "count", 2));
     first.send(&mesh, json!(1)).await;
     second.send(&mesh, json!(2)).await;
-    let mut queue = mesh.agent_queue(&sinew_protocol::Token::of("count"), 2);
+    let mut queue = mesh.tasks().queue(&sinew_protocol::Token::of("count"), 2);
     let dead = [queue.next().await, queue.next().await];
-    mesh.result(&first.result, first.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
+    mesh.tasks().put_result(&first.result, first.headers(), r#"{"id":"theirs"}"#.into()).await.unwrap();
     for delivery in &dead {
         delivery.nak(Duration::ZERO).await.unwrap();
     }
@@ -228,7 +228,7 @@ async fn a_task_that_kills_its_agents_is_taken_out() {
     let (server, mesh) = common::mesh().await;
     let one = asked(&mesh, "fragile", 1);
     one.send(&mesh, json!(1)).await;
-    let mut queue = mesh.agent_queue(&sinew_protocol::Token::of("fragile"), 1);
+    let mut queue = mesh.tasks().queue(&sinew_protocol::Token::of("fragile"), 1);
     for _ in 0..sinew_mesh::task::MAX_DELIVERIES {
         queue.next().await.nak(Duration::ZERO).await.unwrap();
     }
@@ -239,7 +239,7 @@ async fn a_task_that_kills_its_agents_is_taken_out() {
     let fault = results.next().await.fault.unwrap();
     assert_eq!((fault.code.as_ref(), fault.retryable), ("SINEW-5107", false));
     settled(&mesh, "fragile").await;
-    let aside = mesh.quarantined(10).await.unwrap();
+    let aside = mesh.quarantine().list(10).await.unwrap();
     assert_eq!(aside.len(), 1);
     assert_eq!(aside[0].subject, mesh.subject(&one.subject()));
     served.stop().await;
@@ -267,16 +267,25 @@ async fn a_cancelled_task_is_answered_once_and_late_words_do_not_count() {
     begun.notified().await;
     // A word for a task of another execution is none.
     let foreign = Control::Cancel { execution: other.execution.clone() };
-    mesh.control("slow", &one.task, &foreign).await.unwrap();
-    mesh.control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() }).await.unwrap();
+    mesh.tasks().control("slow", &one.task, &foreign).await.unwrap();
+    mesh.tasks()
+        .control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() })
+        .await
+        .unwrap();
     common::sync(&mesh).await;
     other.send(&mesh, json!(2)).await;
     begun.notified().await;
     assert!(one.stored(&mesh).await.is_none());
-    mesh.control("slow", &one.task, &Control::Cancel { execution: one.execution.clone() }).await.unwrap();
+    mesh.tasks()
+        .control("slow", &one.task, &Control::Cancel { execution: one.execution.clone() })
+        .await
+        .unwrap();
     let result = results.next().await;
     assert_eq!((result.task.as_str(), result.fault.unwrap().kind), (one.task.as_str(), FaultKind::Cancelled));
-    mesh.control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() }).await.unwrap();
+    mesh.tasks()
+        .control("slow", &other.task, &Control::Cancel { execution: other.execution.clone() })
+        .await
+        .unwrap();
     assert_eq!(results.next().await.task, other.task.as_str());
     settled(&mesh, "slow").await;
     assert_eq!(results.left(&mesh).await, 0);

@@ -244,9 +244,9 @@ async fn many_deliveries_are_poison_only_without_progress() {
             let (steps, log) = (mesh.steps(), log_of(&task));
             steps.append(&log, place as u64, record.to_string().into(), None).await.unwrap();
         }
-        mesh.make_agent_queue(&Token::of(agent)).await.unwrap();
+        mesh.tasks().make_queue(&Token::of(agent)).await.unwrap();
         task.send(&mesh, json!({})).await;
-        let mut queue = mesh.agent_queue(&Token::of(agent), 1);
+        let mut queue = mesh.tasks().queue(&Token::of(agent), 1);
         for _ in 0..sinew_mesh::task::MAX_DELIVERIES {
             queue.next().await.nak(Duration::ZERO).await.unwrap();
         }

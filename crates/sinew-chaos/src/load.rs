@@ -107,7 +107,7 @@ impl Load {
     /// Keeps about so many open, until `enough`.
     pub(crate) async fn keep_open(&self, open: usize, enough: impl Fn() -> bool) -> Fallible<()> {
         let mut running = JoinSet::new();
-        let shards = self.client.mesh().layout().await?.shards.get();
+        let shards = self.client.mesh().admin().layout().await?.shards.get();
         let mut nth = 0;
         while !enough() {
             let ended = self.ended().await.unwrap_or_default();
@@ -120,7 +120,8 @@ impl Load {
             for shard in 0..shards {
                 let id = Token::of(&format!("garbage-{nth}-{shard}-{}", rand::rng().random::<u32>()));
                 let mesh = self.client.mesh();
-                let _ = mesh.command(Operation::Pause, shard, &id, HeaderMap::new(), "{".into()).await;
+                let _ =
+                    mesh.commands().send(Operation::Pause, shard, &id, HeaderMap::new(), "{".into()).await;
             }
             sleep(LOOK / 2).await;
         }
@@ -133,7 +134,7 @@ impl Load {
     /// How many journeys are in the history.
     pub(crate) async fn ended(&self) -> Fallible<usize> {
         let filter = HistoryFilter { workflow: Some(JOURNEY.to_owned()), ..HistoryFilter::default() };
-        Ok(self.client.mesh().list_history(&filter, usize::MAX / 4).await?.len())
+        Ok(self.client.mesh().history().list(&filter, usize::MAX / 4).await?.len())
     }
 
     /// Waits until all that was accepted is in the history and nothing is open; false if that takes too long.

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 use roles::Place;
 
@@ -78,11 +79,13 @@ enum Command {
         #[command(flatten)]
         args: bombs::ThrowArgs,
     },
-    /// The agents of `bombs` (what it starts).
+    /// Agents of `bombs` (what it starts).
     #[command(hide = true)]
     Targets {
         #[command(flatten)]
         place: Place,
+        #[arg(long)]
+        group: bombs::TargetGroup,
     },
 }
 
@@ -118,17 +121,27 @@ fn main() -> ExitCode {
         return exit;
     }
     sinew_script::use_worker_processes();
-    perform_command()
+    let command = Cli::parse().command;
+    // Executors and agents have one thread, as in the product.
+    let mut runtime = match command {
+        Command::Executor { .. } | Command::Agents { .. } | Command::Targets { .. } => {
+            Builder::new_current_thread()
+        }
+        _ => Builder::new_multi_thread(),
+    };
+    match runtime.enable_all().build() {
+        Ok(runtime) => runtime.block_on(perform_command(command)),
+        Err(error) => exit_code(Err(error.into())),
+    }
 }
 
-#[tokio::main]
-async fn perform_command() -> ExitCode {
-    let done = match Cli::parse().command {
+async fn perform_command(command: Command) -> ExitCode {
+    exit_code(match command {
         Command::Points(args) => run::points(args).await,
         Command::Run(args) => run::run(args).await,
         Command::Bombs(args) => Box::pin(bombs::bombs(args)).await,
         Command::Bomber { place, seed, args } => bombs::throw_bombs(&place, seed, &args).await.map(|()| true),
-        Command::Targets { place } => bombs::targets(&place).await.map(|()| true),
+        Command::Targets { place, group } => bombs::targets(&place, group).await.map(|()| true),
         Command::Executor { place, id, lease_ms, worn, room } => {
             let lease = Duration::from_millis(lease_ms);
             roles::executor(&place, id, lease, worn, room).await.map(|()| true)
@@ -136,7 +149,10 @@ async fn perform_command() -> ExitCode {
         Command::Agents { place, work_ms } => {
             roles::agents(&place, Duration::from_millis(work_ms)).await.map(|()| true)
         }
-    };
+    })
+}
+
+fn exit_code(done: Fallible<bool>) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

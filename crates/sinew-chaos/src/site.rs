@@ -34,7 +34,7 @@ impl Site {
         let place = Place { url: server.url(), namespace: "chaos".to_owned(), folder };
         let mesh = place.connect("chaos").await?;
         let shards = NonZeroU32::new(shards);
-        mesh.provision(&Provision { shards, ..Provision::default() }).await?;
+        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await?;
         workflows::deploy(&mesh).await?;
         let client = Client::new(mesh, workflows::adapters).await?;
         Ok(Self { server, place, client, _temporary: temporary })

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::Fallible;
+use crate::bombs::TargetGroup;
 use crate::points::{Killing, Queue};
 use crate::roles::Place;
 
@@ -33,7 +34,7 @@ pub(crate) struct Role {
 pub(crate) enum What {
     Executor { name: String, lease: Duration, worn: usize, room: Option<usize> },
     Agents { name: String, work: Duration },
-    Targets { name: String },
+    Targets { group: TargetGroup },
 }
 
 /// A process that is held.
@@ -45,7 +46,8 @@ pub(crate) struct Living {
 impl Role {
     fn name(&self) -> &str {
         match &self.what {
-            What::Executor { name, .. } | What::Agents { name, .. } | What::Targets { name } => name,
+            What::Executor { name, .. } | What::Agents { name, .. } => name,
+            What::Targets { group } => group.name(),
         }
     }
 
@@ -65,7 +67,7 @@ impl Role {
             What::Agents { work, .. } => {
                 command.args(["agents", "--work-ms", &work.as_millis().to_string()]);
             }
-            What::Targets { .. } => drop(command.arg("targets")),
+            What::Targets { group } => drop(command.args(["targets", "--group", group.name()])),
         }
         command.args(["--url", &self.place.url, "--namespace", &self.place.namespace]);
         command.arg("--folder").arg(&self.place.folder);

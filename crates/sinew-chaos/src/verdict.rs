@@ -91,7 +91,7 @@ struct Task {
 pub(crate) async fn judge(client: &Client, place: &Place, accepted: &[Accepted]) -> Fallible<Verdict> {
     let mut verdict = Verdict { accepted: accepted.len(), ..Verdict::default() };
     let mut ids: BTreeSet<ExecutionId> = accepted.iter().map(|one| one.execution.clone()).collect();
-    let history = client.mesh().list_history(&HistoryFilter::default(), usize::MAX / 4).await?;
+    let history = client.mesh().history().list(&HistoryFilter::default(), usize::MAX / 4).await?;
     ids.extend(history.into_iter().map(|closed| closed.execution));
     ids.extend(client.open().await?.into_iter().map(|open| open.execution));
     let read = |id: ExecutionId| async move {
@@ -253,7 +253,7 @@ async fn streams(verdict: &mut Verdict, client: &Client, all: &BTreeMap<Executio
     let mesh = client.mesh();
     for kind in ["TASKS", "RESULTS"] {
         let name = sinew_protocol::stream::bucket(mesh.namespace(), kind);
-        let stored = mesh.jetstream().get_stream(&name).await?;
+        let stored = mesh.admin().jetstream().get_stream(&name).await?;
         let mut subjects = stored.info_with_subjects(">").await?;
         let mut stored_tasks = 0;
         while let Some((subject, times)) = subjects.try_next().await? {
@@ -316,7 +316,7 @@ fn ledger(verdict: &mut Verdict, place: &Place, all: &BTreeMap<ExecutionId, Told
 
 /// The journal says the same as the records, and who wrote it.
 async fn journals(verdict: &mut Verdict, client: &Client, all: &BTreeMap<ExecutionId, Told>) -> Fallible<()> {
-    let shards = client.mesh().layout().await?.shards.get();
+    let shards = client.mesh().admin().layout().await?.shards.get();
     for shard in 0..shards {
         let mut commits = Vec::new();
         let mut journal = client.mesh().journal(shard);

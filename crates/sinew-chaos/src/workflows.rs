@@ -121,7 +121,7 @@ pub(crate) async fn deploy_programs(mesh: &Mesh, name: &str, programs: Vec<Progr
             at: 0,
             by: "chaos".to_owned(),
         };
-        mesh.deploy(&deployment).await?;
+        mesh.workflows().deploy(&deployment).await?;
     }
     Ok(())
 }

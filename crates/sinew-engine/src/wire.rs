@@ -5,15 +5,19 @@
 
 mod decode;
 mod encode;
+mod values;
 
 use prost::Message as _;
 use sinew_protocol::code;
 use sinew_protocol::pb;
 
 use crate::fact::Round;
+use values::{ValueReader, ValueWriter};
 
-/// The format this version writes, and the newest it reads.
-const VERSION: u32 = 1;
+/// The newest format that this version reads: values may be references.
+const VERSION: u32 = 2;
+/// The format of rounds without references, which older versions read, too.
+const PLAIN_VERSION: u32 = 1;
 
 /// Bytes that are no round of a journal this version knows.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +59,10 @@ impl WireError {
 
 /// A round as bytes.
 pub fn encode_round(round: &Round) -> Vec<u8> {
-    let facts = round.facts.iter().map(encode::fact).collect();
-    pb::JournalRound { version: VERSION, at: round.at, facts }.encode_to_vec()
+    let mut values = ValueWriter::default();
+    let facts = round.facts.iter().map(|fact| encode::fact(&mut values, fact)).collect();
+    let version = if values.has_references() { VERSION } else { PLAIN_VERSION };
+    pb::JournalRound { version, at: round.at, facts }.encode_to_vec()
 }
 
 /// The round these bytes hold.
@@ -65,8 +71,8 @@ pub fn decode_round(bytes: &[u8]) -> Result<Round, WireError> {
     if round.version == 0 || round.version > VERSION {
         return Err(WireError::Version(round.version));
     }
-    let facts = round.facts.into_iter().enumerate();
-    let facts =
-        facts.map(|(n, fact)| decode::fact(fact).map_err(|fault| fault.at(n))).collect::<Result<_, _>>()?;
+    let mut values = ValueReader::default();
+    let decoded = |(n, fact)| decode::fact(&mut values, fact).map_err(|fault| fault.at(n));
+    let facts = round.facts.into_iter().enumerate().map(decoded).collect::<Result<_, _>>()?;
     Ok(Round { at: round.at, facts })
 }

@@ -108,8 +108,8 @@ fn millis(time: SystemTime) -> u64 {
 impl Client {
     /// A client that can fold executions of these dialects.
     pub async fn new(mesh: Mesh, adapters: Adapters) -> Result<Self, ClientError> {
-        mesh.layout().await?;
-        let workflows = mesh.workflows();
+        mesh.admin().layout().await?;
+        let workflows = mesh.workflows().follow();
         workflows.ready().await;
         Ok(Self { programs: Programs::new(mesh.clone(), adapters, workflows), mesh })
     }
@@ -187,7 +187,7 @@ impl Client {
             kind: Some("command".to_owned()),
             ..EventFilter::default()
         };
-        let mut events = self.mesh.events(&filter, ReadFrom::Now).await?;
+        let mut events = self.mesh.events().follow(&filter, ReadFrom::Now).await?;
         self.send(command.operation(), &execution, id, command, TraceParent::fresh()).await?;
         let until = Instant::now() + patience;
         // Another caller may use the same id for a command of its own.
@@ -225,12 +225,12 @@ impl Client {
         if body.len() > MAX_BODY {
             return Err(BadCommand::Size(body.len()).into());
         }
-        let shards = self.mesh.layout().await?.shards;
+        let shards = self.mesh.admin().layout().await?.shards;
         let mut headers = sinew_mesh::HeaderMap::new();
         trace.put(&mut headers);
         let body = body.into();
         let began = SystemTime::now();
-        let put = self.mesh.command(operation, execution.shard(shards), id, headers, body).await?;
+        let put = self.mesh.commands().send(operation, execution.shard(shards), id, headers, body).await?;
         if let (Command::Start(start), PutOutcome::New) = (&command, &put) {
             // The first span of the trace: it names itself as its parent.
             tracing::debug!(
@@ -250,12 +250,12 @@ impl Client {
     /// All that is known of an execution: from its shard's owner, from the shard's journal when nobody owns it, or from
     /// the history.
     pub async fn record(&self, execution: &ExecutionId) -> Result<Option<ExecutionRecord>, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
         let unreadable = |bad: BadMessage| ClientError::Unreadable {
             execution: execution.clone(),
             reason: bad.to_string(),
         };
-        match self.mesh.ask(shard, &Query::Get(execution.clone())).await {
+        match self.mesh.services().ask_shard(shard, &Query::Get(execution.clone())).await {
             Ok(Answer::Record(bytes)) => {
                 return ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable);
             }
@@ -267,7 +267,7 @@ impl Client {
             }
             Err(error) => return Err(error.into()),
         }
-        match self.mesh.get_history(execution).await? {
+        match self.mesh.history().get(execution).await? {
             Some((_, bytes)) => ExecutionRecord::decode(&bytes).map(Some).map_err(unreadable),
             None => Ok(None),
         }
@@ -275,8 +275,8 @@ impl Client {
 
     /// Tells whether an executor serves the shard of an execution.
     pub async fn has_owner(&self, execution: &ExecutionId) -> Result<bool, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
-        match self.mesh.ask(shard, &Query::Status {}).await {
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        match self.mesh.services().ask_shard(shard, &Query::Status {}).await {
             Err(MeshError::NobodyAnswers { .. }) => Ok(false),
             // An owner that is slow is an owner.
             Ok(_) | Err(MeshError::NoAnswer { .. }) => Ok(true),
@@ -298,8 +298,8 @@ impl Client {
 
     /// The remembered verdicts on commands for an execution, open or not.
     pub(crate) async fn verdicts(&self, execution: &ExecutionId) -> Result<Vec<Verdict>, ClientError> {
-        let shard = execution.shard(self.mesh.layout().await?.shards);
-        match self.mesh.ask(shard, &Query::Verdicts(execution.clone())).await {
+        let shard = execution.shard(self.mesh.admin().layout().await?.shards);
+        match self.mesh.services().ask_shard(shard, &Query::Verdicts(execution.clone())).await {
             Ok(Answer::Verdicts(verdicts)) => Ok(verdicts),
             // An owner of an older version does not know the question: its events tell.
             Ok(_) => Ok(Vec::new()),
@@ -310,9 +310,9 @@ impl Client {
 
     /// The open executions of all shards.
     pub async fn open(&self) -> Result<Vec<Summary>, ClientError> {
-        let shards = self.mesh.layout().await?.shards.get();
+        let shards = self.mesh.admin().layout().await?.shards.get();
         let asked = (0..shards).map(|shard| async move {
-            match self.mesh.ask(shard, &Query::List {}).await {
+            match self.mesh.services().ask_shard(shard, &Query::List {}).await {
                 Ok(Answer::Executions(open)) => Ok(open),
                 Ok(_) => Ok(Vec::new()),
                 Err(error) if is_silent(&error) => {
@@ -336,10 +336,10 @@ impl Client {
     /// of others see none.
     async fn stored_starts(&self, shard: u32, behind: u64) -> Result<Vec<Summary>, ClientError> {
         // Asked before the stream is read: a refusal by the server would end the caller's command.
-        if !matches!(self.mesh.rights().await, Ok(None)) {
+        if !matches!(self.mesh.admin().rights().await, Ok(None)) {
             return Ok(Vec::new());
         }
-        let stored = self.mesh.stored_starts(shard, behind).await?;
+        let stored = self.mesh.commands().stored_starts(shard, behind).await?;
         let summary = |stored: StoredStart| {
             let Ok(Command::Start(start)) = Command::read(Operation::Start, &stored.id, &stored.body) else {
                 return None;
@@ -416,7 +416,7 @@ impl Client {
     ) -> Result<bool, ClientError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let until = Instant::now() + patience;
-        let mut events = self.mesh.events(&filter, ReadFrom::Beginning).await?;
+        let mut events = self.mesh.events().follow(&filter, ReadFrom::Beginning).await?;
         let mut event = None;
         loop {
             // The record first: what was told before this client listened is in it.
@@ -471,7 +471,7 @@ impl Client {
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
         // A broker that is away comes back, and the execution goes on: that is waited for like the execution itself.
         let mut events = loop {
-            match self.mesh.events(&filter, ReadFrom::Beginning).await {
+            match self.mesh.events().follow(&filter, ReadFrom::Beginning).await {
                 Err(error) if error.is_transient() && !is_over() => tokio::time::sleep(AGAIN).await,
                 opened => break opened?,
             }

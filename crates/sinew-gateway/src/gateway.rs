@@ -63,7 +63,7 @@ impl Gateway {
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let own_caller = mesh.caller().clone();
-        let cards = mesh.cards();
+        let cards = mesh.cards().follow();
         let client = Client::new(mesh, options.adapters).await?;
         cards.ready().await;
         let draining = CancellationToken::new();

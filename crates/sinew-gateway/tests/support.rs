@@ -76,7 +76,10 @@ impl GatewayWorld {
         let program = Some(Server::find_or_install(&script).unwrap());
         let server = Server::start(ServerOptions { program, ..ServerOptions::default() }).await.unwrap();
         let mesh = connect(&server.url(), "provision").await;
-        mesh.provision(&Provision { shards: NonZeroU32::new(2), ..Provision::default() }).await.unwrap();
+        mesh.admin()
+            .provision(&Provision { shards: NonZeroU32::new(2), ..Provision::default() })
+            .await
+            .unwrap();
         for (name, text) in workflows {
             deploy(&mesh, name, text).await;
         }
@@ -92,7 +95,7 @@ impl GatewayWorld {
             gateway: None,
             stop: CancellationToken::new(),
         };
-        let cards = world.mesh.cards();
+        let cards = world.mesh.cards().follow();
         for (name, _) in workflows {
             tokio::time::timeout(PATIENCE, cards.wait_for(name)).await.unwrap();
         }
@@ -120,7 +123,7 @@ impl GatewayWorld {
     pub(crate) async fn serve(&self, agent: Agent) {
         let name = agent.name().to_owned();
         let own = connect(&self.server.url(), &name).await;
-        let cards = own.cards();
+        let cards = own.cards().follow();
         tokio::spawn(agent.grace(Duration::from_millis(100)).serve(own, self.stop.clone()));
         tokio::time::timeout(PATIENCE, cards.wait_for(&name)).await.unwrap();
         // The gateway has a view of its own.
@@ -155,7 +158,7 @@ impl GatewayWorld {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let mut headers = sinew_mesh::HeaderMap::new();
         headers.insert("A2A-Version", "1.0");
-        let reply = mesh.call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
+        let reply = mesh.services().call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
         let mut answer: Value = serde_json::from_slice(&reply.body).unwrap();
         answer["result"].take()
     }
@@ -165,7 +168,7 @@ impl GatewayWorld {
         let client = sinew_executor::client::Client::new(self.mesh.clone(), adapters).await.unwrap();
         let open = client.open().await.unwrap().len();
         let filter = sinew_mesh::history::HistoryFilter::default();
-        open + self.mesh.list_history(&filter, 1_000).await.unwrap().len()
+        open + self.mesh.history().list(&filter, 1_000).await.unwrap().len()
     }
 
     /// Ends the gateway as a supervisor would, and the executor.
@@ -228,7 +231,7 @@ async fn deploy(mesh: &Mesh, name: &str, text: &str) {
             at: 0,
             by: "tester".to_owned(),
         };
-        mesh.deploy(&deployment).await.unwrap();
+        mesh.workflows().deploy(&deployment).await.unwrap();
     }
 }
 

@@ -26,7 +26,7 @@ async fn main() {
     let scale = if sync_always { 10 } else { 1 };
     let server = Server::start(ServerOptions { sync_always, ..ServerOptions::default() }).await.unwrap();
     let mesh = connect(&server).await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     println!("sync always: {sync_always}");
     append_alone(&mesh, 5_000 / scale).await;
     append_all_shards(&server, 3_000 / scale).await;
@@ -89,11 +89,11 @@ async fn publish_and_read(mesh: &Mesh, count: usize) {
         })
         .collect();
     let began = Instant::now();
-    for put in mesh.put_all(parcels).await {
+    for put in mesh.tasks().put_all(parcels).await {
         put.unwrap();
     }
     println!("put_all: {:.0}/s", rate(count, began.elapsed()));
-    let mut inbox = mesh.inbox(0, Positions::default()).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, Positions::default()).await.unwrap();
     let began = Instant::now();
     for _ in 0..count {
         inbox.next().await;
@@ -110,10 +110,10 @@ async fn queue(server: &Server, count: usize) {
             OutgoingMessage { subject, headers: HeaderMap::new(), body: body() }
         })
         .collect();
-    for put in mesh.put_all(parcels).await {
+    for put in mesh.tasks().put_all(parcels).await {
         put.unwrap();
     }
-    let mut queue = mesh.agent_queue(&Token::of("a"), 64);
+    let mut queue = mesh.tasks().queue(&Token::of("a"), 64);
     let mut working = tokio::task::JoinSet::new();
     let began = Instant::now();
     for _ in 0..count {

@@ -28,9 +28,9 @@ use crate::context::{Context, Contexts};
 use crate::denied::DeniedOperations;
 use crate::error::MeshError;
 use crate::mesh::{Line, Mesh, ReplyInboxes, WeakMesh};
-use crate::pull::{pause, unreachable};
 use crate::random_token::random_token;
 use crate::screen::{ScreenedRoute, UpstreamServer};
+use crate::stream::pull::{pause, unreachable};
 use crate::version::Version;
 
 /// Where a server is looked for when nobody says where.

@@ -15,7 +15,7 @@ const SHOWN: usize = 300;
 impl Mesh {
     /// The first thing from now on that the server does not permit on this connection. For programs that do one thing;
     /// where many things go on at once, each call says so itself.
-    pub fn denied(&self) -> impl Future<Output = MeshError> + Send + 'static {
+    pub(crate) fn denied(&self) -> impl Future<Output = MeshError> + Send + 'static {
         let (mesh, denied) = (self.clone(), self.denials().first(|_| true));
         async move { mesh.forbidden(&denied.await) }
     }

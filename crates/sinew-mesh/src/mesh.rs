@@ -13,6 +13,11 @@ use crate::random_token::random_token;
 use crate::screen::ScreenedRoute;
 
 /// A connection to one mesh. Clones share it.
+///
+/// Each part of the mesh has a handle: [`journal`](Mesh::journal), [`commands`](Mesh::commands), [`tasks`](Mesh::tasks),
+/// [`events`](Mesh::events), [`quarantine`](Mesh::quarantine), [`artifacts`](Mesh::artifacts), [`cards`](Mesh::cards),
+/// [`workflows`](Mesh::workflows), [`steps`](Mesh::steps), [`history`](Mesh::history), [`fleet`](Mesh::fleet), [`services`](Mesh::services) and
+/// [`admin`](Mesh::admin).
 #[derive(Clone)]
 pub struct Mesh {
     shared: Arc<MeshState>,
@@ -100,12 +105,12 @@ impl Mesh {
     }
 
     /// JetStream over the connection that is used now.
-    pub fn jetstream(&self) -> Context {
+    pub(crate) fn jetstream(&self) -> Context {
         self.shared.line.read().unwrap_or_else(PoisonError::into_inner).jetstream.clone()
     }
 
     /// Whether the connection takes the screened way, because a message broke the direct one.
-    pub fn is_screened(&self) -> bool {
+    pub(crate) fn is_screened(&self) -> bool {
         self.shared.line.read().unwrap_or_else(PoisonError::into_inner).route.is_some()
     }
 
@@ -124,7 +129,7 @@ impl Mesh {
     }
 
     /// Waits until another connection is used than when this was called.
-    pub fn renewed(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn renewed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut line = self.line_number();
         line.mark_unchanged();
         async move {
@@ -146,7 +151,7 @@ impl Mesh {
 
     /// A subject for the answer to one request. It contains 128 random bits and shares nothing with other inboxes, so only
     /// the peer that is asked can name it.
-    pub fn reply_inbox(&self) -> String {
+    pub(crate) fn reply_inbox(&self) -> String {
         format!("{}.{}", self.shared.inboxes.prefix, random_token())
     }
 
@@ -161,7 +166,7 @@ impl Mesh {
 
     /// Whether an answer may go there: to where a caller listens, never to a subject of the mesh or of the server. There
     /// whoever answers may write what the caller may not.
-    pub fn may_answer(&self, reply: &str) -> bool {
+    pub(crate) fn may_answer(&self, reply: &str) -> bool {
         let own = reply.strip_prefix(Token::of(&self.shared.namespace).as_str());
         !reply.starts_with('$') && !own.is_some_and(|rest| rest.starts_with('.'))
     }

@@ -7,7 +7,7 @@ use sinew_protocol::permission::{GrantedRights, OWN_RIGHTS};
 
 use crate::error::MeshError;
 use crate::mesh::Mesh;
-use crate::pull::{answer, unreachable};
+use crate::stream::pull::{answer, unreachable};
 
 /// How long the server may take.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -45,7 +45,7 @@ struct ResponseLimits {
 
 impl Mesh {
     /// Returns the rights of this connection; `None` if it may do everything in its account.
-    pub async fn rights(&self) -> Result<Option<GrantedRights>, MeshError> {
+    pub(crate) async fn rights(&self) -> Result<Option<GrantedRights>, MeshError> {
         let client = self.client();
         let asked = answer(self, WHAT, WAIT, client.request(OWN_RIGHTS, "".into()));
         let said = self.permitted(OWN_RIGHTS, asked).await??.map_err(|error| unreachable(WHAT, &error))?;

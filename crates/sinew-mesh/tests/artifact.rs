@@ -153,13 +153,13 @@ async fn hostile_names_reach_no_key_and_hostile_addresses_no_bytes() {
 
 /// The stream behind the store, with the descriptions and pieces in it.
 async fn rewrite(mesh: &Mesh, subject: &str, change: impl FnOnce(&mut Vec<u8>)) {
-    let stream = mesh.jetstream().get_stream("OBJ_test_ARTIFACTS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("OBJ_test_ARTIFACTS").await.unwrap();
     let message = stream.get_last_raw_message_by_subject(subject).await.unwrap();
     let mut bytes = message.payload.to_vec();
     change(&mut bytes);
     stream.delete_message(message.sequence).await.unwrap();
     let subject = message.subject.to_string();
-    mesh.jetstream().publish(subject, bytes.into()).await.unwrap().await.unwrap();
+    mesh.admin().jetstream().publish(subject, bytes.into()).await.unwrap().await.unwrap();
 }
 
 async fn put(store: &ArtifactStore, bytes: &Bytes) -> ResultArtifact {
@@ -254,7 +254,7 @@ async fn the_clients_own_object_store_reads_what_was_stored() {
     let bytes = noise(500_000, 5);
     let artifact = put(&mesh.artifacts(), &bytes).await;
     let Content::Url(address) = &artifact.content else { panic!("no address") };
-    let theirs = mesh.jetstream().get_object_store("test_ARTIFACTS").await.unwrap();
+    let theirs = mesh.admin().jetstream().get_object_store("test_ARTIFACTS").await.unwrap();
     let mut object = theirs.get(address.parse::<StoredAt>().unwrap().key()).await.unwrap();
     let mut read = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut object, &mut read).await.unwrap();

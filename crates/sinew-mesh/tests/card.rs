@@ -209,20 +209,20 @@ fn good_cards_are_cleaned_and_cut() {
 /// A card as a careless or hostile peer would send it.
 async fn send(mesh: &Mesh, agent: &str, body: impl Into<String>) {
     let subject = mesh.subject(&Subject::Card { agent: Token::of(agent) });
-    mesh.jetstream().publish(subject, body.into().into()).await.unwrap().await.unwrap();
+    mesh.admin().jetstream().publish(subject, body.into().into()).await.unwrap().await.unwrap();
 }
 
 #[tokio::test]
 async fn what_happens_to_agents_is_seen() {
     let (_server, mesh) = started::mesh().await;
-    mesh.announce(&card("early")).await.unwrap();
-    let mut cards = mesh.cards();
+    mesh.cards().announce(&card("early")).await.unwrap();
+    let mut cards = mesh.cards().follow();
     cards.ready().await;
     assert_eq!(cards.get("early").unwrap().card.description, "early works.");
     assert!(cards.get("late").is_none());
 
     let began = Instant::now();
-    mesh.announce(&card("late")).await.unwrap();
+    mesh.cards().announce(&card("late")).await.unwrap();
     cards.wait_for("late").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     let names = |cards: &sinew_mesh::card::Cards| {
@@ -234,10 +234,10 @@ async fn what_happens_to_agents_is_seen() {
 
     // A heartbeat is no change; a new card is.
     while cards.get("late").unwrap().card.version != "2" {
-        mesh.announce(&card("late")).await.unwrap();
+        mesh.cards().announce(&card("late")).await.unwrap();
         let mut newer = card("late");
         newer.version = "2".to_owned();
-        mesh.announce(&newer).await.unwrap();
+        mesh.cards().announce(&newer).await.unwrap();
         tokio::time::timeout(SOON, cards.changed()).await.unwrap();
     }
 
@@ -252,11 +252,11 @@ async fn what_happens_to_agents_is_seen() {
     assert!(matches!(&refused[0].reason, BadCard::Name { name, .. } if name == "early"));
     assert_eq!(cards.get("early").unwrap().card.description, "early works.");
 
-    mesh.announce(&card("late")).await.unwrap();
+    mesh.cards().announce(&card("late")).await.unwrap();
     cards.wait_for("late").await;
     assert!(cards.refused().is_empty());
 
-    mesh.retract("late").await.unwrap();
+    mesh.cards().retract("late").await.unwrap();
     while cards.get("late").is_some() {
         tokio::time::timeout(SOON, cards.changed()).await.unwrap();
     }
@@ -264,30 +264,30 @@ async fn what_happens_to_agents_is_seen() {
     // A card that others would refuse is not announced in the first place.
     let mut bad = card("late");
     bad.version = String::new();
-    assert_eq!(mesh.announce(&bad).await.unwrap_err().code(), "SINEW-7050");
+    assert_eq!(mesh.cards().announce(&bad).await.unwrap_err().code(), "SINEW-7050");
 }
 
 #[tokio::test]
 async fn who_is_not_heard_of_is_gone() {
     let (_server, mesh) = started::mesh().await;
     let ttl = Duration::from_millis(1500);
-    let mut cards = mesh.cards_within(ttl);
+    let mut cards = mesh.cards().follow_within(ttl);
     for agent in ["dead", "alive"] {
-        mesh.announce(&card(agent)).await.unwrap();
+        mesh.cards().announce(&card(agent)).await.unwrap();
         cards.wait_for(agent).await;
     }
     let began = Instant::now();
     let mut heartbeat = tokio::time::interval(ttl / 3);
     let gone = loop {
         tokio::select! {
-            _ = heartbeat.tick() => mesh.announce(&card("alive")).await.unwrap(),
+            _ = heartbeat.tick() => mesh.cards().announce(&card("alive")).await.unwrap(),
             () = cards.changed() => if cards.get("dead").is_none() { break began.elapsed() },
         }
     };
     assert!(gone + SLACK >= ttl && gone < 2 * ttl, "{gone:?}");
     assert!(cards.get("alive").is_some());
     // A later reader sees the age of a card, not the time since its own start.
-    let later = mesh.cards_within(Duration::from_mins(1));
+    let later = mesh.cards().follow_within(Duration::from_mins(1));
     later.ready().await;
     assert!(later.age("dead").unwrap() + SLACK >= gone);
     assert!(later.age("alive").unwrap() < ttl);
@@ -296,13 +296,13 @@ async fn who_is_not_heard_of_is_gone() {
 #[tokio::test]
 async fn the_view_survives_the_servers_death() {
     let (mut server, mesh) = started::mesh().await;
-    let cards = mesh.cards_within(Duration::from_secs(30));
-    mesh.announce(&card("before")).await.unwrap();
+    let cards = mesh.cards().follow_within(Duration::from_secs(30));
+    mesh.cards().announce(&card("before")).await.unwrap();
     cards.wait_for("before").await;
     server.kill9().await.unwrap();
     server.restart().await.unwrap();
     let other = started::connect(&server.url(), "other").await;
-    other.announce(&card("after")).await.unwrap();
+    other.cards().announce(&card("after")).await.unwrap();
     tokio::time::timeout(SOON, cards.wait_for("after")).await.unwrap();
     assert!(cards.get("before").is_some());
 }
@@ -312,16 +312,16 @@ async fn five_hundred_agents_are_seen() {
     let (_server, mesh) = started::mesh().await;
     let announced = (0..500).map(|n| {
         let mesh = mesh.clone();
-        async move { mesh.announce(&card(&format!("agent {n}"))).await.unwrap() }
+        async move { mesh.cards().announce(&card(&format!("agent {n}"))).await.unwrap() }
     });
     futures_util::future::join_all(announced).await;
     let began = Instant::now();
-    let cards = mesh.cards();
+    let cards = mesh.cards().follow();
     tokio::time::timeout(SOON, cards.ready()).await.unwrap();
     assert_eq!(cards.list().len(), 500);
     println!("500 cards seen after {:?}", began.elapsed());
     let began = Instant::now();
-    mesh.announce(&card("one more")).await.unwrap();
+    mesh.cards().announce(&card("one more")).await.unwrap();
     cards.wait_for("one more").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }

@@ -39,19 +39,19 @@ async fn a_mesh_is_opened_named_and_used() {
     let mesh = Connect { namespace: Some("mine".into()), ..to(server.url()) }.open().await.unwrap();
     assert_eq!((mesh.namespace(), mesh.caller().as_str()), ("mine", "tester"));
     assert!(mesh.client().new_inbox().starts_with("_INBOX_tester."));
-    mesh.provision(&Provision::default()).await.unwrap();
-    assert_eq!(mesh.layout().await.unwrap().shards.get(), 4);
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    assert_eq!(mesh.admin().layout().await.unwrap().shards.get(), 4);
 }
 
 #[tokio::test]
 async fn a_connection_comes_back_by_itself() {
     let mut server = server("").await;
     let mesh = to(server.url()).open().await.unwrap();
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     server.kill9().await.unwrap();
     server.restart().await.unwrap();
     let until = tokio::time::Instant::now() + Duration::from_secs(20);
-    while mesh.verify().await.is_err() {
+    while mesh.admin().verify().await.is_err() {
         assert!(tokio::time::Instant::now() < until, "it did not come back");
     }
 }
@@ -160,10 +160,10 @@ async fn a_server_or_account_without_streams_is_refused() {
     let with =
         |user: &str| Connect { user: Some(user.into()), password: Some("p".into()), ..to(server.url()) };
     let mesh = with("a").open().await.unwrap();
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     // The server has streams, so the connection opens; the first question finds out that the account has none.
     let mesh: Mesh = with("b").open().await.unwrap();
-    let error = mesh.layout().await.unwrap_err();
+    let error = mesh.admin().layout().await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7019", "{error}");
 }
 
@@ -179,7 +179,7 @@ async fn both_ends_prove_who_they_are() {
     let trusting = Connect { ca: Some(fixture("ca.pem")), ..to(server.url()) };
     let proven =
         Connect { cert: Some(fixture("client.pem")), key: Some(fixture("client.key")), ..trusting.clone() };
-    proven.clone().open().await.unwrap().provision(&Provision::default()).await.unwrap();
+    proven.clone().open().await.unwrap().admin().provision(&Provision::default()).await.unwrap();
     for (connect, code) in [
         (trusting, "SINEW-7016"),
         (Connect { ca: None, ..proven.clone() }, "SINEW-7016"),
@@ -289,13 +289,13 @@ async fn messages_that_break_the_connection_are_passed_over() {
     for tls in [false, true] {
         let (server, connect) = if tls { secured().await } else { plain().await };
         let mesh = connect.open().await.unwrap();
-        let mut messages = mesh.listen("a.*".to_owned()).await.unwrap();
+        let mut messages = mesh.services().listen("a.*".to_owned()).await.unwrap();
         let inbox = mesh.client().new_inbox();
         let mut poisons_again = poisons().into_iter().cycle();
         let good = async {
             loop {
                 match tls {
-                    _ if mesh.is_screened() => {}
+                    _ if mesh.admin().is_screened() => {}
                     true => mesh.client().force_reconnect().await.unwrap(),
                     false => publish_raw(&server, &[poisons_again.next().unwrap()]).await,
                 }
@@ -303,7 +303,7 @@ async fn messages_that_break_the_connection_are_passed_over() {
                 let next = tokio::time::timeout(Duration::from_millis(50), messages.next()).await;
                 if let Ok(Some(message)) = next
                     && message.subject.as_str() == "a.last"
-                    && mesh.is_screened()
+                    && mesh.admin().is_screened()
                 {
                     return;
                 }
@@ -315,7 +315,7 @@ async fn messages_that_break_the_connection_are_passed_over() {
             let all: Vec<_> = poisons_again.take(200).collect();
             publish_raw(&server, &all).await;
         }
-        mesh.provision(&Provision::default()).await.unwrap();
+        mesh.admin().provision(&Provision::default()).await.unwrap();
         mesh.client().publish("a.end", "".into()).await.unwrap();
         while messages.next().await.unwrap().subject.as_str() != "a.end" {}
         assert_eq!(statistics.connects.load(Ordering::Relaxed), 1, "the screened connection was lost");
@@ -342,18 +342,18 @@ async fn the_screen_is_left_when_no_message_needs_it_any_more() {
     let (server, connect) = plain().await;
     let connect = Connect { screen_calm: Some(Duration::from_millis(300)), ..connect };
     let mesh = connect.open().await.unwrap();
-    let mut messages = mesh.listen("a.*".to_owned()).await.unwrap();
+    let mut messages = mesh.services().listen("a.*".to_owned()).await.unwrap();
     for round in 0..2 {
         let screened = async {
-            while !mesh.is_screened() {
+            while !mesh.admin().is_screened() {
                 publish_raw(&server, &[poisons().into_iter().next().unwrap()]).await;
-                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.renewed()).await;
+                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.services().renewed()).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), screened).await.unwrap();
         let direct = async {
-            while mesh.is_screened() {
-                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.renewed()).await;
+            while mesh.admin().is_screened() {
+                let _ = tokio::time::timeout(Duration::from_millis(50), mesh.services().renewed()).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), direct).await.unwrap();
@@ -400,14 +400,14 @@ async fn secured() -> (Server, Connect) {
 async fn nobody_can_guess_where_an_answer_goes() {
     let server = server("").await;
     let mesh = to(server.url()).open().await.unwrap();
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     let spy = async_nats::connect(server.url()).await.unwrap();
     let mut asked = subscribed(&spy, ">").await;
     let wait = Duration::from_millis(50);
     for _ in 0..3 {
-        let _ = mesh.call_rpc("nobody", "SendMessage", HeaderMap::new(), "".into(), wait).await;
-        let _ = mesh.ask_within(0, &sinew_mesh::query::Query::Status {}, wait).await;
-        mesh.retract("nobody").await.unwrap();
+        let _ = mesh.services().call_rpc("nobody", "SendMessage", HeaderMap::new(), "".into(), wait).await;
+        let _ = mesh.services().ask_shard_within(0, &sinew_mesh::query::Query::Status {}, wait).await;
+        mesh.cards().retract("nobody").await.unwrap();
     }
     let (mut own, mut stored) = (BTreeSet::new(), BTreeSet::new());
     while own.len() < 6 || stored.len() < 3 {

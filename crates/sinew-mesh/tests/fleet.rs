@@ -15,7 +15,7 @@ const SHARDS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 async fn mesh(server: &Server) -> Mesh {
     let mesh = Connect { url: Some(server.url()), namespace: Some("m".into()), ..Connect::default() };
     let mesh = mesh.open().await.unwrap();
-    mesh.provision(&Provision { shards: Some(SHARDS), ..Provision::default() }).await.unwrap();
+    mesh.admin().provision(&Provision { shards: Some(SHARDS), ..Provision::default() }).await.unwrap();
     mesh
 }
 

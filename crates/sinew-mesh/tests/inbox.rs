@@ -19,7 +19,7 @@ const START: Positions = Positions::at(0, 0);
 
 async fn put(mesh: &Mesh, subjects: impl IntoIterator<Item = Subject>) {
     let parcel = |subject| OutgoingMessage { subject, headers: HeaderMap::new(), body: "{}".into() };
-    for put in mesh.put_all(subjects.into_iter().map(parcel).collect()).await {
+    for put in mesh.tasks().put_all(subjects.into_iter().map(parcel).collect()).await {
         put.unwrap();
     }
 }
@@ -37,7 +37,7 @@ async fn read(inbox: &mut Inbox, seen: &mut BTreeMap<Source, Vec<u64>>, until: u
 async fn delete_consumers(mesh: &Mesh) -> usize {
     let mut deleted = 0;
     for kind in ["COMMANDS", "RESULTS"] {
-        let stream = mesh.jetstream().get_stream(format!("test_{kind}")).await.unwrap();
+        let stream = mesh.admin().jetstream().get_stream(format!("test_{kind}")).await.unwrap();
         let names: Vec<String> = stream.consumer_names().map(Result::unwrap).collect().await;
         for name in names {
             stream.delete_consumer(&name).await.unwrap();
@@ -50,12 +50,13 @@ async fn delete_consumers(mesh: &Mesh) -> usize {
 #[tokio::test]
 async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subjects_say() {
     let (_server, mesh) = started::mesh().await;
-    let garbage = mesh.jetstream().publish("test.v1.command.2.destroy.x.y", "?".into()).await.unwrap();
+    let garbage =
+        mesh.admin().jetstream().publish("test.v1.command.2.destroy.x.y", "?".into()).await.unwrap();
     garbage.await.unwrap();
     put(&mesh, [started::command(2, 1), started::command(3, 2), started::result(2, 3)]).await;
     put(&mesh, [started::command(2, 4), started::result(1, 5), started::result(2, 6)]).await;
 
-    let mut inbox = mesh.inbox(2, START).await.unwrap();
+    let mut inbox = mesh.commands().inbox(2, START).await.unwrap();
     let mut all = BTreeMap::<Source, Vec<_>>::new();
     for _ in 0..5 {
         let received = inbox.next().await;
@@ -73,7 +74,7 @@ async fn commands_and_results_of_one_shard_come_in_order_with_what_their_subject
     assert!(inbox.try_next().is_none());
 
     // A new owner continues behind the positions in the journal.
-    let mut inbox = mesh.inbox(2, Positions::at(2, 1)).await.unwrap();
+    let mut inbox = mesh.commands().inbox(2, Positions::at(2, 1)).await.unwrap();
     let mut seqs = [inbox.next().await.seq, inbox.next().await.seq];
     seqs.sort_unstable();
     assert_eq!(seqs, [3, 4]);
@@ -85,7 +86,7 @@ async fn neither_side_waits_for_the_other_to_be_empty() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, (0..300).map(|n| started::command(0, n))).await;
     put(&mesh, (0..300).map(|n| started::result(0, n))).await;
-    let mut inbox = mesh.inbox(0, START).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     let mut first = Vec::new();
     for _ in 0..400 {
         first.push(inbox.next().await.source);
@@ -97,7 +98,7 @@ async fn neither_side_waits_for_the_other_to_be_empty() {
 #[tokio::test]
 async fn a_killed_server_and_deleted_consumers_cause_no_gap_and_nothing_twice() {
     let (mut server, mesh) = started::mesh().await;
-    let mut inbox = mesh.inbox(0, START).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     let mut seen = BTreeMap::new();
     for round in 0..6 {
         let (from, to) = (round * 1_500, (round + 1) * 1_500);
@@ -121,7 +122,7 @@ async fn a_killed_server_and_deleted_consumers_cause_no_gap_and_nothing_twice() 
 async fn a_consumer_that_is_lost_before_its_first_message_does_not_begin_at_the_start() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, (0..50).map(|n| started::command(0, n))).await;
-    let mut inbox = mesh.inbox(0, Positions::at(50, 0)).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, Positions::at(50, 0)).await.unwrap();
     assert!(inbox.try_next().is_none());
     assert_eq!(delete_consumers(&mesh).await, 2);
     put(&mesh, [started::command(0, 50)]).await;
@@ -131,7 +132,7 @@ async fn a_consumer_that_is_lost_before_its_first_message_does_not_begin_at_the_
 #[tokio::test]
 async fn giving_up_a_read_loses_nothing() {
     let (_server, mesh) = started::mesh().await;
-    let mut inbox = mesh.inbox(0, START).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     let writer = mesh.clone();
     let writer = tokio::spawn(async move {
         for n in 0..2_000 {
@@ -175,7 +176,7 @@ async fn a_message_that_poses_as_the_server_is_a_message() {
         forge(&server, &mesh.subject(&started::result(0, n)), status).await;
     }
     put(&mesh, [started::result(0, 100)]).await;
-    let mut inbox = mesh.inbox(0, START).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, START).await.unwrap();
     for seq in 1..=6 {
         assert_eq!(inbox.next().await.seq, seq);
     }

@@ -45,7 +45,8 @@ async fn what_no_executor_wrote_is_passed_over_and_fences() {
     marked.insert(COMMIT, "forged");
     marked.insert("Nats-Stream", "test_EVENTS");
     for headers in [HeaderMap::new(), marked] {
-        let stored = mesh.jetstream().publish_with_headers(subject.clone(), headers, body("forged")).await;
+        let stored =
+            mesh.admin().jetstream().publish_with_headers(subject.clone(), headers, body("forged")).await;
         let last = stored.unwrap().await.unwrap().sequence;
         assert!(matches!(journal.append(body("b")).await.unwrap_err(), AppendError::Fenced { .. }));
         assert_eq!(read(&mut journal).await.unwrap().len(), 1);
@@ -78,7 +79,7 @@ async fn what_was_appended_is_read_in_order_with_the_servers_time() {
     assert!(read.iter().all(|stored| stored.first == stored.seq));
     assert!(read.is_sorted_by_key(|stored| stored.time));
 
-    let clock = mesh.server_clock().await.unwrap();
+    let clock = mesh.admin().server_clock().await.unwrap();
     let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
     assert!(clock.now().abs_diff(here) < 1_000, "the server runs on this machine");
     assert!(read[2].time <= clock.now() && read[0].time + 60_000 > clock.now());
@@ -173,7 +174,7 @@ async fn raw(mesh: &Mesh, part: &str, commit: &str) -> u64 {
     headers.insert(PART, part.parse::<HeaderValue>().unwrap());
     headers.insert(COMMIT, commit.parse::<HeaderValue>().unwrap());
     let subject = mesh.subject(&Subject::Journal { shard: 0 });
-    let sent = mesh.jetstream().publish_with_headers(subject, headers, body(part)).await.unwrap();
+    let sent = mesh.admin().jetstream().publish_with_headers(subject, headers, body(part)).await.unwrap();
     sent.await.unwrap().sequence
 }
 
@@ -212,7 +213,7 @@ async fn parts_of_a_commit_that_was_never_finished_are_dropped_and_others_are_da
         let damaged = read(&mut journal).await.unwrap_err();
         assert_eq!(damaged.code(), "SINEW-7052", "{begin:?} {then:?}: {damaged}");
         assert_eq!(journal.position(), None);
-        let stream = mesh.jetstream().get_stream("test_JOURNAL").await.unwrap();
+        let stream = mesh.admin().jetstream().get_stream("test_JOURNAL").await.unwrap();
         stream.purge().await.unwrap();
     }
 }

@@ -25,27 +25,27 @@ fn shards(shards: u32) -> Provision {
 }
 
 async fn config(mesh: &Mesh, stream: &str) -> Config {
-    mesh.jetstream().get_stream(stream).await.unwrap().cached_info().config.clone()
+    mesh.admin().jetstream().get_stream(stream).await.unwrap().cached_info().config.clone()
 }
 
 #[tokio::test]
 async fn a_mesh_is_made_once_and_read_by_everybody() {
     let server = server().await;
     let maker = mesh(&server, "prod").await;
-    let missing = maker.layout().await.unwrap_err();
+    let missing = maker.admin().layout().await.unwrap_err();
     assert!(matches!(missing, MeshError::NotProvisioned { .. }), "{missing}");
-    assert!(matches!(maker.check().await.unwrap_err(), MeshError::NotProvisioned { .. }));
+    assert!(matches!(maker.admin().check().await.unwrap_err(), MeshError::NotProvisioned { .. }));
 
-    let changes = maker.provision(&shards(4)).await.unwrap();
+    let changes = maker.admin().provision(&shards(4)).await.unwrap();
     // The bucket of the executors, its settings, two object stores, and the streams without that of events.
     assert_eq!(changes.len(), STREAMS.len() + 3, "{changes:?}");
     assert!(changes.iter().all(|change| change.differed.is_empty()));
-    assert_eq!(maker.check().await.unwrap(), []);
-    assert_eq!(maker.provision(&Provision::default()).await.unwrap(), []);
+    assert_eq!(maker.admin().check().await.unwrap(), []);
+    assert_eq!(maker.admin().provision(&Provision::default()).await.unwrap(), []);
 
     // A process that asked too early asks again.
     for mesh in [maker, mesh(&server, "prod").await] {
-        let layout = mesh.layout().await.unwrap();
+        let layout = mesh.admin().layout().await.unwrap();
         assert_eq!(layout.shards.get(), 4);
         assert_eq!(layout.retention, Duration::from_hours(7 * 24));
         assert_eq!(layout.max_payload, 1024 * 1024);
@@ -56,23 +56,28 @@ async fn a_mesh_is_made_once_and_read_by_everybody() {
 async fn meshes_share_a_server_and_nothing_else() {
     let server = server().await;
     let (one, two) = (mesh(&server, "one").await, mesh(&server, "t.w.o").await);
-    one.provision(&shards(2)).await.unwrap();
-    assert!(matches!(two.layout().await, Err(MeshError::NotProvisioned { .. })));
-    two.provision(&shards(3)).await.unwrap();
-    assert_eq!((one.layout().await.unwrap().shards.get(), two.layout().await.unwrap().shards.get()), (2, 3));
+    one.admin().provision(&shards(2)).await.unwrap();
+    assert!(matches!(two.admin().layout().await, Err(MeshError::NotProvisioned { .. })));
+    two.admin().provision(&shards(3)).await.unwrap();
+    assert_eq!(
+        (one.admin().layout().await.unwrap().shards.get(), two.admin().layout().await.unwrap().shards.get()),
+        (2, 3)
+    );
     let task = sinew_protocol::TaskId::parse("task").unwrap();
     let execution = sinew_protocol::ExecutionId::parse("execution").unwrap();
     let proof = |mesh: Mesh| {
         let task = task.clone();
         async move {
-            sinew_protocol::ResultToken::of(&mesh.result_key().await.unwrap(), &task).as_str().to_owned()
+            sinew_protocol::ResultToken::of(&mesh.admin().result_key().await.unwrap(), &task)
+                .as_str()
+                .to_owned()
         }
     };
     assert_ne!(proof(one.clone()).await, proof(two.clone()).await);
     assert_eq!(proof(one.clone()).await, proof(mesh(&server, "one").await).await);
     let history = Subject::History { execution };
-    one.jetstream().publish(one.subject(&history), "x".into()).await.unwrap().await.unwrap();
-    let stream = two.jetstream().get_stream(STREAMS[1].name("t.w.o")).await.unwrap();
+    one.admin().jetstream().publish(one.subject(&history), "x".into()).await.unwrap().await.unwrap();
+    let stream = two.admin().jetstream().get_stream(STREAMS[1].name("t.w.o")).await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 0);
 }
 
@@ -80,13 +85,13 @@ async fn meshes_share_a_server_and_nothing_else() {
 async fn shards_never_change_and_the_rest_may() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&shards(4)).await.unwrap();
-    let refused = mesh.provision(&shards(8)).await.unwrap_err();
+    mesh.admin().provision(&shards(4)).await.unwrap();
+    let refused = mesh.admin().provision(&shards(8)).await.unwrap_err();
     assert!(matches!(refused, MeshError::ShardsFixed { have: 4, asked: 8, .. }), "{refused}");
-    mesh.provision(&shards(4)).await.unwrap();
+    mesh.admin().provision(&shards(4)).await.unwrap();
 
     let retention = Some(Duration::from_hours(1));
-    let changes = mesh.provision(&Provision { retention, ..Provision::default() }).await.unwrap();
+    let changes = mesh.admin().provision(&Provision { retention, ..Provision::default() }).await.unwrap();
     let names: Vec<_> = changes.iter().map(|change| change.of.as_str()).collect();
     assert!(names.contains(&"settings") && names.contains(&"m_TASKS"), "{names:?}");
     assert!(!names.contains(&"m_JOURNAL") && !names.contains(&"m_WORKFLOWS"), "{names:?}");
@@ -94,7 +99,7 @@ async fn shards_never_change_and_the_rest_may() {
     assert_eq!(config(&mesh, "OBJ_m_ARTIFACTS").await.max_age, Duration::from_hours(2));
     assert_eq!(config(&mesh, "m_JOURNAL").await.max_age, Duration::ZERO);
     // Settings that are not given stay.
-    assert_eq!(mesh.provision(&Provision::default()).await.unwrap(), []);
+    assert_eq!(mesh.admin().provision(&Provision::default()).await.unwrap(), []);
 }
 
 /// A way to break a stream, the stream, and the words in which it is reported.
@@ -124,41 +129,41 @@ const BREAKAGES: [Breakage; 9] = [
 async fn what_differs_is_named_and_set_right() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     for (stream, breaks, words) in BREAKAGES {
         let mut config = config(&mesh, stream).await;
         breaks(&mut config);
-        mesh.jetstream().update_stream(&config).await.unwrap();
-        let found: Vec<_> = mesh.check().await.unwrap().iter().map(ToString::to_string).collect();
+        mesh.admin().jetstream().update_stream(&config).await.unwrap();
+        let found: Vec<_> = mesh.admin().check().await.unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found, [words]);
-        let refused = mesh.verify().await.unwrap_err();
+        let refused = mesh.admin().verify().await.unwrap_err();
         assert!(matches!(refused, MeshError::Differs { .. }) && refused.to_string().contains(words));
-        let changes = mesh.provision(&Provision::default()).await.unwrap();
+        let changes = mesh.admin().provision(&Provision::default()).await.unwrap();
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!(changes[0].of, stream);
-        mesh.verify().await.unwrap();
+        mesh.admin().verify().await.unwrap();
     }
-    mesh.provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
-    mesh.jetstream().delete_stream("m_EVENTS").await.unwrap();
-    let found = mesh.check().await.unwrap();
+    mesh.admin().provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
+    mesh.admin().jetstream().delete_stream("m_EVENTS").await.unwrap();
+    let found = mesh.admin().check().await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].to_string(), "m_EVENTS: stream is missing, must be there");
-    mesh.provision(&Provision::default()).await.unwrap();
-    mesh.verify().await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    mesh.admin().verify().await.unwrap();
 }
 
 #[tokio::test]
 async fn what_an_operator_set_beside_it_stays() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
+    mesh.admin().provision(&Provision { keep_events: Some(true), ..Provision::default() }).await.unwrap();
     let mut config = config(&mesh, "m_EVENTS").await;
     config.max_message_size = 500_000;
     config.metadata.insert("team".into(), "billing".into());
-    mesh.jetstream().update_stream(&config).await.unwrap();
-    mesh.verify().await.unwrap();
+    mesh.admin().jetstream().update_stream(&config).await.unwrap();
+    mesh.admin().verify().await.unwrap();
     let retention = Some(Duration::from_mins(1));
-    mesh.provision(&Provision { retention, ..Provision::default() }).await.unwrap();
+    mesh.admin().provision(&Provision { retention, ..Provision::default() }).await.unwrap();
     let config = self::config(&mesh, "m_EVENTS").await;
     assert_eq!((config.max_message_size, config.max_age), (500_000, Duration::from_mins(1)));
     assert_eq!(config.metadata.get("team").map(String::as_str), Some("billing"));
@@ -172,12 +177,12 @@ async fn many_provisioners_at_once_agree() {
         let url = server.url();
         async move {
             let mesh = Mesh::new(async_nats::connect(url).await.unwrap(), "m", "tester");
-            (*n, mesh.provision(&shards(*n)).await)
+            (*n, mesh.admin().provision(&shards(*n)).await)
         }
     });
     let ends = futures_util::future::join_all(makers).await;
     let mesh = mesh(&server, "m").await;
-    let have = mesh.layout().await.unwrap().shards.get();
+    let have = mesh.admin().layout().await.unwrap().shards.get();
     for (asked, end) in ends {
         match end {
             Ok(_) => assert_eq!(asked, have),
@@ -186,8 +191,8 @@ async fn many_provisioners_at_once_agree() {
             }
         }
     }
-    mesh.verify().await.unwrap();
-    mesh.result_key().await.unwrap();
+    mesh.admin().verify().await.unwrap();
+    mesh.admin().result_key().await.unwrap();
 }
 
 #[tokio::test]
@@ -197,13 +202,13 @@ async fn many_provisioners_of_one_mind_all_succeed() {
         let url = server.url();
         async move {
             let mesh = Mesh::new(async_nats::connect(url).await.unwrap(), "m", "tester");
-            mesh.provision(&shards(4)).await
+            mesh.admin().provision(&shards(4)).await
         }
     });
     for end in futures_util::future::join_all(makers).await {
         end.unwrap();
     }
-    mesh(&server, "m").await.verify().await.unwrap();
+    mesh(&server, "m").await.admin().verify().await.unwrap();
 }
 
 #[tokio::test]
@@ -218,21 +223,22 @@ async fn bad_options_are_refused_before_anything_is_made() {
         Provision { storage_limit: Some(0), ..Provision::default() },
         Provision { storage_limit: Some(u64::MAX), ..Provision::default() },
     ] {
-        let error = mesh.provision(&options).await.unwrap_err();
+        let error = mesh.admin().provision(&options).await.unwrap_err();
         assert_eq!(error.code(), "SINEW-7020", "{error}");
     }
-    assert!(matches!(mesh.layout().await, Err(MeshError::NotProvisioned { .. })));
+    assert!(matches!(mesh.admin().layout().await, Err(MeshError::NotProvisioned { .. })));
 }
 
 #[tokio::test]
 async fn copies_a_server_cannot_keep_are_its_refusal() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    let error = mesh.provision(&Provision { replicas: Some(3), ..Provision::default() }).await.unwrap_err();
+    let error =
+        mesh.admin().provision(&Provision { replicas: Some(3), ..Provision::default() }).await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7011", "{error}");
     // A failed attempt stores no settings, so the mesh can still be provisioned.
-    mesh.provision(&Provision::default()).await.unwrap();
-    mesh.verify().await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    mesh.admin().verify().await.unwrap();
 }
 
 #[tokio::test]
@@ -243,20 +249,20 @@ async fn a_refused_change_leaves_a_mesh_as_it_was() {
     let options = ServerOptions { config_extra: Some(extra.to_owned()), ..ServerOptions::default() };
     let server = Server::start(options).await.unwrap();
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&Provision::default()).await.unwrap();
-    let before = mesh.layout().await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
+    let before = mesh.admin().layout().await.unwrap();
     for refused in [
         Provision { replicas: Some(3), ..Provision::default() },
         Provision { replicas: Some(3), retention: Some(Duration::from_hours(1)), ..Provision::default() },
         Provision { storage_limit: Some(1024 * 1024), ..Provision::default() },
     ] {
-        let error = mesh.provision(&refused).await.unwrap_err();
+        let error = mesh.admin().provision(&refused).await.unwrap_err();
         assert_eq!(error.code(), "SINEW-7011", "{error}");
-        assert_eq!(mesh.check().await.unwrap(), [], "{refused:?}");
+        assert_eq!(mesh.admin().check().await.unwrap(), [], "{refused:?}");
         let fresh = self::mesh(&server, "m").await;
-        assert_eq!(fresh.layout().await.unwrap(), before, "{refused:?}");
+        assert_eq!(fresh.admin().layout().await.unwrap(), before, "{refused:?}");
     }
-    assert_eq!(mesh.provision(&Provision::default()).await.unwrap(), []);
+    assert_eq!(mesh.admin().provision(&Provision::default()).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -269,11 +275,11 @@ async fn damaged_settings_are_said_to_be_damaged() {
         (r#"{"version":1,"shards":4000000000,"replicas":1,"retention":60}"#, "at most"),
     ] {
         let mesh = mesh(&server, "m").await;
-        mesh.provision(&Provision::default()).await.unwrap_or_default();
-        mesh.jetstream().publish("$KV.m_FLEET.settings", body.into()).await.unwrap().await.unwrap();
-        let error = mesh.layout().await.unwrap_err();
+        mesh.admin().provision(&Provision::default()).await.unwrap_or_default();
+        mesh.admin().jetstream().publish("$KV.m_FLEET.settings", body.into()).await.unwrap().await.unwrap();
+        let error = mesh.admin().layout().await.unwrap_err();
         assert!(error.to_string().contains(words), "{body}: {error}");
-        assert_eq!(mesh.provision(&Provision::default()).await.unwrap_err().code(), error.code());
+        assert_eq!(mesh.admin().provision(&Provision::default()).await.unwrap_err().code(), error.code());
     }
 }
 
@@ -281,7 +287,7 @@ async fn damaged_settings_are_said_to_be_damaged() {
 async fn no_stream_can_be_emptied_or_misled_by_a_header() {
     let server = server().await;
     let mesh = mesh(&server, "m").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     let subjects = [
         "m.v1.journal.0",
         "m.v1.history.a",
@@ -297,7 +303,7 @@ async fn no_stream_can_be_emptied_or_misled_by_a_header() {
         "m.v1.quarantine.TASKS.1",
     ];
     let card = Subject::Card { agent: Token::of("kept") };
-    mesh.jetstream().publish(mesh.subject(&card), "{}".into()).await.unwrap().await.unwrap();
+    mesh.admin().jetstream().publish(mesh.subject(&card), "{}".into()).await.unwrap().await.unwrap();
     for subject in subjects {
         for (name, value) in [
             ("Nats-Rollup", "all"),
@@ -307,18 +313,23 @@ async fn no_stream_can_be_emptied_or_misled_by_a_header() {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(name, value);
-            let sent =
-                mesh.jetstream().publish_with_headers(subject, headers, "x".into()).await.unwrap().await;
+            let sent = mesh
+                .admin()
+                .jetstream()
+                .publish_with_headers(subject, headers, "x".into())
+                .await
+                .unwrap()
+                .await;
             assert!(sent.is_err(), "{subject} takes {name}: {value}");
         }
     }
-    let stream = mesh.jetstream().get_stream("m_CARDS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("m_CARDS").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, 1);
 }
 
 /// Codes of the problems that are found, each with whether it is severe.
 async fn problems(mesh: &Mesh) -> Vec<(&'static str, bool)> {
-    mesh.find_problems().await.iter().map(|problem| (problem.code, problem.severe)).collect()
+    mesh.admin().find_problems().await.iter().map(|problem| (problem.code, problem.severe)).collect()
 }
 
 #[tokio::test]
@@ -327,19 +338,19 @@ async fn problems_of_a_server_are_found() {
     let sound = server().await;
     let mesh = self::mesh(&sound, "m").await;
     assert_eq!(problems(&mesh).await, []);
-    mesh.provision(&Provision { storage_limit: Some(1024 * 1024), ..shards(2) }).await.unwrap();
+    mesh.admin().provision(&Provision { storage_limit: Some(1024 * 1024), ..shards(2) }).await.unwrap();
     assert_eq!(problems(&mesh).await, []);
 
     // A stream that refuses messages when it is full, almost and entirely.
     for (bytes, severe) in [(900_000, false), (135_000, true)] {
         let subject = format!("m.v1.command.0.x{bytes}");
-        mesh.jetstream().publish(subject, vec![b'x'; bytes].into()).await.unwrap().await.unwrap();
+        mesh.admin().jetstream().publish(subject, vec![b'x'; bytes].into()).await.unwrap().await.unwrap();
         assert_eq!(problems(&mesh).await, [("SINEW-7040", severe)]);
     }
-    mesh.jetstream().get_stream("m_COMMANDS").await.unwrap().purge().await.unwrap();
+    mesh.admin().jetstream().get_stream("m_COMMANDS").await.unwrap().purge().await.unwrap();
 
     // An owner that has read more than there is.
-    let mut asked = mesh.serve_queries(1).await.unwrap();
+    let mut asked = mesh.services().serve_queries(1).await.unwrap();
     assert!(mesh.fleet().claim(1, "ghost", 0).await.unwrap());
     let answering = tokio::spawn(async move {
         for commands in [1, 1_000_000] {
@@ -366,20 +377,24 @@ async fn problems_of_a_server_are_found() {
 async fn events_are_kept_by_those_who_want_them() {
     let server = server().await;
     let (plain, keeping) = (mesh(&server, "plain").await, mesh(&server, "keeping").await);
-    plain.provision(&shards(1)).await.unwrap();
-    keeping.provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
+    plain.admin().provision(&shards(1)).await.unwrap();
+    keeping.admin().provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
     for (mesh, keeps) in [(&plain, false), (&keeping, true)] {
-        mesh.provision(&Provision::default()).await.unwrap();
-        assert_eq!(mesh.layout().await.unwrap().keeps_events, keeps, "what is not named stays as it is");
-        assert_eq!(mesh.check().await.unwrap(), []);
+        mesh.admin().provision(&Provision::default()).await.unwrap();
+        assert_eq!(
+            mesh.admin().layout().await.unwrap().keeps_events,
+            keeps,
+            "what is not named stays as it is"
+        );
+        assert_eq!(mesh.admin().check().await.unwrap(), []);
         let stream = format!("{}_EVENTS", mesh.namespace());
-        assert_eq!(mesh.jetstream().get_stream(stream).await.is_ok(), keeps);
+        assert_eq!(mesh.admin().jetstream().get_stream(stream).await.is_ok(), keeps);
     }
     // The settings as an older version has stored them.
     let old = r#"{"version":1,"shards":1,"replicas":1,"retention":604800}"#;
     let subject = "$KV.old_FLEET.settings";
     let old_mesh = mesh(&server, "old").await;
-    old_mesh.provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
-    old_mesh.jetstream().publish(subject, old.into()).await.unwrap().await.unwrap();
-    assert!(mesh(&server, "old").await.layout().await.unwrap().keeps_events);
+    old_mesh.admin().provision(&Provision { keep_events: Some(true), ..shards(1) }).await.unwrap();
+    old_mesh.admin().jetstream().publish(subject, old.into()).await.unwrap().await.unwrap();
+    assert!(mesh(&server, "old").await.admin().layout().await.unwrap().keeps_events);
 }

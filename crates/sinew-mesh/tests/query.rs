@@ -37,7 +37,7 @@ fn summary(n: usize) -> Summary {
 #[tokio::test]
 async fn questions_are_answered_whatever_the_size() {
     let (server, mesh) = started::mesh().await;
-    let mut queries = mesh.serve_queries(3).await.unwrap();
+    let mut queries = mesh.services().serve_queries(3).await.unwrap();
     let execution = summary(0).execution;
     let record = |size: usize| Bytes::from((0..size).map(|n| (n / 1000) as u8).collect::<Vec<_>>());
     let many: Vec<_> = (0..20_000).map(summary).collect();
@@ -65,23 +65,23 @@ async fn questions_are_answered_whatever_the_size() {
     });
     let other = started::connect(&server.url(), "other").await;
     for (query, answer) in cases {
-        let told = other.ask(3, &query).await.unwrap();
+        let told = other.services().ask_shard(3, &query).await.unwrap();
         assert!(told == answer, "{query:?} got another answer");
     }
     let queries = owner.await.unwrap();
     // Another shard has no owner, and neither has this one once its owner is gone.
-    let error = other.ask(4, &Query::List {}).await.unwrap_err();
+    let error = other.services().ask_shard(4, &Query::List {}).await.unwrap_err();
     assert!(error.is_no_responders() && error.code() == "SINEW-7054", "{error}");
     drop(queries);
     mesh.client().flush().await.unwrap();
-    let error = other.ask(3, &Query::List {}).await.unwrap_err();
+    let error = other.services().ask_shard(3, &Query::List {}).await.unwrap_err();
     assert!(error.is_no_responders(), "{error}");
 }
 
 #[tokio::test]
 async fn questions_that_cannot_be_read_are_refused() {
     let (_server, mesh) = started::mesh().await;
-    let mut queries = mesh.serve_queries(0).await.unwrap();
+    let mut queries = mesh.services().serve_queries(0).await.unwrap();
     let owner = tokio::spawn(async move { queries.next().await.unwrap().query });
     let subject = mesh.subject(&Subject::Query { shard: 0 });
     for question in ["", "{", "{}", r#"{"get":"a.b"}"#, r#"{"drop":{}}"#, &" ".repeat(10_000)] {
@@ -109,7 +109,7 @@ async fn told(mesh: &Mesh, query: Query, messages: Vec<(Option<&'static str>, Ve
             client.publish_with_headers(reply.clone(), headers, body.into()).await.unwrap();
         }
     });
-    let error = mesh.ask_within(9, &query, Duration::from_millis(300)).await.unwrap_err();
+    let error = mesh.services().ask_shard_within(9, &query, Duration::from_millis(300)).await.unwrap_err();
     liar.await.unwrap();
     error
 }

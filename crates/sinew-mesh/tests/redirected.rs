@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// Two messages under subjects that differ in nothing that matters: what the server was made to send, and a true one.
 async fn both(mesh: &Mesh, forged: &Subject, own: &Subject) {
     // The bytes come out of the store of artifacts, whose readers and writers agents are.
-    mesh.jetstream().publish("$O.test_ARTIFACTS.C.bytes", "{}".into()).await.unwrap().await.unwrap();
+    mesh.admin().jetstream().publish("$O.test_ARTIFACTS.C.bytes", "{}".into()).await.unwrap().await.unwrap();
     let asked = r#"{"last_by_subj":"$O.test_ARTIFACTS.C.bytes"}"#;
     let before = stored(mesh, forged).await;
     let call = "$JS.API.DIRECT.GET.OBJ_test_ARTIFACTS";
@@ -29,7 +29,8 @@ async fn both(mesh: &Mesh, forged: &Subject, own: &Subject) {
     timeout(SOON, async { while stored(mesh, forged).await == before {} })
         .await
         .unwrap_or_else(|_| panic!("the server did not deliver to {}", mesh.subject(forged)));
-    let said = mesh.jetstream().publish_with_headers(mesh.subject(own), HeaderMap::new(), "{}".into()).await;
+    let said =
+        mesh.admin().jetstream().publish_with_headers(mesh.subject(own), HeaderMap::new(), "{}".into()).await;
     said.unwrap().await.unwrap();
 }
 
@@ -40,21 +41,24 @@ async fn stored(mesh: &Mesh, of: &Subject) -> u64 {
         Subject::Command { .. } => "COMMANDS",
         _ => "EVENTS",
     };
-    let stream = mesh.jetstream().get_stream(format!("test_{kind}")).await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream(format!("test_{kind}")).await.unwrap();
     stream.cached_info().state.messages
 }
 
 #[tokio::test]
 async fn nobody_takes_it_for_a_message() {
     let (_server, mesh) = started::mesh().await;
-    mesh.provision(&sinew_mesh::Provision { keep_events: Some(true), ..Default::default() }).await.unwrap();
+    mesh.admin()
+        .provision(&sinew_mesh::Provision { keep_events: Some(true), ..Default::default() })
+        .await
+        .unwrap();
     let agent = Token::of("a");
     let task = |n: usize| {
         let (execution, task, _) = started::ids(n);
         Subject::Task { agent: agent.clone(), execution, task }
     };
     both(&mesh, &task(1), &task(2)).await;
-    let delivery = timeout(SOON, mesh.agent_queue(&agent, 2).next()).await.expect("the true task");
+    let delivery = timeout(SOON, mesh.tasks().queue(&agent, 2).next()).await.expect("the true task");
     assert_eq!(delivery.task, started::ids(2).1);
 
     let command = |n: usize| Subject::Command {
@@ -64,7 +68,7 @@ async fn nobody_takes_it_for_a_message() {
         id: Token::of(&n.to_string()),
     };
     both(&mesh, &command(1), &command(2)).await;
-    let mut inbox = mesh.inbox(0, Positions::default()).await.unwrap();
+    let mut inbox = mesh.commands().inbox(0, Positions::default()).await.unwrap();
     for wanted in [None, Some(command(2))] {
         let received = timeout(SOON, inbox.next()).await.expect("a command");
         assert_eq!(received.subject, wanted, "{}", received.name);
@@ -76,25 +80,25 @@ async fn nobody_takes_it_for_a_message() {
         kind: Token::of("command"),
     };
     both(&mesh, &event(1), &event(2)).await;
-    let mut events = mesh.events(&EventFilter::default(), EventStart::Beginning).await.unwrap();
+    let mut events = mesh.events().follow(&EventFilter::default(), EventStart::Beginning).await.unwrap();
     assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
 
     // The same where events are not kept, and heard as they are told.
     let plain = Mesh::new(mesh.client(), "plain", "tester");
-    plain.provision(&sinew_mesh::Provision::default()).await.unwrap();
-    let mut events = plain.events(&EventFilter::default(), EventStart::Beginning).await.unwrap();
+    plain.admin().provision(&sinew_mesh::Provision::default()).await.unwrap();
+    let mut events = plain.events().follow(&EventFilter::default(), EventStart::Beginning).await.unwrap();
     let mut raw = mesh.client().subscribe(plain.subject(&event(1))).await.unwrap();
     let asked = serde_json::json!({ "last_by_subj": mesh.subject(&task(2)) }).to_string();
     let call = "$JS.API.DIRECT.GET.test_TASKS";
     mesh.client().publish_with_reply(call, plain.subject(&event(1)), asked.into()).await.unwrap();
     timeout(SOON, raw.next()).await.expect("the server delivers there").unwrap();
-    plain.publish_event(&event(2), HeaderMap::new(), "{}".into()).await.unwrap();
+    plain.events().publish(&event(2), HeaderMap::new(), "{}".into()).await.unwrap();
     assert_eq!(timeout(SOON, events.next()).await.expect("an event").execution, started::ids(2).0);
 
     // The task was set aside by its agent; commands are by their executor.
     let aside = async {
         loop {
-            if let [one] = &mesh.quarantined(10).await.unwrap()[..] {
+            if let [one] = &mesh.quarantine().list(10).await.unwrap()[..] {
                 return one.subject.clone();
             }
         }

@@ -48,7 +48,7 @@ async fn echo(mut server: RpcServer, replica: &'static str) -> usize {
 
 async fn call(mesh: &Mesh, agent: &str, method: &str) -> Result<String, MeshError> {
     let headers = headers(&[(header::ATTEMPT, "1"), ("Nats-Expected-Stream", "x")]);
-    let reply = mesh.call_rpc(agent, method, headers, "hello".into(), SOON).await?;
+    let reply = mesh.services().call_rpc(agent, method, headers, "hello".into(), SOON).await?;
     assert!(reply.headers.get("Nats-Rollup").is_none());
     Ok(String::from_utf8(reply.body.to_vec()).unwrap())
 }
@@ -57,7 +57,8 @@ async fn call(mesh: &Mesh, agent: &str, method: &str) -> Result<String, MeshErro
 #[tokio::test]
 async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
     let (_server, mesh) = started::mesh().await;
-    let (mut door, mut queries) = (mesh.serve_rpc("a").await.unwrap(), mesh.serve_queries(0).await.unwrap());
+    let (mut door, mut queries) =
+        (mesh.services().serve_rpc("a").await.unwrap(), mesh.services().serve_queries(0).await.unwrap());
     let client = mesh.client();
     let send = |subject: &'static str, reply: &'static str, body: &'static str| {
         client.publish_with_reply(subject, reply, body.into())
@@ -75,7 +76,7 @@ async fn nobody_answers_to_a_subject_of_the_mesh_or_of_the_server() {
     let (call, asked) = tokio::join!(door.next(), queries.next());
     assert_eq!(call.unwrap().method, "Last");
     assert_eq!(asked.unwrap().query, sinew_mesh::query::Query::Status {});
-    let journal = mesh.jetstream().get_stream("test_JOURNAL").await.unwrap();
+    let journal = mesh.admin().jetstream().get_stream("test_JOURNAL").await.unwrap();
     assert_eq!(journal.cached_info().state.messages, 0);
 }
 
@@ -88,7 +89,7 @@ async fn calls_reach_one_replica_and_say_who_calls() {
 
     let mut replicas = Vec::new();
     for replica in ["one", "two"] {
-        replicas.push(tokio::spawn(echo(mesh.serve_rpc(agent).await.unwrap(), replica)));
+        replicas.push(tokio::spawn(echo(mesh.services().serve_rpc(agent).await.unwrap(), replica)));
     }
     let other = started::connect(&server.url(), "an other").await;
     let mut served = BTreeSet::new();
@@ -114,13 +115,20 @@ async fn calls_reach_one_replica_and_say_who_calls() {
 #[tokio::test]
 async fn calls_without_an_answer_and_calls_that_are_too_large_are_told_apart() {
     let (_server, mesh) = started::mesh().await;
-    let mut door = mesh.serve_rpc("slow").await.unwrap();
+    let mut door = mesh.services().serve_rpc("slow").await.unwrap();
     let wait = Duration::from_millis(200);
-    let error = mesh.call_rpc("slow", "SendMessage", HeaderMap::new(), "x".into(), wait).await.unwrap_err();
+    let error = mesh
+        .services()
+        .call_rpc("slow", "SendMessage", HeaderMap::new(), "x".into(), wait)
+        .await
+        .unwrap_err();
     assert_eq!((error.code(), error.is_no_responders()), ("SINEW-7055", false), "{error}");
     let large = Bytes::from(vec![0; 2 << 20]);
-    let error =
-        mesh.call_rpc("slow", "SendMessage", HeaderMap::new(), large.clone(), wait).await.unwrap_err();
+    let error = mesh
+        .services()
+        .call_rpc("slow", "SendMessage", HeaderMap::new(), large.clone(), wait)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "SINEW-7053", "{error}");
     let call = door.next().await.unwrap();
     assert_eq!((call.method.as_str(), &call.body[..]), ("SendMessage", &b"x"[..]));
@@ -141,14 +149,14 @@ async fn calls_without_an_answer_and_calls_that_are_too_large_are_told_apart() {
 async fn status_reaches_who_watches() {
     let (_server, mesh) = started::mesh().await;
     let ((first, task, _), (second, other, _)) = (started::ids(1), started::ids(2));
-    let mut one = mesh.watch_progress(Some(&first), Some(&task)).await.unwrap();
-    let mut whole = mesh.watch_progress(Some(&second), None).await.unwrap();
-    let mut all = mesh.watch_progress(None, None).await.unwrap();
+    let mut one = mesh.tasks().watch_progress(Some(&first), Some(&task)).await.unwrap();
+    let mut whole = mesh.tasks().watch_progress(Some(&second), None).await.unwrap();
+    let mut all = mesh.tasks().watch_progress(None, None).await.unwrap();
     let mut sent = HeaderMap::new();
     let trace = TraceParent::fresh();
     trace.put(&mut sent);
     for (execution, task, body) in [(&first, &task, "a"), (&second, &other, "b"), (&second, &task, "c")] {
-        mesh.progress(execution, task, sent.clone(), body.into()).await.unwrap();
+        mesh.tasks().report_progress(execution, task, sent.clone(), body.into()).await.unwrap();
     }
     let status = one.next().await.unwrap();
     assert_eq!((&status.execution, &status.task, &status.body[..]), (&first, &task, &b"a"[..]));
@@ -159,12 +167,13 @@ async fn status_reaches_who_watches() {
         assert_eq!(all.next().await.unwrap().body, body);
     }
     let large = Bytes::from(vec![0; LARGEST_STATUS + 1]);
-    let error = mesh.progress(&first, &task, HeaderMap::new(), large.clone()).await.unwrap_err();
+    let error =
+        mesh.tasks().report_progress(&first, &task, HeaderMap::new(), large.clone()).await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7053");
     // From others it is passed over.
     let subject = mesh.subject(&Subject::Progress { execution: first.clone(), task: task.clone() });
     mesh.client().publish(subject, large).await.unwrap();
-    mesh.progress(&first, &task, HeaderMap::new(), "after".into()).await.unwrap();
+    mesh.tasks().report_progress(&first, &task, HeaderMap::new(), "after".into()).await.unwrap();
     assert_eq!(one.next().await.unwrap().body, "after");
 }
 
@@ -172,18 +181,19 @@ async fn status_reaches_who_watches() {
 async fn words_reach_every_replica_of_the_agent_and_no_other() {
     let (_server, mesh) = started::mesh().await;
     let (execution, task, _) = started::ids(1);
-    let mut replicas = [mesh.controls("a b").await.unwrap(), mesh.controls("a b").await.unwrap()];
-    let mut other = mesh.controls("other").await.unwrap();
+    let mut replicas =
+        [mesh.tasks().controls("a b").await.unwrap(), mesh.tasks().controls("a b").await.unwrap()];
+    let mut other = mesh.tasks().controls("other").await.unwrap();
     let cancel = Control::Cancel { execution };
     let subject = mesh.subject(&Subject::Control { agent: Token::of("a b"), task: task.clone() });
     for garbage in ["", "{}", r#"{"obey":{}}"#, r#"{"cancel":{"execution":"a.b"}}"#] {
         mesh.client().publish(subject.clone(), garbage.into()).await.unwrap();
     }
-    mesh.control("a b", &task, &cancel).await.unwrap();
+    mesh.tasks().control("a b", &task, &cancel).await.unwrap();
     for replica in &mut replicas {
         let word = replica.next().await.unwrap();
         assert_eq!((&word.task, &word.control), (&task, &cancel));
     }
-    mesh.control("other", &task, &cancel).await.unwrap();
+    mesh.tasks().control("other", &task, &cancel).await.unwrap();
     assert_eq!(other.next().await.unwrap().task, task);
 }

@@ -38,7 +38,7 @@ async fn a_subject_takes_one_body() {
     // A message id that somebody used for another message keeps nobody out.
     let mut headers = none();
     headers.insert("Nats-Msg-Id", "id");
-    let jetstream = mesh.jetstream();
+    let jetstream = mesh.admin().jetstream();
     let stranger = jetstream.publish_with_headers("test.v1.task.x.y", headers.clone(), "".into());
     stranger.await.unwrap().await.unwrap();
     for n in [2, 3] {
@@ -92,13 +92,13 @@ async fn many_are_stored_at_once_and_the_outcomes_keep_their_order() {
             .collect()
     };
     let third: Vec<OutgoingMessage> = parcels("one").into_iter().step_by(3).collect();
-    assert!(mesh.put_all(third).await.iter().all(|put| matches!(put, Ok(PutOutcome::New))));
-    let puts = mesh.put_all(parcels("one")).await;
+    assert!(mesh.tasks().put_all(third).await.iter().all(|put| matches!(put, Ok(PutOutcome::New))));
+    let puts = mesh.tasks().put_all(parcels("one")).await;
     for (n, put) in puts.into_iter().enumerate() {
         assert_eq!(put.unwrap(), if n % 3 == 0 { PutOutcome::Same } else { PutOutcome::New }, "{n}");
     }
     assert_eq!(started::messages(&mesh, "TASKS").await, 7_000);
-    assert!(mesh.put_all(Vec::new()).await.is_empty());
+    assert!(mesh.tasks().put_all(Vec::new()).await.is_empty());
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn what_is_larger_than_the_server_takes_is_refused_before_it_is_sent() {
     };
     assert_eq!(put, PutOutcome::New);
     assert!((limit - 1_300..limit - 1_000).contains(&body), "{body}: headers count");
-    let large = mesh.publish_event(&event("a"), none(), whole).await;
+    let large = mesh.events().publish(&event("a"), none(), whole).await;
     assert_eq!(large.unwrap_err().code(), "SINEW-7053");
 }
 
@@ -130,7 +130,7 @@ async fn what_is_larger_than_the_server_takes_is_refused_before_it_is_sent() {
 async fn an_agent_writes_results_of_its_mesh_and_nothing_else() {
     let (_server, mesh) = started::mesh().await;
     let name = mesh.subject(&started::result(0, 1));
-    assert_eq!(mesh.result(&name, none(), "{}".into()).await.unwrap(), PutOutcome::New);
+    assert_eq!(mesh.tasks().put_result(&name, none(), "{}".into()).await.unwrap(), PutOutcome::New);
     let long = "x".repeat(10_000);
     for subject in [
         &mesh.subject(&started::command(0, 1)),
@@ -143,7 +143,7 @@ async fn an_agent_writes_results_of_its_mesh_and_nothing_else() {
         "",
         &long,
     ] {
-        let error = mesh.result(subject, none(), "{}".into()).await.unwrap_err();
+        let error = mesh.tasks().put_result(subject, none(), "{}".into()).await.unwrap_err();
         assert_eq!(error.code(), "SINEW-7032", "{subject}");
         assert!(error.to_string().len() < 300);
     }
@@ -153,9 +153,9 @@ async fn an_agent_writes_results_of_its_mesh_and_nothing_else() {
 async fn a_command_carries_its_caller() {
     let (_server, mesh) = started::mesh().await;
     let id = Token::of("k");
-    let put = mesh.command(Operation::Cancel, 3, &id, none(), "{}".into()).await.unwrap();
+    let put = mesh.commands().send(Operation::Cancel, 3, &id, none(), "{}".into()).await.unwrap();
     assert_eq!(put, PutOutcome::New);
-    let stream = mesh.jetstream().get_stream("test_COMMANDS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_COMMANDS").await.unwrap();
     let stored = stream.get_raw_message(1).await.unwrap();
     assert_eq!(stored.subject.as_str(), "test.v1.command.3.cancel.tester.k");
 }
@@ -169,11 +169,11 @@ async fn events_are_told_without_commands_to_the_server() {
     headers.insert("Nats-TTL", "1");
     headers.insert("traceparent", "00-a-b-01");
     for kind in ["started", "ended"] {
-        mesh.publish_event(&event(kind), headers.clone(), "{}".into()).await.unwrap();
+        mesh.events().publish(&event(kind), headers.clone(), "{}".into()).await.unwrap();
         let headers = heard.next().await.unwrap().headers.unwrap();
         assert_eq!(headers.iter().count(), 1, "{headers:?}");
     }
-    let error = mesh.publish_event(&started::task("a", 1), none(), "{}".into()).await.unwrap_err();
+    let error = mesh.events().publish(&started::task("a", 1), none(), "{}".into()).await.unwrap_err();
     assert_eq!(error.code(), "SINEW-7032");
 }
 
@@ -224,7 +224,7 @@ async fn puts_outlive_a_server_that_is_killed() {
         .collect();
     let mut heard = mesh.client().subscribe("test.v1.task.>").await.unwrap();
     let writer = mesh.clone();
-    let puts = tokio::spawn(async move { writer.put_all(parcels).await });
+    let puts = tokio::spawn(async move { writer.tasks().put_all(parcels).await });
     for _ in 0..1_000 {
         heard.next().await.unwrap();
     }

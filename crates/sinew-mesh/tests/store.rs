@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter, LARGEST_MESSAGE};
-use sinew_mesh::store::{MOST_VERSIONS, StoredPlan, Workflows};
+use sinew_mesh::workflow::{MOST_VERSIONS, StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_protocol::deployment::{Deployment, MAX_DEPLOYMENT};
 use sinew_protocol::{ExecutionId, Subject, Token};
@@ -32,39 +32,39 @@ fn plan(n: u32) -> StoredPlan {
 #[tokio::test]
 async fn plans_are_found_by_what_they_are() {
     let (_server, mesh) = started::mesh().await;
-    let digest = mesh.put_plan(&plan(1)).await.unwrap();
+    let digest = mesh.workflows().put_plan(&plan(1)).await.unwrap();
     // Members in another order are the same plan; a null is the only sign that says what a digest covers.
     let mut shuffled = plan(1);
     shuffled.plan = json!({"nodes": [{"n": 1, "a": "ä\u{1}\"", "z": 1.5}], "limits": {}, "name": "orders"});
     assert_eq!(shuffled.digest(), digest);
     let canonical = r#"{"limits":{},"name":"orders","nodes":[{"a":"ä\u0001\"","n":1,"z":1.5}]}"#;
     assert_eq!(digest, sinew_protocol::artifact::sha256(canonical.as_bytes()));
-    assert_eq!(mesh.get_plan(&digest).await.unwrap(), plan(1));
-    assert_eq!(mesh.put_plan(&plan(1)).await.unwrap(), digest);
-    assert_ne!(mesh.put_plan(&plan(2)).await.unwrap(), digest);
+    assert_eq!(mesh.workflows().get_plan(&digest).await.unwrap(), plan(1));
+    assert_eq!(mesh.workflows().put_plan(&plan(1)).await.unwrap(), digest);
+    assert_ne!(mesh.workflows().put_plan(&plan(2)).await.unwrap(), digest);
 
     let mut large = plan(3);
     large.source = Some("#".repeat(2 << 20));
-    let digest = mesh.put_plan(&large).await.unwrap();
-    assert_eq!(mesh.get_plan(&digest).await.unwrap(), large);
+    let digest = mesh.workflows().put_plan(&large).await.unwrap();
+    assert_eq!(mesh.workflows().get_plan(&digest).await.unwrap(), large);
     for unknown in [plan(4).digest(), String::new(), "a.b".to_owned(), ">".to_owned(), "A".repeat(64)] {
-        assert_eq!(mesh.get_plan(&unknown).await.unwrap_err().code(), "SINEW-7051", "{unknown}");
+        assert_eq!(mesh.workflows().get_plan(&unknown).await.unwrap_err().code(), "SINEW-7051", "{unknown}");
     }
 }
 
 #[tokio::test]
 async fn a_plan_under_the_digest_of_another_is_refused() {
     let (_server, mesh) = started::mesh().await;
-    let (digest, other) = (plan(1).digest(), mesh.put_plan(&plan(2)).await.unwrap());
-    let stream = mesh.jetstream().get_stream("OBJ_test_PLANS").await.unwrap();
+    let (digest, other) = (plan(1).digest(), mesh.workflows().put_plan(&plan(2)).await.unwrap());
+    let stream = mesh.admin().jetstream().get_stream("OBJ_test_PLANS").await.unwrap();
     let described = stream.get_last_raw_message_by_subject("$O.test_PLANS.M.>").await.unwrap();
     let forged = String::from_utf8(described.payload.to_vec()).unwrap().replace(&other, &digest);
     let subject = format!("$O.test_PLANS.M.{}", data_encoding::BASE64URL.encode(digest.as_bytes()));
-    mesh.jetstream().publish(subject, forged.into()).await.unwrap().await.unwrap();
-    assert!(matches!(mesh.get_plan(&digest).await, Err(MeshError::Damaged { .. })));
+    mesh.admin().jetstream().publish(subject, forged.into()).await.unwrap().await.unwrap();
+    assert!(matches!(mesh.workflows().get_plan(&digest).await, Err(MeshError::Damaged { .. })));
     // Deploying again mends it.
-    mesh.put_plan(&plan(1)).await.unwrap();
-    assert_eq!(mesh.get_plan(&digest).await.unwrap(), plan(1));
+    mesh.workflows().put_plan(&plan(1)).await.unwrap();
+    assert_eq!(mesh.workflows().get_plan(&digest).await.unwrap(), plan(1));
 }
 
 fn deployment(name: &str, n: u32) -> Deployment {
@@ -91,25 +91,25 @@ async fn until(workflows: &mut Workflows, is: impl Fn(&Workflows) -> bool) {
 
 async fn raw(mesh: &Mesh, name: &str, body: Vec<u8>) {
     let subject = mesh.subject(&Subject::Workflow { name: Token::of(name) });
-    mesh.jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
+    mesh.admin().jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
 }
 
 #[tokio::test]
 async fn workflows_have_names_and_versions() {
     let (mut server, mesh) = started::mesh().await;
-    mesh.deploy(&deployment("order intake", 1)).await.unwrap();
-    let mut workflows = mesh.workflows();
+    mesh.workflows().deploy(&deployment("order intake", 1)).await.unwrap();
+    let mut workflows = mesh.workflows().follow();
     workflows.ready().await;
     assert_eq!(workflows.get("order intake").unwrap().deployment, deployment("order intake", 1));
     assert!(workflows.get("other").is_none());
-    assert!(mesh.workflow("other").await.unwrap().is_none());
+    assert!(mesh.workflows().latest("other").await.unwrap().is_none());
 
-    let seq = mesh.deploy(&deployment("order intake", 2)).await.unwrap();
-    mesh.deploy(&deployment("billing", 1)).await.unwrap();
+    let seq = mesh.workflows().deploy(&deployment("order intake", 2)).await.unwrap();
+    mesh.workflows().deploy(&deployment("billing", 1)).await.unwrap();
     until(&mut workflows, |workflows| workflows.list().len() == 2).await;
     let latest = workflows.get("order intake").unwrap();
     assert_eq!((latest.seq, latest.deployment.at), (seq, 2));
-    assert_eq!(mesh.workflow("order intake").await.unwrap().as_ref(), Some(&*latest));
+    assert_eq!(mesh.workflows().latest("order intake").await.unwrap().as_ref(), Some(&*latest));
     let names: Vec<_> = workflows.list().iter().map(|version| version.deployment.name.clone()).collect();
     assert_eq!(names, ["billing", "order intake"]);
 
@@ -121,18 +121,18 @@ async fn workflows_have_names_and_versions() {
     ] {
         raw(&mesh, "order intake", body).await;
     }
-    mesh.undeploy("billing").await.unwrap();
+    mesh.workflows().undeploy("billing").await.unwrap();
     until(&mut workflows, |workflows| workflows.get("billing").is_none()).await;
     assert_eq!(workflows.get("order intake").unwrap().deployment.at, 2);
     assert_eq!(workflows.versions("billing").len(), 1);
-    assert!(mesh.workflow("billing").await.unwrap().is_none());
+    assert!(mesh.workflows().latest("billing").await.unwrap().is_none());
 
     // After the server's death the view goes on, and shows the same.
     server.kill9().await.unwrap();
     server.restart().await.unwrap();
     let other = started::connect(&server.url(), "other").await;
     for n in 3..30 {
-        other.deploy(&deployment("order intake", n)).await.unwrap();
+        other.workflows().deploy(&deployment("order intake", n)).await.unwrap();
     }
     until(&mut workflows, |workflows| {
         workflows.get("order intake").is_some_and(|version| version.deployment.at == 29)
@@ -155,7 +155,12 @@ async fn deployments_that_mean_nothing_are_refused() {
         (Deployment { mermaid: "x".repeat(MAX_DEPLOYMENT), ..good }, "SINEW-7053"),
     ];
     for (deployment, code) in bad {
-        assert_eq!(mesh.deploy(&deployment).await.unwrap_err().code(), code, "{}", deployment.name);
+        assert_eq!(
+            mesh.workflows().deploy(&deployment).await.unwrap_err().code(),
+            code,
+            "{}",
+            deployment.name
+        );
     }
 }
 
@@ -173,40 +178,41 @@ fn closed(n: usize) -> ClosedExecution {
 #[tokio::test]
 async fn records_are_archived_whole() {
     let (_server, mesh) = started::mesh().await;
-    assert!(mesh.get_history(&closed(1).execution).await.unwrap().is_none());
-    assert!(mesh.list_history(&HistoryFilter::default(), 10).await.unwrap().is_empty());
+    assert!(mesh.history().get(&closed(1).execution).await.unwrap().is_none());
+    assert!(mesh.history().list(&HistoryFilter::default(), 10).await.unwrap().is_empty());
     let large = Bytes::from(vec![7; LARGEST_MESSAGE + 1]);
     for (n, record) in [(1, Bytes::from_static(b"record")), (3, large.clone()), (4, Bytes::new())] {
-        mesh.put_history(&closed(n), record.clone()).await.unwrap();
-        mesh.put_history(&closed(n), record.clone()).await.unwrap();
-        assert_eq!(mesh.get_history(&closed(n).execution).await.unwrap(), Some((closed(n), record)));
+        mesh.history().put(&closed(n), record.clone()).await.unwrap();
+        mesh.history().put(&closed(n), record.clone()).await.unwrap();
+        assert_eq!(mesh.history().get(&closed(n).execution).await.unwrap(), Some((closed(n), record)));
     }
     // A retried execution is archived again.
     let again = ClosedExecution { status: "success".to_owned(), ended: 9_000, ..closed(3) };
-    mesh.put_history(&again, Bytes::from_static(b"longer")).await.unwrap();
-    assert_eq!(mesh.get_history(&again.execution).await.unwrap().unwrap().0, again);
-    let all = mesh.list_history(&HistoryFilter::default(), 10).await.unwrap();
+    mesh.history().put(&again, Bytes::from_static(b"longer")).await.unwrap();
+    assert_eq!(mesh.history().get(&again.execution).await.unwrap().unwrap().0, again);
+    let all = mesh.history().list(&HistoryFilter::default(), 10).await.unwrap();
     assert_eq!(all, [again, closed(4), closed(1)]);
 
     // A message that names an object of another execution does not get its bytes.
-    mesh.put_history(&closed(5), large.clone()).await.unwrap();
+    mesh.history().put(&closed(5), large.clone()).await.unwrap();
     let thief = closed(6);
-    let stream = mesh.jetstream().get_stream("test_HISTORY").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_HISTORY").await.unwrap();
     let subject = mesh.subject(&Subject::History { execution: closed(5).execution });
     let message = stream.get_last_raw_message_by_subject(&subject).await.unwrap();
     let subject = mesh.subject(&Subject::History { execution: thief.execution.clone() });
-    let stored = mesh.jetstream().publish_with_headers(subject, message.headers, Bytes::new()).await.unwrap();
+    let stored =
+        mesh.admin().jetstream().publish_with_headers(subject, message.headers, Bytes::new()).await.unwrap();
     stored.await.unwrap();
-    assert_eq!(mesh.get_history(&thief.execution).await.unwrap_err().code(), "SINEW-7052");
+    assert_eq!(mesh.history().get(&thief.execution).await.unwrap_err().code(), "SINEW-7052");
 }
 
 #[tokio::test]
 async fn the_archive_is_listed_newest_first_by_headers() {
     let (_server, mesh) = started::mesh().await;
     for n in 0..2_000 {
-        mesh.put_history(&closed(n), vec![1; 500].into()).await.unwrap();
+        mesh.history().put(&closed(n), vec![1; 500].into()).await.unwrap();
     }
-    let list = async |filter: HistoryFilter, limit| mesh.list_history(&filter, limit).await.unwrap();
+    let list = async |filter: HistoryFilter, limit| mesh.history().list(&filter, limit).await.unwrap();
     let began = std::time::Instant::now();
     let newest = list(HistoryFilter::default(), 20).await;
     println!("20 of 2000 listed in {:?}", began.elapsed());

@@ -26,7 +26,7 @@ async fn put(mesh: &Mesh, tasks: std::ops::Range<usize>) {
         headers: HeaderMap::new(),
         body: Bytes::from(n.to_string()),
     });
-    for put in mesh.put_all(parcels.collect()).await {
+    for put in mesh.tasks().put_all(parcels.collect()).await {
         put.unwrap();
     }
 }
@@ -40,11 +40,11 @@ async fn impatient(mesh: &Mesh, ack_wait: Duration) {
         filter_subject: "test.v1.task.reviewer.>".to_owned(),
         ..pull::Config::default()
     };
-    mesh.jetstream().create_consumer_on_stream(config, "test_TASKS").await.unwrap();
+    mesh.admin().jetstream().create_consumer_on_stream(config, "test_TASKS").await.unwrap();
 }
 
 async fn unanswered(mesh: &Mesh) -> (usize, u64) {
-    let jetstream = mesh.jetstream();
+    let jetstream = mesh.admin().jetstream();
     let consumer =
         jetstream.get_consumer_from_stream::<pull::Config, _, _>(queue_name(&agent()), "test_TASKS");
     let info = consumer.await.unwrap().cached_info().clone();
@@ -56,7 +56,7 @@ async fn a_task_comes_once_to_one_of_those_who_serve() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, 0..200).await;
     mesh.put_once(&started::task("other", 1), HeaderMap::new(), "".into()).await.unwrap();
-    let (mut left, mut right) = (mesh.agent_queue(&agent(), 4), mesh.agent_queue(&agent(), 4));
+    let (mut left, mut right) = (mesh.tasks().queue(&agent(), 4), mesh.tasks().queue(&agent(), 4));
     let mut bodies = Vec::new();
     let mut by = [0, 0];
     for _ in 0..200 {
@@ -87,7 +87,7 @@ async fn a_task_comes_once_to_one_of_those_who_serve() {
 async fn no_more_is_fetched_than_can_be_worked_on() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, 0..20).await;
-    let mut queue = mesh.agent_queue(&agent(), 3);
+    let mut queue = mesh.tasks().queue(&agent(), 3);
     let mut out = vec![queue.next().await, queue.next().await, queue.next().await];
     assert_eq!((queue.busy(), queue.try_next().is_none()), (3, true));
     assert_eq!(unanswered(&mesh).await, (3, 17), "the rest stays for others");
@@ -104,7 +104,7 @@ async fn no_more_is_fetched_than_can_be_worked_on() {
 async fn a_task_that_is_handed_back_comes_again_and_one_that_is_ended_does_not() {
     let (_server, mesh) = started::mesh().await;
     put(&mesh, 0..2).await;
-    let mut queue = mesh.agent_queue(&agent(), 1);
+    let mut queue = mesh.tasks().queue(&agent(), 1);
     let first = queue.next().await;
     first.term("no\r\nmore").await.unwrap();
     drop(first);
@@ -125,7 +125,7 @@ async fn whoever_says_that_the_work_goes_on_keeps_the_task() {
     let (_server, mesh) = started::mesh().await;
     impatient(&mesh, Duration::from_millis(400)).await;
     put(&mesh, 0..1).await;
-    let (mut queue, mut other) = (mesh.agent_queue(&agent(), 1), mesh.agent_queue(&agent(), 1));
+    let (mut queue, mut other) = (mesh.tasks().queue(&agent(), 1), mesh.tasks().queue(&agent(), 1));
     let delivery = queue.next().await;
     let answers = delivery.answers();
     let beat = tokio::spawn(async move {
@@ -145,10 +145,10 @@ async fn whoever_says_that_the_work_goes_on_keeps_the_task() {
 #[tokio::test]
 async fn a_deleted_consumer_and_a_killed_server_are_repaired() {
     let (mut server, mesh) = started::mesh().await;
-    let mut queue = mesh.agent_queue(&agent(), 8);
+    let mut queue = mesh.tasks().queue(&agent(), 8);
     put(&mesh, 0..1).await;
     queue.next().await.ack().await.unwrap();
-    let stream = mesh.jetstream().get_stream("test_TASKS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_TASKS").await.unwrap();
     for round in 1..4 {
         if round == 2 {
             server.kill9().await.unwrap();
@@ -196,17 +196,17 @@ async fn an_agent_without_the_right_to_make_its_queue_waits_for_an_executor() {
         (Mesh::new(client, "test", user), async move { seen.recv().await })
     };
     let (admin, _) = connect("admin", "a").await;
-    admin.provision(&Provision::default()).await.unwrap();
+    admin.admin().provision(&Provision::default()).await.unwrap();
     let (mesh, denied) = connect("agent", "b").await;
-    let mut queue = mesh.agent_queue(&agent(), 1);
+    let mut queue = mesh.tasks().queue(&agent(), 1);
     let waiting = tokio::spawn(async move {
         let delivery = queue.next().await;
         delivery.ack().await.unwrap();
         delivery.body.clone()
     });
     denied.await.unwrap();
-    admin.make_agent_queue(&agent()).await.unwrap();
-    admin.make_agent_queue(&agent()).await.unwrap();
+    admin.tasks().make_queue(&agent()).await.unwrap();
+    admin.tasks().make_queue(&agent()).await.unwrap();
     put(&admin, 7..8).await;
     assert_eq!(waiting.await.unwrap(), "7");
 }
@@ -215,14 +215,14 @@ async fn an_agent_without_the_right_to_make_its_queue_waits_for_an_executor() {
 async fn what_is_no_task_is_set_aside_and_does_not_come_again() {
     let (_server, mesh) = started::mesh().await;
     let mut aside = mesh.client().subscribe("test.v1.quarantine.>").await.unwrap();
-    let garbage = mesh.jetstream().publish("test.v1.task.reviewer.x", "?".into()).await.unwrap();
+    let garbage = mesh.admin().jetstream().publish("test.v1.task.reviewer.x", "?".into()).await.unwrap();
     garbage.await.unwrap();
     put(&mesh, 0..1).await;
-    let mut queue = mesh.agent_queue(&agent(), 1);
+    let mut queue = mesh.tasks().queue(&agent(), 1);
     let delivery = queue.next().await;
     assert_eq!(delivery.body, "0");
     delivery.ack().await.unwrap();
     assert_eq!(aside.next().await.unwrap().subject.as_str(), "test.v1.quarantine.TASKS.1");
-    let found = mesh.quarantined(10).await.unwrap();
+    let found = mesh.quarantine().list(10).await.unwrap();
     assert_eq!((found.len(), found[0].subject.as_str()), (1, "test.v1.task.reviewer.x"));
 }

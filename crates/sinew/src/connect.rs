@@ -124,7 +124,7 @@ impl Connection {
         if !LASTING.contains(&role)
             && let Ok(tell) = REFUSED.try_with(mpsc::Sender::clone)
         {
-            let denied = mesh.denied();
+            let denied = mesh.admin().denied();
             tokio::spawn(async move { tell.send(denied.await).await });
         }
         Ok(mesh)

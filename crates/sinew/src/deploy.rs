@@ -9,7 +9,7 @@ use sinew_dialects::Lowered;
 use sinew_executor::client::ClientError;
 use sinew_executor::local;
 use sinew_mesh::Mesh;
-use sinew_mesh::store::{Deployment, StoredPlan};
+use sinew_mesh::workflow::{Deployment, StoredPlan};
 use sinew_plan::Plan;
 use sinew_protocol::card::{self, AgentKind, Announcement, Visualisation};
 use sinew_source::Diagnostics;
@@ -46,7 +46,7 @@ pub(crate) async fn store(mesh: &Mesh, plan: &Plan, source: Option<&Path>) -> Re
         plan: serde_json::to_value(plan).unwrap_or_default(),
         source: source.map(|path| path.display().to_string()),
     };
-    let stored = mesh.put_plan(&stored).await?;
+    let stored = mesh.workflows().put_plan(&stored).await?;
     let digest = sinew_plan::digest(plan);
     if stored == digest {
         return Ok(digest);
@@ -69,11 +69,11 @@ pub(crate) async fn deploy(mesh: &Mesh, loaded: &Loaded) -> Result<Vec<Deployed>
     for lowered in &loaded.workflows {
         let plan = &lowered.plan;
         let version = sinew_plan::digest(plan);
-        let known = mesh.workflow(&plan.name).await?;
+        let known = mesh.workflows().latest(&plan.name).await?;
         let new = known.is_none_or(|known| known.deployment.digest != version);
         if new {
             store(mesh, plan, Some(&loaded.path)).await?;
-            mesh.deploy(&deployment(mesh, loaded, lowered, &version)).await?;
+            mesh.workflows().deploy(&deployment(mesh, loaded, lowered, &version)).await?;
         }
         deployed.push(Deployed { name: plan.name.clone(), version, dialect: plan.dialect.clone(), new });
     }
@@ -110,7 +110,7 @@ fn deployment(mesh: &Mesh, loaded: &Loaded, lowered: &Lowered, digest: &str) -> 
 
 /// Refuses a file with a workflow whose name an agent on the mesh has: callers could not tell which of the two answers.
 async fn refuse_names_of_agents(mesh: &Mesh, loaded: &Loaded) -> Result<(), Failure> {
-    let cards = mesh.cards();
+    let cards = mesh.cards().follow();
     cards.ready().await;
     for lowered in &loaded.workflows {
         let name = &lowered.plan.name;
@@ -131,11 +131,11 @@ pub(crate) async fn refuse_names_of_workflows<'a>(
     names: impl Iterator<Item = &'a str>,
 ) -> Result<(), Failure> {
     // An agent with credentials of its own may not read workflows; there the permissions keep names apart.
-    if !matches!(mesh.rights().await, Ok(None)) {
+    if !matches!(mesh.admin().rights().await, Ok(None)) {
         return Ok(());
     }
     for name in names {
-        if mesh.workflow(name).await?.is_some() {
+        if mesh.workflows().latest(name).await?.is_some() {
             let text = format!("'{name}' is the name of a deployed workflow, so no agent can have it");
             return Err(Failure::new(Exit::Conflict, NAME_TAKEN, text).hint(format!(
                 "give the agent another name, or: sinew workflow delete {}",

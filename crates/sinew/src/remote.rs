@@ -9,7 +9,7 @@ use sinew_executor::client::Client;
 use sinew_mesh::Mesh;
 use sinew_mesh::card::Cards;
 use sinew_mesh::history::{ClosedExecution, HistoryFilter};
-use sinew_mesh::store::Workflows;
+use sinew_mesh::workflow::Workflows;
 use sinew_protocol::command::Command;
 use sinew_protocol::journal::Verdict;
 use sinew_protocol::query::Summary;
@@ -26,7 +26,7 @@ use sinew_protocol::query::ExecutionStatus;
 
 /// Returns the agents of a mesh, once all cards are read.
 pub(crate) async fn online(mesh: &Mesh) -> Cards {
-    let cards = mesh.cards();
+    let cards = mesh.cards().follow();
     cards.ready().await;
     cards
 }
@@ -75,7 +75,7 @@ impl Remote {
 
     /// The workflows that are deployed on it.
     pub(crate) async fn workflows(&self) -> Workflows {
-        let workflows = self.mesh().workflows();
+        let workflows = self.mesh().workflows().follow();
         workflows.ready().await;
         workflows
     }
@@ -175,7 +175,7 @@ impl Remote {
         let presence = MeshPresence { agents: heartbeats, has_owner: None };
         let mut rows: Vec<ExecutionRow> =
             summaries.into_iter().map(|summary| open(summary, &presence)).collect();
-        for closed in self.mesh().list_history(filter, limit).await? {
+        for closed in self.mesh().history().list(filter, limit).await? {
             // One that was just closed may be told of by its owner still.
             let row = self::closed(closed);
             match rows.iter_mut().find(|known| known.execution == row.execution) {

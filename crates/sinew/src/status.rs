@@ -89,7 +89,7 @@ pub(crate) struct Agent {
 /// Looks at everything.
 pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> Result<Status, Failure> {
     let mesh = remote.mesh();
-    let layout = mesh.layout().await?;
+    let layout = mesh.admin().layout().await?;
     let seen: Snapshot = mesh.fleet().look().await?;
     let mut status = Status {
         namespace: mesh.namespace().to_owned(),
@@ -134,10 +134,11 @@ pub(crate) async fn status(remote: &Remote, cards: &sinew_mesh::card::Cards) -> 
             format!("cannot look at {what}: {error}"),
         )
     };
-    let keeps_events = mesh.layout().await?.keeps_events;
+    let keeps_events = mesh.admin().layout().await?.keeps_events;
     for kind in STREAMS.into_iter().filter(|kind| kind.kind != "EVENTS" || keeps_events) {
         let name = kind.name(mesh.namespace());
-        let stream = mesh.jetstream().get_stream(&name).await.map_err(|error| unseen(&name, &error))?;
+        let stream =
+            mesh.admin().jetstream().get_stream(&name).await.map_err(|error| unseen(&name, &error))?;
         let state = stream.cached_info().state.clone();
         if kind.kind == "QUARANTINE" {
             status.quarantined = state.messages;

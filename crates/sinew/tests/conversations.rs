@@ -199,7 +199,7 @@ async fn converse(mesh: Mesh, conversation: String) -> Result<Value, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, "1.0");
-    let reply = mesh.call_rpc("call:Clerk", method.as_str(), headers, body, PATIENCE).await;
+    let reply = mesh.services().call_rpc("call:Clerk", method.as_str(), headers, body, PATIENCE).await;
     let reply = reply.map_err(|error| format!("{conversation}: {error}"))?;
     let result = Response::read(&reply.body).map_err(|error| error.to_string())?.into_result();
     let result = result.map_err(|error| format!("{conversation}: {error:?}"))?;
@@ -356,7 +356,8 @@ fn a_call_outlives_the_agent_that_is_called() {
     let mesh = world.runtime.block_on(world.connect("client"));
     // Until the executor answers for the agent, callers go to its own door.
     world.runtime.block_on(async {
-        let card = || mesh.call_rpc("call:Courier", "GetTask", HeaderMap::new(), "{}".into(), PATIENCE);
+        let card =
+            || mesh.services().call_rpc("call:Courier", "GetTask", HeaderMap::new(), "{}".into(), PATIENCE);
         while card().await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -370,9 +371,9 @@ fn a_call_outlives_the_agent_that_is_called() {
     headers.insert(header::A2A_VERSION, "1.0");
     let asked = {
         let mesh = mesh.clone();
-        world
-            .runtime
-            .spawn(async move { mesh.call_rpc("Asker", method.as_str(), headers, body, PATIENCE).await })
+        world.runtime.spawn(async move {
+            mesh.services().call_rpc("Asker", method.as_str(), headers, body, PATIENCE).await
+        })
     };
     while !mark.exists() {
         std::thread::yield_now();

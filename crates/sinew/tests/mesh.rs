@@ -605,7 +605,13 @@ fn a_server_that_is_full_or_too_small_is_named() {
         let mesh = world.connect("filler").await;
         for nth in 0..2 {
             let subject = format!("sinew.v1.command.0.x{nth}");
-            mesh.jetstream().publish(subject, vec![b'x'; 49_000].into()).await.unwrap().await.unwrap();
+            mesh.admin()
+                .jetstream()
+                .publish(subject, vec![b'x'; 49_000].into())
+                .await
+                .unwrap()
+                .await
+                .unwrap();
         }
     });
     let checks: Value = serde_json::from_str(&world.ends(&["doctor", "-o", "json"], 1)).unwrap();

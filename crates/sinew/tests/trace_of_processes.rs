@@ -280,9 +280,9 @@ fn no_level_of_the_log_shows_what_messages_hold() {
         for shard in 0..4 {
             let subject = format!("sinew.v1.command.{shard}.start.vandal.x");
             let body = r#"{"execution": "x", "workflow": 7, "note": "canary-garbage"}"#;
-            mesh.jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
+            mesh.admin().jetstream().publish(subject, body.into()).await.unwrap().await.unwrap();
         }
-        while mesh.quarantined(10).await.unwrap().len() < 4 {
+        while mesh.quarantine().list(10).await.unwrap().len() < 4 {
             tokio::task::yield_now().await;
         }
     });

@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub async fn mesh() -> (Server, Mesh) {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let mesh = connect(&server.url(), "exec").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     (server, mesh)
 }
 
@@ -152,7 +152,7 @@ impl Asked {
 
     /// The result that is stored; none when there is none.
     pub async fn stored(&self, mesh: &Mesh) -> Option<Task> {
-        let stream = mesh.jetstream().get_stream("test_RESULTS").await.unwrap();
+        let stream = mesh.admin().jetstream().get_stream("test_RESULTS").await.unwrap();
         let message = stream.direct_get_last_for_subject(self.result.as_str()).await.ok()?;
         Some(serde_json::from_slice(&message.payload).unwrap())
     }
@@ -188,7 +188,7 @@ impl Results {
 
 /// Tasks of an agent that are delivered and not acknowledged, and those that wait.
 pub async fn pending(mesh: &Mesh, agent: &str) -> (usize, u64) {
-    let stream = mesh.jetstream().get_stream("test_TASKS").await.unwrap();
+    let stream = mesh.admin().jetstream().get_stream("test_TASKS").await.unwrap();
     let mut consumer: async_nats::jetstream::consumer::PullConsumer =
         stream.get_consumer(&format!("agent-{agent}")).await.unwrap();
     let info = consumer.info().await.unwrap();
@@ -220,7 +220,7 @@ pub async fn call_as(
     headers: HeaderMap,
     body: String,
 ) -> (Value, Option<u64>) {
-    let reply = mesh.call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
+    let reply = mesh.services().call_rpc(agent, method, headers, body.into(), PATIENCE).await.unwrap();
     assert_eq!(reply.headers.get(header::A2A_VERSION).unwrap().as_str(), "1.0");
     let seq = reply.headers.get(header::A2A_SEQ).map(|seq| seq.as_str().parse().unwrap());
     let mut body: Value = serde_json::from_slice(&reply.body).unwrap();

@@ -27,7 +27,7 @@ use crate::{Fallible, workflows};
 use catalogue::BOMB_PLACES;
 use processes::{ProcessWatch, processor_times};
 use report::{BombReport, InnocentReport, LatencySummary};
-pub(crate) use targets::{TARGET_AGENTS, targets};
+pub(crate) use targets::{TargetGroup, targets};
 use thrower::BomberProcess;
 pub(crate) use thrower::{ThrowArgs, throw_bombs};
 
@@ -133,8 +133,8 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
     let _slots = open_slots(&args, &site, &tally);
     let innocent = Client::new(site.place.connect("innocent").await?, workflows::adapters).await?;
     deploy_innocents(innocent.mesh()).await?;
-    let cards = innocent.mesh().cards();
-    for agent in TARGET_AGENTS {
+    let cards = innocent.mesh().cards().follow();
+    for agent in TargetGroup::ALL.into_iter().flat_map(TargetGroup::agents) {
         timeout(END_TIMEOUT, cards.wait_for(agent)).await.map_err(|_| format!("no card of {agent}"))?;
     }
     let notes = File::create(site.place.folder.join("innocents.tsv"))?;
@@ -178,8 +178,8 @@ pub(crate) async fn bombs(args: BombArgs) -> Fallible<bool> {
 fn open_slots(args: &BombArgs, site: &Site, tally: &Arc<Tally>) -> Vec<Slot> {
     let executor =
         |nth| What::Executor { name: format!("executor-{nth}"), lease: LEASE, worn: WORN_BYTES, room: None };
-    let targets = What::Targets { name: "targets".to_owned() };
-    let roles = (0..args.executors).map(executor).chain([targets]);
+    let targets = TargetGroup::ALL.map(|group| What::Targets { group });
+    let roles = (0..args.executors).map(executor).chain(targets);
     roles.map(|what| Slot::open(Role { place: site.place.clone(), what }, Arc::clone(tally))).collect()
 }
 

@@ -9,14 +9,39 @@ use sinew_script::{Function, Limits};
 use crate::Fallible;
 use crate::roles::{Place, prepare};
 
-/// Agents of a bomb run.
-pub(crate) const TARGET_AGENTS: [&str; 6] = ["echo", "python", "texts", "deep", "wide", "huge"];
+/// Agents that share a process.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum TargetGroup {
+    /// Agents that innocent workflows use, too.
+    Innocent,
+    /// Agents whose answers or scripts are bombs: programs of somebody else.
+    Hostile,
+}
 
-/// Serves all agents until the parent is gone.
-pub(crate) async fn targets(place: &Place) -> Fallible<()> {
+impl TargetGroup {
+    pub(super) const ALL: [Self; 2] = [Self::Innocent, Self::Hostile];
+
+    /// Name of the group on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Innocent => "innocent",
+            Self::Hostile => "hostile",
+        }
+    }
+
+    pub(super) const fn agents(self) -> &'static [&'static str] {
+        match self {
+            Self::Innocent => &["echo", "texts"],
+            Self::Hostile => &["python", "deep", "wide", "huge"],
+        }
+    }
+}
+
+/// Serves the agents of a group until the parent is gone.
+pub(crate) async fn targets(place: &Place, group: TargetGroup) -> Fallible<()> {
     prepare(place)?;
     let mut serving = tokio::task::JoinSet::new();
-    for name in TARGET_AGENTS {
+    for &name in group.agents() {
         let agent = Agent::dynamic(name, None, None, move |input, _| answer(name, input));
         let mesh = place.connect(name).await?;
         serving.spawn(agent.concurrency(16).serve(mesh, CancellationToken::new()));

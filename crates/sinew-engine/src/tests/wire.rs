@@ -67,7 +67,7 @@ fn refused(bytes: &[u8], expected: &str) {
 #[test]
 fn what_is_not_known_is_refused_with_its_reason() {
     refused(b"", "journal format 0 is not known");
-    refused(&[8, 2], "journal format 2 is not known");
+    refused(&[8, 3], "journal format 3 is not known");
     refused(&[8, 1, 26], "the bytes are no journal round");
     refused(b"hello", "the bytes are no journal round");
     // Facts: a resumed one, then one of field 99.
@@ -89,14 +89,31 @@ fn fields_that_are_not_known_are_skipped() {
     assert_eq!(decode_round(&[8, 1, 26, 5, 0xd2, 1, 2, 0x48, 1]).unwrap().facts, [Fact::Resumed]);
 }
 
+/// The bytes of a line of hexadecimal digits.
+fn bytes_of(line: &str) -> Vec<u8> {
+    let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
+    digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+#[test]
+fn rounds_with_references_are_still_read() {
+    let lines: Vec<&str> = include_str!("../../tests/histories/v2.rounds.hex").lines().collect();
+    let rounds: Vec<Round> =
+        serde_json::from_str(include_str!("../../tests/histories/v2.rounds.json")).unwrap();
+    assert_eq!(lines.len(), rounds.len());
+    for (line, round) in lines.into_iter().zip(rounds) {
+        let bytes = bytes_of(line);
+        assert_eq!(bytes[1], 2, "the round has a reference");
+        assert_eq!(decode_round(&bytes).unwrap(), round);
+    }
+}
+
 /// The state and the kinds of facts of a stored journal; see `tests/histories/README.md`.
 fn old_journal(graph: &IndexedPlan) -> (ExecutionState, BTreeSet<String>) {
     let mut state = ExecutionState::new();
     let mut kinds = BTreeSet::new();
     for line in include_str!("../../tests/histories/v1.journal.hex").lines() {
-        let digits = (0..line.len()).step_by(2).map(|at| &line[at..at + 2]);
-        let bytes: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
-        let round = decode_round(&bytes).unwrap();
+        let round = decode_round(&bytes_of(line)).unwrap();
         for fact in &round.facts {
             kinds.insert(serde_json::to_value(fact).unwrap()["fact"].as_str().unwrap().to_owned());
             apply(graph, &mut state, round.at, fact);
@@ -286,7 +303,58 @@ fn value(dice: &mut Dice) -> Value {
 }
 
 fn val(dice: &mut Dice) -> SharedJson {
+    if dice.chance(40) {
+        // A few large values, which a round then has more than once.
+        return json!([dice.pick(&["a", "b"]).repeat(usize::try_from(60 + dice.roll(5)).unwrap())]).into();
+    }
     value(dice).into()
+}
+
+/// A round of as many replies with one value, which the facts share or have each for themselves.
+fn replies(value: &Value, count: u32, is_shared: bool) -> Round {
+    let shared = Arc::new(value.clone());
+    let reply = |act| {
+        let value = if is_shared { Arc::clone(&shared) } else { Arc::new(value.clone()) };
+        Fact::Replied { act, attempt: 1, result: Ok(Arc::new(TaskReply::new(value))), retried: false }
+    };
+    Round { at: 1, facts: (0..count).map(reply).collect() }
+}
+
+#[test]
+fn a_repeated_value_is_written_once() {
+    let large = json!("x".repeat(100_000));
+    let one = encode_round(&replies(&large, 1, true)).len();
+    for is_shared in [true, false] {
+        let bytes = encode_round(&replies(&large, 8, is_shared));
+        assert!(bytes.len() < one + 200, "{} for eight, {one} for one", bytes.len());
+        assert_eq!(bytes, encode_round(&replies(&large, 8, true)), "equal rounds give equal bytes");
+        let outputs = decode_round(&bytes).unwrap().facts.into_iter().map(|fact| match fact {
+            Fact::Replied { result: Ok(reply), .. } => Arc::clone(&reply.output),
+            other => panic!("{other:?}"),
+        });
+        let outputs: Vec<_> = outputs.collect();
+        assert!(outputs.iter().all(|output| Arc::ptr_eq(output, &outputs[0])), "and are read once");
+    }
+}
+
+#[test]
+fn rounds_without_repeated_large_values_are_read_by_older_versions() {
+    let version = |round: &Round| encode_round(round)[1];
+    assert_eq!(version(&replies(&json!("x".repeat(60)), 8, true)), 1);
+    assert_eq!(version(&replies(&json!("x".repeat(100)), 1, true)), 1);
+    assert_eq!(version(&replies(&json!("x".repeat(100)), 2, true)), 2);
+}
+
+#[test]
+fn references_to_values_that_are_not_there_are_refused() {
+    let bytes = encode_round(&replies(&json!("x".repeat(100)), 2, true));
+    let at = bytes.windows(5).rposition(|window| window == [0, 0, 0, 0, 0]).unwrap();
+    let mut other = bytes.clone();
+    other[at + 1] = 1;
+    refused(&other, "fact 1: value that is referred to is missing");
+    let mut cut = bytes;
+    cut[at] = b'7';
+    refused(&cut, "fact 1: a value is not JSON");
 }
 
 fn tokens(dice: &mut Dice) -> Vec<EdgeToken> {

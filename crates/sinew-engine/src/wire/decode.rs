@@ -7,7 +7,7 @@ use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
 use sinew_protocol::{Fault, FaultKind};
 
 use super::WireError;
-use crate::SharedJson;
+use super::values::ValueReader;
 use crate::ask::{RequestTarget, TaskReply, TaskRequest};
 use crate::fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
@@ -31,18 +31,18 @@ impl Bad {
     }
 }
 
-type Decoded<T> = Result<T, Bad>;
+pub(super) type Decoded<T> = Result<T, Bad>;
 
-pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
+pub(super) fn fact(values: &mut ValueReader, fact: pb::JournalFact) -> Decoded<Fact> {
     Ok(match fact.fact.ok_or(Bad::UnknownFact)? {
-        Kind::Started(message) => Fact::Started(Arc::new(started(message)?)),
+        Kind::Started(message) => Fact::Started(Arc::new(started(values, message)?)),
         Kind::Opened(pb::JournalOpened { scope, parent, owner, index, item_json }) => {
-            Fact::Opened { scope, parent, owner, index, item: val(&item_json)? }
+            Fact::Opened { scope, parent, owner, index, item: values.read(&item_json)? }
         }
         Kind::Routed(pb::JournalRouted { act, scope, tokens: all, end }) => {
-            Fact::Routed { act, scope, tokens: tokens(&all)?, end }
+            Fact::Routed { act, scope, tokens: tokens(values, &all)?, end }
         }
-        Kind::Activated(message) => Fact::Activated(made(message)?),
+        Kind::Activated(message) => Fact::Activated(made(values, message)?),
         Kind::Died(pb::JournalDied { node, scope, reason }) => Fact::Died { node, scope, reason },
         Kind::Dropped(pb::JournalDropped { edge, scope }) => Fact::Dropped { edge, scope },
         Kind::Deferred(pb::JournalDeferred { act, human }) => Fact::Deferred { act, human },
@@ -50,7 +50,7 @@ pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
         Kind::Began(pb::JournalBegan { act }) => Fact::Began { act },
         Kind::Noted(pb::JournalNoted { act, note_json }) => Fact::Noted { act, note: json(&note_json)? },
         Kind::Dispatched(pb::JournalDispatched { act, attempt, tries, ask: asked, deadline }) => {
-            let ask = Arc::new(ask(asked.ok_or(Bad::Missing("ask"))?)?);
+            let ask = Arc::new(ask(values, asked.ok_or(Bad::Missing("ask"))?)?);
             Fact::Dispatched { act, attempt, tries, ask, deadline }
         }
         Kind::Progressed(pb::JournalProgressed { act, attempt, value_json }) => {
@@ -58,18 +58,18 @@ pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
         }
         Kind::Replied(pb::JournalReplied { act, attempt, result, retried }) => {
             let result = match result.ok_or(Bad::Missing("result"))? {
-                pb::journal_replied::Result::Reply(message) => Ok(Arc::new(reply(message)?)),
+                pb::journal_replied::Result::Reply(message) => Ok(Arc::new(reply(values, message)?)),
                 pb::journal_replied::Result::Fault(message) => Err(fault(message)?),
             };
             Fact::Replied { act, attempt, result, retried }
         }
         Kind::Late(pb::JournalLate { act, attempt }) => Fact::Late { act, attempt },
         Kind::BackedOff(pb::JournalBackedOff { act, until, ask: held }) => {
-            Fact::BackedOff { act, until, ask: held.map(ask).transpose()?.map(Arc::new) }
+            Fact::BackedOff { act, until, ask: held.map(|held| ask(values, held)).transpose()?.map(Arc::new) }
         }
         Kind::Slept(pb::JournalSlept { act, until }) => Fact::Slept { act, until },
         Kind::Awaited(pb::JournalAwaited { act, wait: asked, deadline }) => {
-            let wait = Arc::new(wait(asked.ok_or(Bad::Missing("wait"))?)?);
+            let wait = Arc::new(wait(values, asked.ok_or(Bad::Missing("wait"))?)?);
             Fact::Awaited { act, wait, deadline }
         }
         Kind::Answered(pb::JournalAnswered { act, data_json, timed_out, by, comment }) => Fact::Answered {
@@ -77,55 +77,54 @@ pub(super) fn fact(fact: pb::JournalFact) -> Decoded<Fact> {
             answer: Arc::new(PersonAnswer { data: json(&data_json)?, timed_out, by, comment }),
         },
         Kind::Fanned(pb::JournalFanned { act, children, limit, fail_fast }) => {
-            let children = children.into_iter().map(child).collect::<Decoded<_>>()?;
+            let children = children.into_iter().map(|made| child(values, made)).collect::<Decoded<_>>()?;
             Fact::Fanned { act, children: Arc::new(children), limit, fail_fast }
         }
         Kind::Yielded(pb::JournalYielded { act, tokens: all }) => {
-            Fact::Yielded { act, tokens: tokens(&all)? }
+            Fact::Yielded { act, tokens: tokens(values, &all)? }
         }
         Kind::Completed(pb::JournalCompleted { act, output: outputs, reused }) => {
-            Fact::Completed { act, output: needed(outputs)?, reused }
+            Fact::Completed { act, output: needed(values, outputs)?, reused }
         }
         Kind::Skipped(pb::JournalSkipped { act, reason, output: outputs }) => {
-            Fact::Skipped { act, reason, output: needed(outputs)? }
+            Fact::Skipped { act, reason, output: needed(values, outputs)? }
         }
         Kind::Failed(pb::JournalFailed { act, fault: why, output: outputs }) => Fact::Failed {
             act,
             fault: fault(why.ok_or(Bad::Missing("fault"))?)?,
-            output: outputs.map(output).transpose()?,
+            output: outputs.map(|outputs| output(values, outputs)).transpose()?,
         },
         Kind::Cancelled(pb::JournalCancelled { act, reason }) => Fact::Cancelled { act, reason },
         Kind::Paused(pb::JournalPaused { reason }) => Fact::Paused { reason },
         Kind::Resumed(pb::JournalResumed {}) => Fact::Resumed,
         Kind::CancelRequested(pb::JournalCancelRequested { reason }) => Fact::CancelRequested { reason },
-        Kind::Concluded(message) => Fact::Concluded { outcome: outcome(message)? },
+        Kind::Concluded(message) => Fact::Concluded { outcome: outcome(values, message)? },
         Kind::Ended(pb::JournalEnded {}) => Fact::Ended,
         Kind::Reopened(pb::JournalReopened { acts, reset, reason, input_json }) => {
-            let input = input_json.map(|bytes| val(&bytes)).transpose()?;
+            let input = input_json.map(|bytes| values.read(&bytes)).transpose()?;
             Fact::Reopened { acts, reset, reason, input }
         }
     })
 }
 
-fn json(bytes: &[u8]) -> Decoded<Value> {
+pub(super) fn json(bytes: &[u8]) -> Decoded<Value> {
     if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(bytes).map_err(Bad::Json) }
-}
-
-fn val(bytes: &[u8]) -> Decoded<SharedJson> {
-    json(bytes).map(Arc::new)
 }
 
 fn all_json(values: &[bytes::Bytes]) -> Decoded<Vec<Value>> {
     values.iter().map(|bytes| json(bytes)).collect()
 }
 
-fn started(message: pb::JournalStarted) -> Decoded<ExecutionStart> {
+fn started(values: &mut ValueReader, message: pb::JournalStarted) -> Decoded<ExecutionStart> {
     let pb::JournalStarted { plan, input_json, mode, depth, chain, refused } = message;
     let pb::JournalMode { dry_run, given_json, from, until } = mode.unwrap_or_default();
-    let given = given_json.into_iter().map(|(id, bytes)| Ok((id, val(&bytes)?))).collect::<Decoded<_>>()?;
+    let given = given_json
+        .into_iter()
+        .map(|(id, bytes)| Ok((id, Arc::new(json(&bytes)?))))
+        .collect::<Decoded<_>>()?;
     Ok(ExecutionStart {
         plan,
-        input: val(&input_json)?,
+        input: values.read(&input_json)?,
         mode: ExecutionMode { dry_run, given, from, until },
         depth,
         chain,
@@ -133,15 +132,15 @@ fn started(message: pb::JournalStarted) -> Decoded<ExecutionStart> {
     })
 }
 
-fn made(message: pb::JournalActivated) -> Decoded<NewActivation> {
+fn made(values: &mut ValueReader, message: pb::JournalActivated) -> Decoded<NewActivation> {
     let pb::JournalActivated { act, node, scope, from, take, owner, value_json, again, position, input_json } =
         message;
-    let value = value_json.map(|bytes| val(&bytes)).transpose()?;
-    let input = input_json.map(|bytes| val(&bytes)).transpose()?;
+    let value = value_json.map(|bytes| values.read(&bytes)).transpose()?;
+    let input = input_json.map(|bytes| values.read(&bytes)).transpose()?;
     Ok(NewActivation { act, node, scope, from, take, owner, value, again, position, input })
 }
 
-fn outcome(message: pb::JournalConcluded) -> Decoded<ExecutionOutcome> {
+fn outcome(values: &mut ValueReader, message: pb::JournalConcluded) -> Decoded<ExecutionOutcome> {
     let status = match message.status() {
         pb::JournalStatus::Success => TerminalStatus::Success,
         pb::JournalStatus::Failure => TerminalStatus::Failure,
@@ -151,43 +150,44 @@ fn outcome(message: pb::JournalConcluded) -> Decoded<ExecutionOutcome> {
     let pb::JournalConcluded { output_json, fault: why, cause, .. } = message;
     Ok(ExecutionOutcome {
         status,
-        output: output_json.map(|bytes| val(&bytes)).transpose()?,
+        output: output_json.map(|bytes| values.read(&bytes)).transpose()?,
         fault: why.map(fault).transpose()?,
         cause,
     })
 }
 
-fn tokens(tokens: &[pb::JournalToken]) -> Decoded<Vec<EdgeToken>> {
-    tokens.iter().map(token).collect()
+fn tokens(values: &mut ValueReader, tokens: &[pb::JournalToken]) -> Decoded<Vec<EdgeToken>> {
+    tokens.iter().map(|one| token(values, one)).collect()
 }
 
-fn token(message: &pb::JournalToken) -> Decoded<EdgeToken> {
+fn token(values: &mut ValueReader, message: &pb::JournalToken) -> Decoded<EdgeToken> {
     let value = match message.kind() {
         pb::JournalTokenKind::Dead => TokenValue::Dead,
         pb::JournalTokenKind::Failed => TokenValue::Failed,
         pb::JournalTokenKind::Port => TokenValue::Port,
-        pb::JournalTokenKind::Given => TokenValue::Given(val(&message.value_json)?),
+        pb::JournalTokenKind::Given => TokenValue::Given(values.read(&message.value_json)?),
         pb::JournalTokenKind::Unspecified => return Err(Bad::Missing("token")),
     };
     Ok(EdgeToken { edge: message.edge, value, fan: message.fan })
 }
 
-fn needed(message: Option<pb::JournalOutput>) -> Decoded<ActivationOutput> {
-    output(message.ok_or(Bad::Missing("output"))?)
+fn needed(values: &mut ValueReader, message: Option<pb::JournalOutput>) -> Decoded<ActivationOutput> {
+    output(values, message.ok_or(Bad::Missing("output"))?)
 }
 
-fn output(message: pb::JournalOutput) -> Decoded<ActivationOutput> {
-    let port = |pb::JournalPort { name, value_json }| Ok((name, val(&value_json)?));
+fn output(values: &mut ValueReader, message: pb::JournalOutput) -> Decoded<ActivationOutput> {
+    let value = values.read(&message.value_json)?;
+    let port = |pb::JournalPort { name, value_json }| Ok((name, values.read(&value_json)?));
     let ports = message.ports.into_iter().map(port).collect::<Decoded<_>>()?;
-    Ok(ActivationOutput { value: val(&message.value_json)?, ports })
+    Ok(ActivationOutput { value, ports })
 }
 
-fn child(message: pb::JournalChild) -> Decoded<ChildSpec> {
+fn child(values: &mut ValueReader, message: pb::JournalChild) -> Decoded<ChildSpec> {
     let pb::JournalChild { body, item_json, delay_ms } = message;
-    Ok(ChildSpec { body, item: val(&item_json)?, delay_ms })
+    Ok(ChildSpec { body, item: values.read(&item_json)?, delay_ms })
 }
 
-fn ask(message: pb::JournalAsk) -> Decoded<TaskRequest> {
+fn ask(values: &mut ValueReader, message: pb::JournalAsk) -> Decoded<TaskRequest> {
     let target = match message.target.ok_or(Bad::Missing("target"))? {
         pb::journal_ask::Target::Agent(name) => RequestTarget::Agent(name),
         pb::journal_ask::Target::Workflow(name) => RequestTarget::Workflow(name),
@@ -196,7 +196,7 @@ fn ask(message: pb::JournalAsk) -> Decoded<TaskRequest> {
     Ok(TaskRequest {
         tag: message.tag,
         target,
-        input: val(&message.input_json)?,
+        input: values.read(&message.input_json)?,
         instruction: message.instruction,
         context: json(&message.context_json)?,
         input_schema: message.input_schema_json.map(|bytes| json(&bytes)).transpose()?,
@@ -205,19 +205,19 @@ fn ask(message: pb::JournalAsk) -> Decoded<TaskRequest> {
     })
 }
 
-fn reply(message: pb::JournalReply) -> Decoded<TaskReply> {
+fn reply(values: &mut ValueReader, message: pb::JournalReply) -> Decoded<TaskReply> {
     let pb::JournalReply { output_json, artifacts_json, events_json, usage_json } = message;
     Ok(TaskReply {
-        output: val(&output_json)?,
+        output: values.read(&output_json)?,
         artifacts: all_json(&artifacts_json)?,
         events: all_json(&events_json)?,
         usage: json(&usage_json)?,
     })
 }
 
-fn wait(message: pb::JournalWait) -> Decoded<PersonRequest> {
+fn wait(values: &mut ValueReader, message: pb::JournalWait) -> Decoded<PersonRequest> {
     let pb::JournalWait { prompt, data_json, allowed, timeout_ms } = message;
-    Ok(PersonRequest { prompt, data: val(&data_json)?, allowed, timeout_ms })
+    Ok(PersonRequest { prompt, data: values.read(&data_json)?, allowed, timeout_ms })
 }
 
 fn fault(message: pb::JournalFault) -> Decoded<Fault> {

@@ -5,33 +5,35 @@ use serde_json::Value;
 use sinew_protocol::pb::{self, journal_fact::Fact as Kind};
 use sinew_protocol::{Fault, FaultKind};
 
+use super::values::ValueWriter;
+use crate::SharedJson;
 use crate::ask::{RequestTarget, TaskReply, TaskRequest};
 use crate::fact::{
     ActivationOutput, ChildSpec, EdgeToken, ExecutionMode, ExecutionOutcome, ExecutionStart, Fact,
     NewActivation, PersonRequest, TerminalStatus, TokenValue,
 };
 
-pub(super) fn fact(fact: &Fact) -> pb::JournalFact {
-    pb::JournalFact { fact: Some(kind(fact)) }
+pub(super) fn fact(values: &mut ValueWriter, fact: &Fact) -> pb::JournalFact {
+    pb::JournalFact { fact: Some(kind(values, fact)) }
 }
 
-fn kind(fact: &Fact) -> Kind {
+fn kind(values: &mut ValueWriter, fact: &Fact) -> Kind {
     match fact {
-        Fact::Started(start) => Kind::Started(started(start)),
+        Fact::Started(start) => Kind::Started(started(values, start)),
         Fact::Opened { scope, parent, owner, index, item } => Kind::Opened(pb::JournalOpened {
             scope: *scope,
             parent: *parent,
             owner: *owner,
             index: *index,
-            item_json: json(item),
+            item_json: values.write(item),
         }),
         Fact::Routed { act, scope, tokens: all, end } => Kind::Routed(pb::JournalRouted {
             act: *act,
             scope: *scope,
-            tokens: tokens(all),
+            tokens: tokens(values, all),
             end: end.clone(),
         }),
-        Fact::Activated(made) => Kind::Activated(activated(made)),
+        Fact::Activated(made) => Kind::Activated(activated(values, made)),
         Fact::Died { node, scope, reason } => {
             Kind::Died(pb::JournalDied { node: *node, scope: *scope, reason: reason.clone() })
         }
@@ -45,7 +47,7 @@ fn kind(fact: &Fact) -> Kind {
                 act: *act,
                 attempt: *attempt,
                 tries: *tries,
-                ask: Some(ask(asked)),
+                ask: Some(ask(values, asked)),
                 deadline: *deadline,
             })
         }
@@ -56,19 +58,23 @@ fn kind(fact: &Fact) -> Kind {
             act: *act,
             attempt: *attempt,
             result: Some(match result {
-                Ok(answer) => pb::journal_replied::Result::Reply(reply(answer)),
+                Ok(answer) => pb::journal_replied::Result::Reply(reply(values, answer)),
                 Err(why) => pb::journal_replied::Result::Fault(fault(why)),
             }),
             retried: *retried,
         }),
         Fact::Late { act, attempt } => Kind::Late(pb::JournalLate { act: *act, attempt: *attempt }),
-        Fact::BackedOff { act, until, ask: held } => {
-            Kind::BackedOff(pb::JournalBackedOff { act: *act, until: *until, ask: held.as_deref().map(ask) })
-        }
+        Fact::BackedOff { act, until, ask: held } => Kind::BackedOff(pb::JournalBackedOff {
+            act: *act,
+            until: *until,
+            ask: held.as_deref().map(|held| ask(values, held)),
+        }),
         Fact::Slept { act, until } => Kind::Slept(pb::JournalSlept { act: *act, until: *until }),
-        Fact::Awaited { act, wait: asked, deadline } => {
-            Kind::Awaited(pb::JournalAwaited { act: *act, wait: Some(wait(asked)), deadline: *deadline })
-        }
+        Fact::Awaited { act, wait: asked, deadline } => Kind::Awaited(pb::JournalAwaited {
+            act: *act,
+            wait: Some(wait(values, asked)),
+            deadline: *deadline,
+        }),
         Fact::Answered { act, answer } => Kind::Answered(pb::JournalAnswered {
             act: *act,
             data_json: json(&answer.data),
@@ -78,27 +84,27 @@ fn kind(fact: &Fact) -> Kind {
         }),
         Fact::Fanned { act, children, limit, fail_fast } => Kind::Fanned(pb::JournalFanned {
             act: *act,
-            children: children.iter().map(child).collect(),
+            children: children.iter().map(|made| child(values, made)).collect(),
             limit: *limit,
             fail_fast: *fail_fast,
         }),
         Fact::Yielded { act, tokens: all } => {
-            Kind::Yielded(pb::JournalYielded { act: *act, tokens: tokens(all) })
+            Kind::Yielded(pb::JournalYielded { act: *act, tokens: tokens(values, all) })
         }
         Fact::Completed { act, output: outputs, reused } => Kind::Completed(pb::JournalCompleted {
             act: *act,
-            output: Some(output(outputs)),
+            output: Some(output(values, outputs)),
             reused: *reused,
         }),
         Fact::Skipped { act, reason, output: outputs } => Kind::Skipped(pb::JournalSkipped {
             act: *act,
             reason: reason.clone(),
-            output: Some(output(outputs)),
+            output: Some(output(values, outputs)),
         }),
         Fact::Failed { act, fault: why, output: outputs } => Kind::Failed(pb::JournalFailed {
             act: *act,
             fault: Some(fault(why)),
-            output: outputs.as_ref().map(output),
+            output: outputs.as_ref().map(|outputs| output(values, outputs)),
         }),
         Fact::Cancelled { act, reason } => {
             Kind::Cancelled(pb::JournalCancelled { act: *act, reason: reason.clone() })
@@ -108,19 +114,19 @@ fn kind(fact: &Fact) -> Kind {
         Fact::CancelRequested { reason } => {
             Kind::CancelRequested(pb::JournalCancelRequested { reason: reason.clone() })
         }
-        Fact::Concluded { outcome } => Kind::Concluded(concluded(outcome)),
+        Fact::Concluded { outcome } => Kind::Concluded(concluded(values, outcome)),
         Fact::Ended => Kind::Ended(pb::JournalEnded {}),
         Fact::Reopened { acts, reset, reason, input } => Kind::Reopened(pb::JournalReopened {
             acts: acts.clone(),
             reset: reset.clone(),
             reason: reason.clone(),
-            input_json: input.as_deref().map(json),
+            input_json: input.as_ref().map(|input| values.write(input)),
         }),
     }
 }
 
 /// Null is no bytes at all: it is the commonest value.
-fn json(value: &Value) -> Bytes {
+pub(super) fn json(value: &Value) -> Bytes {
     // A value has string keys only, so it always serialises; and writing to memory does not fail.
     if value.is_null() { Bytes::new() } else { serde_json::to_vec(value).unwrap_or_default().into() }
 }
@@ -129,7 +135,7 @@ fn all_json(values: &[Value]) -> Vec<Bytes> {
     values.iter().map(json).collect()
 }
 
-fn started(start: &ExecutionStart) -> pb::JournalStarted {
+fn started(values: &mut ValueWriter, start: &ExecutionStart) -> pb::JournalStarted {
     let ExecutionStart { plan, input, mode, depth, chain, refused } = start;
     let ExecutionMode { dry_run, given, from, until } = mode;
     let mode = (*mode != ExecutionMode::default()).then(|| pb::JournalMode {
@@ -140,7 +146,7 @@ fn started(start: &ExecutionStart) -> pb::JournalStarted {
     });
     pb::JournalStarted {
         plan: plan.clone(),
-        input_json: json(input),
+        input_json: values.write(input),
         mode,
         depth: *depth,
         chain: chain.clone(),
@@ -148,7 +154,7 @@ fn started(start: &ExecutionStart) -> pb::JournalStarted {
     }
 }
 
-fn activated(made: &NewActivation) -> pb::JournalActivated {
+fn activated(values: &mut ValueWriter, made: &NewActivation) -> pb::JournalActivated {
     let NewActivation { act, node, scope, from, take, owner, value, again, position, input } = made;
     pb::JournalActivated {
         act: *act,
@@ -157,14 +163,14 @@ fn activated(made: &NewActivation) -> pb::JournalActivated {
         from: *from,
         take: *take,
         owner: *owner,
-        value_json: value.as_deref().map(json),
+        value_json: value.as_ref().map(|value| values.write(value)),
         again: *again,
         position: *position,
-        input_json: input.as_deref().map(json),
+        input_json: input.as_ref().map(|input| values.write(input)),
     }
 }
 
-fn concluded(outcome: &ExecutionOutcome) -> pb::JournalConcluded {
+fn concluded(values: &mut ValueWriter, outcome: &ExecutionOutcome) -> pb::JournalConcluded {
     let ExecutionOutcome { status, output, fault: why, cause } = outcome;
     let status = match status {
         TerminalStatus::Success => pb::JournalStatus::Success,
@@ -173,39 +179,40 @@ fn concluded(outcome: &ExecutionOutcome) -> pb::JournalConcluded {
     };
     pb::JournalConcluded {
         status: status.into(),
-        output_json: output.as_deref().map(json),
+        output_json: output.as_ref().map(|output| values.write(output)),
         fault: why.as_ref().map(fault),
         cause: *cause,
     }
 }
 
-fn tokens(tokens: &[EdgeToken]) -> Vec<pb::JournalToken> {
-    tokens.iter().map(token).collect()
+fn tokens(values: &mut ValueWriter, tokens: &[EdgeToken]) -> Vec<pb::JournalToken> {
+    tokens.iter().map(|one| token(values, one)).collect()
 }
 
-fn token(token: &EdgeToken) -> pb::JournalToken {
+fn token(values: &mut ValueWriter, token: &EdgeToken) -> pb::JournalToken {
     let (kind, value_json) = match &token.value {
         TokenValue::Dead => (pb::JournalTokenKind::Dead, Bytes::new()),
         TokenValue::Failed => (pb::JournalTokenKind::Failed, Bytes::new()),
         TokenValue::Port => (pb::JournalTokenKind::Port, Bytes::new()),
-        TokenValue::Given(value) => (pb::JournalTokenKind::Given, json(value)),
+        TokenValue::Given(value) => (pb::JournalTokenKind::Given, values.write(value)),
     };
     pb::JournalToken { edge: token.edge, kind: kind.into(), value_json, fan: token.fan }
 }
 
-fn output(output: &ActivationOutput) -> pb::JournalOutput {
-    let port = |(name, value): &(String, crate::SharedJson)| pb::JournalPort {
+fn output(values: &mut ValueWriter, output: &ActivationOutput) -> pb::JournalOutput {
+    let value_json = values.write(&output.value);
+    let port = |(name, value): &(String, SharedJson)| pb::JournalPort {
         name: name.clone(),
-        value_json: json(value),
+        value_json: values.write(value),
     };
-    pb::JournalOutput { value_json: json(&output.value), ports: output.ports.iter().map(port).collect() }
+    pb::JournalOutput { value_json, ports: output.ports.iter().map(port).collect() }
 }
 
-fn child(child: &ChildSpec) -> pb::JournalChild {
-    pb::JournalChild { body: child.body, item_json: json(&child.item), delay_ms: child.delay_ms }
+fn child(values: &mut ValueWriter, child: &ChildSpec) -> pb::JournalChild {
+    pb::JournalChild { body: child.body, item_json: values.write(&child.item), delay_ms: child.delay_ms }
 }
 
-fn ask(ask: &TaskRequest) -> pb::JournalAsk {
+fn ask(values: &mut ValueWriter, ask: &TaskRequest) -> pb::JournalAsk {
     let TaskRequest { tag, target, input, instruction, context, input_schema, output_schema, timeout_ms } =
         ask;
     pb::JournalAsk {
@@ -215,7 +222,7 @@ fn ask(ask: &TaskRequest) -> pb::JournalAsk {
             RequestTarget::Workflow(name) => pb::journal_ask::Target::Workflow(name.clone()),
             RequestTarget::Evaluation => pb::journal_ask::Target::Evaluation(true),
         }),
-        input_json: json(input),
+        input_json: values.write(input),
         instruction: instruction.clone(),
         context_json: json(context),
         input_schema_json: input_schema.as_ref().map(json),
@@ -224,21 +231,21 @@ fn ask(ask: &TaskRequest) -> pb::JournalAsk {
     }
 }
 
-fn reply(reply: &TaskReply) -> pb::JournalReply {
+fn reply(values: &mut ValueWriter, reply: &TaskReply) -> pb::JournalReply {
     let TaskReply { output, artifacts, events, usage } = reply;
     pb::JournalReply {
-        output_json: json(output),
+        output_json: values.write(output),
         artifacts_json: all_json(artifacts),
         events_json: all_json(events),
         usage_json: json(usage),
     }
 }
 
-fn wait(wait: &PersonRequest) -> pb::JournalWait {
+fn wait(values: &mut ValueWriter, wait: &PersonRequest) -> pb::JournalWait {
     let PersonRequest { prompt, data, allowed, timeout_ms } = wait;
     pb::JournalWait {
         prompt: prompt.clone(),
-        data_json: json(data),
+        data_json: values.write(data),
         allowed: allowed.clone(),
         timeout_ms: *timeout_ms,
     }

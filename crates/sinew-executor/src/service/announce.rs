@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sinew_mesh::micro::About;
-use sinew_mesh::store::WorkflowVersion;
+use sinew_mesh::workflow::WorkflowVersion;
 use sinew_protocol::a2a::{A2A_VERSION, AgentCard, AgentInterface};
 use sinew_protocol::card::{self, AgentKind, Announcement, CARD_TTL, Delivery, NATS_BINDING, Visualisation};
 use sinew_protocol::{ExecutionId, Fault, Vocabulary};
@@ -121,7 +121,7 @@ impl Board {
             .cloned()
             .collect();
         for name in gone {
-            match self.shared.mesh.retract(&name).await {
+            match self.shared.mesh.cards().retract(&name).await {
                 Ok(()) => drop(self.announced.remove(&name)),
                 Err(error) => debug!(workflow = name, %error, "a card was not retracted yet"),
             }
@@ -131,12 +131,12 @@ impl Board {
     /// A card that is too large loses its drawing, which whoever wants it can make of the plan.
     async fn announce(&self, mut card: AgentCard) -> Result<(), Fault> {
         let mesh = &self.shared.mesh;
-        match mesh.announce(&card).await {
+        match mesh.cards().announce(&card).await {
             Err(error) if !error.is_transient() && card::visualisation(&card).is_some() => {
                 if let Some(extensions) = &mut card.capabilities.extensions {
                     extensions.retain(|extension| extension.uri != card::VISUALISATION);
                 }
-                Ok(mesh.announce(&card).await?)
+                Ok(mesh.cards().announce(&card).await?)
             }
             said => Ok(said?),
         }

@@ -64,7 +64,7 @@ pub(super) async fn call(
         headers.insert(header::CONTENT_TYPE, header::JSON);
         let request = Sent { jsonrpc: "2.0", id: call.task.as_str(), method: "SendMessage", params: &params };
         let body = serde_json::to_vec(&request).unwrap_or_default().into();
-        match shared.mesh.call_rpc(&agent, "SendMessage", headers, body, patience).await {
+        match shared.mesh.services().call_rpc(&agent, "SendMessage", headers, body, patience).await {
             Ok(reply) => match read(&reply.body) {
                 Ok(task) => match read_result(&task).and_then(|result| of_task(result, &call.task)) {
                     Ok(result) => break Ok(result),

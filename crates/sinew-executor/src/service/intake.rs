@@ -10,8 +10,8 @@ use sinew_mesh::{ReceivedMessage, Source};
 use sinew_protocol::Fault;
 use sinew_protocol::journal::ExecutionRecord;
 use sinew_shard::{
-    Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ShardInput, ShardState,
-    TakeoverNote, WorkItem,
+    CODE_BROKE, Found, InboxMessage, InputStream, Lookup, PendingInput, QuarantineReason, ShardInput,
+    ShardState, TakeoverNote, WorkItem,
 };
 use tracing::{debug, error, warn};
 
@@ -76,12 +76,20 @@ pub(super) async fn complete(shared: &Shared, mut pending: PendingInput) -> Shar
     pending.finish()
 }
 
+/// Fault of work on another thread that panicked.
+pub(super) fn broke(work: &str, error: &tokio::task::JoinError) -> Fault {
+    Fault::error(CODE_BROKE, format!("{work} broke: {error}")).with_retryable(false)
+}
+
 async fn find(shared: &Shared, lookup: Lookup) -> Found {
     match lookup {
         Lookup::Record(execution) => {
             let read = || async {
-                let Some((_, bytes)) = shared.mesh.get_history(&execution).await? else { return Ok(None) };
-                Ok(Some(Box::new(ExecutionRecord::decode(&bytes)?)))
+                let Some((_, bytes)) = shared.mesh.history().get(&execution).await? else { return Ok(None) };
+                // A record may have hundreds of megabytes, and anybody may repeat a start: other shards go on.
+                let decode = move || ExecutionRecord::decode(&bytes).map(Box::new);
+                let decoded = tokio::task::spawn_blocking(decode).await;
+                Ok(Some(decoded.map_err(|error| broke("reading a record", &error))??))
             };
             Found::Record(retry_transient(read).await)
         }
@@ -125,7 +133,7 @@ async fn quarantine(shared: &Shared, received: &ReceivedMessage, reason: &Quaran
     };
     // If only the quarantine stores nothing, other executions must not wait for it.
     for _ in 0..MAX_QUARANTINE_ATTEMPTS {
-        match shared.mesh.quarantine_or_drop(suspect(), &reason).await {
+        match shared.mesh.quarantine().put_or_drop(suspect(), &reason).await {
             Ok(_) => return,
             Err(error) => debug!(%error, "the quarantine cannot be reached"),
         }

@@ -23,6 +23,7 @@ use sinew_protocol::{ArtifactName, Fault, ResultToken, Token, header};
 use sinew_shard::outgoing;
 use sinew_source::violation_code;
 
+use super::intake::broke;
 use super::{Shared, observe};
 use sinew_shard::Call;
 use sinew_shard::request::{CardSchemas, Sender, output_name, request};
@@ -229,8 +230,11 @@ impl Shared {
             }
             error => Fault::from(error),
         })?;
+        // Millions of values take long to read: other shards go on meanwhile.
+        let read = tokio::task::spawn_blocking(move || read_unique_within(&bytes, MAX_VALUES));
+        let read = read.await.map_err(|error| broke("reading a stored value", &error))?;
         // Stored bytes never change, so they are read once: a shard would wait for another content for ever.
-        read_unique_within(&bytes, MAX_VALUES).map_err(|error| {
+        read.map_err(|error| {
             let text = format!("the artifact {address} is not a JSON value to work with: {error}");
             Fault::error(error.code(code::ANSWER_BREAKS_OUTPUT_SCHEMA.as_str()), text).with_retryable(false)
         })

@@ -135,7 +135,7 @@ impl Shared {
         if self.queues.lock().is_ok_and(|queues| queues.contains(agent)) {
             return;
         }
-        match self.mesh.make_agent_queue(&Token::of(agent)).await {
+        match self.mesh.tasks().make_queue(&Token::of(agent)).await {
             Ok(()) => {
                 if let Ok(mut queues) = self.queues.lock() {
                     queues.insert(agent.to_owned());
@@ -158,7 +158,7 @@ impl Shared {
     async fn cancel_task(&self, call: &Call) {
         let (agent, task) = (call.ask.target.name(), &call.task);
         let control = Control::Cancel { execution: call.execution.clone() };
-        if let Err(error) = self.mesh.control(agent, task, &control).await {
+        if let Err(error) = self.mesh.tasks().control(agent, task, &control).await {
             debug!(agent, %task, %error, "the agent could not be told");
         }
     }
@@ -200,15 +200,15 @@ impl Service {
     /// Joins the fleet of a provisioned mesh.
     pub async fn start(mesh: Mesh, options: ServiceOptions) -> Result<Self, MeshError> {
         observe::start_counters();
-        mesh.verify().await?;
-        let layout = mesh.layout().await?;
+        mesh.admin().verify().await?;
+        let layout = mesh.admin().layout().await?;
         // Before any shard is opened: a stream that is made anew from now on is noticed.
         let mut ages = BTreeMap::new();
         for kind in WATCHED_STREAMS {
-            ages.extend(mesh.stream_age(kind).await?.map(|age| (kind, age.created)));
+            ages.extend(mesh.commands().stream_age(kind).await?.map(|age| (kind, age.created)));
         }
-        let key = mesh.result_key().await?;
-        let may_send_nodes = mesh.may_send_nodes().await.unwrap_or_else(|error| {
+        let key = mesh.admin().result_key().await?;
+        let may_send_nodes = mesh.services().may_send_nodes().await.unwrap_or_else(|error| {
             debug!(%error, "the rights of the connection cannot be read");
             false
         });
@@ -217,7 +217,7 @@ impl Service {
                 "tasks are sent through A2A alone: run `sinew mesh permissions` again to let executors publish to node endpoints"
             );
         }
-        let (cards, workflows) = (mesh.cards(), mesh.workflows());
+        let (cards, workflows) = (mesh.cards().follow(), mesh.workflows().follow());
         workflows.ready().await;
         let shared = Arc::new(Shared {
             owner: Token::of(&options.id),

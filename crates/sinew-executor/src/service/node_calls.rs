@@ -84,7 +84,7 @@ impl NodeCalls {
         shared: &Handle,
         back: mpsc::UnboundedSender<ShardInput>,
     ) -> Result<Self, MeshError> {
-        let caller = shared.mesh.node_caller().await?;
+        let caller = shared.mesh.services().node_caller().await?;
         let connections = caller.connections();
         Ok(Self {
             shared: Arc::clone(shared),

@@ -106,7 +106,7 @@ async fn work(
                     match job {
                         Job::Event { subject, headers, body } => {
                             // Events are a projection: whoever missed one reads the journal's facts.
-                            if let Err(error) = shared.mesh.publish_event(&subject, headers, body).await {
+                            if let Err(error) = shared.mesh.events().publish(&subject, headers, body).await {
                                 debug!(%error, "an event was not published");
                             }
                         }
@@ -172,8 +172,9 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
             let id = Token::parse(child.as_str()).unwrap_or_else(|_| Token::of("cancel"));
             let shard = child.shard(shared.shards);
             let body: Bytes = command.to_json().into();
-            let sent =
-                insist(|| shared.mesh.command(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone()));
+            let sent = insist(|| {
+                shared.mesh.commands().send(Operation::Cancel, shard, &id, HeaderMap::new(), body.clone())
+            });
             report(&sent.await);
         }
         Outgoing::Finish { record, outcome, started, ended, reopened } => {
@@ -187,7 +188,7 @@ async fn perform(shared: Handle, outgoing: Outgoing, back: mpsc::UnboundedSender
                 caller: record.meta.caller.to_string(),
             };
             let body = record.encode();
-            let archived = report(&insist(|| shared.mesh.put_history(&closed, body.clone())).await);
+            let archived = report(&insist(|| shared.mesh.history().put(&closed, body.clone())).await);
             crash::point("finish.archived");
             if let Some(parent) = &record.meta.parent {
                 report(&insist(|| answer(&shared, &record.meta, parent, &outcome)).await);
@@ -234,7 +235,12 @@ async fn start_child(
     let command = Command::Start(Box::new(start));
     let id = Token::parse(execution.as_str()).unwrap_or_else(|_| Token::of("start"));
     let headers = Shared::headers_within(meta, call);
-    shared.mesh.command(Operation::Start, shard, &id, headers, command.to_json().into()).await.map(drop)
+    shared
+        .mesh
+        .commands()
+        .send(Operation::Start, shard, &id, headers, command.to_json().into())
+        .await
+        .map(drop)
 }
 
 /// Answers the task that an execution was started by, as an agent would.

@@ -4,7 +4,7 @@ use sinew_protocol::code;
 use std::sync::Arc;
 
 use sinew_engine::Adapter;
-use sinew_mesh::store::{StoredPlan, Workflows};
+use sinew_mesh::workflow::{StoredPlan, Workflows};
 use sinew_mesh::{Mesh, MeshError};
 use sinew_plan::Plan;
 use sinew_protocol::Fault;
@@ -65,7 +65,7 @@ impl Programs {
             return Ok(program);
         }
         let unusable = |text: String| Fault::error(code::PLAN_UNUSABLE.as_str(), text).with_retryable(false);
-        let stored = match self.mesh.get_plan(digest).await {
+        let stored = match self.mesh.workflows().get_plan(digest).await {
             Err(MeshError::NotFound { .. }) => {
                 return Err(unusable(format!("the plan {digest} is not in the store")));
             }
@@ -126,5 +126,5 @@ impl Programs {
 pub async fn store_plan(mesh: &Mesh, program: &Program, source: Option<String>) -> Result<String, MeshError> {
     let plan = serde_json::to_value(program.graph.plan()).unwrap_or_default();
     let dialect = program.adapter.name().to_owned();
-    mesh.put_plan(&StoredPlan { dialect, plan, source }).await
+    mesh.workflows().put_plan(&StoredPlan { dialect, plan, source }).await
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sinew_engine::Time;
-use sinew_mesh::journal::ServerClock;
+use sinew_mesh::ServerClock;
 use sinew_mesh::node::NodeReply;
 use sinew_mesh::{AppendError, Inbox, Journal, MeshError, ReceivedMessage, crash};
 use sinew_protocol::journal::Commit;
@@ -18,6 +18,7 @@ use sinew_shard::{
     TakeoverCare, WorkGroup,
 };
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -80,6 +81,8 @@ pub(super) struct Shard {
     clock: ServerClock,
     care: TakeoverCare,
     note: StoredNote,
+    /// The purge of the journal that is under way.
+    purge: Option<JoinHandle<Result<(), MeshError>>>,
 }
 
 /// The timers that a round looks at.
@@ -148,7 +151,7 @@ impl Shard {
             })
             .await?;
         // Behind the stored positions if a stream was made anew: what is read twice is known by its ids.
-        let positions = shared.mesh.current_positions(id, reader.positions()).await?;
+        let positions = shared.mesh.commands().current_positions(id, reader.positions()).await?;
         let (note, care) = StoredNote::open(&shared, id, died).await?;
         let (entries, position) = (reader.entry_count(), journal.position().unwrap_or_default());
         let config = Arc::new(shared.shard_config(id));
@@ -162,7 +165,7 @@ impl Shard {
         let sequence = append(&mut journal, opening.claim()).await?;
         opening.handle_claimed(sequence);
         crash::point("open.claimed");
-        let clock = shared.mesh.server_clock().await?;
+        let clock = shared.mesh.admin().server_clock().await?;
         let (sender, back) = mpsc::unbounded_channel();
         let calls = NodeCalls::open(&shared, sender.clone()).await?;
         let mut desk = OpeningDesk { outbox: Outbox::open(Arc::clone(&shared), sender), calls, note };
@@ -172,7 +175,7 @@ impl Shard {
         for (stored, fault) in state.held() {
             error!(execution = %stored.meta.execution, %fault, "an execution cannot go on");
         }
-        let inbox = shared.mesh.inbox(id, state.positions()).await?;
+        let inbox = shared.mesh.commands().inbox(id, state.positions()).await?;
         // The input that ended the last owner is in the first batch behind its last commit.
         care.expect(inbox.waiting().min(2 * BATCH as u64));
         debug!(
@@ -183,12 +186,12 @@ impl Shard {
             "shard opened"
         );
         metrics::counter!("sinew_takeovers_total").increment(1);
-        Ok(Self { shared, id, journal, inbox, state, outbox, calls, back, clock, care, note })
+        Ok(Self { shared, id, journal, inbox, state, outbox, calls, back, clock, care, note, purge: None })
     }
 
     async fn work(&mut self, stop: &CancellationToken) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
-        let mut desk = QuestionDesk::new(shared.mesh.serve_queries(self.id).await?);
+        let mut desk = QuestionDesk::new(shared.mesh.services().serve_queries(self.id).await?);
         // Closing alone is no reason to write: it waits a moment for company.
         let mut closing: Vec<ShardInput> = Vec::new();
         // A point in time, not a while: questions and other wake-ups must not put it off.
@@ -324,12 +327,20 @@ impl Shard {
     }
 
     /// Lets the state evict executions, and removes what no open execution needs. Failing to is no harm: the next time
-    /// will.
+    /// will. A purge takes tens of milliseconds, so the loop does not wait for it.
     async fn end_turn(&mut self) {
-        let Some(keep) = self.state.end_turn() else { return };
-        match self.journal.purge_below(keep).await {
-            Ok(()) => self.state.handle_purged(),
-            Err(error) => warn!(shard = self.id, %error, "the journal could not be purged"),
+        if self.purge.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(purge) = self.purge.take()
+        {
+            match purge.await {
+                Ok(Ok(())) => self.state.handle_purged(),
+                Ok(Err(error)) => warn!(shard = self.id, %error, "the journal could not be purged"),
+                Err(error) => warn!(shard = self.id, %error, "purging the journal broke"),
+            }
+        }
+        let keep = self.state.end_turn();
+        if self.purge.is_none() {
+            self.purge = keep.map(|keep| tokio::spawn(self.journal.purge_below(keep)));
         }
     }
 

@@ -175,7 +175,7 @@ impl ShardKeeper {
         // All are looked at before one is stored: otherwise an error at the second would hide what the first has shown.
         let mut ages = Vec::new();
         for kind in WATCHED_STREAMS {
-            ages.push((kind, self.shared.mesh.stream_age(kind).await?));
+            ages.push((kind, self.shared.mesh.commands().stream_age(kind).await?));
         }
         let mut anew = false;
         for (kind, age) in ages {

@@ -254,7 +254,7 @@ async fn parent(site: &Site) -> ParentRef {
     let execution = ExecutionId::of(&site.namespace, "tester", "parent");
     let task =
         TaskId::of(&execution, &sinew_protocol::ActivationKey::of::<String>(&execution, "caller", &[], 0), 1);
-    let token = ResultToken::of(&site.mesh.result_key().await.unwrap(), &task);
+    let token = ResultToken::of(&site.mesh.admin().result_key().await.unwrap(), &task);
     let agent = Token::of("WF");
     let result = Subject::Result { shard: 0, agent, execution: execution.clone(), task: task.clone(), token };
     ParentRef { execution, task, result_subject: site.mesh.subject(&result), agent: "WF".to_owned() }

@@ -146,7 +146,7 @@ async fn deployed_workflows_are_announced_until_they_are_not() {
     let mesh = TestMesh::new().await;
     let service = mesh.executor("exec").await;
     mesh.deploy("single", SINGLE).await;
-    let mut cards = mesh.mesh.cards();
+    let mut cards = mesh.mesh.cards().follow();
     let announced = tokio::time::timeout(PATIENCE, cards.wait_for("single")).await.unwrap();
     assert_eq!(card::kind(&announced.card), AgentKind::Workflow);
     assert_eq!(card::input_schema(&announced.card).unwrap()["required"], json!(["value"]));
@@ -154,7 +154,7 @@ async fn deployed_workflows_are_announced_until_they_are_not() {
     let (said, _) = call(&mesh.mesh, "single", "GetAgentCard", json!({})).await;
     assert_eq!(said, serde_json::to_value(&announced.card).unwrap());
     assert_eq!(said["supportedInterfaces"][0]["url"], "nats:///test/single");
-    mesh.mesh.undeploy("single").await.unwrap();
+    mesh.mesh.workflows().undeploy("single").await.unwrap();
     let gone = async {
         while cards.get("single").is_some() {
             cards.changed().await;

@@ -67,7 +67,7 @@ async fn agents_call_workflows_as_tools_in_both_modes() {
         }))
     });
     let service = mesh.executor("exec").await;
-    let cards = mesh.mesh.cards();
+    let cards = mesh.mesh.cards().follow();
     for name in ["inner", "outer"] {
         tokio::time::timeout(PATIENCE, cards.wait_for(name)).await.unwrap();
     }

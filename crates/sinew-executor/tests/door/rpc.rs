@@ -15,7 +15,7 @@ pub(crate) async fn call(mesh: &Mesh, agent: &str, method: &str, params: Value) 
     let mut headers = HeaderMap::new();
     headers.insert(header::A2A_VERSION, "1.0");
     let reply = loop {
-        match mesh.call_rpc(agent, method, headers.clone(), body.clone().into(), PATIENCE).await {
+        match mesh.services().call_rpc(agent, method, headers.clone(), body.clone().into(), PATIENCE).await {
             // Executors open the door of a workflow soon after it was deployed.
             Err(MeshError::NobodyAnswers { .. }) => tokio::task::yield_now().await,
             reply => break reply.unwrap(),
@@ -56,7 +56,7 @@ pub(crate) fn code(error: &Value) -> &str {
 pub(crate) async fn serve(site: &Site, agent: Agent) -> Served {
     let name = agent.name().to_owned();
     let own = site.connect(&name).await;
-    let cards = own.cards();
+    let cards = own.cards().follow();
     let stop = CancellationToken::new();
     tokio::spawn(agent.grace(Duration::from_millis(100)).serve(own, stop.clone()));
     tokio::time::timeout(PATIENCE, cards.wait_for(&name)).await.unwrap();

@@ -41,7 +41,7 @@ async fn executors_tell_the_same_story() {
     let execution = ExecutionId::of("test", "ada", "m1");
     let activation = ActivationKey::of::<&str>(&execution, "single", &[], 0);
     let task = TaskId::of(&execution, &activation, 1);
-    let mut feed = ada.watch_progress(Some(&execution), Some(&task)).await.unwrap();
+    let mut feed = ada.tasks().watch_progress(Some(&execution), Some(&task)).await.unwrap();
     let (said, seq) =
         call(&ada, "single", "SendStreamingMessage", message("m1", json!([{"data": {"value": "v"}}]))).await;
     let snapshot = seq.unwrap();

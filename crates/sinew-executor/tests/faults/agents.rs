@@ -80,8 +80,8 @@ async fn an_agent_that_never_answers_is_told_and_what_it_says_later_changes_noth
         agents.until("it is told", |told| told.iter().any(|line| line.get("cancelled").is_some())).await;
         let before = client.record(&execution).await.unwrap().unwrap();
         let task = TaskId::parse(agents.began().next().unwrap()["task"].as_str().unwrap()).unwrap();
-        let token = ResultToken::of(&mesh.mesh.result_key().await.unwrap(), &task);
-        let shard = execution.shard(mesh.mesh.layout().await.unwrap().shards);
+        let token = ResultToken::of(&mesh.mesh.admin().result_key().await.unwrap(), &task);
+        let shard = execution.shard(mesh.mesh.admin().layout().await.unwrap().shards);
         let subject = Subject::Result {
             shard,
             agent: Token::of("one"),

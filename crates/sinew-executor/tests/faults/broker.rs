@@ -29,9 +29,9 @@ async fn serve_chain(site: &Site) -> std::sync::Arc<std::sync::Mutex<Vec<sinew_p
 /// Deletes the streams of the executors' inputs; provisioning makes them anew.
 async fn make_anew(site: &Site) {
     for kind in ["COMMANDS", "RESULTS"] {
-        site.mesh.jetstream().delete_stream(format!("{}_{kind}", site.namespace)).await.unwrap();
+        site.mesh.admin().jetstream().delete_stream(format!("{}_{kind}", site.namespace)).await.unwrap();
     }
-    site.mesh.provision(&Provision::default()).await.unwrap();
+    site.mesh.admin().provision(&Provision::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -58,7 +58,12 @@ async fn streams_made_anew_are_read_from_their_first_message() {
     let ended = start(&client, "first0", "chain", json!({ "value": 0 }));
     let id = Token::parse(ended.execution.as_str()).unwrap();
     let body = Asked::Start(Box::new(ended)).to_json();
-    client_mesh(&mesh).await.command(Operation::Start, 0, &id, HeaderMap::new(), body.into()).await.unwrap();
+    client_mesh(&mesh)
+        .await
+        .commands()
+        .send(Operation::Start, 0, &id, HeaderMap::new(), body.into())
+        .await
+        .unwrap();
     let mut accepted = Vec::new();
     for nth in 0..8 {
         let command = start(&client, &format!("third{nth}"), "chain", json!({ "value": nth }));
@@ -66,7 +71,7 @@ async fn streams_made_anew_are_read_from_their_first_message() {
         let id = Token::parse(execution.as_str()).unwrap();
         let body = Asked::Start(Box::new(command)).to_json();
         let tester = client_mesh(&mesh).await;
-        tester.command(Operation::Start, 0, &id, HeaderMap::new(), body.into()).await.unwrap();
+        tester.commands().send(Operation::Start, 0, &id, HeaderMap::new(), body.into()).await.unwrap();
         accepted.push((execution, nth));
     }
     let executor = mesh.executor("two").await;
@@ -117,11 +122,11 @@ impl Filler {
             Self::Stream(mesh) => {
                 let config =
                     Config { name: "filler".into(), subjects: vec!["filler".into()], ..Config::default() };
-                mesh.jetstream().create_stream(config).await.unwrap();
+                mesh.admin().jetstream().create_stream(config).await.unwrap();
                 let mut size = 256 * 1024;
                 while size > 0 {
                     let body = vec![b'x'; size].into();
-                    let stored = mesh.jetstream().publish("filler", body).await.unwrap().await;
+                    let stored = mesh.admin().jetstream().publish("filler", body).await.unwrap().await;
                     size = if stored.is_ok() { size } else { size / 2 };
                 }
             }
@@ -134,7 +139,7 @@ impl Filler {
 
     async fn remove(&self) {
         match self {
-            Self::Stream(mesh) => drop(mesh.jetstream().delete_stream("filler").await.unwrap()),
+            Self::Stream(mesh) => drop(mesh.admin().jetstream().delete_stream("filler").await.unwrap()),
             Self::File(path) => std::fs::remove_file(path).unwrap(),
         }
     }
@@ -161,7 +166,8 @@ async fn outlives_a_full_store(mut broker: Server, filler: Filler, restart: bool
     let body = bytes::Bytes::from(Asked::Start(Box::new(command)).to_json());
     let pursued = tokio::spawn(async move {
         loop {
-            let put = tester.command(Operation::Start, shard, &id, HeaderMap::new(), body.clone()).await;
+            let put =
+                tester.commands().send(Operation::Start, shard, &id, HeaderMap::new(), body.clone()).await;
             match put {
                 Ok(_) => return,
                 Err(error) => assert!(error.is_transient(), "{error}"),

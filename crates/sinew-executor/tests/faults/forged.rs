@@ -60,7 +60,7 @@ impl Scene {
         let call = self.agents.began().last().unwrap();
         assert_eq!(call["execution"], json!(execution));
         let task = TaskId::parse(call["task"].as_str().unwrap()).unwrap();
-        let token = ResultToken::of(&self.mesh.mesh.result_key().await.unwrap(), &task);
+        let token = ResultToken::of(&self.mesh.mesh.admin().result_key().await.unwrap(), &task);
         let (shard, agent) = (shard(&self.mesh, &execution).await, Token::of("one"));
         let result =
             Subject::Result { shard, agent, execution: execution.clone(), task: task.clone(), token };
@@ -69,7 +69,7 @@ impl Scene {
 }
 
 async fn shard(site: &Site, execution: &ExecutionId) -> u32 {
-    execution.shard(site.mesh.layout().await.unwrap().shards)
+    execution.shard(site.mesh.admin().layout().await.unwrap().shards)
 }
 
 fn body(task: &TaskId) -> Bytes {
@@ -215,7 +215,7 @@ async fn forged_results_are_not_accepted() {
         assert_eq!(replies.count(), 1, "a forged result became a fact");
     }
     // Results without a valid proof are kept in the quarantine.
-    let aside = scene.mesh.mesh.quarantined(2_000).await.unwrap();
+    let aside = scene.mesh.mesh.quarantine().list(2_000).await.unwrap();
     let forged = aside.iter().filter(|one| one.reason.contains("SINEW-6034")).count();
     println!("1,000 forged results: 0 accepted, {forged} set aside");
     assert!(forged >= 5 * EACH, "{forged}");
@@ -304,7 +304,7 @@ async fn bad_results_of_the_right_agent_fail_their_attempt() {
 #[tokio::test]
 async fn stored_values_that_are_not_json_hold_up_nobody() {
     let mut scene = Scene::new(1_000).await;
-    let shards = scene.mesh.mesh.layout().await.unwrap().shards.get();
+    let shards = scene.mesh.mesh.admin().layout().await.unwrap().shards.get();
     let one = scene.mesh.connect("one").await;
     let store = one.artifacts();
     let bodies: [(Vec<u8>, &str); 3] = [
@@ -373,7 +373,7 @@ async fn the_first_result_counts() {
     scene.agents.until("it has answered", |told| told.iter().any(|line| line.get("ended").is_some())).await;
     // Past write-once: the stream's own rules keep a second message out even when it is published plainly.
     let name = scene.mesh.mesh.subject(&held.result);
-    let plain = one.jetstream().publish(name, body(&held.task)).await.unwrap().await;
+    let plain = one.admin().jetstream().publish(name, body(&held.task)).await.unwrap().await;
     assert!(plain.is_err(), "a second result was stored: {plain:?}");
     let next = scene.held("next").await;
     scene.agents.release().await;

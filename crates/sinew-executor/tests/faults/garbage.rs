@@ -85,7 +85,7 @@ async fn garbage_everywhere() {
                 vandal.client().publish(subject, body.clone()).await.unwrap();
                 continue;
             }
-            let publish = vandal.jetstream().publish(subject, body.clone()).await.unwrap();
+            let publish = vandal.admin().jetstream().publish(subject, body.clone()).await.unwrap();
             stored += usize::from(publish.await.is_ok());
         }
     }
@@ -93,7 +93,7 @@ async fn garbage_everywhere() {
     for (nth, execution) in good.iter().enumerate() {
         assert_eq!(succeeded(&client, execution).await, json!({ "value": nth }), "good messages suffer");
     }
-    let aside = mesh.mesh.quarantined(5_000).await.unwrap();
+    let aside = mesh.mesh.quarantine().list(5_000).await.unwrap();
     let of = |stream: &str| aside.iter().filter(|one| one.stream == stream).count();
     println!(
         "{sent} messages of garbage, {stored} stored; set aside: {} commands, {} results, {} tasks",

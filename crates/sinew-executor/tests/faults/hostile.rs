@@ -103,7 +103,7 @@ fn fresh() -> String {
 async fn quarantined(mesh: &Mesh, stream: &str, wanted: usize) -> usize {
     let until = Instant::now() + INNOCENT_TIMEOUT;
     loop {
-        let aside = mesh.quarantined(100_000).await.unwrap();
+        let aside = mesh.quarantine().list(100_000).await.unwrap();
         let found: Vec<_> = aside.iter().filter(|one| one.stream == stream).map(|one| one.seq).collect();
         assert_eq!(found.len(), found.iter().collect::<BTreeSet<_>>().len(), "set aside twice");
         if found.len() >= wanted || Instant::now() > until {
@@ -141,8 +141,8 @@ async fn one_stored_message_stops_nothing() {
     for stream in ["COMMANDS", "RESULTS"] {
         assert_eq!(quarantined(&mesh.mesh, stream, 4).await, 4, "{stream}");
     }
-    let one = mesh.mesh.quarantined(1).await.unwrap().pop().unwrap();
-    let one = mesh.mesh.quarantined_one(&one.stream, one.seq).await.unwrap();
+    let one = mesh.mesh.quarantine().list(1).await.unwrap().pop().unwrap();
+    let one = mesh.mesh.quarantine().get(&one.stream, one.seq).await.unwrap();
     assert!(one.reason.contains("cannot be read off the wire"), "{one:?}");
     assert!(one.headers.get("Sinew-Raw-Headers").is_some(), "{one:?}");
     agents.end().await;
@@ -187,7 +187,7 @@ impl Guarded {
         let server = server(ServerOptions { config_extra, ..ServerOptions::default() }).await;
         let mesh = open(server.port(), "boss").await;
         let shards = std::num::NonZeroU32::new(2);
-        mesh.provision(&Provision { shards, ..Provision::default() }).await.unwrap();
+        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await.unwrap();
         Self { server, mesh }
     }
 
@@ -202,7 +202,7 @@ impl Guarded {
     }
 
     async fn messages(&self, kind: &str) -> u64 {
-        let mut stream = self.mesh.jetstream().get_stream(format!("test_{kind}")).await.unwrap();
+        let mut stream = self.mesh.admin().jetstream().get_stream(format!("test_{kind}")).await.unwrap();
         stream.info().await.unwrap().state.messages
     }
 }
@@ -353,10 +353,10 @@ async fn a_flood_of_messages_that_break_connections_holds_up_nobody() {
     // Two losses at most, then a connection that is not lost.
     for mesh in meshes.iter().chain([&second]) {
         let connects = mesh.client().statistics().connects.load(Ordering::Relaxed);
-        let limit = if mesh.is_screened() { 1 } else { 2 };
+        let limit = if mesh.admin().is_screened() { 1 } else { 2 };
         assert!(connects <= limit, "{}: {connects} connections", mesh.caller());
     }
-    assert!(second.is_screened());
+    assert!(second.admin().is_screened());
     stop.cancel();
     service.drain().await;
 }

@@ -64,7 +64,7 @@ async fn a_known_id_is_refused_to_others_while_it_is_open_and_after() {
     let next_id = next.execution.clone();
     ada.start(next).await.unwrap();
     assert_eq!(learns(&ada, &next_id).await.unwrap(), "next");
-    assert_eq!(mesh.mesh.get_history(&id).await.unwrap().unwrap().0.caller, "ada");
+    assert_eq!(mesh.mesh.history().get(&id).await.unwrap().unwrap().0.caller, "ada");
     assert_eq!(ada.record(&id).await.unwrap().unwrap().rounds, before.rounds);
     service.drain().await;
     agents.end().await;

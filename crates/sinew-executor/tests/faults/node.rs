@@ -34,7 +34,7 @@ impl PlayedAgent {
         own.client().flush().await.unwrap();
         let (name, delivery, node_requests) = (name.to_owned(), Delivery::Direct, true);
         let card = Announcement { name, delivery, node_requests, ..Announcement::default() };
-        own.announce(&card.card("test")).await.unwrap();
+        own.cards().announce(&card.card("test")).await.unwrap();
         Self { mesh: own, tasks }
     }
 

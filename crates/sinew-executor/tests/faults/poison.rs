@@ -103,7 +103,7 @@ async fn a_result_that_ends_its_owners_sets_its_execution_aside() {
     let pause = Command::Pause(PauseCommand { execution: scene.poison.clone(), reason: String::new() });
     let verdict = ask(&scene.client, "pause", pause).await;
     assert!(!verdict.accepted && verdict.reason.contains("set aside"), "{verdict:?}");
-    let aside = scene.mesh.mesh.quarantined(100).await.unwrap();
+    let aside = scene.mesh.mesh.quarantine().list(100).await.unwrap();
     let [result] = aside.as_slice() else { panic!("{aside:?}") };
     assert!(result.stream == "RESULTS" && result.reason.contains("SINEW-6061"), "{result:?}");
     // It stays aside when its shard is handed over; an executor that can bear it takes it up.
@@ -113,7 +113,7 @@ async fn a_result_that_ends_its_owners_sets_its_execution_aside() {
     let resume = Command::Resume(ResumeCommand { execution: scene.poison.clone() });
     let verdict = ask(&scene.client, "resume", resume).await;
     assert!(verdict.accepted, "{verdict:?}");
-    scene.mesh.mesh.replay_quarantined("RESULTS", result.seq).await.unwrap();
+    scene.mesh.mesh.quarantine().replay("RESULTS", result.seq).await.unwrap();
     assert_eq!(succeeded(&scene.client, &scene.poison).await, json!({ "value": POISON_RESULT }));
     sound.end().await;
     scene.agents.end().await;
@@ -128,7 +128,7 @@ async fn a_start_that_ends_its_owners_is_refused() {
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("SINEW-6062"), "{refused}");
     scene.innocents_end().await;
-    let aside = scene.mesh.mesh.quarantined(100).await.unwrap();
+    let aside = scene.mesh.mesh.quarantine().list(100).await.unwrap();
     let [start] = aside.as_slice() else { panic!("{aside:?}") };
     assert!(start.stream == "COMMANDS" && start.reason.contains("SINEW-6062"), "{start:?}");
     assert!(start.subject.ends_with(scene.poison.as_str()));

@@ -51,7 +51,7 @@ async fn a_flood_of_questions_does_not_hold_up_work() {
         });
     }
     let mut executions = Vec::new();
-    let mut ends = client.mesh().events(&EventFilter::default(), EventStart::Now).await.unwrap();
+    let mut ends = client.mesh().events().follow(&EventFilter::default(), EventStart::Now).await.unwrap();
     for nth in 0..6 {
         executions.push(begun(&client, &format!("k{nth}"), "chain", json!({ "value": nth })).await);
     }

@@ -218,7 +218,9 @@ async fn what_waits_takes_no_room() {
     }
     let (mut open, mut folded) = (0, 0);
     for shard in 0..4 {
-        let Answer::Status(status) = client.mesh().ask(shard, &Query::Status {}).await.unwrap() else {
+        let Answer::Status(status) =
+            client.mesh().services().ask_shard(shard, &Query::Status {}).await.unwrap()
+        else {
             panic!("no status of shard {shard}");
         };
         open += status["executions"].as_u64().unwrap();

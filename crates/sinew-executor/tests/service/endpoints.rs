@@ -131,7 +131,7 @@ async fn run(url: &str, namespace: &str, node_requests: bool) -> Vec<Vec<Value>>
     let mut serving = JoinSet::new();
     serving.spawn(agent(node_requests).serve(site.connect("one").await, CancellationToken::new()));
     let service = site.executor("exec").await;
-    site.mesh.cards().wait_for("one").await;
+    site.mesh.cards().follow().wait_for("one").await;
     let client = site.client().await;
     let mut all = Vec::new();
     for (nth, does) in CORPUS.iter().enumerate() {

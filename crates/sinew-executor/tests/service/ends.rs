@@ -57,7 +57,7 @@ async fn an_end_with_a_large_output_is_told() {
     let command = start(&client, "k", "large", json!({"v": text}));
     let execution = command.execution.clone();
     let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-    let mut events = client.mesh().events(&filter, EventStart::Beginning).await.unwrap();
+    let mut events = client.mesh().events().follow(&filter, EventStart::Beginning).await.unwrap();
     client.start(command).await.unwrap();
     let told = async {
         loop {

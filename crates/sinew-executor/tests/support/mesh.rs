@@ -77,7 +77,7 @@ impl Site {
     pub(crate) async fn new(url: &str, namespace: &str, shards: u32) -> Self {
         let mesh = connect(url, namespace, "provision").await;
         let shards = NonZeroU32::new(shards);
-        mesh.provision(&Provision { shards, ..Provision::default() }).await.unwrap();
+        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await.unwrap();
         Self { url: url.to_owned(), namespace: namespace.to_owned(), mesh }
     }
 
@@ -159,7 +159,7 @@ impl Site {
             at: 0,
             by: "tester".to_owned(),
         };
-        self.mesh.deploy(&deployment).await.unwrap();
+        self.mesh.workflows().deploy(&deployment).await.unwrap();
         digest
     }
 
@@ -170,7 +170,7 @@ impl Site {
         answer: impl Fn(&TaskExtra) -> Result<Value, Fault> + Send + 'static,
     ) -> Arc<Mutex<Vec<TaskExtra>>> {
         let mesh = self.connect(name).await;
-        let mut queue = mesh.agent_queue(&Token::of(name), 8);
+        let mut queue = mesh.tasks().queue(&Token::of(name), 8);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let asked = Arc::clone(&seen);
         tokio::spawn(async move {
@@ -181,7 +181,7 @@ impl Site {
                 let result = answer(&extra);
                 asked.lock().unwrap().push(extra.clone());
                 let body = worded(&delivery.task, result);
-                mesh.result(&extra.result_subject, HeaderMap::new(), body.into()).await.unwrap();
+                mesh.tasks().put_result(&extra.result_subject, HeaderMap::new(), body.into()).await.unwrap();
                 delivery.ack().await.unwrap();
             }
         });

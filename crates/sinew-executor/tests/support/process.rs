@@ -219,7 +219,7 @@ async fn helper() {
             let shutdown = CancellationToken::new();
             let mut serving = tokio::task::JoinSet::new();
             let mesh = connect(&role, "agents").await;
-            let cards = mesh.cards();
+            let cards = mesh.cards().follow();
             let names: Vec<String> = agents.iter().map(|(name, ..)| name.clone()).collect();
             for (name, words, card) in agents {
                 let caller = connect(&role, &name).await;

@@ -81,7 +81,7 @@ impl A2aOperations {
         let execution = execution_of(place)?;
         let until = Instant::now() + self.0.blocking;
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-        let events = self.0.client.mesh().events(&filter, EventStart::Now).await;
+        let events = self.0.client.mesh().events().follow(&filter, EventStart::Now).await;
         let mut events = events.map_err(|error| mesh_failed(&error))?;
         while Instant::now() < until {
             let found = self.0.client.execution(&execution).await.map_err(|error| client_failed(&error))?;

@@ -155,7 +155,8 @@ pub(super) async fn ask_peer(
     headers.insert(header::A2A_VERSION, A2A_VERSION);
     let until = Instant::now() + OPENING_TIMEOUT;
     let reply = loop {
-        let asked = mesh.call_rpc(agent, method.as_str(), headers.clone(), body.clone(), timeout).await;
+        let asked =
+            mesh.services().call_rpc(agent, method.as_str(), headers.clone(), body.clone(), timeout).await;
         match asked {
             // The request reached no one, so it may be sent again.
             Err(MeshError::NobodyAnswers { .. }) if Instant::now() < until => {

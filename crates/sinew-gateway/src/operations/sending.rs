@@ -60,7 +60,7 @@ impl A2aOperations {
         }
         // The events of an agent are not stored: the gateway listens before it asks.
         let (execution, task) = self.own_ids(call, &agent, &params.message.id.0);
-        let feed = self.0.client.mesh().watch_progress(Some(&execution), Some(&task)).await;
+        let feed = self.0.client.mesh().tasks().watch_progress(Some(&execution), Some(&task)).await;
         let feed = feed.map_err(|error| super::peer::mesh_failed(&error))?;
         let place = TaskPlace::new(&call.endpoint, agent, false, task.as_str().to_owned());
         let asked = self.ask_again(call, &place.agent, CoreMethod::SendStreamingMessage, &params).await?;

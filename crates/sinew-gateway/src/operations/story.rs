@@ -99,7 +99,7 @@ impl StoryHub {
     async fn tell(self, execution: ExecutionId, vocabulary: Vocabulary, told: Weak<Story>) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mut events = loop {
-            match self.client.mesh().events(&filter, EventStart::Now).await {
+            match self.client.mesh().events().follow(&filter, EventStart::Now).await {
                 Ok(events) => break events,
                 Err(error) if error.is_transient() && told.strong_count() > 0 => {
                     tokio::time::sleep(RETRY_PAUSE).await;

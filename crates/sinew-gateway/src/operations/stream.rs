@@ -149,7 +149,7 @@ impl A2aOperations {
     /// The events that an agent tells of a task from now on.
     async fn feed_of(&self, place: &TaskPlace) -> Result<ProgressFeed, A2aError> {
         let task = TaskId::parse(&place.id).map_err(|_| A2aError::task_not_found(short(&place.id, 64)))?;
-        let feed = self.0.client.mesh().watch_progress(None, Some(&task)).await;
+        let feed = self.0.client.mesh().tasks().watch_progress(None, Some(&task)).await;
         feed.map_err(|error| mesh_failed(&error))
     }
 

@@ -171,7 +171,7 @@ proptest! {
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), answer in ".{0,200}") {
         let mut screen = FrameScreen { received: bytes[..].into(), ..FrameScreen::default() };
         let _ = screen.screened();
-        let _ = crate::stored::read_stored(&bytes);
-        let _ = crate::stored::read_stored(answer.as_bytes());
+        let _ = crate::stream::stored::read_stored(&bytes);
+        let _ = crate::stream::stored::read_stored(answer.as_bytes());
     }
 }

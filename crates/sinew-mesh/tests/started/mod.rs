@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 pub async fn mesh() -> (Server, Mesh) {
     let server = Server::start(ServerOptions::default()).await.unwrap();
     let mesh = connect(&server.url(), "tester").await;
-    mesh.provision(&Provision::default()).await.unwrap();
+    mesh.admin().provision(&Provision::default()).await.unwrap();
     (server, mesh)
 }
 
@@ -56,7 +56,7 @@ pub fn command(shard: u32, n: usize) -> Subject {
 
 /// How many messages a stream of the mesh holds.
 pub async fn messages(mesh: &Mesh, kind: &str) -> u64 {
-    let mut stream = mesh.jetstream().get_stream(format!("test_{kind}")).await.unwrap();
+    let mut stream = mesh.admin().jetstream().get_stream(format!("test_{kind}")).await.unwrap();
     stream.info().await.unwrap().state.messages
 }
 

@@ -116,7 +116,7 @@ async fn start(args: &DevArgs, output: &Output) -> Result<Exit, Failure> {
         (Some(server), at)
     };
     let mesh = mesh_at.open("dev").await?;
-    mesh.provision(&Provision::default()).await?;
+    mesh.admin().provision(&Provision::default()).await?;
     let deployed = deploy::all(&mesh, &loaded).await?;
     let of_service =
         ServiceOptions { calls: Some(connect::agent_call), ..ServiceOptions::new(connect::adapter) };
@@ -230,7 +230,7 @@ async fn redeploy(mesh: &Mesh, args: &DevArgs, options: &Options, output: &Outpu
 
 /// Waits until these names answer on the mesh, for a while.
 async fn wait_until_online<'a>(mesh: &Mesh, names: impl Iterator<Item = &'a String>) {
-    let cards = mesh.cards();
+    let cards = mesh.cards().follow();
     let all = async {
         cards.ready().await;
         for name in names {

@@ -86,7 +86,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &Output) -> Result<Exit, Failure
 
 /// Some work, which ends when the server does not permit a part of it.
 async fn permitted<T>(mesh: &Mesh, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let denied = mesh.denied();
+    let denied = mesh.admin().denied();
     tokio::select! { biased;
         done = work => done,
         denied = denied => Err(denied.into()),
@@ -139,7 +139,7 @@ impl Doctor {
         self.server(&mesh);
         rights::check(&mut self, &mesh, &args.roles).await;
         if args.fix
-            && let Err(error) = mesh.provision(&Provision::default()).await
+            && let Err(error) = mesh.admin().provision(&Provision::default()).await
         {
             self.failed("provision", error.into());
         }
@@ -165,14 +165,14 @@ impl Doctor {
         let text = format!("nats-server {} at {}:{}", info.version, info.host, info.port);
         self.say("server", CheckState::Ok, text, None);
         // A limit below every need is reported as a problem of its own.
-        if info.max_payload < PAYLOAD && !mesh.has_small_payload() {
+        if info.max_payload < PAYLOAD && !mesh.admin().has_small_payload() {
             let text = format!("the server takes messages of at most {} bytes", info.max_payload);
             self.say("payload", CheckState::Warn, text, Some("set max_payload to 1MB or more"));
         }
     }
 
     async fn streams(&mut self, mesh: &Mesh) -> bool {
-        match mesh.check().await {
+        match mesh.admin().check().await {
             Ok(differences) if differences.is_empty() => {
                 let text = format!("the streams of mesh {} are as they must be", mesh.namespace());
                 self.say("streams", CheckState::Ok, text, None);
@@ -193,7 +193,7 @@ impl Doctor {
 
     /// Problems that comparing settings does not show.
     async fn problems(&mut self, mesh: &Mesh) {
-        let found = mesh.find_problems().await;
+        let found = mesh.admin().find_problems().await;
         if found.is_empty() {
             self.say("storage", CheckState::Ok, "nothing is full, and what executors write is stored", None);
         }

@@ -173,7 +173,7 @@ impl World {
     /// Waits until the cards of these agents are on the mesh.
     pub fn online(&self, names: &[&str]) {
         self.runtime.block_on(async {
-            let cards = self.connect("waiting").await.cards();
+            let cards = self.connect("waiting").await.cards().follow();
             cards.ready().await;
             for name in names {
                 let there = tokio::time::timeout(PATIENCE, cards.wait_for(name)).await;

@@ -163,7 +163,7 @@ fn a_quiet_mesh_fires_nothing_and_each_cause_its_alert() {
     world.runtime.block_on(async {
         let mesh = world.connect("vandal").await;
         let subject = format!("sinew.v1.command.0.cancel.vandal.{:032x}", 7);
-        mesh.jetstream().publish(subject, "{".into()).await.unwrap().await.unwrap();
+        mesh.admin().jetstream().publish(subject, "{".into()).await.unwrap().await.unwrap();
     });
     let loud = scraped_until(&[&one, &two], |samples| {
         count(samples, "sinew_quarantined_total", None) > 0.0

@@ -130,7 +130,7 @@ async fn vandal_with(world: &World, body: Bytes) {
     let mesh = world.connect("vandal").await;
     let mut aside = mesh.client().subscribe("sinew.v1.quarantine.>").await.unwrap();
     let subject = format!("sinew.v1.command.0.cancel.vandal.{:032x}", 7);
-    mesh.jetstream().publish(subject, body).await.unwrap().await.expect("it is stored");
+    mesh.admin().jetstream().publish(subject, body).await.unwrap().await.expect("it is stored");
     let seen = tokio::time::timeout(PATIENCE, aside.next()).await;
     assert!(seen.is_ok(), "a command without meaning was not set aside within {PATIENCE:?}");
 }

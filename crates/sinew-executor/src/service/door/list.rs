@@ -126,7 +126,7 @@ impl Doors {
             since,
             ..HistoryFilter::default()
         };
-        let closed = self.shared.mesh.list_history(&filter, MOST).await.map_err(|error| broker(&error))?;
+        let closed = self.shared.mesh.history().list(&filter, MOST).await.map_err(|error| broker(&error))?;
         let state = |status: &str| match status {
             "success" => TaskState::Completed,
             "cancelled" => TaskState::Canceled,

@@ -121,12 +121,12 @@ impl Doors {
         loop {
             let (shared, name) = (Arc::clone(&self.shared), Arc::clone(workflow));
             let opened = async {
-                let server = mesh.serve_rpc(workflow).await?;
+                let server = mesh.services().serve_rpc(workflow).await?;
                 if door == DoorKind::AgentCall {
                     return Ok((server, None));
                 }
                 let about = move || announce::about(&shared, &name);
-                Ok::<_, MeshError>((server, Some(mesh.list_service(workflow, about).await?)))
+                Ok::<_, MeshError>((server, Some(mesh.services().list_agent(workflow, about).await?)))
             };
             match opened.await {
                 Ok(opened) => return Some(opened),

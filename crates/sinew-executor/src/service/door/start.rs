@@ -195,8 +195,13 @@ impl Doors {
         enough: impl Fn(&Known) -> bool,
     ) -> Result<Known, A2aError> {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
-        let mut events =
-            self.shared.mesh.events(&filter, EventStart::Beginning).await.map_err(|error| broker(&error))?;
+        let mut events = self
+            .shared
+            .mesh
+            .events()
+            .follow(&filter, EventStart::Beginning)
+            .await
+            .map_err(|error| broker(&error))?;
         let mut patience = ASK_AFTER.0;
         let mut moved = false;
         let mut first = true;

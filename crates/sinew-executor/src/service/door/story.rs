@@ -215,7 +215,7 @@ impl Doors {
     async fn narrate(&self, workflow: &str, execution: &ExecutionId, mut seq: u64) {
         let filter = EventFilter { execution: Some(execution.clone()), ..EventFilter::default() };
         let mesh = &self.shared.mesh;
-        let mut events = match mesh.events(&filter, EventStart::Now).await {
+        let mut events = match mesh.events().follow(&filter, EventStart::Now).await {
             Ok(events) => events,
             // Listeners ask again after a silence.
             Err(error) => return debug!(%execution, %error, "a story cannot be told"),
@@ -234,7 +234,9 @@ impl Doors {
                     if let Some(end) = line.end {
                         headers.insert(header::A2A_END, end);
                     }
-                    if let Err(error) = mesh.progress(execution, &task_id, headers, line.body).await {
+                    if let Err(error) =
+                        mesh.tasks().report_progress(execution, &task_id, headers, line.body).await
+                    {
                         return debug!(%execution, %error, "a story breaks off");
                     }
                     seq = line.seq;

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// Lists agents.
 pub(super) async fn list(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
-    mesh.layout().await?;
+    mesh.admin().layout().await?;
     let cards = online(&mesh).await;
     let all = cards.list();
     let rows: Vec<Value> = all
@@ -101,7 +101,7 @@ fn find(cards: &Cards, name: &str) -> Result<Arc<AnnouncedCard>, Failure> {
 /// Says what an agent is.
 pub(super) async fn describe(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
-    mesh.layout().await?;
+    mesh.admin().layout().await?;
     let cards = online(&mesh).await;
     let found = find(&cards, name)?;
     let card = &found.card;
@@ -147,7 +147,7 @@ pub(super) async fn describe(name: &str, connection: &Connection, output: &Outpu
 /// Prints a card as it was announced.
 pub(super) async fn card(name: &str, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
-    mesh.layout().await?;
+    mesh.admin().layout().await?;
     let found = find(&online(&mesh).await, name)?;
     output.value(&found.card, |card| serde_json::to_string_pretty(card).unwrap_or_default());
     Ok(Exit::Ok)
@@ -158,7 +158,7 @@ pub(super) async fn call(args: &CallArgs, output: &Output) -> Result<Exit, Failu
     let (value, deadline) = (args.value()?, args.deadline()?);
     let ready = deadline.within("connecting and looking for the agent", async {
         let mesh = args.who.on.connection.open("cli").await?;
-        mesh.layout().await?;
+        mesh.admin().layout().await?;
         let found = find(&online(&mesh).await, &args.who.name)?;
         Ok((mesh, found))
     });
@@ -202,7 +202,8 @@ async fn ask(
     headers.insert(header::A2A_VERSION, A2A_VERSION);
     sinew_mesh::trace::TraceParent::fresh().put(&mut headers);
     let patience = patience.unwrap_or(PATIENCE);
-    let reply = mesh.call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
+    let reply =
+        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
     let unreadable = |why: String| {
         let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
         Failure::new(Exit::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)

@@ -41,7 +41,7 @@ pub(crate) struct PingArgs {
 pub(super) async fn ping(args: &PingArgs, output: &Output) -> Result<Exit, Failure> {
     let patience = Duration::from_millis(input::duration(&args.timeout)?);
     let mesh = args.mesh.open("cli").await?;
-    mesh.layout().await?;
+    mesh.admin().layout().await?;
     let mut rows: Vec<Value> = Vec::new();
     for _ in 0..args.count {
         let asked = Instant::now();
@@ -66,7 +66,8 @@ async fn card(mesh: &Mesh, agent: &str, patience: Duration) -> Result<AgentCard,
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::JSON);
     headers.insert(header::A2A_VERSION, A2A_VERSION);
-    let reply = mesh.call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
+    let reply =
+        mesh.services().call_rpc(agent, method.as_str(), headers, request.to_bytes(), patience).await?;
     let unreadable = |why: String| {
         let text = format!("what agent '{agent}' answers cannot be read: {}", words::one_line(&why, 300));
         Failure::new(Exit::Failed, code::MESSAGE_CANNOT_BE_READ.as_str(), text)

@@ -167,8 +167,8 @@ impl Load {
     /// Open executions of all shards, and how many shards each owner has.
     async fn opened(&self) -> Result<(usize, HashMap<String, usize>), Broken> {
         let mesh = self.client.mesh();
-        let shards = mesh.layout().await.map_err(broken)?.shards.get();
-        let asked = (0..shards).map(|shard| mesh.ask(shard, &Query::Status {}));
+        let shards = mesh.admin().layout().await.map_err(broken)?.shards.get();
+        let asked = (0..shards).map(|shard| mesh.services().ask_shard(shard, &Query::Status {}));
         let mut open = 0;
         let mut owners = HashMap::new();
         for answer in futures_util::future::try_join_all(asked).await.map_err(broken)? {

@@ -106,7 +106,7 @@ async fn agent(at: &At) -> Result<(), Broken> {
             .concurrency(CONCURRENCY);
         serving.spawn(agent.serve(mesh.clone(), stop.clone()));
     }
-    let cards = mesh.cards();
+    let cards = mesh.cards().follow();
     cards.wait_for(QUEUED).await;
     cards.wait_for(DIRECT).await;
     drop(cards);

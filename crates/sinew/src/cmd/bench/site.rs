@@ -57,7 +57,7 @@ impl Site {
         let url = server.url();
         let mesh = connect(&url).await?;
         let shards = shards.and_then(std::num::NonZeroU32::new);
-        mesh.provision(&Provision { shards, ..Provision::default() }).await?;
+        mesh.admin().provision(&Provision { shards, ..Provision::default() }).await?;
         let folder = server.store().join("workflows");
         deploy::all(&mesh, &deploy::read(&workflows(folder)?, &Options::default())?).await?;
         let log = server.store().join("bench.log");

@@ -11,7 +11,7 @@ const NAMED: usize = 5;
 
 /// Compares what the server grants to the table.
 pub(super) async fn check(doctor: &mut Doctor, mesh: &Mesh, roles: &[Role]) {
-    let granted = match mesh.rights().await {
+    let granted = match mesh.admin().rights().await {
         Ok(granted) => granted,
         Err(MeshError::Forbidden { .. }) => {
             let text =

@@ -42,7 +42,7 @@ impl Changes {
             return Err(Failure::new(Exit::Usage, NEEDS_MESH, "an execution in a file does not go on"));
         };
         let filter = EventFilter { execution: Some(record.execution.id().clone()), ..EventFilter::default() };
-        let events = remote.mesh().events(&filter, EventStart::Now).await?;
+        let events = remote.mesh().events().follow(&filter, EventStart::Now).await?;
         let cards = online(remote.mesh()).await;
         // Events between the first read and the subscription are in this record.
         let record = Arc::new(remote.record(record.execution.id()).await?);

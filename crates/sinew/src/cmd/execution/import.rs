@@ -67,7 +67,7 @@ pub(super) async fn import(args: &ImportArgs, output: &Output) -> Result<Exit, F
         ended: state.at,
         caller: Token::of(&record.about.caller).to_string(),
     };
-    remote.mesh().put_history(&closed, stored(&record).encode()).await?;
+    remote.mesh().history().put(&closed, stored(&record).encode()).await?;
     output.value(&json!({ "execution": id.as_str(), "status": status }), |_| id.to_string());
     Ok(Exit::Ok)
 }

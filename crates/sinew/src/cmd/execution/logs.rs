@@ -76,7 +76,7 @@ pub(super) async fn logs(args: &LogsArgs, output: &Output) -> Result<Exit, Failu
     }
     let mut changes = Changes::of(found).await?;
     let (remote, id) = (changes.remote().clone(), changes.record.execution.id().clone());
-    let mut feed = remote.mesh().watch_progress(Some(&id), None).await?;
+    let mut feed = remote.mesh().tasks().watch_progress(Some(&id), None).await?;
     let known = RefCell::new(tasks(&changes.record));
     let facts = async {
         let mut shown = first.len();

@@ -63,7 +63,7 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
     };
     let mesh = args.mesh.open("provisioner").await?;
     if args.dry_run {
-        let differences = match mesh.check().await {
+        let differences = match mesh.admin().check().await {
             Ok(differences) => differences,
             Err(MeshError::NotProvisioned { namespace }) => {
                 output.value(&json!({ "would_make": namespace }), |_| {
@@ -76,8 +76,8 @@ pub(super) async fn provision(args: &ProvisionArgs, output: &Output) -> Result<E
         say(&differences, "would set right", output);
         return Ok(Exit::Ok);
     }
-    let new = matches!(mesh.layout().await, Err(MeshError::NotProvisioned { .. }));
-    let changes = mesh.provision(&options).await?;
+    let new = matches!(mesh.admin().layout().await, Err(MeshError::NotProvisioned { .. }));
+    let changes = mesh.admin().provision(&options).await?;
     // Changed settings are reported only for a new mesh.
     let made = |change: &Change| change.differed.is_empty() && (new || change.of != SETTINGS);
     let rows: Vec<Value> = changes
@@ -120,8 +120,8 @@ pub(crate) struct CheckArgs {
 /// Checks a mesh.
 pub(super) async fn check(args: &CheckArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
-    let differences = mesh.check().await?;
-    let problems = mesh.find_problems().await;
+    let differences = mesh.admin().check().await?;
+    let problems = mesh.admin().find_problems().await;
     let mut rows: Vec<Value> = differences.iter().map(row).collect();
     rows.extend(problems.iter().map(ServerProblem::to_json));
     output.value(&rows, |_| {

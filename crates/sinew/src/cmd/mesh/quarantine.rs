@@ -75,7 +75,7 @@ pub(super) async fn quarantine(command: QuarantineCommand, output: &Output) -> R
 
 async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
-    let found = mesh.quarantined(args.limit).await?;
+    let found = mesh.quarantine().list(args.limit).await?;
     let rows: Vec<Value> = found.iter().map(row).collect();
     let now = local::now();
     output.value(&rows, |_| {
@@ -95,7 +95,7 @@ async fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.mesh.open("cli").await?;
     let (stream, seq) = args.place()?;
-    let one = mesh.quarantined_one(&stream, seq).await?;
+    let one = mesh.quarantine().get(&stream, seq).await?;
     let body = String::from_utf8_lossy(&one.body).into_owned();
     let mut document = row(&one);
     document["headers"] = headers(&one);
@@ -118,7 +118,7 @@ async fn show(args: &OneArgs, output: &Output) -> Result<Exit, Failure> {
 async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
     let mesh = args.one.mesh.open("cli").await?;
     let (stream, seq) = args.one.place()?;
-    let one = mesh.quarantined_one(&stream, seq).await?;
+    let one = mesh.quarantine().get(&stream, seq).await?;
     let subject = words::one_line(&one.subject, 200);
     if args.dry_run {
         output.value(&json!({ "would_send": subject, "bytes": one.body.len() }), |_| {
@@ -126,7 +126,7 @@ async fn replay(args: &ReplayArgs, output: &Output) -> Result<Exit, Failure> {
         });
         return Ok(Exit::Ok);
     }
-    let put = mesh.replay_quarantined(&stream, seq).await?;
+    let put = mesh.quarantine().replay(&stream, seq).await?;
     let word = match put {
         sinew_mesh::PutOutcome::New => "sent",
         sinew_mesh::PutOutcome::Same => "was there already",

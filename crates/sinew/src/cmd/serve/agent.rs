@@ -69,7 +69,7 @@ pub(super) async fn serve(args: &AgentArgs, output: &Output) -> Result<Exit, Fai
     let telemetry = args.care.begin("agent", Some(names.join(",")), ready, output).await?;
     let starting = async {
         let mesh = args.mesh.open("agent").await?;
-        mesh.layout().await?;
+        mesh.admin().layout().await?;
         refuse_names_of_workflows(&mesh, names.iter().copied()).await?;
         Ok::<_, Failure>(mesh)
     };

@@ -87,7 +87,7 @@ pub(super) async fn serve(args: &ExecutorArgs, output: &Output) -> Result<Exit, 
     let telemetry = args.care.begin("executor", Some(options.id.clone()), ready, output).await?;
     let starting = async {
         let mesh = args.mesh.open("executor").await?;
-        mesh.verify().await?;
+        mesh.admin().verify().await?;
         for one in deploy::all(&mesh, &loaded).await?.iter().filter(|one| one.new) {
             tracing::info!(workflow = %one.name, version = %one.version, "deployed");
         }

@@ -80,7 +80,7 @@ pub(super) fn deploy(args: &DeployArgs, output: &Output) -> Result<Exit, Failure
     }
     let deployed = block(async {
         let mesh = args.mesh.open("cli").await?;
-        mesh.layout().await?;
+        mesh.admin().layout().await?;
         all(&mesh, &loaded).await
     })?;
     output.value(&deployed, |deployed| table(deployed));

@@ -92,8 +92,8 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<Exit, Failure> {
 /// Lists what is deployed.
 async fn deployed(connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     let mesh = connection.open("cli").await?;
-    mesh.layout().await?;
-    let workflows = mesh.workflows();
+    mesh.admin().layout().await?;
+    let workflows = mesh.workflows().follow();
     workflows.ready().await;
     let all = workflows.list();
     let rows: Vec<Value> = all

@@ -171,7 +171,7 @@ pub(super) fn delete(args: &DeleteArgs, output: &Output) -> Result<Exit, Failure
         if !args.yes {
             confirm(&format!("delete workflow {shown}"))?;
         }
-        remote.mesh().undeploy(&name).await?;
+        remote.mesh().workflows().undeploy(&name).await?;
         let document =
             json!({ "name": name, "version": version, "status": "deleted", "open_executions": open });
         output.value(&document, |_| format!("deleted {shown}"));

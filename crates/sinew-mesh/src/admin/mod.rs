@@ -1,0 +1,59 @@
+//! Work of operators: provisioning, checks, problems of the server, and access below the messages of the mesh.
+
+pub mod problem;
+pub mod provision;
+pub(crate) mod server_clock;
+
+use async_nats::jetstream::Context;
+use sinew_protocol::ResultKey;
+use sinew_protocol::permission::GrantedRights;
+
+use crate::error::MeshError;
+use crate::layout::Layout;
+use crate::mesh::Mesh;
+
+/// Settings, state and provisioning of a mesh.
+#[derive(Clone, Copy, Debug)]
+pub struct MeshAdmin<'a> {
+    mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns what concerns this mesh as a whole: settings, provisioning, checks, rights of the connection.
+    pub fn admin(&self) -> MeshAdmin<'_> {
+        MeshAdmin { mesh: self }
+    }
+}
+
+impl MeshAdmin<'_> {
+    /// Returns the settings of the mesh; read once per connection.
+    pub async fn layout(self) -> Result<Layout, MeshError> {
+        self.mesh.layout().await
+    }
+
+    /// Returns the executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
+    pub async fn result_key(self) -> Result<ResultKey, MeshError> {
+        self.mesh.result_key().await
+    }
+
+    /// Returns the rights of this connection; `None` if it may do everything in its account.
+    pub async fn rights(self) -> Result<Option<GrantedRights>, MeshError> {
+        self.mesh.rights().await
+    }
+
+    /// Waits for the first operation from now on that the server does not permit on this connection. For programs that do
+    /// one thing; where many things go on at once, each call reports its own denial.
+    pub fn denied(self) -> impl Future<Output = MeshError> + Send + 'static {
+        self.mesh.denied()
+    }
+
+    /// Returns JetStream over the connection that is used now, for streams and consumers that no handle covers.
+    pub fn jetstream(self) -> Context {
+        self.mesh.jetstream()
+    }
+
+    /// Returns whether the connection takes the screened way, because a message broke the direct one.
+    pub fn is_screened(self) -> bool {
+        self.mesh.is_screened()
+    }
+}

@@ -1,0 +1,272 @@
+//! Problems of a server that no comparison of settings shows: full, stuck, messages too small, streams behind positions.
+
+use sinew_protocol::code;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use sinew_protocol::stream::{ARTIFACTS, FLEET, PLANS, STREAMS, bucket};
+
+use crate::admin::MeshAdmin;
+use crate::error::MeshError;
+use crate::service::query::{Answer, Query};
+use crate::store::object::CHUNK;
+use crate::stream::position::{STREAM_BEHIND, StreamAge};
+use crate::stream::pull::{answer, milliseconds, unreachable};
+
+/// Smallest `max_payload`: a piece of an object with its headers.
+const MIN_PAYLOAD_BYTES: usize = CHUNK + 1024;
+/// Parts of a limit, in percent, from which a store counts as almost full, and as full.
+const FULLNESS: (u64, u64) = (80, 98);
+/// Age of the newest heartbeat above which executors are gone or the server is stuck; they beat once a second.
+const MAX_HEARTBEAT_AGE: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Shards that are asked at once.
+const CONCURRENT_QUERIES: usize = 64;
+
+/// One problem of the server or of its streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerProblem {
+    /// Word for the part of the server, such as `disk`.
+    pub part: &'static str,
+    /// Whether work stands still because of it, or soon will.
+    pub severe: bool,
+    /// Code with a page.
+    pub code: &'static str,
+    /// Message for people.
+    pub message: String,
+    /// Remedy for people.
+    pub hint: &'static str,
+}
+
+impl MeshAdmin<'_> {
+    /// Looks for problems of the server, as far as these credentials may. Needs no right beyond an operator's.
+    pub async fn find_problems(self) -> Vec<ServerProblem> {
+        let mut problems: Vec<_> = self.small_payload().into_iter().collect();
+        let (account, streams, shards) =
+            tokio::join!(self.full_account(), self.full_streams(), self.stuck_shards());
+        for found in [account, streams, shards] {
+            match found {
+                Ok(found) => problems.extend(found),
+                // Credentials that may not look say nothing about the server.
+                Err(MeshError::Forbidden { .. } | MeshError::NotProvisioned { .. }) => {}
+                Err(error) => problems.push(ServerProblem {
+                    part: "server",
+                    severe: true,
+                    code: error.code(),
+                    message: error.to_string(),
+                    hint: "look into the server's log",
+                }),
+            }
+        }
+        problems
+    }
+
+    /// Says whether a piece of an object does not fit into a message of this server.
+    pub fn has_small_payload(self) -> bool {
+        self.mesh.client().max_payload() < MIN_PAYLOAD_BYTES
+    }
+
+    fn small_payload(self) -> Option<ServerProblem> {
+        let limit = self.mesh.client().max_payload();
+        self.has_small_payload().then(|| ServerProblem {
+            part: "payload",
+            severe: true,
+            code: code::NATS_PAYLOAD_TOO_SMALL.as_str(),
+            message: format!(
+                "the server takes messages of at most {limit} bytes; artifacts and plans need {MIN_PAYLOAD_BYTES}"
+            ),
+            hint: "set max_payload to 1MB or more",
+        })
+    }
+
+    /// Compares what the account holds with its limit.
+    async fn full_account(self) -> Result<Vec<ServerProblem>, MeshError> {
+        const WHAT: &str = "ask for the account";
+        let jetstream = self.mesh.jetstream();
+        let asked = answer(self.mesh, WHAT, REQUEST_TIMEOUT, jetstream.query_account());
+        let account =
+            self.mesh.permitted("$JS.API.INFO", asked).await??.map_err(|error| unreachable(WHAT, &error))?;
+        let limit =
+            account.limits.max_storage.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
+        let full = fullness(
+            "disk",
+            "the account",
+            account.storage,
+            limit,
+            "make room, or raise max_file of the account",
+        );
+        Ok(full.into_iter().collect())
+    }
+
+    /// Compares streams that refuse messages when they are full with their limits.
+    async fn full_streams(self) -> Result<Vec<ServerProblem>, MeshError> {
+        let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
+        let objects = [ARTIFACTS, PLANS].map(|kind| format!("OBJ_{}", bucket(self.mesh.namespace(), kind)));
+        let streams = STREAMS.iter().map(|stream| stream.name(self.mesh.namespace()));
+        let mut problems = Vec::new();
+        for name in streams.chain(objects).chain([fleet]) {
+            let info = match self.mesh.stream_info(&name).await {
+                Ok(Some(info)) => info,
+                // A missing stream is a difference, not a problem of the server.
+                Ok(None) | Err(MeshError::Forbidden { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            if info.config.discard == async_nats::jetstream::stream::DiscardPolicy::Old {
+                continue;
+            }
+            let limit = u64::try_from(info.config.max_bytes).unwrap_or_default();
+            let hint = "sinew mesh provision --storage-limit BYTES, or a shorter --retention";
+            problems.extend(fullness("disk", &name, info.state.bytes, limit, hint));
+        }
+        Ok(problems)
+    }
+
+    /// Asks the owner of each shard how it does, and compares positions with the streams.
+    async fn stuck_shards(self) -> Result<Vec<ServerProblem>, MeshError> {
+        if self.mesh.stream_info(&format!("KV_{}", bucket(self.mesh.namespace(), FLEET))).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let seen = self.mesh.fleet().look().await?;
+        let mut problems = Vec::new();
+        let shards: Vec<u32> =
+            seen.owners.iter().filter(|(_, (owner, _))| owner.is_some()).map(|(shard, _)| *shard).collect();
+        let asked = shards.into_iter().map(|shard| async move {
+            (shard, self.mesh.services().ask_shard_within(shard, &Query::Status {}, REQUEST_TIMEOUT).await)
+        });
+        let answers: Vec<_> = futures_util::stream::iter(asked).buffered(CONCURRENT_QUERIES).collect().await;
+        let (commands, results) = tokio::try_join!(
+            self.mesh.commands().stream_age("COMMANDS"),
+            self.mesh.commands().stream_age("RESULTS")
+        )?;
+        let (mut behind, mut silent, mut alive) = (Vec::new(), Vec::new(), 0);
+        for (shard, answer) in answers {
+            match answer {
+                Ok(Answer::Status(status)) => {
+                    alive += 1;
+                    let ahead = |name: &str, age: Option<StreamAge>| {
+                        let position = status["positions"][name].as_u64().unwrap_or_default();
+                        age.is_some_and(|age| position > age.last_seq)
+                    };
+                    if ahead("commands", commands) || ahead("results", results) {
+                        behind.push(shard);
+                    }
+                }
+                Err(MeshError::NoAnswer { .. }) => silent.push(shard),
+                // An owner that opens the shard just now.
+                _ => {}
+            }
+        }
+        if !behind.is_empty() {
+            problems.push(ServerProblem {
+                part: "positions",
+                severe: true,
+                code: STREAM_BEHIND,
+                message: format!(
+                    "COMMANDS or RESULTS ends before the positions of shards {}",
+                    numbers(&behind)
+                ),
+                hint: "sinew explain SINEW-7042",
+            });
+        }
+        if !silent.is_empty() {
+            problems.push(ServerProblem {
+                part: "storage",
+                severe: true,
+                code: code::NATS_STORES_NOTHING.as_str(),
+                message: format!(
+                    "shards {} have an owner that does not answer: it waits for the server",
+                    numbers(&silent)
+                ),
+                hint: "look for write errors in the server's log; make room and start the server again",
+            });
+        }
+        if !seen.members.is_empty()
+            && let Some(age) = self.heartbeat_age().await?
+            && age > MAX_HEARTBEAT_AGE
+        {
+            let seconds = age.as_secs();
+            let message = if alive > 0 {
+                format!("executors answer, but the server has stored no heartbeat of theirs for {seconds} s")
+            } else {
+                format!(
+                    "the last heartbeat of an executor is {seconds} s old: executors are gone, or the server stores nothing"
+                )
+            };
+            problems.push(ServerProblem {
+                part: "storage",
+                severe: true,
+                code: code::NATS_STORES_NOTHING.as_str(),
+                message,
+                hint: "look for a full disk and write errors in the server's log; make room and start the server again",
+            });
+        }
+        Ok(problems)
+    }
+
+    /// Returns the time since the executors' bucket took its last message, by the server's clock.
+    async fn heartbeat_age(self) -> Result<Option<Duration>, MeshError> {
+        let fleet = format!("KV_{}", bucket(self.mesh.namespace(), FLEET));
+        let Some(info) = self.mesh.stream_info(&fleet).await? else { return Ok(None) };
+        let now = self.server_clock().await?.now();
+        Ok(Some(Duration::from_millis(now.saturating_sub(milliseconds(info.state.last_timestamp)))))
+    }
+}
+
+/// Returns a problem if this many bytes come close to the limit; 0 stands for no limit.
+fn fullness(
+    part: &'static str,
+    store: &str,
+    bytes: u64,
+    limit: u64,
+    hint: &'static str,
+) -> Option<ServerProblem> {
+    let percent = bytes.saturating_mul(100).checked_div(limit)?;
+    (percent >= FULLNESS.0).then(|| ServerProblem {
+        part,
+        severe: percent >= FULLNESS.1,
+        code: code::NATS_SERVER_NO_ROOM.as_str(),
+        message: format!("{store} holds {bytes} of at most {limit} bytes ({percent} %)"),
+        hint,
+    })
+}
+
+/// Numbers for people, the first of them if they are many.
+fn numbers(numbers: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = numbers.iter().take(SHOWN).map(ToString::to_string).collect();
+    match numbers.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+impl ServerProblem {
+    /// The problem as JSON, for scripts.
+    pub fn to_json(&self) -> Value {
+        let Self { part, severe, code, message, hint } = self;
+        serde_json::json!({ "part": part, "severe": severe, "code": code, "message": message, "hint": hint })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_full_before_it_overflows() {
+        for (bytes, limit, expected) in [
+            (100, 0, None),
+            (79, 100, None),
+            (80, 100, Some(false)),
+            (97, 100, Some(false)),
+            (98, 100, Some(true)),
+            (u64::MAX, 100, Some(true)),
+        ] {
+            let found = fullness("disk", "S", bytes, limit, "").map(|problem| problem.severe);
+            assert_eq!(found, expected, "{bytes} of {limit}");
+        }
+        assert_eq!(numbers(&(0..10).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+    }
+}

@@ -1,0 +1,57 @@
+//! The clock of the server that stamps the journals.
+
+use std::time::Duration;
+
+use async_nats::jetstream::response::Response;
+use serde::Deserialize;
+use sinew_protocol::stream::bucket;
+use tokio::time::Instant;
+
+use crate::admin::MeshAdmin;
+use crate::error::MeshError;
+use crate::stream::pull::{answer, milliseconds, unreachable};
+
+/// How long one request to the server may take.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The server's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerClock {
+    at: u64,
+    read: Instant,
+}
+
+impl ServerClock {
+    /// The server's time now: what it said, and what has passed here since. Milliseconds since 1970 UTC.
+    pub fn now(&self) -> u64 {
+        self.at.saturating_add(u64::try_from(self.read.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl MeshAdmin<'_> {
+    /// The clock of the server that stamps the journals.
+    pub async fn server_clock(self) -> Result<ServerClock, MeshError> {
+        const WHAT: &str = "read the server's time";
+        #[derive(Deserialize)]
+        struct StampedRecord {
+            ts: String,
+        }
+        let sent = Instant::now();
+        let jetstream = self.mesh.jetstream();
+        let asked = jetstream.request::<_, _, Response<StampedRecord>>(
+            format!("STREAM.INFO.{}", bucket(self.mesh.namespace(), "JOURNAL")),
+            &(),
+        );
+        let stamped =
+            match answer(self.mesh, WHAT, WAIT, asked).await?.map_err(|error| unreachable(WHAT, &error))? {
+                Response::Ok(stamped) => stamped,
+                Response::Err { error } => {
+                    return Err(MeshError::Refused { what: WHAT, reason: error.to_string() });
+                }
+            };
+        let at = async_nats::datetime::parse_rfc3339(&stamped.ts)
+            .map_err(|error| MeshError::Malformed { what: "the server's time", reason: error.to_string() })?;
+        // It was said somewhere between the question and the answer; the middle is off by half the way at most.
+        Ok(ServerClock { at: milliseconds(at), read: sent + sent.elapsed() / 2 })
+    }
+}

@@ -1,0 +1,194 @@
+//! Questions to the owner of a shard: what is open, one record, how it does.
+//!
+//! Nothing durable depends on an answer: where nobody owns the shard, whoever asks folds its journal itself. Answers of
+//! any size come in parts.
+
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::Value;
+use sinew_protocol::journal::Verdict;
+use sinew_protocol::part::{Part, PartAssembler, split};
+pub use sinew_protocol::query::{ExecutionStatus, Query, QueryError, Summary};
+use sinew_protocol::{Subject, header, query};
+use tokio::time::{Instant, timeout_at};
+
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
+use crate::{Mesh, MeshError};
+
+/// How long to wait for an owner's answer, unless told otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of one part of an answer: small enough that other messages get through in between.
+const PART: usize = 512 << 10;
+/// The largest answer that is gathered, in bytes.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// An owner's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The open executions.
+    Executions(Vec<Summary>),
+    /// The record of one, protobuf `ExecutionRecord`.
+    Record(Bytes),
+    /// Verdicts on commands for one execution.
+    Verdicts(Vec<Verdict>),
+    /// How the owner does, in its words.
+    Status(Value),
+    /// There is none.
+    Error(QueryError),
+}
+
+/// The questions to one shard.
+#[derive(Debug)]
+pub struct ShardQueries {
+    mesh: Mesh,
+    messages: MeshSubscription,
+}
+
+/// One question, to be answered.
+#[derive(Debug)]
+pub struct ReceivedQuery {
+    /// The question.
+    pub query: Query,
+    mesh: Mesh,
+    reply: async_nats::Subject,
+}
+
+impl MeshServices<'_> {
+    /// The questions to a shard; only its owner listens.
+    pub async fn serve_queries(self, shard: u32) -> Result<ShardQueries, MeshError> {
+        let messages = self.mesh.listen(self.mesh.subject(&Subject::Query { shard })).await?;
+        Ok(ShardQueries { mesh: self.mesh.clone(), messages })
+    }
+
+    /// Asks the owner of a shard. [`MeshError::NobodyAnswers`] says that nobody owns it.
+    pub async fn ask_shard(self, shard: u32, query: &Query) -> Result<Answer, MeshError> {
+        self.ask_shard_within(shard, query, PATIENCE).await
+    }
+
+    /// Like [`MeshServices::ask_shard`]; gives up when no part of the answer comes for `patience`.
+    pub async fn ask_shard_within(
+        self,
+        shard: u32,
+        query: &Query,
+        patience: Duration,
+    ) -> Result<Answer, MeshError> {
+        let subject = self.mesh.subject(&Subject::Query { shard });
+        self.mesh.permitted(&subject, self.gather(shard, &subject, query, patience)).await?
+    }
+
+    async fn gather(
+        self,
+        shard: u32,
+        subject: &str,
+        query: &Query,
+        patience: Duration,
+    ) -> Result<Answer, MeshError> {
+        let (client, inbox) = (self.mesh.client(), self.mesh.reply_inbox());
+        let what = "asking the owner of a shard";
+        let refused = |reason: String| MeshError::Refused { what, reason };
+        let mut parts = client.subscribe(inbox.clone()).await.map_err(|error| refused(error.to_string()))?;
+        client
+            .publish_with_reply(subject.to_owned(), inbox, query.to_json().into())
+            .await
+            .map_err(|error| refused(error.to_string()))?;
+        let (mut whole, mut size) = (PartAssembler::default(), 0);
+        loop {
+            let who = || format!("shard {shard}");
+            let next = timeout_at(Instant::now() + patience, parts.next()).await;
+            let message =
+                next.map_err(|_| MeshError::NoAnswer { what: who(), within: patience })?.ok_or_else(
+                    || MeshError::Unreachable { what, reason: "the connection was closed".to_owned() },
+                )?;
+            if message.status == Some(StatusCode::NO_RESPONDERS) {
+                return Err(MeshError::NobodyAnswers { what: who() });
+            }
+            size += message.payload.len();
+            if size > LARGEST_ANSWER {
+                let (size, limit) = (size as u64, LARGEST_ANSWER as u64);
+                return Err(MeshError::TooLarge { what: "an answer", size, limit });
+            }
+            let said = |name: &'static str| message.headers.as_ref()?.get(name).map(HeaderValue::as_str);
+            let part = Part::parse(said(header::PART)).map_err(|error| malformed(error.to_string()))?;
+            let record = said(header::CONTENT_TYPE) == Some(header::PROTOBUF);
+            // One publisher's messages keep their order, so anything else is another answer or a loss.
+            let taken = whole.take(part, message.payload.clone());
+            if let Some(body) = taken.map_err(|error| malformed(error.to_string()))? {
+                return answer(query, body, record);
+            }
+        }
+    }
+}
+
+fn malformed(reason: String) -> MeshError {
+    MeshError::Malformed { what: "the answer of a shard's owner", reason }
+}
+
+fn answer(query: &Query, body: Bytes, record: bool) -> Result<Answer, MeshError> {
+    use query::Answer as Worded;
+    if record {
+        return match query {
+            Query::Get(_) => Ok(Answer::Record(body)),
+            _ => Err(malformed("a record that nobody asked for".to_owned())),
+        };
+    }
+    match (query, Worded::read(&body).map_err(|error| malformed(error.to_string()))?) {
+        (_, Worded::Error(error)) => Ok(Answer::Error(error)),
+        (Query::List {}, Worded::Executions(executions)) => Ok(Answer::Executions(executions)),
+        (Query::Verdicts(_), Worded::Verdicts(verdicts)) => Ok(Answer::Verdicts(verdicts)),
+        (Query::Status {}, Worded::Status(status)) => Ok(Answer::Status(status)),
+        _ => Err(malformed("it answers another question".to_owned())),
+    }
+}
+
+impl ShardQueries {
+    /// The next question; none when the connection was closed. What cannot be read is answered with an error.
+    pub async fn next(&mut self) -> Option<ReceivedQuery> {
+        loop {
+            let message = self.messages.next().await?;
+            let Some(reply) = message.reply.filter(|reply| self.mesh.may_answer(reply)) else { continue };
+            match Query::read(&message.payload) {
+                Ok(query) => return Some(ReceivedQuery { query, mesh: self.mesh.clone(), reply }),
+                Err(error) => {
+                    tracing::debug!(%error, "a question cannot be read");
+                    let body = query::Answer::Error(QueryError::BadQuery).to_json();
+                    if let Err(error) = self.mesh.client().publish(reply, body.into()).await {
+                        tracing::debug!(%error, "a refusal was not sent");
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ReceivedQuery {
+    /// Answers, in as many parts as it takes.
+    pub async fn answer(self, answer: Answer) -> Result<(), MeshError> {
+        let worded = |answer: query::Answer| (header::JSON, Bytes::from(answer.to_json()));
+        let (kind, body) = match answer {
+            Answer::Record(bytes) => (header::PROTOBUF, bytes),
+            Answer::Executions(executions) => worded(query::Answer::Executions(executions)),
+            Answer::Verdicts(verdicts) => worded(query::Answer::Verdicts(verdicts)),
+            Answer::Status(status) => worded(query::Answer::Status(status)),
+            Answer::Error(error) => worded(query::Answer::Error(error)),
+        };
+        if body.len() > LARGEST_ANSWER {
+            let (size, limit) = (body.len() as u64, LARGEST_ANSWER as u64);
+            return Err(MeshError::TooLarge { what: "an answer", size, limit });
+        }
+        for (part, piece) in split(&body, PART).map_err(|error| malformed(error.to_string()))? {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, kind);
+            headers.insert(header::PART, part.to_string());
+            let sent = self.mesh.client().publish_with_headers(self.reply.clone(), headers, piece).await;
+            sent.map_err(|error| MeshError::Refused {
+                what: "answering a question",
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! The direct door of agents: A2A operations by request and reply.
+//!
+//! Where nobody serves, the caller knows at once. Who calls is in the subject, which only the caller may publish to.
+
+use std::time::Duration;
+
+use async_nats::client::RequestErrorKind;
+use async_nats::{HeaderMap, Request};
+use bytes::Bytes;
+use sinew_protocol::{Subject, Token};
+
+use crate::service::MeshServices;
+use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::answer;
+use crate::wire::undeliverable;
+use crate::{Mesh, MeshError, crash, trace};
+
+/// Time beyond its own in which a request ends by itself.
+const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The calls that reach one replica of an agent.
+#[derive(Debug)]
+pub struct RpcServer {
+    mesh: Mesh,
+    calls: MeshSubscription,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct RpcRequest {
+    /// The operation, for instance `SendMessage`.
+    pub method: String,
+    /// Caller of the request.
+    pub caller: Token,
+    /// The call's headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// The call's body: JSON-RPC.
+    pub body: Bytes,
+    mesh: Mesh,
+    reply: async_nats::Subject,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug)]
+pub struct RpcReply {
+    /// Its headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// Its body: JSON-RPC.
+    pub body: Bytes,
+}
+
+impl MeshServices<'_> {
+    /// Serves an agent's direct door; replicas of one name share the calls.
+    pub async fn serve_rpc(self, agent: &str) -> Result<RpcServer, MeshError> {
+        let agent = Token::of(agent);
+        let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["rpc", agent.as_str()]);
+        let calls = self.mesh.listen_in(subject, Some(agent.to_string())).await?;
+        Ok(RpcServer { mesh: self.mesh.clone(), calls })
+    }
+
+    /// Calls an agent. [`MeshError::NobodyAnswers`] means that it was not called; after [`MeshError::NoAnswer`], and after
+    /// [`MeshError::Unreachable`] for a connection that was lost meanwhile, it may have been.
+    pub async fn call_rpc(
+        self,
+        agent: &str,
+        method: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<RpcReply, MeshError> {
+        let what = || format!("agent {}", agent.chars().take(128).collect::<String>());
+        self.mesh.fits("a call", &headers, body.len())?;
+        let subject = self.mesh.subject(&Subject::Rpc {
+            agent: Token::of(agent),
+            method: Token::of(method),
+            caller: self.mesh.caller().clone(),
+        });
+        let request = Request::new().headers(headers).payload(body).timeout(Some(timeout));
+        // The agent sees the subject for its answer, and must not learn from it where others answer.
+        let request = request.inbox(self.mesh.reply_inbox());
+        crash::point("rpc.before");
+        let client = self.mesh.client();
+        // The request ends by itself in time; waited for is only that its connection lives so long.
+        let wait = timeout.saturating_add(GRACE_TIMEOUT);
+        let asked = answer(self.mesh, "call an agent", wait, client.send_request(subject.clone(), request));
+        match self.mesh.permitted(&subject, asked).await?? {
+            Ok(reply) => {
+                crash::point("rpc.after");
+                if let Some(reason) = reply.headers.as_ref().and_then(undeliverable) {
+                    return Err(MeshError::Malformed {
+                        what: "an agent's answer",
+                        reason: reason.to_owned(),
+                    });
+                }
+                Ok(RpcReply { headers: trace::incoming(reply.headers.as_ref()), body: reply.payload })
+            }
+            Err(error) => Err(match error.kind() {
+                RequestErrorKind::NoResponders => MeshError::NobodyAnswers { what: what() },
+                RequestErrorKind::TimedOut => MeshError::NoAnswer { what: what(), within: timeout },
+                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                    MeshError::Refused { what: "calling an agent", reason: error.to_string() }
+                }
+                RequestErrorKind::Other => {
+                    MeshError::Unreachable { what: "calling an agent", reason: error.to_string() }
+                }
+            }),
+        }
+    }
+}
+
+impl RpcServer {
+    /// The next call; none when the connection was closed or [`RpcServer::stop`] has let the last one through.
+    pub async fn next(&mut self) -> Option<RpcRequest> {
+        loop {
+            let message = self.calls.next().await?;
+            let subject = Subject::parse(self.mesh.namespace(), &message.subject);
+            let reply = message.reply.filter(|reply| self.mesh.may_answer(reply));
+            let (Some(Subject::Rpc { method, caller, .. }), Some(reply)) = (subject, reply) else {
+                continue;
+            };
+            let Some(method) = method.name() else { continue };
+            return Some(RpcRequest {
+                method,
+                caller,
+                headers: trace::incoming(message.headers.as_ref()),
+                body: message.payload,
+                mesh: self.mesh.clone(),
+                reply,
+            });
+        }
+    }
+
+    /// Takes no new calls; those that are here already still come out of [`RpcServer::next`].
+    pub async fn stop(&mut self) -> Result<(), MeshError> {
+        self.calls.stop().await
+    }
+}
+
+impl RpcRequest {
+    /// Answers.
+    pub async fn respond(self, headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
+        self.mesh.fits("an answer", &headers, body.len())?;
+        let sent = self.mesh.client().publish_with_headers(self.reply, headers, body).await;
+        sent.map_err(|error| MeshError::Refused { what: "answering a call", reason: error.to_string() })
+    }
+}

@@ -1,0 +1,227 @@
+//! Artifacts: small ones travel inside the message that names them, larger ones lie in the object store.
+//!
+//! A name from an agent is shown and never becomes a key: the key is execution, task and sha256, so bytes under a key
+//! cannot change without being noticed. An address says where bytes lie, never who may read them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::object_store::ObjectInfo;
+use bytes::Bytes;
+use sinew_protocol::a2a::Part;
+use sinew_protocol::artifact::{ArtifactRef, BadArtifact, StoredAt, sha256};
+use sinew_protocol::deployment::is_digest;
+use sinew_protocol::stream::ARTIFACTS;
+use sinew_protocol::task::{Content, ResultArtifact};
+use sinew_protocol::{ArtifactMeta, ArtifactName, ArtifactUri, ExecutionId, TaskId};
+
+pub use crate::store::object::LARGEST_OBJECT;
+use crate::store::object::ObjectBucket;
+use crate::stream::follow;
+use crate::{Mesh, MeshError};
+
+/// The longest address, in bytes.
+const LONGEST_ADDRESS: usize = 4096;
+/// The longest media type, in bytes.
+const LONGEST_MEDIA_TYPE: usize = 255;
+
+/// Owner of an artifact to store: agent, execution and task.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The agent or workflow.
+    pub app: &'a str,
+    /// The user.
+    pub user: &'a str,
+    /// The execution.
+    pub execution: &'a ExecutionId,
+    /// The task.
+    pub task: &'a TaskId,
+}
+
+/// An artifact as it travels: what is known of it, and the part that holds or names its bytes.
+#[derive(Clone, Debug)]
+pub struct StoredArtifact {
+    /// Description of the artifact.
+    pub meta: ArtifactMeta,
+    /// Its bytes, or their address.
+    pub part: Part,
+}
+
+/// A media type that may stand in headers and tables.
+fn plain_media_type(media_type: &str) -> Result<&str, MeshError> {
+    let good = (1..=LONGEST_MEDIA_TYPE).contains(&media_type.len())
+        && media_type.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let bad = || MeshError::Malformed {
+        what: "a media type",
+        reason: "it is not 1 to 255 ASCII characters".to_owned(),
+    };
+    if good { Ok(media_type) } else { Err(bad()) }
+}
+
+impl Mesh {
+    /// The artifacts of this mesh.
+    pub fn artifacts(&self) -> ArtifactStore {
+        ArtifactStore { mesh: self.clone(), objects: ObjectBucket::new(self, ARTIFACTS, "artifact") }
+    }
+}
+
+/// The artifacts of a mesh.
+#[derive(Clone)]
+pub struct ArtifactStore {
+    mesh: Mesh,
+    objects: ObjectBucket,
+}
+
+impl ArtifactStore {
+    /// Makes bytes ready to travel: inside the part up to the limit ([`sinew_protocol::stream::INLINE_LIMIT`]), else stored and named by address.
+    pub async fn put(
+        &self,
+        place: &Place<'_>,
+        name: ArtifactName,
+        version: u32,
+        media_type: &str,
+        bytes: Bytes,
+    ) -> Result<StoredArtifact, MeshError> {
+        let media_type = plain_media_type(media_type)?;
+        let Some(artifact) = ResultArtifact::inline(name.clone(), version, media_type, &bytes) else {
+            return self.put_object(place, name, version, media_type, bytes).await;
+        };
+        Ok(ready(artifact))
+    }
+
+    /// Stores bytes of any size in the object store.
+    pub async fn put_object(
+        &self,
+        place: &Place<'_>,
+        name: ArtifactName,
+        version: u32,
+        media_type: &str,
+        bytes: Bytes,
+    ) -> Result<StoredArtifact, MeshError> {
+        let meta = ArtifactMeta::of(name, version, plain_media_type(media_type)?, &bytes);
+        let artifact = ArtifactRef { name: meta.name.clone(), version: Some(version) };
+        let (app, user) = (place.app.to_owned(), place.user.to_owned());
+        let address = StoredAt {
+            uri: ArtifactUri { app, user, session: place.execution.to_string(), artifact },
+            execution: place.execution.clone(),
+            task: place.task.clone(),
+            sha256: meta.sha256.clone(),
+        };
+        // An address that nobody can read again must not be handed out.
+        let text = address.to_string();
+        if text.len() > LONGEST_ADDRESS || text.parse::<StoredAt>().as_ref() != Ok(&address) {
+            return Err(BadArtifact::Address(text.chars().take(200).collect()).into());
+        }
+        let about = [
+            ("name", meta.name.to_string()),
+            ("version", version.to_string()),
+            ("media_type", meta.media_type.clone()),
+        ];
+        self.objects.put(&address.key(), about, &bytes).await?;
+        Ok(ready(ResultArtifact::stored(meta, &address)))
+    }
+
+    /// The bytes of an artifact of a result, checked against what the result says of them.
+    pub async fn get(&self, artifact: &ResultArtifact) -> Result<Bytes, MeshError> {
+        let bytes = match &artifact.content {
+            Content::Url(address) => self.fetch(address).await?,
+            inline => inline.bytes().unwrap_or_default(),
+        };
+        artifact.meta.verify(&bytes)?;
+        Ok(bytes)
+    }
+
+    /// The bytes that a part holds or names. Bytes in the part are as true as its message.
+    pub async fn get_part(&self, part: &Part) -> Result<Bytes, MeshError> {
+        let content = Content::of(part)
+            .map_err(|error| MeshError::Malformed { what: "an artifact", reason: error.to_string() })?;
+        match &content {
+            Content::Url(address) => self.fetch(address).await,
+            inline => Ok(inline.bytes().unwrap_or_default()),
+        }
+    }
+
+    /// The bytes at an address that came as text.
+    pub async fn fetch(&self, address: &str) -> Result<Bytes, MeshError> {
+        self.fetch_within(address, LARGEST_OBJECT).await
+    }
+
+    /// The same for at most so many bytes: larger ones are not fetched.
+    pub async fn fetch_within(&self, address: &str, max_bytes: usize) -> Result<Bytes, MeshError> {
+        if address.len() > LONGEST_ADDRESS {
+            return Err(BadArtifact::Address(address.chars().take(200).collect()).into());
+        }
+        self.address_within(&address.parse()?, max_bytes).await
+    }
+
+    /// The bytes at an address, which are those that its sha256 names.
+    pub async fn get_address(&self, address: &StoredAt) -> Result<Bytes, MeshError> {
+        self.address_within(address, LARGEST_OBJECT).await
+    }
+
+    async fn address_within(&self, address: &StoredAt, max_bytes: usize) -> Result<Bytes, MeshError> {
+        let (_, bytes) = self.objects.get_within(&address.key(), max_bytes).await?;
+        let found = sha256(&bytes);
+        if found == address.sha256 {
+            return Ok(bytes);
+        }
+        Err(BadArtifact::Changed {
+            name: address.uri.artifact.name.clone(),
+            expected: format!("sha256 {}", address.sha256),
+            found: format!("sha256 {found}, {} bytes", bytes.len()),
+        }
+        .into())
+    }
+
+    /// Lists the artifacts of an execution in the object store, by task and name; inline artifacts are in its journal only.
+    ///
+    /// Reads the description of every object of the mesh: for people, not for the path of data.
+    pub async fn list(&self, execution: &ExecutionId) -> Result<Vec<(TaskId, ArtifactMeta)>, MeshError> {
+        let objects = &self.objects;
+        let from = DeliverPolicy::LastPerSubject;
+        let mut found = HashMap::new();
+        let stream = objects.stream_name();
+        follow::sweep(&self.mesh, &stream, objects.descriptions(), from, |message| {
+            if let Some((task, meta)) = described(execution, &message.payload) {
+                found.insert((task, meta.sha256.clone()), meta);
+            }
+            true
+        })
+        .await?;
+        let mut list: Vec<_> = found.into_iter().map(|((task, _), meta)| (task, meta)).collect();
+        list.sort_by(|a, b| (&a.0, &a.1.name, a.1.version).cmp(&(&b.0, &b.1.name, b.1.version)));
+        Ok(list)
+    }
+}
+
+impl fmt::Debug for ArtifactStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArtifactStore").field("mesh", &self.mesh).finish_non_exhaustive()
+    }
+}
+
+fn ready(artifact: ResultArtifact) -> StoredArtifact {
+    let part = artifact.content.to_part();
+    let part = part.with_media_type(&artifact.meta.media_type).with_filename(artifact.meta.name.as_str());
+    StoredArtifact { meta: artifact.meta, part }
+}
+
+/// Decodes a description; `None` unless it belongs to this execution.
+fn described(execution: &ExecutionId, body: &[u8]) -> Option<(TaskId, ArtifactMeta)> {
+    let info: ObjectInfo = serde_json::from_slice(body).ok()?;
+    let rest = info.name.strip_prefix(execution.as_str())?.strip_prefix('.')?;
+    let (task, sha256) = rest.split_once('.')?;
+    if info.deleted || !is_digest(sha256) {
+        return None;
+    }
+    let said = |field: &str| info.metadata.get(field);
+    let meta = ArtifactMeta {
+        name: ArtifactName::parse(said("name")?).ok()?,
+        version: said("version")?.parse().ok()?,
+        media_type: plain_media_type(said("media_type")?).ok()?.to_owned(),
+        sha256: sha256.to_owned(),
+        size: info.size as u64,
+    };
+    Some((TaskId::parse(task).ok()?, meta))
+}

@@ -1,0 +1,340 @@
+//! Agent cards: who is there, as a live view over the stream of announcements.
+//!
+//! A card comes from a peer: it is checked before anybody sees it ([`check()`]), and what breaks a rule is kept out and
+//! listed with the rule ([`Cards::refused`]). An agent that is not heard of for the time to live is gone. While the
+//! broker is out of sight nobody grows older: silence then says nothing about an agent.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
+use dashmap::DashMap;
+use sinew_protocol::a2a::AgentCard;
+use sinew_protocol::card::{CARD_TTL, is_expired};
+use sinew_protocol::stream::Stream;
+use sinew_protocol::{Subject, Token};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use crate::card_check::{
+    BadCard, LARGEST_CARD, LONGEST_NAME, LONGEST_TEXT, MOST_ENTRIES, MOST_SKILLS, check,
+};
+
+use crate::store::object;
+use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::{Mesh, MeshError};
+
+/// The most refused cards that are kept for people to look at.
+const MOST_REFUSED: usize = 1000;
+
+/// A card that is believed.
+#[derive(Clone, Debug)]
+pub struct AnnouncedCard {
+    /// The card, cleaned.
+    pub card: AgentCard,
+    /// The bytes as the agent sent them, for whoever checks a signature.
+    pub raw: Bytes,
+}
+
+/// A card that is not believed.
+#[derive(Clone, Debug)]
+pub struct RefusedCard {
+    /// Agent whose subject the card came on.
+    pub agent: Token,
+    /// The rule it breaks.
+    pub reason: BadCard,
+}
+
+/// Cards of the agents of a mesh.
+#[derive(Clone, Copy, Debug)]
+pub struct CardDirectory<'a> {
+    mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the cards of the agents of this mesh.
+    pub fn cards(&self) -> CardDirectory<'_> {
+        CardDirectory { mesh: self }
+    }
+}
+
+impl CardDirectory<'_> {
+    /// Announces an agent; to be repeated every [`CARD_INTERVAL`](sinew_protocol::card::CARD_INTERVAL).
+    pub async fn announce(self, card: &AgentCard) -> Result<(), MeshError> {
+        let agent = Token::of(&card.name);
+        let body = serde_json::to_vec(card)
+            .map_err(|error| MeshError::Malformed { what: "the card", reason: error.to_string() })?;
+        // A card that readers would refuse must fail here, where the agent's operator sees it.
+        check(&agent, &body).map_err(|reason| MeshError::BadCard { agent: agent.to_string(), reason })?;
+        let subject = self.mesh.subject(&Subject::Card { agent });
+        object::store(self.mesh, "announcing a card", subject, None, body.into()).await.map(drop)
+    }
+
+    /// Says that an agent is gone, so that nobody waits for its card to grow old.
+    pub async fn retract(self, agent: &str) -> Result<(), MeshError> {
+        let subject = self.mesh.subject(&Subject::Card { agent: Token::of(agent) });
+        object::store(self.mesh, "retracting a card", subject, None, Bytes::new()).await.map(drop)
+    }
+
+    /// Returns the card of one agent, from any replica of the server; none if there is none or it is refused. For those who
+    /// may read single cards only.
+    pub async fn get(self, agent: &Token) -> Result<Option<AgentCard>, MeshError> {
+        let name = self.mesh.subject(&Subject::Card { agent: agent.clone() });
+        let stored = self.mesh.stored(&stream_name("CARDS", self.mesh.namespace()), &name).await?;
+        Ok(stored.filter(|message| !message.payload.is_empty()).and_then(|message| {
+            let checked = check(agent, &message.payload);
+            checked.inspect_err(|reason| tracing::warn!(%agent, %reason, "a card is refused")).ok()
+        }))
+    }
+
+    /// Follows the cards of the mesh from now on.
+    pub fn follow(self) -> Cards {
+        self.follow_within(CARD_TTL)
+    }
+
+    /// Like [`CardDirectory::follow`], with another time to live.
+    pub fn follow_within(self, ttl: Duration) -> Cards {
+        let shared = Arc::new(SharedCards::default());
+        let namespace = self.mesh.namespace();
+        let source = Source {
+            stream: stream_name("CARDS", namespace),
+            filter: sinew_protocol::subject::below(namespace, &["card"]),
+            from: DeliverPolicy::LastPerSubject,
+            tick: (ttl / 10).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+        };
+        let mut board = CardBoard {
+            shared: Arc::clone(&shared),
+            namespace: namespace.to_owned(),
+            ttl,
+            pass: 0,
+            seen: Instant::now(),
+        };
+        let following = follow(self.mesh.clone(), source, move |step| board.step(step));
+        let changes = shared.version.subscribe();
+        Cards { shared, changes, _following: Arc::new(following) }
+    }
+}
+
+/// The name of a stream of this kind; its own name in the table says the same.
+pub(crate) fn stream_name(kind: &'static str, namespace: &str) -> String {
+    let mut streams = sinew_protocol::stream::STREAMS.iter();
+    streams.find(|stream| stream.kind == kind).map_or_else(
+        || sinew_protocol::stream::bucket(namespace, kind),
+        |stream: &Stream| stream.name(namespace),
+    )
+}
+
+/// A live view of the agents that are there. Clones share it; it ends with the last of them.
+#[derive(Clone)]
+pub struct Cards {
+    shared: Arc<SharedCards>,
+    changes: watch::Receiver<u64>,
+    _following: Arc<FollowerTask>,
+}
+
+impl Cards {
+    /// Waits until the view has seen everything that was there when it was made.
+    pub async fn ready(&self) {
+        // The sender lives as long as the view, so there is no error to wait for.
+        let mut whole = self.shared.whole.subscribe();
+        let _gone = whole.wait_for(|whole| *whole).await;
+    }
+
+    /// The card of the agent with this name.
+    pub fn get(&self, name: &str) -> Option<Arc<AnnouncedCard>> {
+        self.by_token(&Token::of(name))
+    }
+
+    /// The card of the agent with this token.
+    pub fn by_token(&self, agent: &Token) -> Option<Arc<AnnouncedCard>> {
+        self.shared.entries.get(agent).map(|entry| Arc::clone(&entry.announced))
+    }
+
+    /// How long ago the agent was heard of.
+    pub fn age(&self, name: &str) -> Option<Duration> {
+        self.shared.entries.get(&Token::of(name)).map(|entry| entry.heard.elapsed())
+    }
+
+    /// Everybody, by name.
+    pub fn list(&self) -> Vec<Arc<AnnouncedCard>> {
+        let mut all: Vec<_> = self.shared.entries.iter().map(|entry| Arc::clone(&entry.announced)).collect();
+        all.sort_by(|a, b| a.card.name.cmp(&b.card.name));
+        all
+    }
+
+    /// Cards that are kept out now, each with the rule it breaks, by agent.
+    pub fn refused(&self) -> Vec<RefusedCard> {
+        let refused = lock(&self.shared.refused);
+        refused
+            .iter()
+            .map(|(agent, kept)| RefusedCard { agent: agent.clone(), reason: kept.reason.clone() })
+            .collect()
+    }
+
+    /// How many bad cards have come since the view was made; one that is repeated unchanged counts once.
+    pub fn refusals(&self) -> u64 {
+        self.shared.refusals.load(Ordering::Relaxed)
+    }
+
+    /// Waits until something differs from what this handle was last told of: a card came, changed or went.
+    pub async fn changed(&mut self) {
+        let _gone = self.changes.changed().await;
+    }
+
+    /// Waits for an agent's card.
+    pub async fn wait_for(&self, name: &str) -> Arc<AnnouncedCard> {
+        // A handle of its own, so that waiting eats no change of the caller's.
+        let mut changes = self.shared.version.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if let Some(announced) = self.get(name) {
+                return announced;
+            }
+            let _gone = changes.changed().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Cards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cards").field("agents", &self.shared.entries.len()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct SharedCards {
+    entries: DashMap<Token, CardEntry>,
+    refused: Mutex<BTreeMap<Token, KeptCards>>,
+    refusals: AtomicU64,
+    version: watch::Sender<u64>,
+    whole: watch::Sender<bool>,
+}
+
+struct CardEntry {
+    announced: Arc<AnnouncedCard>,
+    heard: Instant,
+    pass: u64,
+}
+
+struct KeptCards {
+    reason: BadCard,
+    raw: Bytes,
+    heard: Instant,
+}
+
+/// A poisoned lock only says that somebody panicked elsewhere; the map is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the view.
+struct CardBoard {
+    shared: Arc<SharedCards>,
+    namespace: String,
+    ttl: Duration,
+    pass: u64,
+    /// When the stream was last in sight.
+    seen: Instant,
+}
+
+impl CardBoard {
+    fn step(&mut self, step: FollowedItem) {
+        match step {
+            FollowedItem::Begin => self.pass += 1,
+            FollowedItem::Message { subject, body, at, .. } => {
+                if let Some(Subject::Card { agent }) = Subject::parse(&self.namespace, &subject) {
+                    self.card(agent, &body, at);
+                }
+            }
+            FollowedItem::Whole => {
+                self.forgive(self.seen.elapsed());
+                self.seen = Instant::now();
+                self.shared.whole.send_replace(true);
+            }
+            FollowedItem::Tick => {
+                // Before the first view is whole, silence means nothing.
+                if *self.shared.whole.borrow() {
+                    self.seen = Instant::now();
+                    self.expire();
+                }
+            }
+        }
+    }
+
+    fn card(&self, agent: Token, body: &Bytes, at: Instant) {
+        if body.is_empty() {
+            lock(&self.shared.refused).remove(&agent);
+            self.remove(&agent);
+            return;
+        }
+        if let Some(mut entry) = self.shared.entries.get_mut(&agent)
+            && entry.announced.raw == *body
+        {
+            entry.heard = entry.heard.max(at);
+            entry.pass = self.pass;
+            return;
+        }
+        match check(&agent, body) {
+            Ok(card) => {
+                // The payload is a slice of the connection's read buffer, which it would keep alive.
+                let raw = Bytes::copy_from_slice(body);
+                let entry = CardEntry {
+                    announced: Arc::new(AnnouncedCard { card, raw }),
+                    heard: at,
+                    pass: self.pass,
+                };
+                lock(&self.shared.refused).remove(&agent);
+                self.shared.entries.insert(agent, entry);
+                self.bump();
+            }
+            Err(reason) => self.refuse(&agent, reason, body, at),
+        }
+    }
+
+    /// The bad card has taken the place of the good one on the stream, so nobody is there any more.
+    fn refuse(&self, agent: &Token, reason: BadCard, body: &Bytes, at: Instant) {
+        self.remove(agent);
+        let raw = Bytes::copy_from_slice(&body[..body.len().min(LARGEST_CARD)]);
+        let mut refused = lock(&self.shared.refused);
+        if let Some(kept) = refused.get_mut(agent).filter(|kept| kept.raw == raw) {
+            kept.heard = at;
+            return;
+        }
+        self.shared.refusals.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(agent = agent.as_str(), %reason, "a card is refused");
+        if refused.len() < MOST_REFUSED || refused.contains_key(agent) {
+            refused.insert(agent.clone(), KeptCards { reason, raw, heard: at });
+        }
+        drop(refused);
+        self.bump();
+    }
+
+    /// After a time without sight: who was there then gets the same time again to be heard of.
+    fn forgive(&self, blind: Duration) {
+        for mut entry in self.shared.entries.iter_mut().filter(|entry| entry.pass != self.pass) {
+            entry.heard += blind;
+        }
+    }
+
+    fn expire(&self) {
+        let before = self.shared.entries.len();
+        self.shared.entries.retain(|_, entry| !is_expired(entry.heard.elapsed(), self.ttl));
+        lock(&self.shared.refused).retain(|_, kept| !is_expired(kept.heard.elapsed(), self.ttl));
+        if self.shared.entries.len() != before {
+            self.bump();
+        }
+    }
+
+    fn remove(&self, agent: &Token) {
+        if self.shared.entries.remove(agent).is_some() {
+            self.bump();
+        }
+    }
+
+    fn bump(&self) {
+        self.shared.version.send_modify(|version| *version += 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! The executors' bucket: heartbeats, owners of shards, and takeover notes.
+//!
+//! Which executor should own a shard is decided elsewhere; only speed depends on it. The position in a shard's journal
+//! keeps two owners from doing harm: one of them loses it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::header::NATS_MESSAGE_TTL;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::message::StreamMessage;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::Token;
+use sinew_protocol::stream::fleet_key;
+
+use crate::crash;
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::follow::sweep;
+use crate::stream::pull::redirected;
+
+/// Header that marks a key of a NATS bucket as deleted.
+const OPERATION: &str = "KV-Operation";
+const DELETED: &str = "DEL";
+/// The word of an executor that never came back leaves the bucket after so much time.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
+/// The most an executor says of itself, in bytes.
+const LARGEST_BEAT: usize = 64 * 1024;
+
+/// Heartbeat of an executor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutorHeartbeat {
+    /// The shards it owns.
+    pub shards: Vec<u32>,
+    /// Its version.
+    pub version: String,
+    /// Its host and process, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub place: String,
+    /// Grows with every beat, so that two beats are never the same message.
+    #[serde(default)]
+    pub nth: u64,
+}
+
+/// An executor, by its last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its last heartbeat.
+    pub beat: ExecutorHeartbeat,
+    /// Changes with every word.
+    pub revision: u64,
+    /// How long it had been silent when somebody said the newest word in the bucket, by the broker's clock.
+    pub silent: Duration,
+}
+
+/// Content of the bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Last heartbeat of each executor.
+    pub members: BTreeMap<String, Member>,
+    /// Owners of shards, with the revision that a claim must name. A shard nobody ever owned is not in it.
+    pub owners: BTreeMap<u32, (Option<String>, u64)>,
+}
+
+/// The fleet of executors of a mesh.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    mesh: Mesh,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ShardOwner {
+    owner: String,
+}
+
+impl Mesh {
+    /// The executors of this mesh.
+    pub fn fleet(&self) -> Fleet {
+        Fleet { mesh: self.clone() }
+    }
+}
+
+impl Fleet {
+    /// Says that an executor is there.
+    pub async fn beat(&self, id: &str, beat: &ExecutorHeartbeat) -> Result<(), MeshError> {
+        let body = serde_json::to_vec(beat)
+            .map_err(|error| MeshError::Malformed { what: "a heartbeat", reason: error.to_string() })?;
+        self.put(&fleet_key::executor(&Token::of(id)), HeaderMap::new(), body.into()).await
+    }
+
+    /// Says that an executor leaves.
+    pub async fn leave(&self, id: &str) -> Result<(), MeshError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(OPERATION, DELETED);
+        self.put(&fleet_key::executor(&Token::of(id)), headers, Bytes::new()).await
+    }
+
+    /// Everything the bucket holds.
+    pub async fn look(&self) -> Result<Snapshot, MeshError> {
+        let mut seen = Snapshot::default();
+        let mut said = BTreeMap::new();
+        let mut newest = None;
+        let prefix = self.mesh.fleet_subject("").len();
+        // Not all of the bucket at once: operators look too, and must not see the executors' key. The shards first: an
+        // owner that is not among the living then was none when the living were counted, and claims are fenced.
+        for kind in ["shard", "executor"] {
+            let (stream, keys) = (self.mesh.fleet_stream(), self.mesh.fleet_subject(&format!("{kind}.>")));
+            sweep(&self.mesh, &stream, keys, DeliverPolicy::LastPerSubject, |message| {
+                if let (Ok(info), Some(key)) = (message.info(), message.subject.get(prefix..)) {
+                    newest = newest.max(Some(info.published));
+                    if let Some(id) = seen.take(key, &message.payload, info.stream_sequence) {
+                        said.insert(id, info.published);
+                    }
+                }
+                true
+            })
+            .await?;
+        }
+        for (id, member) in &mut seen.members {
+            let silent = newest.zip(said.get(id)).map(|(newest, said)| newest - *said);
+            member.silent = silent.and_then(|silent| silent.try_into().ok()).unwrap_or_default();
+        }
+        Ok(seen)
+    }
+
+    /// Takes a shard whose record is at this revision (0: it has none); false if somebody else was faster.
+    pub async fn claim(&self, shard: u32, id: &str, revision: u64) -> Result<bool, MeshError> {
+        let body = serde_json::to_vec(&ShardOwner { owner: id.to_owned() })
+            .map_err(|error| MeshError::Malformed { what: "a claim", reason: error.to_string() })?;
+        Ok(self.mesh.put_at(&fleet_key::shard(shard), body.into(), revision).await?.is_some())
+    }
+
+    /// Gives a shard back, if it is still this executor's.
+    pub async fn release(&self, shard: u32, id: &str) -> Result<(), MeshError> {
+        let Some((Some(owner), revision)) = self.record(shard).await? else { return Ok(()) };
+        if owner == id {
+            self.mesh
+                .put_at(&fleet_key::shard(shard), Bytes::from_static(b"{\"owner\":\"\"}"), revision)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the owner of a shard, as the bucket states it.
+    pub async fn owner(&self, shard: u32) -> Result<Option<String>, MeshError> {
+        Ok(self.record(shard).await?.and_then(|(owner, _)| owner))
+    }
+
+    /// Reads what the last owner of a shard noted, and the revision that the next note must name: no bytes and 0 when
+    /// there is no note.
+    pub async fn takeover_note(&self, shard: u32) -> Result<(Bytes, u64), MeshError> {
+        let key = self.mesh.fleet_subject(&fleet_key::takeover(shard));
+        let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
+        // An answer that the server was made to put there is not a note, but a revision all the same.
+        let read = |note: StreamMessage| {
+            let body = if redirected(&note.headers) { Bytes::new() } else { note.payload };
+            (body, note.sequence)
+        };
+        Ok(found.map_or_else(|| (Bytes::new(), 0), read))
+    }
+
+    /// Stores a note about a shard in place of the one of this revision. Returns the new revision; `None` if another
+    /// owner has stored one meanwhile.
+    pub async fn put_takeover_note(
+        &self,
+        shard: u32,
+        note: Bytes,
+        revision: u64,
+    ) -> Result<Option<u64>, MeshError> {
+        self.mesh.put_at(&fleet_key::takeover(shard), note, revision).await
+    }
+
+    async fn record(&self, shard: u32) -> Result<Option<(Option<String>, u64)>, MeshError> {
+        let key = self.mesh.fleet_subject(&fleet_key::shard(shard));
+        let found = self.mesh.last(&self.mesh.fleet_stream(), &key).await?;
+        Ok(found.map(|message| (owner(&message.payload), message.sequence)))
+    }
+
+    async fn put(&self, key: &str, mut headers: HeaderMap, body: Bytes) -> Result<(), MeshError> {
+        headers.insert(NATS_MESSAGE_TTL, FORGOTTEN_AFTER.as_secs().to_string());
+        let (what, subject) = ("write to the executors' bucket", self.mesh.fleet_subject(key));
+        let unreachable = |reason: String| MeshError::Unreachable { what, reason };
+        crash::before(&subject);
+        crash::sent(&self.mesh, &subject, &headers, &body).await;
+        let sent = async {
+            let sent = self.mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await;
+            sent.map_err(|error| unreachable(error.to_string()))?
+                .await
+                .map_err(|error| unreachable(error.to_string()))
+        };
+        self.mesh.permitted(&subject, sent).await??;
+        crash::after(&subject);
+        Ok(())
+    }
+}
+
+fn owner(body: &[u8]) -> Option<String> {
+    let read: ShardOwner = serde_json::from_slice(body).ok()?;
+    (!read.owner.is_empty()).then_some(read.owner)
+}
+
+impl Snapshot {
+    /// Takes one key; the executor's id if it is an executor's word.
+    fn take(&mut self, key: &str, body: &[u8], revision: u64) -> Option<String> {
+        match key.split_once('.')? {
+            ("executor", id) if !body.is_empty() && body.len() <= LARGEST_BEAT => {
+                // A word that cannot be read, from a newer version perhaps, is a word all the same.
+                let beat = serde_json::from_slice(body).unwrap_or_default();
+                self.members.insert(id.to_owned(), Member { beat, revision, silent: Duration::ZERO });
+                Some(id.to_owned())
+            }
+            ("shard", number) => {
+                if let Ok(shard) = number.parse() {
+                    self.owners.insert(shard, (owner(body), revision));
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "fleet/tests.rs"]
+mod tests;

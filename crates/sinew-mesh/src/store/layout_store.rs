@@ -1,0 +1,188 @@
+//! Settings of a mesh as provisioning stores them and every process reads them, and the executors' key.
+
+use std::env;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
+use async_nats::jetstream::context::{AccountError, AccountErrorKind};
+use async_nats::jetstream::stream::DirectGetErrorKind;
+use async_nats::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::ResultKey;
+use sinew_protocol::env::RESULT_KEY;
+use sinew_protocol::stream::{FLEET, bucket, fleet_key};
+
+use crate::error::MeshError;
+use crate::layout::{Layout, MOST_SHARDS};
+use crate::mesh::Mesh;
+use crate::stream::pull::redirected;
+use crate::stream::send::PublishAnswer;
+
+/// The settings as they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// The version of this format.
+    pub(crate) version: u32,
+    pub(crate) shards: NonZeroU32,
+    pub(crate) replicas: usize,
+    /// In seconds.
+    pub(crate) retention: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) storage_limit: Option<u64>,
+    /// Meshes of older versions, which do not say it, keep events.
+    #[serde(default = "keeps_events_of_old", skip_serializing_if = "is_true")]
+    pub(crate) keep_events: bool,
+}
+
+const fn keeps_events_of_old() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_true(keeps: &bool) -> bool {
+    *keeps
+}
+
+impl Settings {
+    pub(crate) const VERSION: u32 = 1;
+
+    pub(crate) fn read(body: &[u8]) -> Result<Self, MeshError> {
+        let bad = |reason: String| MeshError::Malformed { what: "the settings of the mesh", reason };
+        let settings: Self = serde_json::from_slice(body).map_err(|error| bad(error.to_string()))?;
+        if settings.version != Self::VERSION {
+            return Err(bad(format!("version {} is not known here", settings.version)));
+        }
+        if settings.shards.get() > MOST_SHARDS {
+            return Err(bad(format!("{} shards, at most {MOST_SHARDS} are allowed", settings.shards)));
+        }
+        Ok(settings)
+    }
+}
+
+impl Mesh {
+    /// Returns the settings of the mesh; read once per connection.
+    pub(crate) async fn layout(&self) -> Result<Layout, MeshError> {
+        self.layout_cell().get_or_try_init(|| self.read_layout()).await.copied()
+    }
+
+    async fn read_layout(&self) -> Result<Layout, MeshError> {
+        let body = self.fleet_value(fleet_key::SETTINGS).await?.ok_or_else(|| self.not_provisioned())?;
+        let settings = Settings::read(&body)?;
+        Ok(Layout {
+            shards: settings.shards,
+            replicas: settings.replicas,
+            retention: Duration::from_secs(settings.retention),
+            storage_limit: settings.storage_limit,
+            keeps_events: settings.keep_events,
+            max_payload: self.client().max_payload(),
+        })
+    }
+
+    /// The executors' shared key: `SINEW_RESULT_KEY`, else the one made at provisioning.
+    pub(crate) async fn result_key(&self) -> Result<ResultKey, MeshError> {
+        let bad = |reason: &str| MeshError::BadSetting { setting: RESULT_KEY, reason: reason.to_owned() };
+        if let Some(key) = env::var_os(RESULT_KEY).filter(|key| !key.is_empty()) {
+            let key = key.into_string().map_err(|_| bad("it is not text"))?;
+            return read_key(key.as_bytes()).ok_or_else(|| bad("it is not 64 hex digits"));
+        }
+        // As it is stored, and not as a copy is handed out: what somebody had the server put there is no key.
+        let stored = self.last(&self.fleet_stream(), &self.fleet_subject(fleet_key::RESULT_KEY)).await?;
+        match stored.map(|stored| if redirected(&stored.headers) { Bytes::new() } else { stored.payload }) {
+            Some(key) => read_key(&key).ok_or(MeshError::Malformed {
+                what: "the executors' key",
+                reason: "it is not 64 hex digits".to_owned(),
+            }),
+            // Executors with different keys would refuse each other's results, so nobody makes one up here.
+            None => {
+                Err(bad("the mesh was provisioned to take the key from this variable, and it is not set"))
+            }
+        }
+    }
+
+    /// Why the account says nothing of itself.
+    fn no_account(&self, error: &AccountError) -> MeshError {
+        let reason = error.to_string();
+        match error.kind() {
+            AccountErrorKind::JetStream(_) | AccountErrorKind::JetStreamUnavailable => {
+                MeshError::NoJetStream { address: self.client().server_info().host, reason }
+            }
+            _ => MeshError::Unreachable { what: "ask for the account", reason },
+        }
+    }
+
+    pub(crate) fn not_provisioned(&self) -> MeshError {
+        MeshError::NotProvisioned { namespace: self.namespace().to_owned() }
+    }
+
+    /// The stream behind the executors' bucket.
+    pub(crate) fn fleet_stream(&self) -> String {
+        format!("KV_{}", bucket(self.namespace(), FLEET))
+    }
+
+    /// The subject of a key in the executors' bucket.
+    pub(crate) fn fleet_subject(&self, key: &str) -> String {
+        format!("$KV.{}.{key}", bucket(self.namespace(), FLEET))
+    }
+
+    /// A value of the executors' bucket, read in the one way that can be allowed for a single key.
+    pub(crate) async fn fleet_value(&self, key: &str) -> Result<Option<Bytes>, MeshError> {
+        const WHAT: &str = "read what the mesh was made with";
+        let unreachable = |reason: String| MeshError::Unreachable { what: WHAT, reason };
+        let stream = self.jetstream().get_stream_no_info(self.fleet_stream()).await;
+        let stream = stream.map_err(|error| unreachable(error.to_string()))?;
+        let subject = self.fleet_subject(key);
+        let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.fleet_stream());
+        match self.permitted(&call, stream.direct_get_last_for_subject(subject)).await? {
+            Ok(message) => Ok(Some(message.payload)),
+            Err(error) => match error.kind() {
+                DirectGetErrorKind::NotFound => Ok(None),
+                // No server answers for the bucket: it does not exist, or the server is still starting.
+                DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => {
+                    match self.jetstream().query_account().await {
+                        Ok(_) => Err(self.not_provisioned()),
+                        Err(error) => Err(self.no_account(&error)),
+                    }
+                }
+                DirectGetErrorKind::ErrorResponse(status, text) => {
+                    Err(MeshError::Refused { what: WHAT, reason: format!("{status} {text}") })
+                }
+                _ => Err(unreachable(error.to_string())),
+            },
+        }
+    }
+
+    /// Writes a key of the executors' bucket if its revision is the given one; the new revision, or none.
+    pub(crate) async fn put_at(
+        &self,
+        key: &str,
+        body: Bytes,
+        revision: u64,
+    ) -> Result<Option<u64>, MeshError> {
+        let subject = self.fleet_subject(key);
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(revision));
+        match self.publish(&subject, headers, body.clone()).await? {
+            PublishAnswer::At(revision) => Ok(Some(revision)),
+            PublishAnswer::Conflict(_) => Ok(None),
+            PublishAnswer::NoRoom(reason) => {
+                Err(MeshError::NoRoom { what: "write to the executors' bucket", reason })
+            }
+            // Neither done nor failed: what is there decides.
+            PublishAnswer::Unknown(reason) => match self.last(&self.fleet_stream(), &subject).await? {
+                Some(stored) if stored.payload == body && stored.sequence > revision => {
+                    Ok(Some(stored.sequence))
+                }
+                Some(stored) if stored.sequence > revision => Ok(None),
+                _ => Err(MeshError::Unreachable { what: "write to the executors' bucket", reason }),
+            },
+        }
+    }
+}
+
+/// Reads 64 hex digits.
+fn read_key(text: &[u8]) -> Option<ResultKey> {
+    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.trim_ascii()).ok()?;
+    Some(ResultKey::new(bytes.try_into().ok()?))
+}

@@ -1,0 +1,316 @@
+//! Objects of a bucket, in the form of NATS object stores, without the rights that the client's own needs.
+//!
+//! The client's object store asks for the stream's configuration, makes a consumer to read, and rolls up what it wrote.
+//! Agents may do none of that. Here reading is direct gets, and writing leaves an object as it is when it is there
+//! already: keys name contents, so what is there is what would be written.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::object_store::{ObjectInfo, ObjectOptions};
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
+use bytes::{Bytes, BytesMut};
+use data_encoding::BASE64URL;
+use sha2::{Digest, Sha256};
+use sinew_protocol::id::is_token;
+use sinew_protocol::stream::bucket;
+
+use crate::stream::pull::answer;
+use crate::stream::stored::MessageQuery;
+use crate::wire::undeliverable;
+use crate::{Mesh, MeshError, crash};
+
+/// Bytes of one piece of an object.
+pub(crate) const CHUNK: usize = 128 << 10;
+/// Fewest bytes of a piece of an object that is read, on average; other clients write 128 KiB, too.
+const MIN_CHUNK: usize = 16 << 10;
+/// Pieces on their way at once.
+const WINDOW: usize = 8;
+/// The largest object that is written or read, in bytes: it is held in memory.
+pub const LARGEST_OBJECT: usize = 256 << 20;
+
+/// One bucket.
+#[derive(Clone)]
+pub(crate) struct ObjectBucket {
+    mesh: Mesh,
+    bucket: String,
+    what: &'static str,
+}
+
+impl ObjectBucket {
+    /// The bucket of this kind; `what` is the word for its objects in errors.
+    pub(crate) fn new(mesh: &Mesh, kind: &str, what: &'static str) -> Self {
+        Self { mesh: mesh.clone(), bucket: bucket(mesh.namespace(), kind), what }
+    }
+
+    /// The stream behind the bucket.
+    pub(crate) fn stream_name(&self) -> String {
+        format!("OBJ_{}", self.bucket)
+    }
+
+    /// The subjects of all descriptions.
+    pub(crate) fn descriptions(&self) -> String {
+        format!("$O.{}.M.>", self.bucket)
+    }
+
+    fn description(&self, key: &str) -> String {
+        format!("$O.{}.M.{}", self.bucket, BASE64URL.encode(key.as_bytes()))
+    }
+
+    /// Stores bytes under a key that names them.
+    pub(crate) async fn put(
+        &self,
+        key: &str,
+        metadata: impl IntoIterator<Item = (&'static str, String)>,
+        bytes: &Bytes,
+    ) -> Result<(), MeshError> {
+        if bytes.len() > LARGEST_OBJECT {
+            let (size, limit) = (bytes.len() as u64, LARGEST_OBJECT as u64);
+            return Err(MeshError::TooLarge { what: self.what, size, limit });
+        }
+        let subject = self.description(key);
+        let digest = digest(bytes);
+        let before = match self.last(&subject, true).await? {
+            None => 0,
+            Some(message) => {
+                let info = serde_json::from_slice::<ObjectInfo>(&message.payload).ok();
+                if info.is_some_and(|info| !info.deleted && info.digest.as_ref() == Some(&digest)) {
+                    return Ok(());
+                }
+                message.sequence
+            }
+        };
+        let nuid = uuid::Uuid::now_v7().simple().to_string();
+        let pieces = format!("$O.{}.C.{nuid}", self.bucket);
+        let chunks = self.pieces(key, &pieces, bytes).await?;
+        let info = ObjectInfo {
+            name: key.to_owned(),
+            description: None,
+            metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            headers: None,
+            options: Some(ObjectOptions { link: None, max_chunk_size: Some(CHUNK) }),
+            bucket: self.bucket.clone(),
+            nuid,
+            size: bytes.len(),
+            chunks,
+            modified: Some(time::OffsetDateTime::now_utc()),
+            digest: Some(digest),
+            deleted: false,
+        };
+        let info = serde_json::to_vec(&info)
+            .map_err(|error| MeshError::Malformed { what: self.what, reason: error.to_string() })?;
+        match store(&self.mesh, STORING, subject.clone(), Some(before), info.into()).await {
+            // Another process stored the same key meanwhile; equal names mean equal bytes.
+            Err(MeshError::Refused { .. })
+                if self.last(&subject, true).await?.is_some_and(|found| found.sequence > before) =>
+            {
+                Ok(())
+            }
+            stored => stored.map(drop),
+        }
+    }
+
+    /// Publishes the pieces of an object, several on their way at once, in the stream's order.
+    async fn pieces(&self, key: &str, subject: &str, bytes: &Bytes) -> Result<usize, MeshError> {
+        let starts: Vec<usize> = (0..bytes.len()).step_by(CHUNK).collect();
+        let (mut sent, mut last) = (VecDeque::new(), 0);
+        for n in 0..starts.len() + WINDOW {
+            if let Some(start) = starts.get(n) {
+                let piece = bytes.slice(*start..bytes.len().min(start + CHUNK));
+                crash::before(subject);
+                crash::sent(&self.mesh, subject, &HeaderMap::new(), &piece).await;
+                let ack = self.mesh.jetstream().publish(subject.to_owned(), piece).await;
+                sent.push_back(ack.map_err(|error| failed(STORING, &error))?);
+            }
+            if n + 1 < WINDOW {
+                continue;
+            }
+            let Some(ack) = sent.pop_front() else { break };
+            let ack = self.mesh.permitted(subject, ack.into_future()).await?;
+            let seq = ack.map_err(|error| failed(STORING, &error))?.sequence;
+            if seq <= last {
+                let reason = "its pieces were stored out of order".to_owned();
+                return Err(MeshError::Damaged { what: self.what, id: key.to_owned(), reason });
+            }
+            last = seq;
+            crash::after(subject);
+        }
+        Ok(starts.len())
+    }
+
+    /// The bytes under a key and what was said about them, checked against the digest that was stored with them.
+    pub(crate) async fn get(&self, key: &str) -> Result<(ObjectInfo, Bytes), MeshError> {
+        self.get_within(key, LARGEST_OBJECT).await
+    }
+
+    /// The same for objects of at most so many bytes.
+    pub(crate) async fn get_within(
+        &self,
+        key: &str,
+        max_bytes: usize,
+    ) -> Result<(ObjectInfo, Bytes), MeshError> {
+        let missing = || MeshError::NotFound { what: self.what, id: key.to_owned() };
+        let damaged = |reason: &str| MeshError::Damaged {
+            what: self.what,
+            id: key.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let message = self.last(&self.description(key), false).await?.ok_or_else(missing)?;
+        let info: ObjectInfo = serde_json::from_slice(&message.payload)
+            .map_err(|_| damaged("its description cannot be read"))?;
+        if info.deleted {
+            return Err(missing());
+        }
+        if info.size > max_bytes {
+            let (size, limit) = (info.size as u64, max_bytes as u64);
+            return Err(MeshError::TooLarge { what: self.what, size, limit });
+        }
+        // Each piece is a request, so many small pieces would take the reader's time.
+        if info.chunks > info.size.div_ceil(MIN_CHUNK) {
+            return Err(damaged("its pieces are too small"));
+        }
+        // The description comes from whoever may write to the bucket; it must not lead anywhere else.
+        if info.name != key || !is_token(&info.nuid) {
+            return Err(damaged("its description is not that of an object with this key"));
+        }
+        let pieces = format!("$O.{}.C.{}", self.bucket, info.nuid);
+        let mut bytes = BytesMut::with_capacity(info.size);
+        let mut from = 0;
+        for _ in 0..info.chunks {
+            let piece = self.next(&pieces, from + 1).await?.ok_or_else(|| damaged("a piece is missing"))?;
+            if bytes.len() + piece.payload.len() > info.size {
+                return Err(damaged("it is longer than its description says"));
+            }
+            bytes.extend_from_slice(&piece.payload);
+            from = piece.sequence;
+        }
+        let bytes = bytes.freeze();
+        if bytes.len() != info.size || info.digest.as_ref() != Some(&digest(&bytes)) {
+            return Err(damaged("its sha256 is not the one it was stored with"));
+        }
+        Ok((info, bytes))
+    }
+
+    /// The last message of a subject: from any replica where that is enough, else from the leader.
+    async fn last(&self, subject: &str, leader: bool) -> Result<Option<StreamMessage>, MeshError> {
+        let stream = self.stream().await?;
+        let call = format!("$JS.API.DIRECT.GET.{}.{subject}", self.stream_name());
+        let got = answer(&self.mesh, READING, DIRECT_TIMEOUT, stream.direct_get_last_for_subject(subject));
+        if !leader && let Some(found) = direct(self.mesh.permitted(&call, got).await??)? {
+            return Ok(Some(found));
+        }
+        self.told(&MessageQuery::last(subject)).await
+    }
+
+    /// The next message of a subject at or after a place in the stream.
+    async fn next(&self, subject: &str, from: u64) -> Result<Option<StreamMessage>, MeshError> {
+        let stream = self.stream().await?;
+        let got = stream.direct_get_next_for_subject(subject, Some(from));
+        if let Some(found) = direct(answer(&self.mesh, READING, DIRECT_TIMEOUT, got).await?)? {
+            return Ok(Some(found));
+        }
+        self.told(&MessageQuery::next(subject, from)).await
+    }
+
+    /// A message as the leader tells it. One that cannot be read off the wire never becomes readable.
+    async fn told(&self, query: &MessageQuery<'_>) -> Result<Option<StreamMessage>, MeshError> {
+        let found = self.mesh.message(&self.stream_name(), query).await?;
+        if let Some(reason) = found.as_ref().and_then(|found| undeliverable(&found.headers)) {
+            let (id, reason) = (self.stream_name(), reason.to_owned());
+            return Err(MeshError::Damaged { what: self.what, id, reason });
+        }
+        Ok(found)
+    }
+
+    async fn stream(&self) -> Result<Stream<()>, MeshError> {
+        let named = self.mesh.jetstream().get_stream_no_info(self.stream_name()).await;
+        named.map_err(|error| MeshError::Refused { what: READING, reason: error.to_string() })
+    }
+}
+
+/// Longest wait for an answer of a replica.
+const DIRECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READING: &str = "reading a stored message";
+
+/// A follower may be behind: what it does not have, the leader is asked for.
+fn direct(
+    found: Result<StreamMessage, async_nats::jetstream::stream::DirectGetError>,
+) -> Result<Option<StreamMessage>, MeshError> {
+    match found {
+        Ok(message) => Ok(Some(message)),
+        Err(error) => match error.kind() {
+            DirectGetErrorKind::TimedOut => {
+                Err(MeshError::Unreachable { what: READING, reason: error.to_string() })
+            }
+            _ => Ok(None),
+        },
+    }
+}
+
+/// Publishes and waits until the server says that it is stored; `after` is the last sequence the subject must have.
+pub(crate) async fn store(
+    mesh: &Mesh,
+    what: &'static str,
+    subject: String,
+    after: Option<u64>,
+    body: Bytes,
+) -> Result<u64, MeshError> {
+    let mut headers = HeaderMap::new();
+    if let Some(after) = after {
+        headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, after.to_string());
+    }
+    store_with(mesh, what, subject, headers, body).await
+}
+
+/// Like [`store`], with headers.
+pub(crate) async fn store_with(
+    mesh: &Mesh,
+    what: &'static str,
+    subject: String,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<u64, MeshError> {
+    let failed = |error| failed(what, &error);
+    crash::before(&subject);
+    crash::sent(mesh, &subject, &headers, &body).await;
+    let sent = async { mesh.jetstream().publish_with_headers(subject.clone(), headers, body).await?.await };
+    let sequence = mesh.permitted(&subject, sent).await?.map_err(failed)?.sequence;
+    crash::after(&subject);
+    Ok(sequence)
+}
+
+const STORING: &str = "storing an object";
+
+fn failed(what: &'static str, error: &PublishError) -> MeshError {
+    let reason = error.to_string();
+    match error.kind() {
+        // No stream takes the subject: a server whose JetStream has not started yet gives the same answer.
+        PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
+            MeshError::Unreachable { what, reason }
+        }
+        _ => match answer_of(error) {
+            Some((code, err_code)) => MeshError::of_answer(what, code, err_code, reason),
+            None => MeshError::Refused { what, reason },
+        },
+    }
+}
+
+/// Status and error code of the server's answer, if an answer is the cause of this error.
+fn answer_of(error: &PublishError) -> Option<(u64, u64)> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(answer) = error.downcast_ref::<async_nats::jetstream::Error>() {
+            return Some((answer.code() as u64, answer.error_code().0));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// A digest as object stores write it.
+fn digest(bytes: &[u8]) -> String {
+    format!("SHA-256={}", BASE64URL.encode(&Sha256::digest(bytes)))
+}

@@ -1,0 +1,292 @@
+//! Plans by digest, and the workflows that were deployed: a live view of names with their versions.
+//!
+//! A plan is stored once under the sha256 of its canonical JSON and checked against it whenever it is read. Deploying
+//! gives a digest a name; executions keep the digest they began with.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sinew_protocol::artifact::sha256;
+use sinew_protocol::deployment::{MAX_DEPLOYMENT, is_digest};
+use sinew_protocol::stream::PLANS;
+use sinew_protocol::unique_keys::read_unique_within;
+use sinew_protocol::{Subject, Token};
+use tokio::sync::watch;
+
+pub use sinew_protocol::deployment::Deployment;
+
+use crate::store::card::stream_name;
+use crate::store::object::{self, ObjectBucket};
+use crate::stream::follow::{FollowedItem, FollowerTask, Source, follow};
+use crate::stream::pull::redirected;
+use crate::stream::stored::MessageQuery;
+use crate::wire::undeliverable;
+use crate::{Mesh, MeshError};
+
+/// Versions of a workflow that are kept.
+pub const MOST_VERSIONS: usize = 16;
+
+/// A plan as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredPlan {
+    /// The dialect that lowered it, whose adapter executes it.
+    pub dialect: String,
+    /// The plan.
+    pub plan: Value,
+    /// The file it came from, for people; not covered by the digest.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+impl StoredPlan {
+    /// The plan's identity: hex sha256 of its canonical JSON, with sorted members and no white space.
+    pub fn digest(&self) -> String {
+        let mut plan = self.plan.clone();
+        plan.sort_all_objects();
+        sha256(plan.to_string().as_bytes())
+    }
+}
+
+/// One version of a workflow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkflowVersion {
+    /// Its place in the stream: grows with every deployment.
+    pub seq: u64,
+    /// The deployment.
+    pub deployment: Deployment,
+}
+
+/// Most bytes of a stored plan, and most values in it: a workflow of 10,000 nodes takes a tenth of both.
+const MAX_PLAN_BYTES: usize = 32 << 20;
+const MAX_PLAN_VALUES: usize = 4_000_000;
+
+/// Plans that are stored on a mesh, and the workflows that name them.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkflowStore<'a> {
+    mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the stored plans and deployed workflows of this mesh.
+    pub fn workflows(&self) -> WorkflowStore<'_> {
+        WorkflowStore { mesh: self }
+    }
+}
+
+impl WorkflowStore<'_> {
+    fn plans(self) -> ObjectBucket {
+        ObjectBucket::new(self.mesh, PLANS, "plan")
+    }
+
+    /// Stores a plan; gives its digest.
+    pub async fn put_plan(self, plan: &StoredPlan) -> Result<String, MeshError> {
+        let digest = plan.digest();
+        let body = serde_json::to_vec(plan).map_err(|error| malformed("a plan", &error))?;
+        if body.len() > MAX_PLAN_BYTES {
+            let (size, limit) = (body.len() as u64, MAX_PLAN_BYTES as u64);
+            return Err(MeshError::TooLarge { what: "a plan", size, limit });
+        }
+        self.plans().put(&digest, [("dialect", plan.dialect.clone())], &body.into()).await?;
+        Ok(digest)
+    }
+
+    /// The plan with this digest.
+    pub async fn get_plan(self, digest: &str) -> Result<StoredPlan, MeshError> {
+        if !is_digest(digest) {
+            return Err(MeshError::NotFound { what: "plan", id: digest.chars().take(80).collect() });
+        }
+        let (_, body) = self.plans().get_within(digest, MAX_PLAN_BYTES).await?;
+        let plan: StoredPlan = read_unique_within(&body, MAX_PLAN_VALUES)
+            .map_err(|error| MeshError::Malformed { what: "a plan", reason: error.to_string() })?;
+        let found = plan.digest();
+        if found == digest {
+            return Ok(plan);
+        }
+        Err(MeshError::Damaged {
+            what: "plan",
+            id: digest.to_owned(),
+            reason: format!("its digest is {found}"),
+        })
+    }
+
+    /// Gives a stored plan a name; gives the version's place in the stream.
+    pub async fn deploy(self, deployment: &Deployment) -> Result<u64, MeshError> {
+        let name = Token::of(&deployment.name);
+        let body = Bytes::from(deployment.to_json());
+        if body.len() > MAX_DEPLOYMENT {
+            let (size, limit) = (body.len() as u64, MAX_DEPLOYMENT as u64);
+            return Err(MeshError::TooLarge { what: "a deployment", size, limit });
+        }
+        read(&name, &body)?;
+        let subject = self.mesh.subject(&Subject::Workflow { name });
+        object::store(self.mesh, "deploying a workflow", subject, None, body).await
+    }
+
+    /// Takes a workflow's name away; open executions go on.
+    pub async fn undeploy(self, name: &str) -> Result<(), MeshError> {
+        let subject = self.mesh.subject(&Subject::Workflow { name: Token::of(name) });
+        object::store(self.mesh, "removing a workflow", subject, None, Bytes::new()).await.map(drop)
+    }
+
+    /// The latest version of a workflow, as the leader has it.
+    pub async fn latest(self, name: &str) -> Result<Option<WorkflowVersion>, MeshError> {
+        let token = Token::of(name);
+        let stream = stream_name("WORKFLOWS", self.mesh.namespace());
+        let subject = self.mesh.subject(&Subject::Workflow { name: token.clone() });
+        let Some(message) = self.mesh.message(&stream, &MessageQuery::last(&subject)).await? else {
+            return Ok(None);
+        };
+        if message.payload.is_empty() {
+            return Ok(None);
+        }
+        if redirected(&message.headers) || undeliverable(&message.headers).is_some() {
+            let reason = "nobody who may deploy wrote it".to_owned();
+            return Err(MeshError::Malformed { what: "a deployment", reason });
+        }
+        Ok(Some(WorkflowVersion { seq: message.sequence, deployment: read(&token, &message.payload)? }))
+    }
+
+    /// The workflows that are deployed, from now on.
+    pub fn follow(self) -> Workflows {
+        let shared = Arc::new(SharedWorkflows::default());
+        let namespace = self.mesh.namespace().to_owned();
+        let source = Source {
+            stream: stream_name("WORKFLOWS", &namespace),
+            filter: sinew_protocol::subject::below(&namespace, &["workflow"]),
+            from: DeliverPolicy::All,
+            tick: Duration::from_secs(1),
+        };
+        let (board, mut next) = (Arc::clone(&shared), Some(VersionsByName::new()));
+        let following = follow(self.mesh.clone(), source, move |step| match step {
+            // A pass is shown when it is whole: names do not vanish while the stream is read again.
+            FollowedItem::Begin => next = Some(VersionsByName::new()),
+            FollowedItem::Message { subject, body, seq, .. } => {
+                let Some(Subject::Workflow { name }) = Subject::parse(&namespace, &subject) else { return };
+                if let Some(names) = &mut next {
+                    add(names, name, seq, &body);
+                } else {
+                    board.names(|names| add(names, name, seq, &body));
+                    board.version.send_modify(|version| *version += 1);
+                }
+            }
+            FollowedItem::Whole => {
+                if let Some(whole) = next.take() {
+                    board.names(|names| *names = whole);
+                    board.version.send_modify(|version| *version += 1);
+                    board.whole.send_replace(true);
+                }
+            }
+            FollowedItem::Tick => {}
+        });
+        let changes = shared.version.subscribe();
+        Workflows { shared, changes, _following: Arc::new(following) }
+    }
+}
+
+fn malformed(what: &'static str, error: &serde_json::Error) -> MeshError {
+    MeshError::Malformed { what, reason: error.to_string() }
+}
+
+/// A deployment that came from the stream under this name.
+fn read(name: &Token, body: &[u8]) -> Result<Deployment, MeshError> {
+    let wrong = |reason: String| MeshError::Malformed { what: "a deployment", reason };
+    let deployment = Deployment::read(body).map_err(|error| wrong(error.to_string()))?;
+    if Token::of(&deployment.name) != *name {
+        return Err(wrong("its name is not that of its subject".to_owned()));
+    }
+    Ok(deployment)
+}
+
+/// The versions of each name, oldest first; none where the name was taken away.
+type VersionsByName = BTreeMap<Token, Vec<Option<Arc<WorkflowVersion>>>>;
+
+fn add(names: &mut VersionsByName, name: Token, seq: u64, body: &[u8]) {
+    let version = if body.is_empty() {
+        None
+    } else {
+        match read(&name, body) {
+            Ok(deployment) => Some(Arc::new(WorkflowVersion { seq, deployment })),
+            Err(error) => {
+                tracing::warn!(workflow = name.as_str(), seq, %error, "a deployment is passed over");
+                return;
+            }
+        }
+    };
+    let versions = names.entry(name).or_default();
+    versions.push(version);
+    if versions.len() > MOST_VERSIONS {
+        versions.remove(0);
+    }
+}
+
+/// A live view of the workflows that are deployed. Clones share it; it ends with the last of them.
+#[derive(Clone)]
+pub struct Workflows {
+    shared: Arc<SharedWorkflows>,
+    changes: watch::Receiver<u64>,
+    _following: Arc<FollowerTask>,
+}
+
+#[derive(Default)]
+struct SharedWorkflows {
+    names: RwLock<VersionsByName>,
+    version: watch::Sender<u64>,
+    whole: watch::Sender<bool>,
+}
+
+impl SharedWorkflows {
+    fn names(&self, change: impl FnOnce(&mut VersionsByName)) {
+        change(&mut self.names.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Workflows {
+    /// Waits until the view has seen everything that was deployed when it was made.
+    pub async fn ready(&self) {
+        let mut whole = self.shared.whole.subscribe();
+        let _gone = whole.wait_for(|whole| *whole).await;
+    }
+
+    /// The latest version of the workflow with this name.
+    pub fn get(&self, name: &str) -> Option<Arc<WorkflowVersion>> {
+        self.by_token(&Token::of(name))
+    }
+
+    /// The latest version of the workflow with this token.
+    pub fn by_token(&self, name: &Token) -> Option<Arc<WorkflowVersion>> {
+        self.read(|names| names.get(name)?.last()?.clone())
+    }
+
+    /// The latest version of every workflow, by name.
+    pub fn list(&self) -> Vec<Arc<WorkflowVersion>> {
+        let mut all: Vec<_> =
+            self.read(|names| names.values().filter_map(|versions| versions.last()?.clone()).collect());
+        all.sort_by(|a, b| a.deployment.name.cmp(&b.deployment.name));
+        all
+    }
+
+    /// All versions of a name that are kept, oldest first, also those before it was taken away.
+    pub fn versions(&self, name: &str) -> Vec<Arc<WorkflowVersion>> {
+        self.read(|names| names.get(&Token::of(name)).into_iter().flatten().flatten().cloned().collect())
+    }
+
+    /// Waits until something was deployed or removed since this handle was last told.
+    pub async fn changed(&mut self) {
+        let _gone = self.changes.changed().await;
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&VersionsByName) -> T) -> T {
+        look(&self.shared.names.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for Workflows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workflows").finish_non_exhaustive()
+    }
+}

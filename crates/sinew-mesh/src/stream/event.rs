@@ -1,0 +1,143 @@
+//! Events: what executions tell while they go on, and on meshes that keep events, what they told before.
+//!
+//! An event is a projection of facts and may be lost. A follower reads the record first, and again whenever it hears an
+//! event or has heard none for a while.
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use sinew_protocol::subject::below;
+use sinew_protocol::{ExecutionId, Subject, Token};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::listen::MeshSubscription;
+use crate::stream::pull::{Reader, Reading, redirected};
+
+/// Which events.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// Of this execution.
+    pub execution: Option<ExecutionId>,
+    /// Of this kind: `workflow_node_execution_start`, `command`, …
+    pub kind: Option<String>,
+}
+
+/// From where on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventStart {
+    /// All that the mesh still keeps; nothing but what is told from now on where the mesh keeps no events.
+    Beginning,
+    /// Events from now on.
+    Now,
+}
+
+/// One event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The workflow.
+    pub workflow: Token,
+    /// The execution.
+    pub execution: ExecutionId,
+    /// Its kind.
+    pub kind: Token,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, JSON.
+    pub body: Bytes,
+}
+
+/// Events in order, each once, until it is dropped.
+pub struct Events {
+    namespace: String,
+    source: EventSource,
+}
+
+/// Where events come from.
+enum EventSource {
+    /// The stream of a mesh that keeps events.
+    Stored(Reader),
+    /// The connection.
+    Live(MeshSubscription),
+}
+
+/// Events of a mesh.
+#[derive(Clone, Copy, Debug)]
+pub struct EventLog<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the events of this mesh.
+    pub fn events(&self) -> EventLog<'_> {
+        EventLog { mesh: self }
+    }
+}
+
+impl EventLog<'_> {
+    /// Reads events. What is told after this returns is heard.
+    pub async fn follow(self, filter: &EventFilter, from: EventStart) -> Result<Events, MeshError> {
+        let token = |name: &Option<String>| {
+            name.as_deref().map_or_else(|| "*".to_owned(), |name| Token::of(name).to_string())
+        };
+        let execution = filter.execution.as_ref().map_or("*", ExecutionId::as_str).to_owned();
+        let tokens = [token(&filter.workflow), execution, token(&filter.kind)];
+        let prefix = below(self.mesh.namespace(), &["event"]);
+        let filter = format!("{}.{}", prefix.trim_end_matches(".>"), tokens.join("."));
+        let namespace = self.mesh.namespace().to_owned();
+        if !self.mesh.layout().await?.keeps_events {
+            return Ok(Events { namespace, source: EventSource::Live(self.mesh.listen(filter).await?) });
+        }
+        let stream = sinew_protocol::stream::bucket(self.mesh.namespace(), "EVENTS");
+        let after = match from {
+            EventStart::Beginning => 0,
+            EventStart::Now => self.last_sequence(&stream).await?,
+        };
+        let reader = Reader::open(self.mesh, Reading { stream, filter, after, headers_only: false }).await?;
+        Ok(Events { namespace, source: EventSource::Stored(reader) })
+    }
+
+    /// The place of a stream's last message.
+    async fn last_sequence(self, stream: &str) -> Result<u64, MeshError> {
+        const WHAT: &str = "look at a stream";
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let found = self.mesh.permitted(&call, self.mesh.jetstream().get_stream(stream)).await?;
+        let found =
+            found.map_err(|error| MeshError::Unreachable { what: WHAT, reason: error.to_string() })?;
+        Ok(found.cached_info().state.last_sequence)
+    }
+}
+
+impl Events {
+    /// The next event. May be given up and called again; nothing is lost by it.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            let message = match &mut self.source {
+                EventSource::Stored(reader) => reader.next().await.message,
+                EventSource::Live(messages) => match messages.next().await {
+                    Some(message) if message.headers.as_ref().is_some_and(redirected) => continue,
+                    Some(message) => message,
+                    // The connection was closed for good: nothing is told any more.
+                    None => std::future::pending().await,
+                },
+            };
+            let subject = Subject::parse(&self.namespace, &message.subject);
+            let Some(Subject::Event { workflow, execution, kind }) = subject else { continue };
+            let headers = message.headers.unwrap_or_default();
+            return Event { workflow, execution, kind, headers, body: message.payload };
+        }
+    }
+
+    /// The next event if it has come already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        use futures_util::FutureExt as _;
+        self.next().now_or_never()
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! Inputs of a shard: commands and results, read from the positions that its journal holds.
+//!
+//! Inputs are not acknowledged: a commit carries the positions up to which inputs are part of it. So an input and its
+//! facts are stored together or not at all, and a new owner continues from there at once.
+
+use std::fmt;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use sinew_protocol::journal::Positions;
+use sinew_protocol::stream::bucket;
+use sinew_protocol::subject::{Operation, below};
+use sinew_protocol::{Subject, Token};
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::follow::sweep;
+use crate::stream::pull::{Item, Reader, Reading, milliseconds};
+
+/// The stream that something came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// Commands to executions.
+    Commands,
+    /// Results of agents.
+    Results,
+}
+
+impl Source {
+    /// The stream's kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Commands => "COMMANDS",
+            Self::Results => "RESULTS",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One command or result.
+#[derive(Clone, Debug)]
+pub struct ReceivedMessage {
+    /// The stream it came from.
+    pub source: Source,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub time: u64,
+    /// Its parsed subject; `None` if the subject is not valid.
+    pub subject: Option<Subject>,
+    /// The subject as it came.
+    pub name: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// Stored starts of a shard that are read at the most.
+const MAX_STORED_STARTS: usize = 10_000;
+
+/// A start that is stored.
+#[derive(Clone, Debug)]
+pub struct StoredStart {
+    /// The caller.
+    pub caller: Token,
+    /// The id of the command.
+    pub id: Token,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub stored_at: u64,
+    /// The command, JSON.
+    pub body: Bytes,
+}
+
+/// The commands and results of one shard, each stream in its order, each message once.
+pub struct Inbox {
+    namespace: String,
+    commands: Reader,
+    results: Reader,
+    /// Whether results are asked first next time.
+    turn: bool,
+}
+
+/// Commands to the shards of a mesh, as callers send them and owners read them.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardCommands<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the commands to the shards of this mesh.
+    pub fn commands(&self) -> ShardCommands<'_> {
+        ShardCommands { mesh: self }
+    }
+}
+
+impl ShardCommands<'_> {
+    /// Returns the starts that are stored for a shard behind a position, each with the time at which it was stored: those that
+    /// no owner has taken. Bodies are as callers wrote them.
+    pub async fn stored_starts(self, shard: u32, behind: u64) -> Result<Vec<StoredStart>, MeshError> {
+        let stream = bucket(self.mesh.namespace(), Source::Commands.as_str());
+        let filter = below(self.mesh.namespace(), &["command", &shard.to_string()]);
+        let from = DeliverPolicy::ByStartSequence { start_sequence: behind + 1 };
+        let mut starts = Vec::new();
+        sweep(self.mesh, &stream, filter, from, |message| {
+            let subject = Subject::parse(self.mesh.namespace(), &message.subject);
+            if let Some(Subject::Command { operation: Operation::Start, caller, id, .. }) = subject {
+                let stored_at = message.info().map_or(0, |info| milliseconds(info.published));
+                starts.push(StoredStart { caller, id, stored_at, body: message.payload.clone() });
+            }
+            starts.len() < MAX_STORED_STARTS
+        })
+        .await?;
+        Ok(starts)
+    }
+
+    /// Reads what comes in for a shard behind these positions; 0 is the beginning.
+    pub async fn inbox(self, shard: u32, behind: Positions) -> Result<Inbox, MeshError> {
+        let reading = |source: Source, token: &str, after: u64| Reading {
+            stream: bucket(self.mesh.namespace(), source.as_str()),
+            filter: below(self.mesh.namespace(), &[token, &shard.to_string()]),
+            after,
+            headers_only: false,
+        };
+        let (commands, results) = tokio::try_join!(
+            Reader::open(self.mesh, reading(Source::Commands, "command", behind.commands)),
+            Reader::open(self.mesh, reading(Source::Results, "result", behind.results)),
+        )?;
+        Ok(Inbox { namespace: self.mesh.namespace().to_owned(), commands, results, turn: false })
+    }
+}
+
+impl Inbox {
+    /// Waits for the next input. Cancel-safe.
+    pub async fn next(&mut self) -> ReceivedMessage {
+        let results_first = self.turn;
+        let (source, item) = {
+            let commands = std::pin::pin!(self.commands.next());
+            let results = std::pin::pin!(self.results.next());
+            // The sides take turns, so that a flood of one does not keep the other waiting.
+            if results_first {
+                tokio::select! { biased;
+                    item = results => (Source::Results, item),
+                    item = commands => (Source::Commands, item),
+                }
+            } else {
+                tokio::select! { biased;
+                    item = commands => (Source::Commands, item),
+                    item = results => (Source::Results, item),
+                }
+            }
+        };
+        self.turn = source == Source::Commands;
+        self.received(source, item)
+    }
+
+    /// How many messages waited when the inbox was opened.
+    pub fn waiting(&self) -> u64 {
+        self.commands.pending() + self.results.pending()
+    }
+
+    /// Returns an input that has arrived already. Polls the connection once and does not wait.
+    pub fn try_next(&mut self) -> Option<ReceivedMessage> {
+        self.next().now_or_never()
+    }
+
+    fn received(&self, source: Source, item: Item) -> ReceivedMessage {
+        let Item { seq, time, message, .. } = item;
+        let subject = Subject::parse(&self.namespace, &message.subject);
+        ReceivedMessage {
+            source,
+            seq,
+            time,
+            subject,
+            name: message.subject.as_str().to_owned(),
+            headers: message.headers.unwrap_or_default(),
+            body: message.payload,
+        }
+    }
+}

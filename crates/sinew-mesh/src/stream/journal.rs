@@ -1,0 +1,357 @@
+//! The journal of one shard: its commits in order, appended by whoever owns the shard and by nobody else.
+//!
+//! The fence is the journal's own position: an append names the message it comes after, so an owner that lost the shard
+//! without noticing cannot write. A commit that is larger than a message travels in parts, each fenced by the one before;
+//! readers drop the parts of a commit that was never finished.
+
+use sinew_protocol::code;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::HeaderValue;
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
+use bytes::{Bytes, BytesMut};
+use sinew_protocol::Subject;
+use sinew_protocol::header::{COMMIT, PART};
+use sinew_protocol::stream::bucket;
+use tokio::time::{Instant, sleep};
+
+use crate::crash;
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::pull::{Item, Reader, Reading, answer, pause, redirected, unreachable};
+use crate::stream::send::{PublishAnswer, value};
+
+/// How long an append is pursued through timeouts and lost connections.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest wait between two attempts.
+const SLOWEST: Duration = Duration::from_secs(1);
+/// How long one request to the server may take.
+const WAIT: Duration = Duration::from_secs(5);
+/// Bytes of the server's largest message that a part leaves free for headers and the subject.
+const RESERVE: usize = 64 * 1024;
+/// The most parts a commit may have: a reader holds them all.
+const MAX_PARTS: u32 = 1_024;
+
+/// Why an append did not succeed. After either, the journal has to be read anew before it is appended to.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Another executor has written: the shard has another owner.
+    #[error("the journal of shard {shard} has another writer")]
+    Fenced {
+        /// The shard.
+        shard: u32,
+    },
+    /// The server refused, or could not be reached for so long that nobody knows whether the commit is stored.
+    #[error(transparent)]
+    Mesh(#[from] MeshError),
+}
+
+impl AppendError {
+    /// The operator code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Fenced { .. } => code::JOURNAL_HAS_OTHER_WRITER.as_str(),
+            Self::Mesh(error) => error.code(),
+        }
+    }
+}
+
+/// One body as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The place of its first message, the same as `seq` unless it came in parts.
+    pub first: u64,
+    /// The place of its last message: the journal's position behind it.
+    pub seq: u64,
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub time: u64,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// The journal of one shard.
+#[derive(Debug)]
+pub struct Journal {
+    mesh: Mesh,
+    shard: u32,
+    stream: String,
+    subject: String,
+    /// The place of the last message; none before the journal was read, and after an append whose end is not known.
+    position: Option<u64>,
+    /// Where the commits begin that came in parts, by where they end.
+    begins: BTreeMap<u64, u64>,
+}
+
+impl Mesh {
+    /// The journal of a shard; it has to be read before it can be appended to.
+    pub fn journal(&self, shard: u32) -> Journal {
+        Journal {
+            mesh: self.clone(),
+            shard,
+            stream: bucket(self.namespace(), "JOURNAL"),
+            subject: self.subject(&Subject::Journal { shard }),
+            position: None,
+            begins: BTreeMap::new(),
+        }
+    }
+}
+
+impl Journal {
+    /// The shard.
+    pub fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// The place of the journal's last message, 0 when it is empty; none before it was read.
+    pub fn position(&self) -> Option<u64> {
+        self.position
+    }
+
+    /// Gives every commit in order up to the one that is last when the reading begins. Appends may follow: whoever has
+    /// written in between makes them fail.
+    pub async fn replay<E: From<MeshError>>(
+        &mut self,
+        mut each: impl FnMut(Stored) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.position = None;
+        self.begins.clear();
+        let Some(last) = self.mesh.last(&self.stream, &self.subject).await? else {
+            self.position = Some(0);
+            return Ok(());
+        };
+        let mut end = last.sequence;
+        let reading = Reading {
+            stream: self.stream.clone(),
+            filter: self.subject.clone(),
+            after: 0,
+            headers_only: false,
+        };
+        let mut reader = Reader::open(&self.mesh, reading).await?;
+        let mut parts = PartJoiner { shard: self.shard, pending: None };
+        loop {
+            let item = reader.next().await;
+            let seq = item.seq;
+            let stored = if foreign(&item) {
+                tracing::warn!(shard = self.shard, seq, "what no executor wrote is passed over in a journal");
+                None
+            } else {
+                parts.take(item)?
+            };
+            if let Some(stored) = stored {
+                if stored.first != stored.seq {
+                    self.begins.insert(stored.seq, stored.first);
+                }
+                each(stored)?;
+            }
+            if seq < end {
+                continue;
+            }
+            // An owner that compacts while we read may have removed the end we saw, and we stand inside of what came
+            // instead; only parts that are followed by nothing are a commit that was not finished.
+            if parts.pending.is_some()
+                && let Some(last) = self.mesh.last(&self.stream, &self.subject).await?
+                && last.sequence > seq
+            {
+                end = last.sequence;
+                continue;
+            }
+            self.position = Some(seq);
+            return Ok(());
+        }
+    }
+
+    /// Appends a body behind everything that was read and appended so far, and gives the new position. It is stored when
+    /// this says so, never twice, and never behind somebody else's. A call that is given up leaves the journal unread.
+    pub async fn append(&mut self, body: Bytes) -> Result<u64, AppendError> {
+        let shard = self.shard;
+        let mut position = self.position.take().ok_or(MeshError::JournalUnread { shard })?;
+        let commit = uuid::Uuid::now_v7().simple().to_string();
+        let limit = part_limit(self.mesh.client().max_payload());
+        let count = u32::try_from(body.len().div_ceil(limit).max(1)).unwrap_or(u32::MAX);
+        if count > MAX_PARTS {
+            self.position = Some(position);
+            let limit = limit as u64 * u64::from(MAX_PARTS);
+            return Err(MeshError::TooLarge { what: "a commit", size: body.len() as u64, limit }.into());
+        }
+        let mut first = None;
+        let mut rest = body;
+        for nth in 1..=count {
+            let part = rest.split_to(limit.min(rest.len()));
+            let name = (count > 1).then(|| format!("{nth}/{count}"));
+            position = self.append_part(position, &commit, name.as_deref(), part).await?;
+            first.get_or_insert(position);
+        }
+        if let Some(first) = first.filter(|first| *first != position) {
+            self.begins.insert(position, first);
+        }
+        self.position = Some(position);
+        Ok(position)
+    }
+
+    async fn append_part(
+        &self,
+        after: u64,
+        commit: &str,
+        part: Option<&str>,
+        body: Bytes,
+    ) -> Result<u64, AppendError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, HeaderValue::from(after));
+        headers.insert(NATS_EXPECTED_STREAM, value(&self.stream)?);
+        headers.insert(COMMIT, value(commit)?);
+        if let Some(part) = part {
+            headers.insert(PART, value(part)?);
+        }
+        self.mesh.fits("a commit", &headers, body.len())?;
+        let began = Instant::now();
+        let mut attempt = 0;
+        loop {
+            let (reason, full) = match self.mesh.publish(&self.subject, headers.clone(), body.clone()).await?
+            {
+                PublishAnswer::At(seq) => return Ok(seq),
+                PublishAnswer::Conflict(reason) | PublishAnswer::Unknown(reason) => (reason, false),
+                PublishAnswer::NoRoom(reason) => (reason, true),
+            };
+            tracing::debug!(shard = self.shard, reason, "an append is read back");
+            // The stored message decides. If the journal ends where it ended before, the same message is published again under the
+            // same condition: if the first copy still arrives, the second one is refused.
+            match self.mesh.last(&self.stream, &self.subject).await {
+                Ok(Some(last))
+                    if text(&last.headers, COMMIT) == Some(commit) && text(&last.headers, PART) == part =>
+                {
+                    return Ok(last.sequence);
+                }
+                Ok(last) if last.as_ref().map_or(0, |last| last.sequence) != after => {
+                    return Err(AppendError::Fenced { shard: self.shard });
+                }
+                Err(refused @ (MeshError::Refused { .. } | MeshError::Forbidden { .. })) => {
+                    return Err(refused.into());
+                }
+                Ok(_) | Err(_) if began.elapsed() < PATIENCE => {}
+                Ok(_) | Err(_) => {
+                    let what = "append to a journal";
+                    return Err(if full {
+                        MeshError::NoRoom { what, reason }.into()
+                    } else {
+                        MeshError::Unreachable { what, reason }.into()
+                    });
+                }
+            }
+            attempt += 1;
+            sleep(pause(attempt, SLOWEST)).await;
+        }
+    }
+
+    /// Removes everything before the body that ends at `seq`; that one and what follows stays, appends beside it too. The
+    /// caller has made sure that it repeats what is still needed.
+    pub fn purge_below(
+        &mut self,
+        seq: u64,
+    ) -> impl Future<Output = Result<(), MeshError>> + Send + 'static + use<> {
+        const WHAT: &str = "purge a journal";
+        // The last message holds the fence: without it, any writer would be first.
+        let first = self.position.map(|position| {
+            let seq = seq.min(position);
+            let first = self.begins.get(&seq).copied().unwrap_or(seq);
+            self.begins = self.begins.split_off(&seq);
+            first
+        });
+        let (mesh, shard) = (self.mesh.clone(), self.shard);
+        let (stream, subject) = (self.stream.clone(), self.subject.clone());
+        async move {
+            let first = first.ok_or(MeshError::JournalUnread { shard })?;
+            let stream = mesh.jetstream().get_stream_no_info(&stream).await;
+            let stream = stream.map_err(|error| unreachable(WHAT, &error))?;
+            let purge = stream.purge().filter(&subject).sequence(first).into_future();
+            crash::point("purge.before");
+            let done = answer(&mesh, WHAT, WAIT, purge).await?.map_err(|error| unreachable(WHAT, &error))?;
+            crash::point("purge.after");
+            if done.success {
+                Ok(())
+            } else {
+                Err(MeshError::Refused { what: WHAT, reason: "the server did not purge".to_owned() })
+            }
+        }
+    }
+}
+
+/// The largest part for a server that takes messages of this size.
+fn part_limit(max_payload: usize) -> usize {
+    max_payload.saturating_sub(RESERVE).max(max_payload / 2).max(1)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
+    headers.get(name).map(HeaderValue::as_str)
+}
+
+/// Whether no executor wrote this: the server puts answers to whatever subject somebody names.
+fn foreign(item: &Item) -> bool {
+    let headers = item.message.headers.as_ref();
+    headers.is_none_or(|headers| headers.get(COMMIT).is_none() || redirected(headers))
+}
+
+/// Joins what came in parts.
+struct PartJoiner {
+    shard: u32,
+    pending: Option<PendingAppend>,
+}
+
+struct PendingAppend {
+    commit: String,
+    first: u64,
+    have: u32,
+    of: u32,
+    body: BytesMut,
+}
+
+impl PartJoiner {
+    /// The body that this message completes, if it does.
+    fn take(&mut self, item: Item) -> Result<Option<Stored>, MeshError> {
+        let Item { seq, time, message, .. } = item;
+        let headers = message.headers.unwrap_or_default();
+        let damaged = |reason: String| MeshError::Damaged {
+            what: "the journal of shard",
+            id: self.shard.to_string(),
+            reason: format!("message {seq}: {reason}"),
+        };
+        let Some(part) = text(&headers, PART) else {
+            // A commit that was begun before was never finished: its writer died and another owner continued.
+            self.pending = None;
+            return Ok(Some(Stored { first: seq, seq, time, body: message.payload }));
+        };
+        let (nth, of) = part
+            .split_once('/')
+            .and_then(|(nth, of)| Some((nth.parse::<u32>().ok()?, of.parse::<u32>().ok()?)))
+            .filter(|(nth, of)| (1..=*of).contains(nth) && *of <= MAX_PARTS)
+            .ok_or_else(|| damaged("its part has no number".to_owned()))?;
+        let commit = text(&headers, COMMIT).unwrap_or_default();
+        if nth == 1 {
+            let pending =
+                PendingAppend { commit: commit.to_owned(), first: seq, have: 0, of, body: BytesMut::new() };
+            self.pending = Some(pending);
+        }
+        let Some(pending) = &mut self.pending else {
+            return Err(damaged(format!("part {nth} of {of} without the ones before")));
+        };
+        if pending.commit != commit || pending.of != of || pending.have + 1 != nth {
+            return Err(damaged(format!(
+                "part {nth} of {of} follows part {} of {}",
+                pending.have, pending.of
+            )));
+        }
+        pending.have = nth;
+        pending.body.extend_from_slice(&message.payload);
+        if nth < of {
+            return Ok(None);
+        }
+        let whole = self.pending.take().map(|pending| Stored {
+            first: pending.first,
+            seq,
+            time,
+            body: pending.body.freeze(),
+        });
+        Ok(whole)
+    }
+}

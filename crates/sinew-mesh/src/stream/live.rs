@@ -1,0 +1,160 @@
+//! Messages that may be lost: streaming status of a task, and messages to the replica of an agent that works on it.
+//!
+//! Both are core messages. No durable state depends on them: the result of a task states how it ended, and an agent that
+//! missed a message finds a deadline in its task.
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
+
+use crate::stream::listen::MeshSubscription;
+use crate::stream::task::TaskExchange;
+use crate::{MeshError, trace};
+
+/// The largest message, in bytes.
+pub const LARGEST_STATUS: usize = 64 << 10;
+
+/// A word to whoever works on a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Control {
+    /// The result is no longer wanted.
+    Cancel {
+        /// The execution that the task is of; a word about a task of another one is none.
+        execution: ExecutionId,
+    },
+}
+
+/// A word as it arrives.
+#[derive(Clone, Debug)]
+pub struct ReceivedControl {
+    /// The task.
+    pub task: TaskId,
+    /// The word.
+    pub control: Control,
+    /// The message's headers, without commands to the server.
+    pub headers: HeaderMap,
+}
+
+/// Streaming status as it arrives.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The task.
+    pub task: TaskId,
+    /// The message's headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// The status: A2A's, as the agent sent it.
+    pub body: Bytes,
+}
+
+/// Streaming status of tasks.
+#[derive(Debug)]
+pub struct ProgressFeed {
+    namespace: String,
+    messages: MeshSubscription,
+}
+
+/// Words to one agent.
+#[derive(Debug)]
+pub struct ControlSubscription {
+    namespace: String,
+    messages: MeshSubscription,
+}
+
+impl TaskExchange<'_> {
+    /// Says how a task goes; nobody need listen.
+    pub async fn report_progress(
+        self,
+        execution: &ExecutionId,
+        task: &TaskId,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), MeshError> {
+        if body.len() > LARGEST_STATUS {
+            let (size, limit) = (body.len() as u64, LARGEST_STATUS as u64);
+            return Err(MeshError::TooLarge { what: "a status", size, limit });
+        }
+        let subject = Subject::Progress { execution: execution.clone(), task: task.clone() };
+        self.say("sending a status", &subject, headers, body).await
+    }
+
+    /// Streaming status of one task, of all tasks of an execution, or of all.
+    pub async fn watch_progress(
+        self,
+        execution: Option<&ExecutionId>,
+        task: Option<&TaskId>,
+    ) -> Result<ProgressFeed, MeshError> {
+        let token = |id: Option<&str>| id.unwrap_or("*").to_owned();
+        let root = Token::of(self.mesh.namespace());
+        let (execution, task) = (token(execution.map(ExecutionId::as_str)), token(task.map(TaskId::as_str)));
+        let messages = self.mesh.listen(format!("{root}.v1.progress.{execution}.{task}")).await?;
+        Ok(ProgressFeed { namespace: self.mesh.namespace().to_owned(), messages })
+    }
+
+    /// A word to whichever replica of the agent works on a task.
+    pub async fn control(self, agent: &str, task: &TaskId, control: &Control) -> Result<(), MeshError> {
+        let body = serde_json::to_vec(control)
+            .map_err(|error| MeshError::Malformed { what: "a control message", reason: error.to_string() })?;
+        let subject = Subject::Control { agent: Token::of(agent), task: task.clone() };
+        self.say("sending a control message", &subject, HeaderMap::new(), body.into()).await
+    }
+
+    /// The words to this agent. Every replica hears all of them and knows its own tasks.
+    pub async fn controls(self, agent: &str) -> Result<ControlSubscription, MeshError> {
+        let agent = Token::of(agent);
+        let subject = sinew_protocol::subject::below(self.mesh.namespace(), &["control", agent.as_str()]);
+        Ok(ControlSubscription {
+            namespace: self.mesh.namespace().to_owned(),
+            messages: self.mesh.listen(subject).await?,
+        })
+    }
+
+    async fn say(
+        self,
+        what: &'static str,
+        subject: &Subject,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), MeshError> {
+        let said = self.mesh.client().publish_with_headers(self.mesh.subject(subject), headers, body).await;
+        said.map_err(|error| MeshError::Refused { what, reason: error.to_string() })
+    }
+}
+
+impl ProgressFeed {
+    /// The next status; none when the connection was closed.
+    pub async fn next(&mut self) -> Option<Progress> {
+        loop {
+            let message = self.messages.next().await?;
+            let subject = Subject::parse(&self.namespace, &message.subject);
+            let Some(Subject::Progress { execution, task }) = subject else { continue };
+            if message.payload.len() <= LARGEST_STATUS {
+                let headers = trace::incoming(message.headers.as_ref());
+                return Some(Progress { execution, task, headers, body: message.payload });
+            }
+        }
+    }
+}
+
+impl ControlSubscription {
+    /// The next word; none when the connection was closed. What cannot be read is passed over.
+    pub async fn next(&mut self) -> Option<ReceivedControl> {
+        loop {
+            let message = self.messages.next().await?;
+            let Some(Subject::Control { task, .. }) = Subject::parse(&self.namespace, &message.subject)
+            else {
+                continue;
+            };
+            match serde_json::from_slice(&message.payload) {
+                Ok(control) => {
+                    let headers = trace::incoming(message.headers.as_ref());
+                    return Some(ReceivedControl { task, control, headers });
+                }
+                Err(error) => tracing::debug!(%task, %error, "a control message is passed over"),
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Positions of a shard beside the streams they count in: whether the streams are still the ones that were read.
+
+use sinew_protocol::code;
+use std::time::Duration;
+
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::Info;
+use sinew_protocol::journal::Positions;
+use sinew_protocol::stream::bucket;
+use tokio::time::sleep;
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::inbox::ShardCommands;
+use crate::stream::pull::{answer, milliseconds, unreachable};
+
+/// A stream was made anew, or ends before the position of a shard.
+pub const STREAM_BEHIND: &str = code::STREAM_BEHIND_SHARD.as_str();
+/// How long one request to the server may take.
+const INFO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Looks at a stream before it counts as behind a position: a new leader may lag for a moment.
+const LOOKS: u32 = 3;
+/// Pause between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// End and age of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamAge {
+    /// When the stream was made: milliseconds since 1970 UTC.
+    pub created: u64,
+    /// Sequence of the newest message, 0 in a new stream.
+    pub last_seq: u64,
+}
+
+impl ShardCommands<'_> {
+    /// Returns end and age of a stream of this kind; `None` if there is no such stream.
+    pub async fn stream_age(self, kind: &str) -> Result<Option<StreamAge>, MeshError> {
+        let info = self.mesh.stream_info(&bucket(self.mesh.namespace(), kind)).await?;
+        Ok(info.map(|info| StreamAge {
+            created: milliseconds(info.created),
+            last_seq: info.state.last_sequence,
+        }))
+    }
+
+    /// Returns the positions to read behind, with the age of both streams. A stream that was made anew, or that ends
+    /// before its position, is read from its first message: otherwise new messages below the position are lost.
+    pub async fn current_positions(self, shard: u32, stored: Positions) -> Result<Positions, MeshError> {
+        let commands = self.position_in("COMMANDS", shard, stored.commands, stored.commands_created);
+        let results = self.position_in("RESULTS", shard, stored.results, stored.results_created);
+        let ((commands, commands_created), (results, results_created)) = tokio::try_join!(commands, results)?;
+        Ok(Positions { commands, results, commands_created, results_created })
+    }
+
+    /// Returns position and age for one stream.
+    async fn position_in(
+        self,
+        kind: &'static str,
+        shard: u32,
+        position: u64,
+        created: u64,
+    ) -> Result<(u64, u64), MeshError> {
+        let mut look = 1;
+        loop {
+            let Some(age) = self.stream_age(kind).await? else {
+                let id = bucket(self.mesh.namespace(), kind);
+                return Err(MeshError::NotFound { what: "stream", id });
+            };
+            let anew = created != 0 && created != age.created;
+            if !anew && position <= age.last_seq {
+                return Ok((position, age.created));
+            }
+            if !anew && look < LOOKS {
+                look += 1;
+                sleep(LOOK_INTERVAL).await;
+                continue;
+            }
+            metrics::counter!("sinew_streams_behind_total", "stream" => kind).increment(1);
+            tracing::error!(
+                shard,
+                stream = kind,
+                position,
+                last = age.last_seq,
+                anew,
+                code = STREAM_BEHIND,
+                "the stream is behind the shard's position; it is read again from its first message"
+            );
+            return Ok((0, age.created));
+        }
+    }
+}
+
+impl Mesh {
+    /// Returns configuration and state of a stream by its name on the server; `None` if there is no such stream.
+    pub(crate) async fn stream_info(&self, stream: &str) -> Result<Option<Info>, MeshError> {
+        const WHAT: &str = "look at a stream";
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let jetstream = self.jetstream();
+        let info = answer(self, WHAT, INFO_TIMEOUT, jetstream.get_stream(stream));
+        match self.permitted(&call, info).await?? {
+            Ok(stream) => Ok(Some(stream.cached_info().clone())),
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(refusal) if refusal.code() == 404 => Ok(None),
+                _ => Err(unreachable(WHAT, &error)),
+            },
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Messages that could not be read or used: kept whole, with the reason, for a person.
+//!
+//! An unreadable message would otherwise be delivered again for ever, or be lost. Its subject is the place it came from,
+//! so quarantining a message twice stores it once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use sinew_protocol::header::{PART, REASON, SUBJECT, TIME, UNDELIVERABLE};
+use sinew_protocol::id::is_token;
+use sinew_protocol::stream::{STREAMS, bucket};
+use sinew_protocol::subject::below;
+use sinew_protocol::{Subject, Token};
+use tokio::time::timeout;
+
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::inbox::ReceivedMessage;
+use crate::stream::pull::{Item, Reader, Reading, answer, milliseconds, unreachable};
+use crate::stream::send::{FENCE, PutOutcome, clean, headers_len, only, value};
+use crate::stream::stored::MessageQuery;
+use crate::wire::undeliverable;
+
+/// Characters of a reason that are kept.
+const LONGEST_REASON: usize = 1_000;
+/// Characters that a header must not contain; percent-encoded in reasons.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+/// Headers that this module adds to a message.
+const OURS: [&str; 4] = [REASON, SUBJECT, TIME, PART];
+/// Parts of a full quarantine that make room, tried in this order: a tenth, a third, all.
+const DROPPED_SHARES: [u64; 3] = [10, 3, 1];
+/// How long one request to the server may take.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// A message that is to be set aside.
+#[derive(Clone, Debug)]
+pub struct SuspectMessage {
+    /// The kind of the stream it came from.
+    pub stream: &'static str,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored there: milliseconds since 1970 UTC.
+    pub time: u64,
+    /// The subject as it came.
+    pub name: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl From<&ReceivedMessage> for SuspectMessage {
+    fn from(received: &ReceivedMessage) -> Self {
+        Self {
+            stream: received.source.as_str(),
+            seq: received.seq,
+            time: received.time,
+            name: received.name.clone(),
+            headers: received.headers.clone(),
+            body: received.body.clone(),
+        }
+    }
+}
+
+/// A message that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarantinedMessage {
+    /// The kind of the stream it came from.
+    pub stream: String,
+    /// Its place in that stream.
+    pub seq: u64,
+    /// When it was stored there: milliseconds since 1970 UTC.
+    pub time: u64,
+    /// When it was set aside: milliseconds since 1970 UTC, by the server's clock.
+    pub aside: u64,
+    /// Why.
+    pub reason: String,
+    /// The subject as it came.
+    pub subject: String,
+    /// Its own headers, without commands to the server.
+    pub headers: HeaderMap,
+    /// Its body; empty in a list.
+    pub body: Bytes,
+    /// Whether the body is all there. One that filled the largest message leaves no room for the reason, and is cut.
+    pub whole: bool,
+}
+
+/// Quarantine of a mesh: messages that could not be read or used.
+#[derive(Clone, Copy, Debug)]
+pub struct QuarantineStore<'a> {
+    mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the quarantine of this mesh.
+    pub fn quarantine(&self) -> QuarantineStore<'_> {
+        QuarantineStore { mesh: self }
+    }
+}
+
+impl QuarantineStore<'_> {
+    /// Sets a message aside, with the reason. Done once, however often it is asked for.
+    pub async fn put(self, suspect: impl Into<SuspectMessage>, reason: &str) -> Result<(), MeshError> {
+        let mut suspect = suspect.into();
+        let mut reason = reason.to_owned();
+        // Under that header the message in quarantine would be taken for one that cannot be read itself.
+        if let Some(defect) = undeliverable(&suspect.headers) {
+            reason = format!("{reason} (it cannot be read off the wire: {defect})");
+            suspect.headers = only(&suspect.headers, |name| !name.eq_ignore_ascii_case(UNDELIVERABLE));
+        }
+        let subject = Subject::Quarantine { stream: Token::of(suspect.stream), seq: suspect.seq };
+        let reason: String = reason.chars().take(LONGEST_REASON).collect();
+        let mut ours = HeaderMap::new();
+        ours.insert(REASON, value(&utf8_percent_encode(&reason, ENCODED).to_string())?);
+        ours.insert(SUBJECT, value(&utf8_percent_encode(&suspect.name, ENCODED).to_string())?);
+        ours.insert(TIME, HeaderValue::from(suspect.time));
+        let mut headers = clean(suspect.headers);
+        for (name, values) in ours.iter() {
+            for value in values {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+        let mut body = suspect.body;
+        // The server's own two headers are added last.
+        let limit = self.mesh.client().max_payload().saturating_sub(FENCE);
+        if headers_len(&headers) + body.len() > limit {
+            headers = ours;
+            headers.insert(PART, value("1/2")?);
+            body.truncate(limit.saturating_sub(headers_len(&headers)));
+        }
+        // The same place twice is the same message; that the reason was worded differently the first time is no matter.
+        let (stream, name) = (bucket(self.mesh.namespace(), "QUARANTINE"), self.mesh.subject(&subject));
+        for share in DROPPED_SHARES {
+            let put =
+                self.mesh.put_once_while_full(&stream, &name, headers.clone(), body.clone(), Duration::ZERO);
+            match put.await {
+                // Only the limit of this stream: on a full disk or account, others take the room.
+                Err(MeshError::NoRoom { reason, .. }) if reason.contains("maximum ") => {
+                    let size = (headers_len(&headers) + name.len() + body.len()) as u64;
+                    self.drop_quarantined(&stream, share, size).await?;
+                }
+                put => return put.map(drop),
+            }
+        }
+        self.mesh.put_once_while_full(&stream, &name, headers, body, Duration::ZERO).await.map(drop)
+    }
+
+    /// Sets a message aside, or drops it if the quarantine cannot take it. Returns false for a dropped message, which is
+    /// logged and counted; the original stays in its stream. Fails only while the server does not answer.
+    pub async fn put_or_drop(
+        self,
+        suspect: impl Into<SuspectMessage>,
+        reason: &str,
+    ) -> Result<bool, MeshError> {
+        let suspect = suspect.into();
+        let (stream, seq) = (suspect.stream, suspect.seq);
+        match self.put(suspect, reason).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_transient() && !matches!(error, MeshError::NoRoom { .. }) => Err(error),
+            Err(error) => {
+                metrics::counter!("sinew_quarantine_lost_total").increment(1);
+                tracing::error!(stream, seq, %error, code = error.code(), "a message could not be set aside");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Removes the oldest messages of a full quarantine: one part of `share`, at least one message. Fails if the message of
+    /// this size never fits, so that it does not drive out all others.
+    async fn drop_quarantined(self, stream: &str, share: u64, size: u64) -> Result<(), MeshError> {
+        const WHAT: &str = "make room in the quarantine";
+        let call = format!("$JS.API.STREAM.INFO.{stream}");
+        let info = self
+            .mesh
+            .permitted(&call, answer(self.mesh, WHAT, WAIT, self.mesh.jetstream().get_stream(stream)))
+            .await??;
+        let handle = info.map_err(|error| unreachable(WHAT, &error))?;
+        let info = handle.cached_info();
+        if u64::try_from(info.config.max_bytes).is_ok_and(|limit| limit > 0 && size > limit) {
+            let reason = format!("a message of {size} bytes is larger than the quarantine");
+            return Err(MeshError::NoRoom { what: WHAT, reason });
+        }
+        let messages = info.state.messages;
+        let call = format!("$JS.API.STREAM.PURGE.{stream}");
+        let purge = handle.purge().keep(messages - messages.div_ceil(share)).into_future();
+        let purged = self.mesh.permitted(&call, answer(self.mesh, WHAT, WAIT, purge)).await??;
+        let dropped =
+            purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged;
+        metrics::counter!("sinew_quarantine_dropped_total").increment(dropped);
+        tracing::warn!(dropped, "the quarantine is full: its oldest messages were removed");
+        Ok(())
+    }
+
+    /// Lists quarantined messages without their bodies, oldest first; the newest `limit` of them.
+    pub async fn list(self, limit: usize) -> Result<Vec<QuarantinedMessage>, MeshError> {
+        let reading = Reading {
+            stream: bucket(self.mesh.namespace(), "QUARANTINE"),
+            filter: below(self.mesh.namespace(), &["quarantine"]),
+            after: 0,
+            headers_only: true,
+        };
+        let mut reader = Reader::open(self.mesh, reading).await?;
+        let mut found = VecDeque::new();
+        let mut pending = reader.pending();
+        while pending > 0 {
+            // Messages that were counted may be removed before they are read; the reader then gets no replacement.
+            let Ok(item) = timeout(WAIT, reader.next()).await else { break };
+            pending = item.pending;
+            let Item { time, message, .. } = item;
+            let headers = message.headers.unwrap_or_default();
+            found.extend(self.read_quarantined(&message.subject, time, &headers, Bytes::new()));
+            if found.len() > limit {
+                found.pop_front();
+            }
+        }
+        Ok(found.into())
+    }
+
+    /// One message that was set aside, by where it came from.
+    pub async fn get(self, stream: &str, seq: u64) -> Result<QuarantinedMessage, MeshError> {
+        let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let stored = self.mesh.stored(&bucket(self.mesh.namespace(), "QUARANTINE"), &subject).await?;
+        stored
+            .and_then(|stored| {
+                self.read_quarantined(&subject, milliseconds(stored.time), &stored.headers, stored.payload)
+            })
+            .ok_or_else(|| MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") })
+    }
+
+    /// Sends a message that was set aside on its way again, as it was. It takes the place of the original in the stream,
+    /// behind all that came since; it stays in quarantine until it is removed.
+    pub async fn replay(self, stream: &str, seq: u64) -> Result<PutOutcome, MeshError> {
+        const WHAT: &str = "send a message again";
+        let aside = self.get(stream, seq).await?;
+        let id = || format!("{stream}.{seq}");
+        if !aside.whole {
+            let reason = "it was too large to be kept whole".to_owned();
+            return Err(MeshError::Damaged { what: "quarantined message", id: id(), reason });
+        }
+        let kind = STREAMS.iter().find(|known| known.kind == aside.stream && known.write_once);
+        let within = kind.map(|kind| below(self.mesh.namespace(), &[kind.subject]));
+        let tokens =
+            within.as_deref().and_then(|within| aside.subject.strip_prefix(within.strip_suffix('>')?));
+        if !tokens.is_some_and(|tokens| tokens.split('.').all(is_token)) {
+            let subject = aside.subject;
+            return Err(MeshError::WrongSubject {
+                subject,
+                expected: "a subject of the stream it came from",
+            });
+        }
+        let name = bucket(self.mesh.namespace(), &aside.stream);
+        let handle =
+            self.mesh.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        // The subject takes one message, and that is the one that was set aside.
+        let original = self.mesh.message(&name, &MessageQuery::at(seq)).await?;
+        if original.is_some_and(|original| original.subject.as_str() == aside.subject) {
+            let deleted = answer(self.mesh, WHAT, WAIT, handle.delete_message(seq)).await?;
+            deleted.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?;
+        }
+        // Not its message id either: the server would take it for a repetition.
+        let headers = only(&aside.headers, |name| {
+            !name.get(..5).is_some_and(|begins| begins.eq_ignore_ascii_case("nats-"))
+        });
+        self.mesh.put_once_at(&name, &aside.subject, headers, aside.body).await
+    }
+
+    /// Forgets a message that was set aside.
+    pub async fn remove(self, stream: &str, seq: u64) -> Result<(), MeshError> {
+        const WHAT: &str = "remove a quarantined message";
+        let subject = self.mesh.subject(&Subject::Quarantine { stream: Token::of(stream), seq });
+        let name = bucket(self.mesh.namespace(), "QUARANTINE");
+        let handle =
+            self.mesh.jetstream().get_stream_no_info(&name).await.map_err(|e| unreachable(WHAT, &e))?;
+        let purge = handle.purge().filter(subject).into_future();
+        let purged = answer(self.mesh, WHAT, WAIT, purge).await?;
+        match purged.map_err(|error| MeshError::Refused { what: WHAT, reason: error.to_string() })?.purged {
+            0 => Err(MeshError::NotFound { what: "quarantined message", id: format!("{stream}.{seq}") }),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_quarantined(
+        self,
+        subject: &str,
+        aside: u64,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Option<QuarantinedMessage> {
+        let Subject::Quarantine { stream, seq } = Subject::parse(self.mesh.namespace(), subject)? else {
+            return None;
+        };
+        let ours = |name: &'static str| headers.get(name).map(HeaderValue::as_str).unwrap_or_default();
+        let text = |name| percent_decode_str(ours(name)).decode_utf8_lossy().into_owned();
+        let (reason, subject, time) = (text(REASON), text(SUBJECT), ours(TIME).parse().unwrap_or_default());
+        let whole = headers.get(PART).is_none();
+        let stream = stream.name().unwrap_or_else(|| stream.to_string());
+        let own = only(headers, |name| !OURS.contains(&name));
+        Some(QuarantinedMessage { stream, seq, time, aside, reason, subject, headers: own, body, whole })
+    }
+}

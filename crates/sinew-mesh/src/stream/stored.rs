@@ -1,0 +1,135 @@
+//! Single messages of a stream, as its leader tells them: in JSON, so that no message breaks the connection.
+
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::response::Response;
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+use sinew_protocol::header::UNDELIVERABLE;
+use time::OffsetDateTime;
+
+use crate::stream::pull::{answer, unreachable};
+use crate::wire::parse_headers;
+use crate::{Mesh, MeshError};
+
+/// Longest wait for one answer.
+const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+/// The server's number of "there is no such message".
+const NO_MESSAGE_FOUND: u64 = 10_037;
+
+/// Which message of a stream.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MessageQuery<'a> {
+    /// The message at this place, or the first one from there on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
+    /// The last message of this subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_by_subj: Option<&'a str>,
+    /// The first message of this subject at or behind the place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_by_subj: Option<&'a str>,
+}
+
+impl<'a> MessageQuery<'a> {
+    /// The last message of a subject.
+    pub(crate) fn last(subject: &'a str) -> Self {
+        Self { seq: None, last_by_subj: Some(subject), next_by_subj: None }
+    }
+
+    /// The first message of a subject at or behind a place.
+    pub(crate) fn next(subject: &'a str, seq: u64) -> Self {
+        Self { seq: Some(seq), last_by_subj: None, next_by_subj: Some(subject) }
+    }
+
+    /// The message at a place.
+    pub(crate) fn at(seq: u64) -> Self {
+        Self { seq: Some(seq), last_by_subj: None, next_by_subj: None }
+    }
+}
+
+/// A message as the server writes it in JSON.
+#[derive(Deserialize)]
+struct WrittenMessage {
+    #[serde(default)]
+    subject: String,
+    seq: u64,
+    /// The body, base64; absent when it is empty.
+    #[serde(default)]
+    data: String,
+    /// The header block, base64; absent when there is none.
+    #[serde(default)]
+    hdrs: String,
+    time: String,
+}
+
+#[derive(Deserialize)]
+struct WrittenAnswer {
+    message: WrittenMessage,
+}
+
+/// Reads the server's answer about one message; none when there is no such message. A message whose headers the client
+/// library would not read has one header in their place, see [`crate::wire::undeliverable`].
+pub fn read_stored(answer: &[u8]) -> Result<Option<StreamMessage>, MeshError> {
+    const WHAT: &str = "reading a stored message";
+    let malformed =
+        |reason: String| MeshError::Malformed { what: "the server's answer about a message", reason };
+    let written: Response<WrittenAnswer> =
+        serde_json::from_slice(answer).map_err(|error| malformed(error.to_string()))?;
+    let written = match written {
+        Response::Ok(WrittenAnswer { message }) => message,
+        Response::Err { error } if error.error_code().0 == NO_MESSAGE_FOUND => return Ok(None),
+        // A server without a leader or in shutdown answers 503: the question may be asked again.
+        Response::Err { error } => {
+            let (status, code) = (error.code() as u64, error.error_code().0);
+            return Err(MeshError::of_answer(WHAT, status, code, error.to_string()));
+        }
+    };
+    let bytes = |text: &str| BASE64.decode(text.as_bytes()).map_err(|error| malformed(error.to_string()));
+    let (payload, block) = (Bytes::from(bytes(&written.data)?), bytes(&written.hdrs)?);
+    let headers = if block.is_empty() { Ok(HeaderMap::new()) } else { parse_headers(&block) };
+    let headers = headers.unwrap_or_else(|defect| unreadable_headers(&defect.to_string()));
+    let time =
+        async_nats::datetime::parse_rfc3339(&written.time).map_err(|error| malformed(error.to_string()))?;
+    let subject = written.subject.into();
+    Ok(Some(StreamMessage { subject, sequence: written.seq, headers, payload, time }))
+}
+
+/// Returns the headers that replace unreadable ones.
+fn unreadable_headers(reason: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Ok(reason) = reason.parse::<HeaderValue>() {
+        headers.insert(UNDELIVERABLE, reason);
+    }
+    headers
+}
+
+/// A message that is there and of which nothing but that can be said.
+pub(crate) fn unreadable_message(subject: &str, reason: &str) -> StreamMessage {
+    StreamMessage {
+        subject: subject.into(),
+        sequence: 0,
+        headers: unreadable_headers(reason),
+        payload: Bytes::new(),
+        time: OffsetDateTime::UNIX_EPOCH,
+    }
+}
+
+impl Mesh {
+    /// One message of a stream, as its leader knows it; none when there is no such message.
+    pub(crate) async fn message(
+        &self,
+        stream: &str,
+        query: &MessageQuery<'_>,
+    ) -> Result<Option<StreamMessage>, MeshError> {
+        const WHAT: &str = "read a stored message";
+        let jetstream = self.jetstream();
+        let asked = jetstream
+            .request::<_, _, Box<serde_json::value::RawValue>>(format!("STREAM.MSG.GET.{stream}"), query);
+        let call = format!("$JS.API.STREAM.MSG.GET.{stream}");
+        let got = self.permitted(&call, answer(self, WHAT, ANSWER_TIMEOUT, asked)).await??;
+        let got = got.map_err(|error| unreachable(WHAT, &error))?;
+        read_stored(got.get().as_bytes())
+    }
+}

@@ -1,0 +1,470 @@
+//! An agent's queue: tasks that wait for it, shared by all who serve under its name.
+//!
+//! One durable consumer per agent name. A task is asked for only when somebody is free to work on it, so that none waits
+//! in the memory of a busy process while another one idles.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_nats::client::Request;
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer};
+use async_nats::jetstream::stream::ConsumerErrorKind;
+use async_nats::{HeaderMap, Subject as Name};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use sinew_protocol::stream::bucket;
+use sinew_protocol::subject::below;
+use sinew_protocol::{ExecutionId, Subject, TaskId, Token};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::crash;
+use crate::error::MeshError;
+use crate::mesh::Mesh;
+use crate::stream::pull::{Item, Lost, Pull, answer, consumer_error, pause, unreachable};
+use crate::stream::quarantine::SuspectMessage;
+
+/// How long a delivered task may stay without a word before somebody else is given it. Agents of earlier versions say
+/// every five seconds that they work.
+pub const ACK_WAIT: Duration = Duration::from_secs(7);
+/// How often whoever works on a task says so.
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+/// Deliveries after which a task is taken for one that kills whoever works on it. The consumer itself has no such limit:
+/// the server drops what is beyond it without a word that could not be lost.
+pub const MAX_DELIVERIES: u64 = 20;
+
+/// Deliveries of one agent that may be unanswered, over all who serve it.
+const MAX_ACK_PENDING: i64 = 20_000;
+/// How long one request to the server may take.
+const WAIT: Duration = Duration::from_secs(5);
+/// How often an answer about a task is given before the caller hears that the server does not take it.
+const ANSWERS: u32 = 3;
+/// The longest wait between two looks for a consumer that is not there.
+const SLOWEST: Duration = Duration::from_secs(5);
+
+/// The tasks that wait for one agent.
+pub struct AgentQueue {
+    mesh: Mesh,
+    agent: Token,
+    slots: Arc<WorkSlots>,
+    at_once: usize,
+    /// Delivered, and not yet given to anybody.
+    waiting: VecDeque<Item>,
+    state: WorkState,
+}
+
+enum WorkState {
+    Opening(BoxFuture<'static, Pull>),
+    Open(Box<Pull>),
+}
+
+/// Works in progress, by key.
+#[derive(Debug, Default)]
+struct WorkSlots {
+    busy: AtomicUsize,
+    /// Places of works that wait for others.
+    lent: AtomicUsize,
+    freed: Notify,
+}
+
+/// The places of a queue, for works that give theirs up while they wait.
+#[derive(Clone, Debug)]
+pub struct QueuePlaces(Arc<WorkSlots>);
+
+/// One more place of a queue, until it is dropped.
+#[derive(Debug)]
+pub struct LentPlace(Arc<WorkSlots>);
+
+impl QueuePlaces {
+    /// Gives the queue one more place.
+    pub fn lend(&self) -> LentPlace {
+        self.0.lent.fetch_add(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+        LentPlace(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for LentPlace {
+    fn drop(&mut self) {
+        self.0.lent.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A place among those who work; free again when it is dropped.
+#[derive(Debug)]
+struct WorkSlot(Arc<WorkSlots>);
+
+impl WorkSlot {
+    fn take(slots: &Arc<WorkSlots>) -> Self {
+        slots.busy.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(slots))
+    }
+}
+
+impl Drop for WorkSlot {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}
+
+/// Tasks of a mesh: the queues of agents, results, progress, and control messages.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskExchange<'a> {
+    pub(super) mesh: &'a Mesh,
+}
+
+impl Mesh {
+    /// Returns the tasks of this mesh.
+    pub fn tasks(&self) -> TaskExchange<'_> {
+        TaskExchange { mesh: self }
+    }
+}
+
+impl TaskExchange<'_> {
+    /// The queue of an agent, of which at most `at_once` deliveries are out at the same time: each keeps its place until
+    /// it is dropped. Whoever may not make the consumer waits until an executor has.
+    pub fn queue(self, agent: &Token, at_once: usize) -> AgentQueue {
+        AgentQueue {
+            mesh: self.mesh.clone(),
+            agent: agent.clone(),
+            slots: Arc::default(),
+            at_once: at_once.max(1),
+            waiting: VecDeque::new(),
+            state: WorkState::Opening(opening(self.mesh.clone(), agent.clone())),
+        }
+    }
+
+    /// Makes the consumer of an agent's queue unless it is there. What executors do when they see a card or have a task.
+    pub async fn make_queue(self, agent: &Token) -> Result<(), MeshError> {
+        consumer(self.mesh, agent).await.map(drop)
+    }
+}
+
+/// The name of the consumer that an agent's queue is.
+pub fn queue_name(agent: &Token) -> String {
+    // Names of streams and consumers may be longer than tokens.
+    format!("agent-{agent}")
+}
+
+impl AgentQueue {
+    /// The agent.
+    pub fn agent(&self) -> &Token {
+        &self.agent
+    }
+
+    /// The places of this queue.
+    pub fn places(&self) -> QueuePlaces {
+        QueuePlaces(Arc::clone(&self.slots))
+    }
+
+    /// Deliveries that are out.
+    pub fn busy(&self) -> usize {
+        self.slots.busy.load(Ordering::Acquire)
+    }
+
+    /// The next task, whenever it comes and a place is free. May be given up and called again; nothing is lost by it. A
+    /// lost connection and a deleted consumer are repaired here.
+    pub async fn next(&mut self) -> Delivery {
+        loop {
+            let lent = self.slots.lent.load(Ordering::Acquire);
+            let free = (self.at_once + lent).saturating_sub(self.busy());
+            if free > 0
+                && let Some(item) = self.waiting.pop_front()
+            {
+                if let Some(delivery) = self.delivery(item) {
+                    return delivery;
+                }
+                continue;
+            }
+            match &mut self.state {
+                WorkState::Opening(opening) => {
+                    let pull = opening.as_mut().await;
+                    self.state = WorkState::Open(Box::new(pull));
+                }
+                WorkState::Open(pull) => {
+                    match work(pull, &self.slots, free.saturating_sub(self.waiting.len()), self.at_once).await
+                    {
+                        Ok(Some(item)) => self.waiting.push_back(item),
+                        Ok(None) => {}
+                        Err(Lost(reason)) => {
+                            tracing::debug!(agent = %self.agent, reason, "the queue is opened again");
+                            self.state = WorkState::Opening(opening(self.mesh.clone(), self.agent.clone()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns a task that has arrived already, if a place is free.
+    pub fn try_next(&mut self) -> Option<Delivery> {
+        self.next().now_or_never()
+    }
+
+    /// A delivery of what came; none for what is no task at all, which is set aside.
+    fn delivery(&self, item: Item) -> Option<Delivery> {
+        let Item { seq, delivered, time, message, .. } = item;
+        let answers =
+            Answers { mesh: self.mesh.clone(), reply: message.reply.unwrap_or(Name::from_static("_")) };
+        let name = message.subject.as_str().to_owned();
+        let headers = message.headers.unwrap_or_default();
+        let body = message.payload;
+        if let Some(Subject::Task { agent, execution, task }) = Subject::parse(self.mesh.namespace(), &name) {
+            let slot = WorkSlot::take(&self.slots);
+            let place = Place { seq, delivered, time };
+            return Some(Delivery {
+                agent,
+                execution,
+                task,
+                name,
+                place,
+                headers,
+                body,
+                answers,
+                _slot: slot,
+            });
+        }
+        // The task cannot be answered: no execution waits for it. Not awaited here, because the caller may be cancelled.
+        let suspect = SuspectMessage { stream: "TASKS", seq, time, name, headers, body };
+        tokio::spawn(async move {
+            tracing::warn!(subject = suspect.name, "what came on a queue is no task");
+            match answers.mesh.quarantine().put_or_drop(suspect, "its subject is not that of a task").await {
+                // Without the quarantine it stays in the stream, and comes again.
+                Err(error) => tracing::warn!(%error, "it could not be set aside"),
+                Ok(_) => drop(answers.term("not a task").await),
+            }
+        });
+        None
+    }
+}
+
+/// Asks for what there are hands for, then waits for a task or for a place that becomes free.
+async fn work(
+    pull: &mut Pull,
+    slots: &WorkSlots,
+    wanted: usize,
+    at_once: usize,
+) -> Result<Option<Item>, Lost> {
+    let missing = wanted.saturating_sub(pull.asked());
+    // One request for several places: a request of its own for each would cost as much as the task it brings.
+    if missing > 0 && (pull.asked() == 0 || missing >= at_once / 4) {
+        pull.ask(missing, 0).await?;
+    }
+    tokio::select! { biased;
+        item = pull.next() => item,
+        () = slots.freed.notified() => Ok(None),
+    }
+}
+
+/// Opens a queue, however long it takes until there is one.
+fn opening(mesh: Mesh, agent: Token) -> BoxFuture<'static, Pull> {
+    Box::pin(async move {
+        let mut attempt = 0;
+        loop {
+            sleep(pause(attempt, SLOWEST)).await;
+            let opened = match existing(&mesh, &agent).await {
+                // A user without the right gets no answer and waits the full timeout each time, so the consumer is requested rarely.
+                Ok(None) if attempt % 8 == 0 => consumer(&mesh, &agent).await.map(Some),
+                found => found,
+            };
+            let error = match opened {
+                Ok(Some(consumer)) => match Pull::open(&mesh, consumer).await {
+                    Ok(pull) => return pull,
+                    Err(error) => Some(error),
+                },
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
+            if attempt == 1 {
+                let error = error.as_ref().map(ToString::to_string);
+                tracing::info!(%agent, error, "the queue is not there yet; waiting for it");
+            }
+            attempt = attempt.saturating_add(1);
+        }
+    })
+}
+
+async fn existing(mesh: &Mesh, agent: &Token) -> Result<Option<Consumer<Config>>, MeshError> {
+    const WHAT: &str = "look for an agent's queue";
+    let (name, stream) = (queue_name(agent), bucket(mesh.namespace(), "TASKS"));
+    let jetstream = mesh.jetstream();
+    let found = jetstream.get_consumer_from_stream::<Config, _, _>(name, stream);
+    match answer(mesh, WHAT, WAIT, found).await? {
+        Ok(consumer) => Ok(Some(consumer)),
+        Err(error) => match error.kind() {
+            ConsumerErrorKind::JetStream(refusal) if refusal.code() == 404 => Ok(None),
+            _ => Err(consumer_error(WHAT, &error)),
+        },
+    }
+}
+
+async fn consumer(mesh: &Mesh, agent: &Token) -> Result<Consumer<Config>, MeshError> {
+    const WHAT: &str = "make an agent's queue";
+    // Earlier versions made queues that wait longer; the server takes the new time for them too.
+    if let Some(existing) = existing(mesh, agent).await?
+        && existing.cached_info().config.ack_wait == ACK_WAIT
+    {
+        return Ok(existing);
+    }
+    let config = Config {
+        durable_name: Some(queue_name(agent)),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: ACK_WAIT,
+        max_deliver: -1,
+        max_ack_pending: MAX_ACK_PENDING,
+        filter_subject: below(mesh.namespace(), &["task", agent.as_str()]),
+        ..Config::default()
+    };
+    crash::point("queue.before");
+    let stream = bucket(mesh.namespace(), "TASKS");
+    let call = format!("$JS.API.CONSUMER.CREATE.{stream}.");
+    let jetstream = mesh.jetstream();
+    let made = jetstream.create_consumer_on_stream(config, stream);
+    let made = mesh.permitted(&call, answer(mesh, WHAT, WAIT, made)).await??;
+    let made = made.map_err(|error| consumer_error(WHAT, &error));
+    crash::point("queue.after");
+    made
+}
+
+/// Where a delivered task comes from.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    seq: u64,
+    delivered: u64,
+    time: u64,
+}
+
+/// A task that somebody is working on. Without a word for [`ACK_WAIT`] it is given to somebody else.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Agent that the task is for.
+    pub agent: Token,
+    /// The execution it belongs to.
+    pub execution: ExecutionId,
+    /// Its id.
+    pub task: TaskId,
+    /// The subject as it came.
+    pub name: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+    place: Place,
+    answers: Answers,
+    _slot: WorkSlot,
+}
+
+impl Delivery {
+    /// How often it was delivered, this time included.
+    pub fn delivered(&self) -> u64 {
+        self.place.delivered
+    }
+
+    /// Its place in the stream.
+    pub fn seq(&self) -> u64 {
+        self.place.seq
+    }
+
+    /// When it was stored: milliseconds since 1970 UTC, by the server's clock.
+    pub fn time(&self) -> u64 {
+        self.place.time
+    }
+
+    /// Whether it was delivered so often that it should be set aside instead of tried once more.
+    pub fn exhausted(&self) -> bool {
+        self.place.delivered > MAX_DELIVERIES
+    }
+
+    /// Returns the handle for answering from a task of its own that reports progress.
+    pub fn answers(&self) -> Answers {
+        self.answers.clone()
+    }
+
+    /// Says that the work goes on.
+    pub async fn progress(&self) -> Result<(), MeshError> {
+        self.answers.progress().await
+    }
+
+    /// It is done, and its result is stored; returns when the server has taken note.
+    pub async fn ack(&self) -> Result<(), MeshError> {
+        self.answers.confirmed(Bytes::from_static(b"+ACK")).await
+    }
+
+    /// It is not done and shall be delivered again, to anybody, after this while.
+    pub async fn nak(&self, delay: Duration) -> Result<(), MeshError> {
+        self.answers.nak(delay).await
+    }
+
+    /// It shall never be delivered again.
+    pub async fn term(&self, reason: &str) -> Result<(), MeshError> {
+        self.answers.term(reason).await
+    }
+}
+
+impl From<&Delivery> for SuspectMessage {
+    fn from(delivery: &Delivery) -> Self {
+        Self {
+            stream: "TASKS",
+            seq: delivery.place.seq,
+            time: delivery.place.time,
+            name: delivery.name.clone(),
+            headers: delivery.headers.clone(),
+            body: delivery.body.clone(),
+        }
+    }
+}
+
+/// The words that the server understands about one delivery.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    mesh: Mesh,
+    reply: Name,
+}
+
+impl Answers {
+    /// Says that the work goes on.
+    pub async fn progress(&self) -> Result<(), MeshError> {
+        let said = self.mesh.client().publish(self.reply.clone(), Bytes::from_static(b"+WPI")).await;
+        said.map_err(|error| unreachable("say that a task goes on", &error))
+    }
+
+    async fn nak(&self, delay: Duration) -> Result<(), MeshError> {
+        self.confirmed(format!("-NAK {{\"delay\":{}}}", delay.as_nanos()).into()).await
+    }
+
+    async fn term(&self, reason: &str) -> Result<(), MeshError> {
+        let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        self.confirmed(format!("+TERM {reason}").into()).await
+    }
+
+    /// Says it until the server has confirmed: a word that got lost is a task done twice.
+    async fn confirmed(&self, word: Bytes) -> Result<(), MeshError> {
+        const WHAT: &str = "answer a delivery";
+        let mut attempt = 0;
+        crash::point("ack.before");
+        crash::sent(&self.mesh, &self.reply, &HeaderMap::new(), &word).await;
+        loop {
+            let request = Request::new().payload(word.clone()).timeout(Some(WAIT));
+            let client = self.mesh.client();
+            let asked = client.send_request(self.reply.clone(), request);
+            let error = match answer(&self.mesh, WHAT, WAIT, asked).await {
+                Ok(Ok(_)) => {
+                    crash::point("ack.after");
+                    return Ok(());
+                }
+                Ok(Err(error)) => unreachable(WHAT, &error),
+                Err(error) => error,
+            };
+            attempt += 1;
+            if attempt == ANSWERS {
+                return Err(error);
+            }
+            sleep(pause(attempt, SLOWEST)).await;
+        }
+    }
+}
