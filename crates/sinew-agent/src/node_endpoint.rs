@@ -232,13 +232,13 @@ async fn give_up(site: &Site, id: &TaskId, why: GivenUp) {
     }
     for listener in site.nodes.forget(id) {
         match (listener, why) {
-            // An executor that asks again is answered by the other process.
-            (AnswerListener::Reply(_), GivenUp::TakenOver) => {}
             (AnswerListener::Delivery(sender), GivenUp::TakenOver) => {
                 let _ = sender.send(None);
             }
-            // A delivery hears nothing: the queue gives the task to another process.
-            (AnswerListener::Delivery(_), GivenUp::Stopping) => {}
+            // An executor that asks again is answered by the process that took over. A delivery of a stopping process hears
+            // nothing: the queue gives the task to another one.
+            (AnswerListener::Reply(_), GivenUp::TakenOver)
+            | (AnswerListener::Delivery(_), GivenUp::Stopping) => {}
             (listener @ AnswerListener::Reply(_), GivenUp::Stopping) => {
                 answer(site, listener, id, refusal(id, &stopping())).await;
             }

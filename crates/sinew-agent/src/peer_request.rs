@@ -71,7 +71,7 @@ pub(crate) struct PeerRequest<'a> {
 
 /// State of a task at the other side.
 enum PeerTask {
-    Known(Task),
+    Known(Box<Task>),
     /// The task is not known to the process that answered.
     Unknown,
     /// No answer came in time.
@@ -92,7 +92,7 @@ impl PeerRequest<'_> {
                 Some(id) => self.poll(door, id).await?,
             };
             match state {
-                PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(task)),
+                PeerTask::Known(task) if is_terminal(task.status.state) => return Ok(Some(*task)),
                 PeerTask::Known(task) => {
                     (heard_at, is_sent) = (Instant::now(), true);
                     task_id = Some(task.id.0);
@@ -137,7 +137,7 @@ impl PeerRequest<'_> {
         match reply {
             Ok(response) => match response.into_result() {
                 Ok(result) => match serde_json::from_value(result) {
-                    Ok(SendMessageResponse::Task(task)) => Ok(PeerTask::Known(task)),
+                    Ok(SendMessageResponse::Task(task)) => Ok(PeerTask::Known(Box::new(task))),
                     Ok(_) => Err(no_peer(door, "its answer is not a task", false)),
                     Err(error) => Err(no_peer(door, &error.to_string(), false)),
                 },
@@ -161,7 +161,7 @@ impl PeerRequest<'_> {
         let reply = self.exchange(door, method, body, POLL_TIMEOUT).await?;
         Ok(match reply {
             Ok(response) => match response.into_result().map(serde_json::from_value::<Task>) {
-                Ok(Ok(task)) => PeerTask::Known(task),
+                Ok(Ok(task)) => PeerTask::Known(Box::new(task)),
                 Ok(Err(error)) => return Err(no_peer(door, &error.to_string(), false)),
                 Err(_) => PeerTask::Unknown,
             },

@@ -28,8 +28,7 @@ pub trait Artifacts: Send + Sync {
         std::future::ready(Ok(Vec::new())).boxed()
     }
     /// Takes over artifacts that another process stored, as the versions that they were.
-    fn restore<'a>(&'a self, kept: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
-        let _there_already = kept;
+    fn restore<'a>(&'a self, _: &'a [KeptArtifact]) -> BoxFuture<'a, Result<(), ArtifactError>> {
         std::future::ready(Ok(())).boxed()
     }
 }
