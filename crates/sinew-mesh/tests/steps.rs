@@ -68,11 +68,11 @@ async fn large_records_lie_in_the_artifact_store() {
     assert_eq!(steps.append(&log(1), 0, other, None).await.unwrap(), Taken);
     assert_eq!(steps.read(&log(1), 0).await.unwrap(), [large.clone()]);
     // A record that names the object of another log is not believed.
-    let stolen = mesh.jetstream().get_stream("test_STEPS").await.unwrap();
+    let stolen = mesh.admin().jetstream().get_stream("test_STEPS").await.unwrap();
     let message = stolen.direct_get_last_for_subject(subject(&mesh, &log(1), 0)).await.unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("Sinew-Object", message.payload.iter().map(|b| *b as char).collect::<String>());
-    let jetstream = mesh.jetstream();
+    let jetstream = mesh.admin().jetstream();
     let stored = jetstream.publish_with_headers(subject(&mesh, &log(2), 0), headers, message.payload);
     stored.await.unwrap().await.unwrap();
     let error = steps.read(&log(2), 0).await.unwrap_err();

@@ -213,7 +213,7 @@ async fn converse(mesh: Mesh, conversation: String) -> Result<Value, String> {
 
 /// The logs of the agent: by activation, the kinds of the records in order, with their turn.
 async fn logs(mesh: &Mesh) -> BTreeMap<String, Vec<(String, Value)>> {
-    let mut stream = mesh.jetstream().get_stream("sinew_STEPS").await.unwrap();
+    let mut stream = mesh.admin().jetstream().get_stream("sinew_STEPS").await.unwrap();
     let last = stream.info().await.unwrap().state.last_sequence;
     let mut logs: BTreeMap<String, BTreeMap<u64, (String, Value)>> = BTreeMap::new();
     for seq in 1..=last {
