@@ -10,5 +10,6 @@ pub mod position;
 pub(crate) mod pull;
 pub mod quarantine;
 pub mod send;
+pub mod steps;
 pub mod stored;
 pub mod task;
